@@ -42,10 +42,7 @@ pub enum Error {
 
     /// The store refuses this user: the password is missing or wrong, or the user lacks the right to a command, key or channel.
     #[non_exhaustive]
-    #[error(
-        "access denied by the lock store: {}; give the user the rights listed in the manual, page \"operations\", section \"ACL rules\", or for etcd and Consul in the documentation of dlock-consensus",
-        OneLine(message)
-    )]
+    #[error("access denied by the lock store: {}; {}", OneLine(message), what_helps(message))]
     Denied {
         /// The server's words.
         message: String,
@@ -125,6 +122,16 @@ pub enum Error {
     /// belong to the parent alone. Nothing was sent.
     #[error("this process is a fork of the one that made the lock generator: make a new generator after forking")]
     Forked,
+}
+
+/// What to do about a denial: a server that does not know the user says nothing about rights.
+fn what_helps(words: &str) -> &'static str {
+    const UNKNOWN: [&str; 4] = ["WRONGPASS", "NOAUTH", "authentication failed", "ACL not found"];
+    if UNKNOWN.iter().any(|said| words.contains(said)) {
+        "correct the user name and the password or token, or make that user on the server"
+    } else {
+        "give the user the rights listed in the manual, page \"operations\", section \"ACL rules\", or for etcd and Consul in the documentation of dlock-consensus"
+    }
 }
 
 /// What is known about a command that failed.
@@ -338,6 +345,15 @@ mod tests {
     use super::*;
     use std::io;
     use std::panic::{RefUnwindSafe, UnwindSafe};
+
+    #[test]
+    fn a_wrong_password_gets_advice_about_passwords() {
+        for words in ["WRONGPASS invalid username-password pair", "NOAUTH HELLO must be called", "403: ACL not found"] {
+            let text = Error::denied(words).to_string();
+            assert!(text.contains("password") && !text.contains("rights"), "{text}");
+        }
+        assert!(Error::denied("NOPERM this user").to_string().contains("rights"));
+    }
 
     #[test]
     fn an_error_goes_everywhere_and_a_copy_has_the_same_cause() {

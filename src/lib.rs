@@ -59,7 +59,6 @@
 //! | `redis` | yes | [`RedisLockProcessor`] and [`DLockGenerator::connect`]. Without it the crate has the embedded store, takes any [`LockProcessor`], and does not depend on `redis`, `socket2` or `itoa` |
 //! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::events#metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
-//! | `cli` | no | the command `dlock` for shell scripts and cron jobs: `cargo install redis-dlock --features cli`. Linux only. Implies `redis`; nothing changes in the library |
 //! | `tls` | no | encrypted connections (`rediss://`), with rustls, ring and the platform's root certificates |
 //!
 //! The crate needs Rust 1.88 or newer. A higher minimum is a minor release.
@@ -129,7 +128,7 @@ pub use store::processor::{
     PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request,
 };
 #[cfg(feature = "redis")]
-pub use store::redis::{Finding, RedisBuilder, RedisLockProcessor, Severity, Subject};
+pub use store::redis::{RedisBuilder, RedisLockProcessor, Server};
 
 #[doc = include_str!("../README.md")]
 #[cfg(doctest)]

@@ -39,20 +39,20 @@ lock_on_cluster='cluster::lock::'
 
 # What tests the kit of the fault scenarios, and some scenarios of each family.
 few_faults='admin::|checker::|fenced::|history::|support::|toxics::|work::'
-few_faults+='|scenarios::(holder|waiter|restart|failover|sentinel::killed|cluster::flushed|cluster::killed|cluster::moved|voters::leader)::'
+few_faults+='|scenarios::(holder|waiter|restart|failover|sentinel::killed|cluster::flushed|cluster::killed|cluster::moved|consensus::leader)::'
 few_faults+='|scenarios::access::(a_right_that_stays|without_the_right_to_tell)|scenarios::limits::a_full|scenarios::messages::without'
 few_faults+='|scenarios::network::(a_lease|a_release|an_acquire|an_extension)|scenarios::server::a_server_that_(forgets|sleeps_during_a)'
 few_faults+='|scenarios::meddling::a_deleted|scenarios::unheard::a_lock'
 
 # Parts -------------------------------------------------------------------------------------------------------------------------------
 
-# One set of features for all test builds, so that nothing is built twice.
-crate=(-p redis-dlock --all-features)
-crates=(-p redis-dlock -p dlock-consensus --all-features)
-it=("${crate[@]}" --test it --example ending)
+# One set of packages and features for all test builds, so that nothing is built twice.
+crates=(-p redis-dlock -p dlock-cli -p dlock-consensus --all-features)
+libraries=(-p redis-dlock -p dlock-consensus --all-features)
+it=("${crates[@]}" --test it --example ending)
 
 part_unit() {
-    tests --but white_box:: --threads 2 "${crates[@]}" --lib
+    tests --but white_box:: --threads 2 "${crates[@]}" --lib --bins
     # Every mistake can still be built in.
     cargo test --locked -p dlock-mutants
 }
@@ -72,7 +72,7 @@ part_checks() {
     cargo clippy --locked "${crates[@]}" --test command --test faults --test stores -- -D warnings
     # As programs build it.
     cargo clippy --locked -- -D warnings
-    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps "${crates[@]}"
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps "${libraries[@]}"
 }
 part_every-check() {
     part_checks
@@ -82,7 +82,7 @@ part_every-check() {
     (
         in_the_copy_with_mutants
         unset RUSTC_WORKSPACE_WRAPPER
-        cargo clippy --locked "${crates[@]}" --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
+        cargo clippy --locked "${libraries[@]}" --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
     )
     cargo clippy --locked --no-default-features --profile test --lib -- -D warnings
     cargo clippy --locked --no-default-features --features test-util --test embedded -- -D warnings
@@ -111,16 +111,16 @@ part_lock-elsewhere() {
     consensus_stores --only 'all::'
     DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but 'lock::granted|lock::passing|lock::lingering' --threads 4 "${it[@]}"
 }
-part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crate[@]}" --test faults; }
-part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crate[@]}" --test faults; }
+part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crates[@]}" --test faults; }
+part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crates[@]}" --test faults; }
 # The mistakes built into the library that the tests of faults must find.
 part_mutants() {
     in_the_copy_with_mutants
-    tests --only mutants:: --but "$missing_stores" --threads 3 "${crate[@]}" --test faults
+    tests --only mutants:: --but "$missing_stores" --threads 3 "${crates[@]}" --test faults
 }
 # The command waits for processes and terminals.
-part_command() { tests --threads 4 "${crate[@]}" --test command; }
-part_documents() { cargo test --locked "${crates[@]}" --doc; }
+part_command() { tests --but "$missing_stores" --threads 4 "${crates[@]}" --test command; }
+part_documents() { cargo test --locked "${libraries[@]}" --doc; }
 part_examples() { tests/examples.sh "$redis"; }
 # A short round of each benchmark: the figures mean little, but the code must work.
 part_benches() { cargo test --locked -p dlock-benches --all-features --benches; }
@@ -128,8 +128,8 @@ part_benches() { cargo test --locked -p dlock-benches --all-features --benches; 
 part_long() {
     DLOCK_TEST_LONG=1 tests --only 'endurance::|ending::|lock::races::|manual_clock::waking::' --threads 6 "${it[@]}"
     tests --only 'cluster::many::|lock::low_priority::' --ignored "${it[@]}"
-    tests --only lost:: --ignored "${crate[@]}" --test command
-    DLOCK_TEST_FAILOVERS=20 tests --only long:: --ignored "${crate[@]}" --test faults
+    tests --only lost:: --ignored "${crates[@]}" --test command
+    DLOCK_TEST_FAILOVERS=20 tests --only long:: --ignored "${crates[@]}" --test faults
 }
 
 # How they run -------------------------------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ parts_of_changes() {
     local file
     git diff --name-only "$1" -- | while read -r file; do
         case $file in
-            src/* | scripts/*) room_guards "$file" ;;
+            src/* | crates/*/src/* | scripts/*) room_guards "$file" ;;
             tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
             tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
             tests/faults/*) echo "faults every-fault mutants" ;;
@@ -279,7 +279,7 @@ parts_of_changes() {
             tests/model/*) echo model ;;
             tests/mutants/*) echo schedules mutants ;;
             tests/schedules/*) echo schedules ;;
-            tests/command/*) echo command ;;
+            crates/cli/tests/*) echo command ;;
             tests/embedded/*) echo embedded ;;
             tests/examples/*) echo examples ;;
             benches/*) echo benches ;;

@@ -1,67 +1,128 @@
 //! Two clients with one identity: copies of one running machine, as when a snapshot is restored twice.
 //!
 //! Both make the same lockers, in the same order. A locker is sent by only one acquire, and no request is sent again that may have been
-//! executed. So an acquire that is told that its own locker holds the key has met such a twin. The client then draws a new identity, and
-//! keeps nothing that the twin could have, too. It releases nothing of that either, because it may be the twin's.
+//! executed. So a client has met such a twin
+//!
+//! * if an acquire is told that its own locker holds the key,
+//! * if the store names a holder of its identity whose locker it has not made yet,
+//! * if it hears in its inbox that somebody else has opened that inbox. Each copy has to open it anew, because no connection has two ends
+//!   on one side, and says so then (`here`), with random bytes drawn at that moment.
+//!
+//! The client then draws a new identity, and keeps nothing that the twin could have, too. It releases nothing of that either, because it
+//! may be the twin's. Nor does it give up what a message says was granted to a locker that it has not made. Whoever may send messages can
+//! make a client take itself for a copy, as they can make one that waits believe in a grant.
 
 use super::core::Core;
+use super::describe;
+use super::loss;
 use super::question::Answer;
 use super::turn::Turn;
 use crate::error::{Error, LossCause};
 use crate::log;
 use crate::state::key::Key;
+use crate::state::locker::random_number;
 use crate::state::machine::Phase;
+use crate::sync::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-impl Core {
-    /// Returns the answer to the first question for this locker, or the error if it says that this locker holds the key already.
-    pub(super) fn as_twin(&self, key: &Key, locker: &str, answer: Answer) -> Answer {
-        match &answer {
-            Answer::Busy { busy, .. } if busy.holder.as_deref() == Some(locker) => {
-                let error = self.meet_twin(key, locker);
-                Answer::Failed { error, unsettled: None }
-            }
-            _ => answer,
+/// How many of its own greetings a client remembers. One may be executed late, after the inbox was opened again.
+const MOST_GREETINGS: usize = 1024;
+
+/// The numbers of the greetings of this client.
+#[derive(Debug, Default)]
+pub(crate) struct Greetings(Mutex<VecDeque<u64>>);
+
+impl Greetings {
+    fn add(&self, nonce: u64) {
+        let mut own = self.0.lock();
+        if own.len() == MOST_GREETINGS {
+            own.pop_front();
+        }
+        own.push_back(nonce);
+    }
+}
+
+/// Returns an answer about a key, or the error if it shows that another client has this client's identity. `fresh` is the locker that was
+/// sent for the first time, if one was.
+pub(super) fn checked(core: &Core, key: &str, fresh: Option<&str>, answer: Answer) -> Answer {
+    let holder = match &answer {
+        Answer::Busy { busy, .. } => busy.holder.as_deref(),
+        _ => None,
+    };
+    match holder.filter(|holder| fresh == Some(holder) || core.id().is_of_twin(holder)) {
+        Some(holder) => Answer::Failed { error: meet(core, key, holder), unsettled: None },
+        None => answer,
+    }
+}
+
+/// Draws a new identity, and loses everything that this client has under the present one.
+pub(super) fn meet(core: &Core, key: &str, locker: &str) -> Error {
+    // Another thread may have met it before.
+    if core.is_ours(locker) {
+        log::error!(
+            CLIENT,
+            "lock {key:?}: another client uses this client's own locker {locker:?}: a copy of this process runs elsewhere; drawing a \
+             new identity, all holds are lost"
+        );
+        if let Err(error) = lose_identity(core) {
+            return error;
         }
     }
+    Error::Cloned { key: key.to_owned(), locker: locker.to_owned() }
+}
 
-    /// Draws a new identity, and loses everything that this client has under the present one.
-    fn meet_twin(&self, key: &Key, locker: &str) -> Error {
-        let (name, locker) = (key.name.to_string(), locker.to_owned());
-        // Another thread may have met it before.
-        if self.is_ours(&locker) {
-            log::error!(
-                CLIENT,
-                "lock {name:?} is held with this client's own locker {locker:?}: a copy of this process runs elsewhere; drawing a new \
-                 identity, all holds are lost"
-            );
-            if let Err(error) = self.id().replace() {
-                return error;
-            }
-            self.cleanup.forget_all();
-            self.keys.all().iter().for_each(|key| self.lose_to_twin(key));
-            self.listener.reopen();
+fn lose_identity(core: &Core) -> Result<(), Error> {
+    core.id().replace()?;
+    core.retries.cleanup.forget_all();
+    core.keys.all().iter().for_each(|key| lose(core, key));
+    core.subscription.reopen();
+    Ok(())
+}
+
+fn lose(core: &Core, key: &Arc<Key>) {
+    let mut state = key.state();
+    let now = core.clock.now();
+    match &mut state.phase {
+        Phase::Held(_) => loss::notice(core, key, state, LossCause::Cloned, now),
+        Phase::Lingering { .. } => {
+            let left = Turn::leave_lingering(core, key, &mut state, Phase::Asking { turn: None, about: None });
+            drop(state);
+            drop(left);
         }
-        Error::Cloned { key: name, locker }
+        Phase::Waiting { unsettled } => {
+            *unsettled = None;
+            core.retries.ask_at(key, now);
+        }
+        // What was heard meanwhile may be the twin's: it is neither taken nor given up.
+        Phase::Asking { about, .. } => *about = None,
+        Phase::Releasing { ended, about } => (*ended, *about) = (None, None),
+        Phase::Idle => {}
     }
+}
 
-    fn lose_to_twin(&self, key: &Arc<Key>) {
-        let mut state = key.state();
-        let now = self.clock.now();
-        match &mut state.phase {
-            Phase::Held(_) => self.notice_loss(key, state, LossCause::Cloned, now),
-            Phase::Lingering { .. } => {
-                let left = self.leave_lingering(key, &mut state, Phase::Asking { turn: None, about: None });
-                drop(state);
-                if left.is_some() {
-                    drop(Turn::of(self, key));
-                }
-            }
-            Phase::Waiting { unsettled } => {
-                *unsettled = None;
-                self.retry_at(key, now);
-            }
-            _ => {}
+/// Tells a client of the same identity, if there is one, that this one hears the inbox. Called by the listener when the inbox is open. In a
+/// Cluster an inbox has many channels, which are opened later, and nothing is said.
+pub(super) fn greet(core: &Core) {
+    let (Some(directory), Some(queue)) = (core.processor.directory(), core.processor.queue()) else { return };
+    let client = core.id().as_str();
+    let Some(nonce) = random_number().filter(|_| queue.hears(client, "")) else { return };
+    core.greetings.add(nonce);
+    if let Err(error) = directory.say(client, "", &describe::greeting(nonce, client), core.renewals.side_limit()) {
+        log::debug!(CLIENT, "cannot tell a copy of this process, if there is one, of this one: {error}");
+    }
+}
+
+/// Handles a greeting. Its own one means that it hears itself.
+pub(super) fn on_greeting(core: &Core, nonce: u64, client: &str) {
+    if client == core.id().as_str() && !core.greetings.0.lock().contains(&nonce) {
+        log::error!(
+            CLIENT,
+            "another client hears this client's own inbox {client:?}: a copy of this process runs elsewhere; drawing a new identity, \
+             all holds are lost"
+        );
+        if let Err(error) = lose_identity(core) {
+            log::error!(CLIENT, "there is no new identity: {error}");
         }
     }
 }

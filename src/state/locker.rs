@@ -85,13 +85,23 @@ impl ClientId {
         &self.text
     }
 
+    /// Returns whether this is a locker of this identity that was never [made](Self::next_locker) here: then another client has the identity,
+    /// too.
+    pub(crate) fn is_of_twin(&self, locker: &str) -> bool {
+        let Some(count) = locker.strip_prefix(&self.text).and_then(|rest| rest.strip_prefix('-')) else { return false };
+        let digits = count.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        // ORDERING: Relaxed: whoever has been told of a locker of its own client was told after that was made.
+        digits.parse::<u64>().is_ok_and(|n| n > self.tenures.load(Ordering::Relaxed))
+    }
+
     /// Returns the host name in the client id.
     pub(crate) fn host(&self) -> &str {
         &self.text[..self.host]
     }
 
-    /// Returns a locker that was never returned before, which says the lock-delay of its tenure, and whether that may linger.
-    pub(crate) fn next_locker(&self, lock_delay: Duration, may_linger: bool) -> String {
+    /// Returns a locker that was never returned before, which says the lock-delay of its tenure, and whether that may linger: not if
+    /// `linger` is zero.
+    pub(crate) fn next_locker(&self, lock_delay: Duration, linger: Duration) -> String {
         // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
         let n = self.tenures.fetch_add(1, Ordering::Relaxed) + 1;
         let mut locker = String::with_capacity(self.text.len() + COUNT_ROOM);
@@ -101,11 +111,16 @@ impl ClientId {
         if !lock_delay.is_zero() {
             let _ = write!(locker, "D{}", lock_delay.as_millis());
         }
-        if may_linger {
+        if !linger.is_zero() {
             locker.push('L');
         }
         locker
     }
+}
+
+/// Returns random bytes of the operating system as a number, if it has some.
+pub(crate) fn random_number() -> Option<u64> {
+    getrandom::u64().ok()
 }
 
 /// Returns whether a holder's locker says that its tenure may linger and can therefore be recalled.

@@ -19,7 +19,7 @@ pub(crate) struct Cast {
     pub(crate) worker: Worker,
     /// `None` when it talks to the server itself.
     pub(crate) proxy: Option<Proxy>,
-    /// Its ways to the Sentinels, to the nodes of a Cluster, or to the servers that vote, if it does not talk to them directly.
+    /// Its ways to the Sentinels, to the nodes of a Cluster, or to the servers of a consensus store, if it does not talk to them directly.
     pub(crate) ways: Vec<Proxy>,
     /// What it does to the lock.
     pub(crate) history: Tail,

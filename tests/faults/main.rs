@@ -9,6 +9,10 @@ mod each_store;
 mod admin;
 mod cast;
 mod checker;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../support/consensus/mod.rs"]
+mod consensus;
+mod consensus_servers;
 mod elsewhere;
 mod failovers;
 mod fenced;
@@ -30,10 +34,6 @@ mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod toxics;
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../support/voters/mod.rs"]
-mod voters;
-mod voting;
 mod watch;
 mod ways;
 mod work;

@@ -12,23 +12,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A scenario, played with a mistake or without.
 type Play = fn(Option<&'static str>) -> Report;
 
-/// Mistakes on the stores that vote.
-mod voters {
+/// Mistakes on the consensus stores.
+mod consensus {
     use super::{Property, must_be_caught};
-    use crate::scenarios::voters::Stage;
-    use crate::scenarios::voters::clients::{replies_lost, undisturbed};
-    use crate::voters::Voters;
+    use crate::consensus::ConsensusStore;
+    use crate::scenarios::consensus::Stage;
+    use crate::scenarios::consensus::clients::{replies_lost, undisturbed};
 
     on_each_store!(
         a_session_that_is_not_renewed_is_caught,
         a_session_that_outlives_a_request_without_an_answer_is_caught
     );
 
-    fn a_session_that_is_not_renewed_is_caught<V: Voters>() {
+    fn a_session_that_is_not_renewed_is_caught<V: ConsensusStore>() {
         must_be_caught("RenewsNothing", |mutant| undisturbed(&mut Stage::<V>::open(), mutant), Property::O);
     }
 
-    fn a_session_that_outlives_a_request_without_an_answer_is_caught<V: Voters>() {
+    fn a_session_that_outlives_a_request_without_an_answer_is_caught<V: ConsensusStore>() {
         must_be_caught("LeavesSessions", |mutant| replies_lost(&mut Stage::<V>::open(), mutant), Property::Q);
     }
 }

@@ -1,7 +1,7 @@
-//! What the store has of the lock, seen by somebody who looks again and again. A store that votes tells nobody which commands it executes.
+//! What the store has of the lock, seen by somebody who looks again and again. a consensus store tells nobody which commands it executes.
 
 use crate::checker::entry::Sighting;
-use crate::voters::Look;
+use crate::consensus::Look;
 use crate::worker::now;
 use parking_lot::Mutex;
 use serde_json::Value;

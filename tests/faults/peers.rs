@@ -1,10 +1,10 @@
-//! A network between the servers of a store that votes. Each pair of servers has a way of its own for each direction, so that one server can be
+//! A network between the servers of a consensus store. Each pair of servers has a way of its own for each direction, so that one server can be
 //! cut off from all others.
 //!
 //! All others reach a server at one address, its door. Who is at the door, tells the process that the connection belongs to.
 
+use crate::consensus::{DOORS, LOCAL, Server};
 use crate::support::Proxy;
-use crate::voters::{DOORS, LOCAL, Server};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

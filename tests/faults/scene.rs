@@ -32,7 +32,7 @@ pub(crate) struct Scene {
     pub(crate) cast: Vec<Cast>,
     /// What the server sees; in a Cluster, what each master does.
     pub(crate) monitors: Vec<(usize, Monitor)>,
-    /// Who looks at the lock in a store that votes.
+    /// Who looks at the lock in a consensus store.
     pub(crate) observer: Option<Observer>,
     pub(crate) fenced: Fenced,
     pub(crate) events: Vec<Event>,
@@ -66,7 +66,7 @@ impl Scene {
         let watched = if setup.monitored { server.masters() } else { Vec::new() };
         let monitors = watched.into_iter().map(|place| (place, Monitor::start(server.at(place)))).collect();
         let observer = match &server {
-            Servers::Voting(voting) => Some(Observer::start(voting.quorum.look_at(&voting.lock_path()))),
+            Servers::Consensus(consensus) => Some(Observer::start(consensus.quorum.look_at(&consensus.lock_path()))),
             _ => None,
         };
         let fenced = Fenced::start();
@@ -317,7 +317,7 @@ impl Scene {
     pub(crate) fn server_clock(&self) -> impl Fn(u64) -> Nanos {
         let (seconds, micros): (u64, u64) = match self.server {
             // It tells no times.
-            Servers::Voting(_) => (0, 0),
+            Servers::Consensus(_) => (0, 0),
             _ => self.server.run(&["TIME"]),
         };
         let (there, here) = (seconds * 1_000_000 + micros, now());

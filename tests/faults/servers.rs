@@ -1,13 +1,13 @@
-//! What the processes of a scene talk to: one server, a service of which one server at a time is the master, a Cluster, or servers that vote.
+//! What the processes of a scene talk to: one server, a service of which one server at a time is the master, a Cluster, or servers of a consensus store.
 
+use crate::consensus_servers::ConsensusServers;
 use crate::support::RedisServer;
 use crate::support::cluster::{Cluster, Node, slot_of};
 use crate::support::sentinels::Service;
-use crate::voting::Voting;
 use crate::work::KEY;
 use std::ops::{Deref, DerefMut};
 
-const NO_REDIS: &str = "a scene on a store that votes";
+const NO_REDIS: &str = "a scene on a consensus store";
 
 /// Stands for the one server, for the present master, or for the node that owns the slot of the lock.
 pub(crate) enum Servers {
@@ -17,7 +17,7 @@ pub(crate) enum Servers {
     /// And the owner's place among its nodes.
     Cluster(Box<Cluster>, usize),
     /// No Redis.
-    Voting(Box<Voting>),
+    Consensus(Box<ConsensusServers>),
 }
 
 impl Servers {
@@ -54,7 +54,7 @@ impl Servers {
     /// The place of the master.
     pub(crate) fn master(&self) -> usize {
         match self {
-            Self::One(_) | Self::Voting(_) => 0,
+            Self::One(_) | Self::Consensus(_) => 0,
             Self::Service(_, master) | Self::Cluster(_, master) => *master,
         }
     }
@@ -77,7 +77,7 @@ impl Servers {
     /// Waits until another server than this one is the master.
     pub(crate) fn follow_promotion(&mut self, old: usize) {
         let new = match self {
-            Self::One(_) | Self::Voting(_) => panic!("a scene without a master that others follow"),
+            Self::One(_) | Self::Consensus(_) => panic!("a scene without a master that others follow"),
             Self::Service(service, _) => service.wait_for_promotion(old),
             Self::Cluster(cluster, _) if cluster.nodes[old].is_up() => cluster.owner_of_key(KEY.2),
             Self::Cluster(cluster, _) => cluster.wait_for_promotion(old),
@@ -88,7 +88,7 @@ impl Servers {
     /// Waits until the replicas have what the master has.
     pub(crate) fn wait_for_replicas(&self) {
         match self {
-            Self::One(_) | Self::Voting(_) => {}
+            Self::One(_) | Self::Consensus(_) => {}
             Self::Service(service, master) => service.wait_for_replicas(service.servers[*master].port()),
             Self::Cluster(cluster, owner) => cluster.wait_for_replicas(*owner),
         }
@@ -98,7 +98,7 @@ impl Servers {
     pub(crate) fn keys(&self) -> Vec<String> {
         match self {
             Self::Cluster(cluster, _) => cluster.keys("*"),
-            Self::Voting(voting) => voting.keys(),
+            Self::Consensus(consensus) => consensus.keys(),
             _ => self.run(&["KEYS", "*"]),
         }
     }
@@ -123,14 +123,14 @@ impl Servers {
             Self::One(server) => vec![server.pid()],
             Self::Service(service, _) => service.servers.iter().map(RedisServer::pid).collect(),
             Self::Cluster(cluster, _) => cluster.nodes.iter().map(|node| node.server().pid()).collect(),
-            Self::Voting(voting) => voting.pids(),
+            Self::Consensus(consensus) => consensus.pids(),
         }
     }
 
     /// The locker that has the lock.
     pub(crate) fn holder(&self) -> Option<String> {
         match self {
-            Self::Voting(voting) => voting.holder(),
+            Self::Consensus(consensus) => consensus.holder(),
             _ => self.run(&["GET", KEY.2]),
         }
     }
@@ -138,7 +138,7 @@ impl Servers {
     /// Puts everything in order, as an operator does. Returns the master.
     pub(crate) fn heal(&mut self) -> usize {
         match self {
-            Self::One(_) | Self::Voting(_) => 0,
+            Self::One(_) | Self::Consensus(_) => 0,
             Self::Service(service, _) => service.heal(),
             Self::Cluster(cluster, _) => {
                 cluster.heal();
@@ -164,7 +164,7 @@ impl Deref for Servers {
             Self::One(server) => server,
             Self::Service(service, master) => &service.servers[*master],
             Self::Cluster(cluster, owner) => cluster.nodes[*owner].server(),
-            Self::Voting(_) => panic!("{NO_REDIS}"),
+            Self::Consensus(_) => panic!("{NO_REDIS}"),
         }
     }
 }
@@ -176,7 +176,7 @@ impl DerefMut for Servers {
             Self::One(server) => server,
             Self::Service(service, master) => &mut service.servers[*master],
             Self::Cluster(..) => panic!("a scene with a Cluster"),
-            Self::Voting(_) => panic!("{NO_REDIS}"),
+            Self::Consensus(_) => panic!("{NO_REDIS}"),
         }
     }
 }
@@ -188,14 +188,14 @@ impl Servers {
             Self::One(server) => server,
             Self::Service(service, _) => &service.servers[place],
             Self::Cluster(cluster, _) => cluster.nodes[place].server(),
-            Self::Voting(_) => panic!("{NO_REDIS}"),
+            Self::Consensus(_) => panic!("{NO_REDIS}"),
         }
     }
 
     /// How many replicas a master has when all is well.
     pub(crate) fn replicas(&self) -> usize {
         match self {
-            Self::One(_) | Self::Voting(_) => 0,
+            Self::One(_) | Self::Consensus(_) => 0,
             Self::Service(service, _) => service.servers.len() - 1,
             Self::Cluster(..) => 1,
         }

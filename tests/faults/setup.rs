@@ -119,8 +119,8 @@ impl Setup {
         self
     }
 
-    /// The processes talk to servers that vote, each by a network of its own to each server, with a lease of this length.
-    pub(crate) fn on_voters(mut self, lease: Duration) -> Self {
+    /// The processes talk to servers of a consensus store, each by a network of its own to each server, with a lease of this length.
+    pub(crate) fn on_consensus(mut self, lease: Duration) -> Self {
         self.monitored = false;
         self.work.lease = u64::try_from(lease.as_millis()).unwrap();
         self
@@ -288,8 +288,8 @@ fn quiet(scene: &mut Scene) -> Vec<Violation> {
         }
     }
     eventually("all leases are over", || left().is_empty());
-    if let Servers::Voting(voting) = &scene.server {
-        eventually("all sessions are over", || voting.quorum.sessions() == 0);
+    if let Servers::Consensus(consensus) = &scene.server {
+        eventually("all sessions are over", || consensus.quorum.sessions() == 0);
     }
     violations
 }

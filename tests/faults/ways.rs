@@ -12,7 +12,7 @@ use std::time::Duration;
 /// What leads a process to its store.
 pub(crate) struct Ways {
     pub(crate) proxy: Option<Proxy>,
-    /// To the Sentinels, to the nodes of a Cluster, or to the servers that vote.
+    /// To the Sentinels, to the nodes of a Cluster, or to the servers of a consensus store.
     pub(crate) ways: Vec<Proxy>,
     pub(crate) url: String,
     pub(crate) ports: PortMap,
@@ -24,15 +24,15 @@ impl Ways {
         if let Servers::Cluster(cluster, _) = servers {
             return Self::to_nodes(cluster, setup.apart == Some(process));
         }
-        if let Servers::Voting(voting) = servers {
-            let direct = voting.quorum.ports();
+        if let Servers::Consensus(consensus) = servers {
+            let direct = consensus.quorum.ports();
             let ways: Vec<_> =
                 if setup.proxied { direct.iter().copied().map(Proxy::to_foreign).collect() } else { Vec::new() };
             let mut ports = if setup.proxied { ways.iter().map(Proxy::port).collect() } else { direct };
             // Each begins with another server.
             let first = process as usize % ports.len();
             ports.rotate_left(first);
-            let url = voting.url_by(&ports);
+            let url = consensus.url_by(&ports);
             return Self { proxy: None, ways, url, ports: PortMap::default() };
         }
         let Servers::Service(service, _) = servers else {

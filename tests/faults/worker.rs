@@ -1,5 +1,8 @@
 //! A worker process: threads that lock, hold, look, reenter, update a fenced store and unlock, and record all of it.
 
+use crate::consensus::ConsensusStore;
+use crate::consensus::Consul;
+use crate::consensus::Etcd;
 use crate::fenced;
 use crate::history::{Actor, Event, Nanos, Op, What};
 use crate::pulse;
@@ -7,12 +10,9 @@ use crate::support::cluster::client_of;
 use crate::support::dice::Dice;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
-use crate::voters::Consul;
-use crate::voters::Etcd;
-use crate::voters::Voters;
 use crate::work::{KEY, Other, Work};
 use parking_lot::Mutex;
-use redis_dlock::processor::{LockProcessor, Operations};
+use redis_dlock::port::LockProcessor;
 use redis_dlock::{
     BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error,
     RedisLockProcessor, SystemClock,

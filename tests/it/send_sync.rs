@@ -11,9 +11,9 @@ use redis_dlock::processor::{
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
-    DistributedReentrantLock, Error, Event, Finding, GeneratorBuilder, Holder, LeaseLoss, ListedLock, ListedLocks,
+    DistributedReentrantLock, Error, Event, GeneratorBuilder, Holder, LeaseLoss, ListedLock, ListedLocks,
     LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Receiver,
-    RedisBuilder, RedisLockProcessor, Severity, SlowWait, Subject, SystemClock, Told, UnguardedLock, WaitingThread,
+    RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Told, UnguardedLock, WaitingThread,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
@@ -77,9 +77,7 @@ const _: () = {
     goes_anywhere::<MemoryLockProcessor>();
     goes_anywhere::<RedisLockProcessor>();
     goes_anywhere::<RedisBuilder>();
-    goes_anywhere::<Finding>();
-    goes_anywhere::<Subject>();
-    goes_anywhere::<Severity>();
+    goes_anywhere::<Server>();
     goes_anywhere::<dyn LockProcessor>();
     goes_anywhere::<Moment>();
     goes_anywhere::<SystemClock>();

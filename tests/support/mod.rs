@@ -1,4 +1,4 @@
-//! One kit for all that starts servers and processes: `tests/it`, `tests/faults`, `tests/command` and `benches/report` include this module by
+//! One kit for all that starts servers and processes: `tests/it`, `tests/faults`, `crates/cli/tests/command` and `benches/report` include this module by
 //! its path. tests/README.md says what it has, and what stays apart from it.
 
 #![allow(dead_code, unused_imports, reason = "each of the binaries uses a part of it")]

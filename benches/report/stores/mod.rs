@@ -1,10 +1,10 @@
-//! Stores that vote, beside what others do on the same servers: `consul lock` and `etcdctl lock`.
+//! Consensus stores, beside what others do on the same servers: `consul lock` and `etcdctl lock`.
 
 mod costs;
 mod crowd;
 mod herd;
 #[allow(dead_code, unused_imports, reason = "the tests use more of it")]
-#[path = "../../../tests/support/voters/mod.rs"]
+#[path = "../../../tests/support/consensus/mod.rs"]
 mod kit;
 mod turns;
 mod ways;
@@ -13,7 +13,7 @@ use crate::Plan;
 use crate::support::crew::micros_each;
 use crate::support::report::{Limit, Section, number};
 use crate::support::stats::{Variant, interleave, median, ratio};
-use kit::{Consul, Etcd, Voters, program};
+use kit::{ConsensusStore, Consul, Etcd, program};
 use redis_dlock::{DLockConfig, DLockGenerator};
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) use turns::take_turns;
 const LEASE: Duration = Duration::from_secs(3600);
 
 /// A store, and who else locks there.
-trait Peer: Voters {
+trait Peer: ConsensusStore {
     const PEER: &'static str;
     /// How long our pair may take, relative to the peer's.
     const PAIR: Option<f64>;
@@ -52,7 +52,7 @@ impl Peer for Etcd {
 }
 
 pub(crate) fn run(plan: &Plan) -> Section {
-    let mut section = Section::new("Stores that vote");
+    let mut section = Section::new("Consensus stores");
     section.paragraph(
         "Against what `consul lock` (Go's `api.Lock`: session, acquire, release, end of the session) and `etcdctl lock` (lease, entry, deletion, end of the lease) \
          send, by the same HTTP client on connections that are kept, in turns. All servers run on this machine, not pinned, and keep their data in memory: a disk adds its time to \
@@ -107,7 +107,7 @@ fn pair(way: &mut Box<dyn Way>) {
 }
 
 /// A lock of a client of its own.
-fn ours<V: Voters>(url: &str, name: &str) -> Box<dyn Way> {
+fn ours<V: ConsensusStore>(url: &str, name: &str) -> Box<dyn Way> {
     let generator = DLockGenerator::new(V::processor(url)).unwrap();
     Box::new(generator.generate_with(config(name)).unwrap().unguarded())
 }

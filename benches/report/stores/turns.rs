@@ -1,6 +1,6 @@
 //! Handing the lock over from process to process.
 
-use super::kit::{Consul, Etcd, Voters};
+use super::kit::{ConsensusStore, Consul, Etcd};
 use super::{Peer, ours};
 use crate::Plan;
 use crate::hand_over::{HOLD, Taking};

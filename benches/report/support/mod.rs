@@ -13,5 +13,5 @@ pub(crate) mod server;
 pub(crate) mod stats;
 pub(crate) mod worker;
 
-/// As the kit of the stores that vote knows it.
+/// As the kit of the consensus stores knows it.
 pub(crate) use kit::process;

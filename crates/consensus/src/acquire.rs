@@ -10,13 +10,13 @@
 //! holds the key.
 
 use super::deadline::Deadline;
+use super::gift::{Gift, Given, take_up, waiting};
 use super::kv::{Check, Committed, Entry, Transaction, Write};
 use super::names;
 use super::sessions::{Doubt, Session};
 use super::snapshot::Snapshot;
-use super::store::{ConsensusStore, Gift, Given, is_open, take_up, until_settled, waiting};
+use super::store::{ConsensusStore, is_open, until_settled};
 use super::timing::DELAYED;
-use crate::sync::mutant;
 use redis_dlock::Error;
 use redis_dlock::port::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
 
@@ -49,6 +49,9 @@ pub(super) struct Acquire<'a> {
 
 impl Acquire<'_> {
     /// Takes a free key, or else a place in the queue.
+    ///
+    /// A locker that is told "busy" and does not wait, and one for which nothing was done, need their session no more: it serves the next tenure.
+    /// One whose outcome is unknown keeps it, and the client settles the locker later.
     pub(super) fn take(&self) -> Result<AcquireOutcome, Error> {
         let (claim, sessions) = (self.claim, &self.store.sessions);
         // Of a twin that uses this store, too. Its session goes on.
@@ -69,6 +72,10 @@ impl Acquire<'_> {
         outcome
     }
 
+    /// One attempt. `None` if the key has changed between a look and a transaction, or if the session has ended.
+    ///
+    /// It has two rounds: Consul keeps the entry of a lock that another program has released. Such an entry is free, but it is there, so the
+    /// first check fails, and the second one names the index at which it was free.
     fn try_take(&self, session: &Session) -> Result<Option<AcquireOutcome>, Error> {
         let path = self.store.names.lock(self.claim.key);
         let mut check = Check::Free { path: path.clone() };
@@ -100,6 +107,9 @@ impl Acquire<'_> {
     }
 
     /// Takes the key if a check holds. Otherwise returns what is known of the key.
+    ///
+    /// etcd says with the refusal what is there. Consul does not, so the key is looked at; what has changed since shows as a free key, and the
+    /// attempt is repeated.
     fn hold_if(&self, check: Check, session: &Session) -> Result<Attempt, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         let (path, prefix) = (store.names.lock(claim.key), store.names.waiters(claim.key));
@@ -147,7 +157,8 @@ impl Acquire<'_> {
         read.inspect_err(|_| self.store.sessions.doubt(self.claim.locker, doubt))
     }
 
-    /// What comes of an attempt at a key that is not free, or for which others wait.
+    /// What comes of an attempt at a key that is not free, or for which others wait. An attempt that does not wait helps those who do: if nobody
+    /// holds the key, it is the first waiter's.
     fn behind_others(&self, session: &Session, snapshot: Snapshot) -> Result<Option<AcquireOutcome>, Error> {
         if self.waits {
             return self.enter(session);
@@ -161,14 +172,18 @@ impl Acquire<'_> {
         Ok(busy.map(AcquireOutcome::Busy))
     }
 
-    /// Gives back a key that was taken over those who wait, when the first of them has gone meanwhile.
+    /// Gives back a key that was taken over those who wait, when the first of them has gone meanwhile. The end of the session gives it back for
+    /// certain, and the next attempt begins with another session, behind whoever waits by then.
     fn taken_back(&self) -> Result<Option<AcquireOutcome>, Error> {
         let destroyed = self.store.destroy(self.claim, self.deadline);
         destroyed.map_err(|error| self.store.left_open(self.claim, Doubt::Loses, &error))?;
         Ok(None)
     }
 
-    /// Takes a place at the queue's end.
+    /// Takes a place at the queue's end: an entry that is created now stands behind all that are there.
+    ///
+    /// The lock may have been freed since the refusal. Whoever freed it saw no waiter, so nobody would give it to us: the answer shows the key as
+    /// it is after our entry, and whoever finds it free there gives it to the first waiter, which may be ourselves.
     fn enter(&self, session: &Session) -> Result<Option<AcquireOutcome>, Error> {
         let (store, claim) = (self.store, self.claim);
         // A twin's place is left alone.
@@ -198,6 +213,10 @@ impl Acquire<'_> {
     }
 
     /// Returns what became of the locker, which has this session. Gives a free key to the first waiter.
+    ///
+    /// A locker holds if the lock's entry names it *and* is held by its session. Its name alone might be left from a tenure whose session has
+    /// ended: somebody may have written the entry again by hand. The number is the index at which the entry was written, whoever wrote it: the
+    /// locker that gave it on, the locker itself, or another waiter that found the key free.
     fn resolved(&self, session: &Session, mut snapshot: Snapshot) -> Result<Place, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         until_settled(claim.key, || {
@@ -224,10 +243,12 @@ impl Acquire<'_> {
     }
 
     /// Returns what became of the locker, and renews its session.
+    ///
+    /// The renewal comes first. A locker that is told that it holds, or waits, has a session that certainly lives from then on.
     pub(super) fn poll(&self) -> Result<PollOutcome, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         let doubt = store.sessions.of(claim.locker).map_or(Doubt::None, |tenure| tenure.doubt);
-        if doubt == Doubt::Loses && !mutant!(HoldsWhatIsDoomed) {
+        if doubt == Doubt::Loses {
             store.destroy(claim, deadline)?;
             return Ok(PollOutcome::Gone);
         }

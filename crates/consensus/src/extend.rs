@@ -17,7 +17,8 @@ pub(super) struct Extend<'a> {
 }
 
 impl Extend<'_> {
-    /// Renews the session of the locker, and looks whether the key is still its own.
+    /// Renews the session of the locker, and looks whether the key is still its own. The caller counts its lease from before this call, so the time
+    /// between the renewal and the look is not given away.
     pub(super) fn extend(&self) -> Result<ExtendOutcome, Error> {
         let (session, snapshot) = self.store.renew(self.claim, self.deadline)?;
         let held = session.as_ref().and_then(|session| snapshot.is_held_by(&session.id, self.claim.locker));
@@ -30,7 +31,8 @@ impl Extend<'_> {
         })
     }
 
-    /// The same, with a new number: that of a write of our own.
+    /// The same, with a new number: that of a write of our own. No other write has its index, so no other tenure has its number. It is one number, not
+    /// millions: it serves 1,024 holds.
     pub(super) fn extend_with_numbers(&self) -> Result<ExtendOutcome, Error> {
         let (claim, deadline) = (self.claim, self.deadline);
         let outcome = self.extend()?;
@@ -43,7 +45,7 @@ impl Extend<'_> {
         Ok(ExtendOutcome::Extended(extension.clone().with_number(number).with_numbers(Some(number..=number))))
     }
 
-    /// Returns whether the key is the locker's.
+    /// Returns whether the key is the locker's, by a read that a majority confirms. It renews nothing.
     pub(super) fn probe(&self) -> Result<ProbeOutcome, Error> {
         let snapshot = self.store.look(self.claim.key, self.deadline)?;
         let known = self.store.sessions.of(self.claim.locker).map(|tenure| tenure.session.id);

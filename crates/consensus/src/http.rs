@@ -7,17 +7,16 @@
 //! One limit is for all steps of a request, from the look-up of a name to the end of the body.
 
 use super::deadline::Deadline;
+use super::resolver::Addresses;
 use super::timing::{CONNECTING, PATIENCE};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use redis_dlock::{BackendFailure, Error};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
-use ureq::config::Config;
 #[cfg(feature = "tls")]
 use ureq::tls::TlsConfig;
-use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Timeout, http};
 
 /// The servers of a store, and the connections to them.
@@ -80,6 +79,7 @@ impl Answer {
 const LONGEST_ANSWER: u64 = 64 * 1024 * 1024;
 
 impl Http {
+    /// Knows the servers, and connects to none of them yet: a program may make its store before the servers are up.
     pub(super) fn new(servers: Vec<String>, #[cfg(feature = "tls")] tls: Option<TlsConfig>) -> Self {
         Self {
             agent: agent(
@@ -95,6 +95,7 @@ impl Http {
         }
     }
 
+    /// Returns whether a server of the store has ever answered. A hint for the client: once it is so, it stays so.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered.load(Ordering::SeqCst)
     }
@@ -115,7 +116,11 @@ impl Http {
         self.send_by(&self.agent, None, call, deadline, read)
     }
 
-    /// The same on connections of its own. A server that answers late by intention has all of this time.
+    /// The same on connections of its own. A server that answers late by intention, such as a blocking query, has all of this time.
+    ///
+    /// The order of the servers begins with the preferred one, so all requests of a process go to one server while it answers, and its
+    /// connections serve them. A server whose request has failed before it was executed, or has had no answer, is not preferred any more, whatever
+    /// becomes of this request: the next one must not wait for it again.
     pub(super) fn send_by<T>(
         &self,
         agent: &Agent,
@@ -132,7 +137,7 @@ impl Http {
                 return Err(Error::ShutDown);
             }
             let limit = match deadline.left() {
-                // A server that hangs leaves time for the next one.
+                // A server that hangs leaves time for the next one. A request that may not be repeated has no next one once it was sent.
                 Ok(left) if n + 1 < self.servers.len() && call.is_repeatable => {
                     left.min(patience.unwrap_or(PATIENCE.min(left / 2)))
                 }
@@ -158,7 +163,7 @@ impl Http {
         Err(failed.unwrap_or(Error::ShutDown))
     }
 
-    /// Makes connections of their own.
+    /// Makes connections of their own, for whoever must be able to end them without ending others.
     pub(super) fn own_agent(&self) -> Agent {
         agent(
             #[cfg(feature = "tls")]
@@ -166,6 +171,7 @@ impl Http {
         )
     }
 
+    /// Ends all connections. A request that is under way fails; a later one is not sent.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.agent.clone().shutdown();
@@ -179,6 +185,8 @@ impl fmt::Debug for Http {
     }
 }
 
+/// Statuses are answers here, not errors: the stores say by them what they have found. A redirection is never followed, because it might lead a
+/// secret elsewhere. A proxy of the environment is not used: it would stand between the process and servers that it talks to all the time.
 fn agent(#[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
@@ -193,31 +201,10 @@ fn agent(#[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
         Some(tls) => config.https_only(true).tls_config(tls.clone()),
         None => config,
     };
-    Agent::with_parts(config.build(), DefaultConnector::default(), Addresses::default())
+    Agent::with_parts(config.build(), DefaultConnector::default(), <Addresses>::default())
 }
 
-/// Knows an address without looking it up. With a limit on the whole of a request `ureq` begins a thread for each look-up.
-#[derive(Debug, Default)]
-struct Addresses(DefaultResolver);
-
-impl Resolver for Addresses {
-    fn resolve(
-        &self,
-        uri: &http::Uri,
-        config: &Config,
-        timeout: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        match uri.authority().and_then(|authority| authority.as_str().parse().ok()) {
-            Some(address) => {
-                let mut found = self.empty();
-                found.push(address);
-                Ok(found)
-            }
-            None => self.0.resolve(uri, config, timeout),
-        }
-    }
-}
-
+/// A request as it goes to one server. The secret is marked as such, so that no log of the HTTP client shows it.
 pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<String>, Error> {
     let mut request = http::Request::builder().method(call.method.clone()).uri(format!("{server}{}", call.path));
     if !call.body.is_empty() {
@@ -234,6 +221,7 @@ pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<Str
     })
 }
 
+/// Sends a request to one server, and reads the whole answer.
 fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<Answer, Error> {
     // One limit for all steps, from the look-up of the name to the end of the body. A connect that is given up is known to have sent nothing.
     let request = agent.configure_request(request(server, call)?);
@@ -249,7 +237,7 @@ fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<
     Ok(Answer { status, index, is_of_consul, is_filtered, body: body.map_err(|e| failure(server, e))? })
 }
 
-/// Returns whether the next server is asked after this error.
+/// Returns whether the next server is asked after this error. An error that names a reason of the store would be the same there.
 fn goes_on(error: &Error, is_repeatable: bool) -> bool {
     match error {
         Error::Backend { failure: BackendFailure::NotExecuted, .. } => true,
@@ -274,6 +262,7 @@ pub(super) fn failure(server: &str, error: ureq::Error) -> Error {
     Error::backend_caused_by(failure, format!("no answer from {server}: {words}"), io_error(error))
 }
 
+/// Whether an error came before the request was sent: then it was certainly not executed, and a tenure need not be given up for it.
 fn is_before(error: &io::Error) -> bool {
     // The handshake comes before the request.
     #[cfg(feature = "tls")]
@@ -292,6 +281,7 @@ fn is_before(error: &io::Error) -> bool {
     )
 }
 
+/// The cause that an error of the store keeps, in the type that programs expect of a connection.
 fn io_error(error: ureq::Error) -> io::Error {
     match error {
         ureq::Error::Io(error) => error,

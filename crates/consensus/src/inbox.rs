@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// A message, or why there will be no more.
 type Heard = Result<Message, Error>;
 
 /// The inbox of a consensus store. Dropping it ends the thread.
@@ -79,6 +80,8 @@ impl Drop for Teller {
 }
 
 impl Inbox for ConsensusInbox {
+    /// Waits at the channel, not at the connection. After the end it fails at once, however often it is called: the client opens another
+    /// inbox.
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
         if self.has_ended {
             return Err(ended());
@@ -97,6 +100,7 @@ impl Inbox for ConsensusInbox {
     }
 }
 
+/// The thread is awaited: nothing of a dropped inbox is under way.
 impl Drop for ConsensusInbox {
     fn drop(&mut self) {
         (self.cutter)();
@@ -106,12 +110,14 @@ impl Drop for ConsensusInbox {
     }
 }
 
+/// Ends an inbox from another thread: the connection, for the thread that reads; and the channel, for whoever waits at it.
 struct Breaker {
     cut: Sender<Heard>,
     cutter: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl InboxBreaker for Breaker {
+    /// The thread may be in a read that ends only when its connection does. Whoever waits is told without waiting for that.
     fn cut(&self) {
         (self.cutter)();
         let _ = self.cut.send(Err(ended()));

@@ -93,6 +93,7 @@ pub(super) struct Life {
 /// A client of such a store. Its methods fail as those of [`LockProcessor`](redis_dlock::port::LockProcessor) do. None of them sends a
 /// request a second time that may have been executed.
 pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
+    /// Returns what the store can keep to.
     fn limits(&self) -> StoreLimits;
 
     /// Returns whether it has ever answered.

@@ -38,13 +38,13 @@
 // |---|---|
 // | `processor.rs` | the port: requests in, outcomes out |
 // | `acquire.rs`, `extend.rs`, `release.rs` | the operations, each a value with the store, the claim and the limit |
-// | `store.rs` | what several of them do: give a key on, write it anew, end a session; the table of transactions |
+// | `store.rs`, `gift.rs` | what several of them do: give a key on, write it anew, end a session; the table of transactions |
 // | `sessions.rs` | the sessions of a process: each tenure has one |
 // | `snapshot.rs` | who holds a key and who waits, at one index |
 // | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
 // | `names.rs` | where things are in the store |
 // | `kv.rs` | what all this needs of a client of the servers |
-// | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `deadline.rs` | what such clients are made of |
+// | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `resolver.rs`, `deadline.rs` | what such clients are made of |
 // | `settings.rs`, `public.rs` | what the public types have in common |
 // | `timing.rs`, `log.rs`, `sync.rs` | lengths of time, warnings, mutexes |
 // | `etcd/`, `consul/` | the clients of etcd and Consul |
@@ -65,6 +65,7 @@ mod deadline;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod extend;
+mod gift;
 mod http;
 mod inbox;
 mod json;
@@ -75,6 +76,7 @@ mod names;
 mod processor;
 mod public;
 mod release;
+mod resolver;
 mod sessions;
 mod settings;
 mod snapshot;

@@ -7,7 +7,6 @@
 //! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said.
 
 use super::kv::Change;
-use crate::sync::mutant;
 use redis_dlock::port::{Grant, Message};
 use serde_json::{Value, json};
 
@@ -25,9 +24,11 @@ pub(super) fn contended(key: &str, locker: &str, by: &str) -> Vec<u8> {
 pub(super) fn read(change: &Change) -> Vec<Message> {
     let all = Message::Changed { key: None };
     let Some(message) = parsed(change) else { return vec![all] };
-    if change.is_merged && !mutant!(HearsTheLast) { vec![message, all] } else { vec![message] }
+    if change.is_merged { vec![message, all] } else { vec![message] }
 }
 
+/// Reads a message of this crate's. Anybody with the right to write may have written something else, which says only that something has
+/// changed.
 fn parsed(change: &Change) -> Option<Message> {
     let text: Value = serde_json::from_slice(&change.value).ok()?;
     let word = |name: &str| text.get(name).and_then(Value::as_str).map(str::to_owned);

@@ -22,6 +22,7 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// Names below a root, which is empty or ends with a slash: the names of two roots never meet.
     pub(super) fn new(root: &str) -> Self {
         Self { root: root.to_owned() }
     }
@@ -31,6 +32,7 @@ impl Names {
         format!("{}{}/", self.root, encoded(key))
     }
 
+    /// The lock's entry. Go's `api.LockKey` takes this path, and `consul lock` takes the one above it and adds the rest.
     pub(super) fn lock(&self, key: &str) -> String {
         self.of(key) + ".lock"
     }
@@ -40,6 +42,7 @@ impl Names {
         self.of(key) + ".wait/"
     }
 
+    /// A waiter's entry. Its name is the locker, so that nobody waits twice with one.
     pub(super) fn waiter(&self, key: &str, locker: &str) -> String {
         self.waiters(key) + &encoded(locker)
     }
@@ -49,12 +52,14 @@ impl Names {
         format!("{}.session/{}", self.root, encoded(session))
     }
 
+    /// The entry in which a client finds its messages.
     pub(super) fn inbox(&self, client: &str) -> String {
         format!("{}.inbox/{}", self.root, encoded(client))
     }
 }
 
-/// Returns a name as it stands in a path.
+/// Returns a name as it stands in a path. No two names have the same path, and none is the beginning of another's directory: `%` itself is encoded,
+/// so what is encoded cannot be mistaken for what was written so.
 pub(super) fn encoded(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for (at, c) in name.char_indices() {
@@ -105,7 +110,7 @@ fn now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
-/// Who an entry is for.
+/// Who an entry is for. An entry that no lock of ours wrote is a holder like any other: `consul lock` and Go's `api.Lock` write what they like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Party {
     /// The locker, or, in an entry that no lock of ours wrote, the whole text.
@@ -115,6 +120,7 @@ pub(super) struct Party {
 }
 
 impl Party {
+    /// Reads the value of an entry. Whatever it is, it names somebody: an entry that nobody can read is held all the same.
     pub(super) fn read(value: &[u8]) -> Self {
         let parsed: Option<Value> = serde_json::from_slice(value).ok();
         let text = |name: &str| parsed.as_ref().and_then(|party| party.get(name)?.as_str().map(str::to_owned));

@@ -9,11 +9,11 @@
 
 use super::acquire::Acquire;
 use super::deadline::Deadline;
+use super::gift::{Gift, Given};
 use super::kv::{Check, Committed, Transaction, Write};
 use super::sessions::{Doubt, Tenure};
 use super::snapshot::Snapshot;
-use super::store::{ConsensusStore, Gift, Given, Rewritten, is_open, until_settled};
-use crate::sync::mutant;
+use super::store::{ConsensusStore, Rewritten, is_open, until_settled};
 use redis_dlock::port::{AcquireOutcome, Claim, Grant, NotOurs, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
 
@@ -59,6 +59,7 @@ impl<'a> Release<'a> {
         outcome
     }
 
+    /// Looks at the key.
     fn look(&self) -> Result<Snapshot, Error> {
         self.store.look(self.claim.key, self.deadline)
     }
@@ -68,6 +69,7 @@ impl<'a> Release<'a> {
         Ok(ReleaseOutcome::NotOurs(NotOurs::new(self.look()?.locker())))
     }
 
+    /// One attempt to free the key or give it to the first waiter. `None` if the key has changed between the look and the transaction.
     fn try_release(&self, tenure: &Tenure) -> Result<Option<ReleaseOutcome>, Error> {
         // Most often nobody waits, and then this is all.
         if !tenure.is_wanted
@@ -100,9 +102,7 @@ impl<'a> Release<'a> {
             let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: store.names.of(claim.key) };
             // Since the look it may have been given the key.
             snapshot = match store.commit(&[claim.locker], &transaction, self.deadline)? {
-                Committed::Done { entries, .. } if !mutant!(LeavesTheQueueUnlooked) => {
-                    store.read(claim.key, entries)?
-                }
+                Committed::Done { entries, .. } => store.read(claim.key, entries)?,
                 _ => snapshot,
             };
             snapshot.waiters.retain(|waiter| waiter.party.locker != claim.locker);
@@ -114,7 +114,7 @@ impl<'a> Release<'a> {
         })
     }
 
-    /// Deletes the lock's entry. `None` if the locker does not hold it, or somebody waits.
+    /// Deletes the lock's entry, the one write of an uncontended release. `None` if the locker does not hold it, or somebody waits.
     fn free(&self, session: &str) -> Result<Option<ReleaseOutcome>, Error> {
         let (store, claim) = (self.store, self.claim);
         let path = store.names.lock(claim.key);
@@ -127,11 +127,14 @@ impl<'a> Release<'a> {
             return Ok(None);
         };
         let waiting = store.read(claim.key, entries)?.waiting();
-        let is_given = waiting > 0 && !mutant!(FreesUnlooked);
-        let given = is_given.then(|| store.given_on(claim.key, self.deadline).ok()).flatten();
+        let given = (waiting > 0).then(|| store.given_on(claim.key, self.deadline).ok()).flatten();
         Ok(Some(released(given.map_or(waiting, |snapshot| snapshot.waiting()))))
     }
 
+    /// One attempt to give the key to the first waiter, with the next locker at the queue's end, or to the next locker.
+    ///
+    /// The next locker goes on with the same session if that lives long enough: nothing but the lock's entry changes. It has a session of its own
+    /// where it waits, because the earlier one must be free to end.
     fn try_hand_over(&self, next: &'a Claim<'a>, tenure: &Tenure) -> Result<Option<ReleaseOutcome>, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         if !store.lives_for(claim, tenure, next, deadline)? {
@@ -209,6 +212,9 @@ impl<'a> Release<'a> {
     }
 
     /// Ends a tenure of which a request may still be on its way: the end of its session ends both.
+    ///
+    /// A release as usual would not do: the request could take the key for the locker after it. What the answer says of the tenure is what the
+    /// look before the end has shown; if the end is not answered, the client repeats the release, and that finds nothing.
     fn end_in_doubt(&self, tenure: &Tenure, next: Option<&Claim<'_>>) -> Result<ReleaseOutcome, Error> {
         let held = self.look()?.is_held_by(&tenure.session.id, self.claim.locker).is_some();
         let snapshot = self.store.destroy(self.claim, self.deadline)?;

@@ -81,6 +81,7 @@ pub(super) enum Doubt {
     Loses,
 }
 
+/// The two mutexes are never held together, and neither over a request.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     tenures: Mutex<HashMap<String, Tenure>>,
@@ -113,6 +114,7 @@ impl Sessions {
         Ok(session)
     }
 
+    /// Takes the idle session that was left last: it lives longest. Those whose life is over are forgotten: their end costs no request.
     fn take_idle(&self, client: &str, life: Life) -> Option<Session> {
         let mut idle = self.idle.lock();
         let now = SystemClock.now();
@@ -121,11 +123,13 @@ impl Sessions {
         Some(idle.swap_remove(place))
     }
 
+    /// Begins a tenure.
     fn enter(&self, locker: &str, session: Session) {
         let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false };
         self.tenures.lock().insert(locker.to_owned(), tenure);
     }
 
+    /// Returns what is known of a tenure of this process.
     pub(super) fn of(&self, locker: &str) -> Option<Tenure> {
         self.tenures.lock().get(locker).cloned()
     }

@@ -21,6 +21,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Reads the URL. Certificates come later, and are checked when the store is made.
     pub(super) fn new(url: &str, scheme: &'static str, port: u16) -> Result<Self, Error> {
         Ok(Self {
             url: StoreUrl::parse(url, scheme, port)?,

@@ -20,6 +20,7 @@ pub(super) struct Snapshot {
     pub(super) waiters: Vec<Waiter>,
 }
 
+/// Whoever holds the key.
 #[derive(Clone, Debug)]
 pub(super) struct Holder {
     pub(super) party: Party,
@@ -28,6 +29,7 @@ pub(super) struct Holder {
     pub(super) index: u64,
 }
 
+/// Whoever stands in the queue. The lock passes to the session of its entry, and the lock's entry takes over its value.
 #[derive(Clone, Debug)]
 pub(super) struct Waiter {
     pub(super) party: Party,

@@ -20,13 +20,14 @@
 //! request and one write to the log.
 
 use super::deadline::Deadline;
+use super::gift::{Gift, Given, take_up};
 use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
 use super::sessions::{Doubt, Mark, Session, Sessions, Tenure};
-use super::snapshot::{Snapshot, Waiter};
+use super::snapshot::Snapshot;
 use super::timing::{TELLING, TRIES};
-use crate::sync::{Mutex, mutant};
+use crate::sync::Mutex;
 use redis_dlock::port::Claim;
 use redis_dlock::{BackendFailure, Clock, Error, SystemClock};
 use std::collections::BTreeSet;
@@ -40,118 +41,6 @@ pub(super) struct ConsensusStore {
     pub(super) sessions: Arc<Sessions>,
     /// The clients that have used it. Somebody may have written to their inboxes, also if they do not listen.
     pub(super) clients: Mutex<BTreeSet<String>>,
-}
-
-/// How a key is given to the first waiter.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gift<'a> {
-    /// The locker that holds it, and its session; `None` if nobody does.
-    from: Option<(&'a str, &'a str)>,
-    /// What is known of the key.
-    snapshot: &'a Snapshot,
-    /// Who is to be at the queue's end.
-    next: Option<(&'a Claim<'a>, &'a Session)>,
-    /// Who asks, and so learns by the answer that it has the key.
-    asker: Option<&'a str>,
-}
-
-impl<'a> Gift<'a> {
-    /// A key that nobody holds.
-    pub(super) fn of_nobody(snapshot: &'a Snapshot) -> Self {
-        Self { from: None, snapshot, next: None, asker: None }
-    }
-
-    /// A key that this locker holds with this session.
-    pub(super) fn of(locker: &'a str, session: &'a str, snapshot: &'a Snapshot) -> Self {
-        Self { from: Some((locker, session)), ..Self::of_nobody(snapshot) }
-    }
-
-    /// Sets who is to be at the queue's end in the same step.
-    pub(super) fn then(self, next: &'a Claim<'a>, session: &'a Session) -> Self {
-        Self { next: Some((next, session)), ..self }
-    }
-
-    /// Sets who is not told of what it is answered.
-    pub(super) fn asked_by(self, locker: &'a str) -> Self {
-        Self { asker: Some(locker), ..self }
-    }
-
-    /// The writes that give the key to a waiter, and say so to it.
-    ///
-    /// The waiter must still wait: its entry must be held by the session that the snapshot names. Otherwise the lock would pass to a session
-    /// that has ended, which etcd would refuse, but also to one that has left the queue and lives on, which nobody would notice.
-    fn transaction(&self, key: &str, to: &Waiter, names: &Names) -> Transaction {
-        let path = names.lock(key);
-        let (session, value) = (to.session.clone(), names::from_now(&to.value));
-        let (check, hold) = match self.from {
-            Some((_, from)) => (
-                Check::HeldBy { path: path.clone(), session: from.to_owned() },
-                Write::Pass { path, from: from.to_owned(), to: session.clone(), value },
-            ),
-            None => (self.snapshot.is_free(path.clone()), Write::Hold { path, session: session.clone(), value }),
-        };
-        let mut writes = vec![hold, Write::Delete { path: to.path.clone() }];
-        let others = self.snapshot.waiting() - 1 + u64::from(self.next.is_some());
-        if let Some(client) = &to.party.client
-            && self.asker != Some(to.party.locker.as_str())
-            && !mutant!(GivesUnsaid)
-        {
-            let value = message::granted(key, &to.party.locker, others);
-            writes.push(Write::Say { path: names.inbox(client), session: session.clone(), value });
-        }
-        let still_waits = Check::HeldBy { path: to.path.clone(), session };
-        let checks = if mutant!(GivesUnchecked) { vec![check] } else { vec![check, still_waits] };
-        let mut transaction = Transaction { checks, writes, look: names.of(key) };
-        if let Some((claim, session)) = self.next {
-            transaction.writes.push(waiting(names, claim, session));
-            take_up(names, &mut transaction, session, claim.locker);
-        }
-        transaction
-    }
-
-    /// The lockers for which the transaction does something. If it has no answer, all of them are in doubt.
-    fn lockers(&self) -> Vec<&str> {
-        let from = self.from.map(|(locker, _)| locker);
-        from.into_iter().chain(self.asker).chain(self.next.map(|(claim, _)| claim.locker)).collect()
-    }
-}
-
-/// The write that puts a locker into the queue.
-pub(super) fn waiting(names: &Names, claim: &Claim<'_>, session: &Session) -> Write {
-    let path = names.waiter(claim.key, claim.locker);
-    Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) }
-}
-
-/// Has a transaction take up a session that was idle: it is refused if a twin has done so.
-pub(super) fn take_up(names: &Names, transaction: &mut Transaction, session: &Session, locker: &str) {
-    let Mark::Left(index) = session.mark else { return };
-    let path = names.mark(&session.id);
-    transaction.checks.push(match index {
-        Some(index) => Check::Unchanged { path: path.clone(), index },
-        None => Check::Free { path: path.clone() },
-    });
-    transaction.writes.push(Write::Hold { path, session: session.id.clone(), value: locker.into() });
-}
-
-/// What came of giving a key to the first waiter.
-#[derive(Clone, Debug)]
-pub(super) enum Given {
-    /// The first waiter holds the key. This is what is known of it now.
-    Done(Snapshot),
-    /// The key has changed since it was looked at, or nobody waits.
-    Changed,
-    /// Nobody may hold the key for a while.
-    Delayed,
-}
-
-impl Given {
-    /// Returns what is known of a key that the first waiter holds now.
-    pub(super) fn done(self) -> Option<Snapshot> {
-        match self {
-            Self::Done(snapshot) => Some(snapshot),
-            Self::Changed | Self::Delayed => None,
-        }
-    }
 }
 
 /// What came of writing the lock's entry anew.
@@ -186,10 +75,12 @@ pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Optio
 }
 
 impl ConsensusStore {
+    /// A store on these servers, which begins without sessions.
     pub(super) fn new(kv: Arc<dyn Kv>, root: &str) -> Self {
         Self { kv, names: Names::new(root), sessions: Arc::default(), clients: Mutex::default() }
     }
 
+    /// Reads the entries of a key, which an answer has.
     pub(super) fn read(&self, key: &str, entries: Vec<Entry>) -> Result<Snapshot, Error> {
         Snapshot::read(entries, key, &self.names)
     }
@@ -200,7 +91,9 @@ impl ConsensusStore {
         self.read(key, entries)
     }
 
-    /// Executes a transaction for these lockers. If its outcome is unknown, their sessions are never used again.
+    /// Executes a transaction for these lockers. If its outcome is unknown, their sessions are never used again: it may be executed at any later
+    /// time, for as long as the sessions live that it names. A transaction that the store has refused was executed and did nothing, so it leaves no
+    /// doubt.
     pub(super) fn commit(
         &self,
         lockers: &[&str],
@@ -208,7 +101,7 @@ impl ConsensusStore {
         deadline: Deadline,
     ) -> Result<Committed, Error> {
         let committed = self.kv.commit(transaction, deadline);
-        if committed.as_ref().is_err_and(is_open) && !mutant!(DoubtsNothing) {
+        if committed.as_ref().is_err_and(is_open) {
             lockers.iter().for_each(|locker| self.sessions.doubt(locker, Doubt::Gains));
         }
         if let Ok(Committed::Done { index, .. }) = &committed {
@@ -245,7 +138,9 @@ impl ConsensusStore {
         }
     }
 
-    /// Returns what is known of a tenure. The session of one that another processor began stands in its entry.
+    /// Returns what is known of a tenure. The session of one that another processor began stands in its entry: a client may release with one
+    /// processor what it has taken with another. Such a session goes on to the end of its life, and back into no pool of ours, because nobody here
+    /// knows whether its requests were answered.
     pub(super) fn tenure(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<Tenure>, Error> {
         if let Some(tenure) = self.sessions.of(claim.locker) {
             return Ok(Some(tenure));
@@ -285,7 +180,7 @@ impl ConsensusStore {
                 return Ok(Some((None, self.look(claim.key, deadline)?)));
             };
             let (sent_at, term) = (SystemClock.now(), self.kv.term());
-            if !mutant!(RenewsNothing) && !self.lives(claim, &tenure.session.id, deadline)? {
+            if !self.lives(claim, &tenure.session.id, deadline)? {
                 self.sessions.forget(claim.locker);
                 return Ok(Some((None, self.look(claim.key, deadline)?)));
             }
@@ -308,9 +203,6 @@ impl ConsensusStore {
         for _ in 0..TRIES {
             if self.kv.renew(session, deadline)? {
                 return Ok(true);
-            }
-            if mutant!(BelievesRenewals) {
-                return Ok(false);
             }
             if self.look(claim.key, deadline)?.session_of(claim.locker) != Some(session) {
                 self.sessions.doubt(claim.locker, Doubt::Gains);
@@ -335,12 +227,19 @@ impl ConsensusStore {
     }
 
     /// Makes an error of one that came after something was done for a locker: its outcome is unknown, and its session is never used again.
+    ///
+    /// The error itself may say that nothing was done, and be right about the last request alone. A client that believed it would forget the
+    /// locker, and with it a hold or a place in the queue that nobody ever gives back.
     pub(super) fn left_open(&self, claim: &Claim<'_>, doubt: Doubt, error: &Error) -> Error {
         self.sessions.doubt(claim.locker, doubt);
         Error::backend(BackendFailure::Unknown, error.to_string())
     }
 
     /// Gives a key that this session holds, or that nobody holds, to the first waiter.
+    ///
+    /// It is one transaction, so there is no moment in which the key is free, and none in which the waiter holds it and still waits. The message is
+    /// a part of it: whoever is given a key has been told so, or asks because it has missed a message. The index of the transaction is the number
+    /// of the new tenure, in the message as in the entry.
     pub(super) fn give(&self, key: &str, gift: &Gift<'_>, deadline: Deadline) -> Result<Given, Error> {
         let Some(head) = gift.snapshot.waiters.first() else { return Ok(Given::Changed) };
         let transaction = gift.transaction(key, head, &self.names);
@@ -353,6 +252,10 @@ impl ConsensusStore {
 
     /// Gives a key that nobody holds to the first waiter, and returns what is known of the key then. If somebody waits and nobody holds it
     /// even then, nobody may hold it for a while.
+    ///
+    /// A key is free while somebody waits when its holder's session has ended, when a person has deleted its entry, or when a release did not see
+    /// a waiter that came at the same time. Nobody is told of any of these. So whoever comes along and sees it gives the key on: each poll of a
+    /// waiter, each attempt, each end of a session.
     pub(super) fn given_on(&self, key: &str, deadline: Deadline) -> Result<Snapshot, Error> {
         until_settled(key, || {
             let snapshot = self.look(key, deadline)?;
@@ -369,6 +272,9 @@ impl ConsensusStore {
 
     /// Writes the lock's entry anew in the name of a locker of the same client: the same one, for a new number, or the next one, which goes on
     /// with the same session unless it needs one that lives longer.
+    ///
+    /// The next locker is only given the key if nobody waits. A transaction without an answer may still give it the key: then both lockers are in
+    /// doubt, and the next one is doomed, because the end of the first one's session would end it, too.
     pub(super) fn rewrite(
         &self,
         claim: &Claim<'_>,
@@ -411,13 +317,13 @@ impl ConsensusStore {
     }
 
     /// Ends a session and what it holds. Afterwards no request of the locker takes effect. Gives the key to the first waiter if it is free
-    /// then.
+    /// then: the end of a session frees a key without looking at the queue.
+    ///
+    /// If the end has no answer, the tenure stays known, and whoever asks for its end again ends the same session again.
     pub(super) fn destroy(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Snapshot, Error> {
         if let Some(tenure) = self.tenure(claim, deadline)? {
-            if !mutant!(LeavesSessions) {
-                self.let_go(claim.key, &tenure.session, deadline);
-                self.kv.end_session(&tenure.session.id, deadline)?;
-            }
+            self.let_go(claim.key, &tenure.session, deadline);
+            self.kv.end_session(&tenure.session.id, deadline)?;
             self.sessions.forget(claim.locker);
         }
         self.given_on(claim.key, deadline)
@@ -439,7 +345,8 @@ impl ConsensusStore {
         let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));
     }
 
-    /// Has the holder know that somebody waits, if this locker is the first to wait. Nobody depends on it: a holder also learns it when it
+    /// Has the holder know that somebody waits, so that it gives the key back between its own threads, or from its lingering, before its lease
+    /// ends. It is told once, by the first in the queue. Nobody depends on it: a holder also learns it when it
     /// extends its lease.
     pub(super) fn tell_holder(&self, key: &str, locker: &str, snapshot: &Snapshot, deadline: Deadline) {
         let holder = snapshot.holder.as_ref().map(|holder| &holder.party);

@@ -43,6 +43,7 @@ impl Stream {
     }
 }
 
+/// Asks one server for a stream. Connect and the head of the answer have a limit of their own; the body has the life of the stream.
 fn begin_stream(
     agent: &Agent,
     server: &str,

@@ -22,6 +22,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
 /// How long it may take to find an address, and how long to connect to it. Nobody can interrupt either.
 pub(crate) const CONNECTING: Duration = Duration::from_secs(2);
 
+/// How long the address that a name led to is used without another look-up. A name that leads to another server is noticed after that.
+pub(crate) const NAMES: Duration = Duration::from_secs(1);
+
 /// How long a request without a limit may take.
 pub(crate) const UNLIMITED: Duration = Duration::from_secs(3600);
 

@@ -29,6 +29,7 @@ impl StoreUrl {
         Reader { found, scheme, port }.read(rest)
     }
 
+    /// Returns whether the servers are reached by TLS. One URL has one protocol.
     #[cfg(feature = "tls")]
     pub(super) fn is_encrypted(&self) -> bool {
         self.servers.iter().all(|server| server.starts_with("https://"))
@@ -46,6 +47,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reads what follows the scheme, from the outside to the inside: the prefix behind the first slash, the login before the last `@`, the
+    /// hosts.
     fn read(&self, rest: &str) -> Result<StoreUrl, Error> {
         let http = self.protocol()?;
         let (authority, root) = rest.split_once('/').unwrap_or((rest, ""));
@@ -66,10 +69,12 @@ impl Reader<'_> {
         Ok(StoreUrl { servers: servers?, login, root: self.root(root)? })
     }
 
+    /// The error of a part.
     fn wrong(&self, hint: impl Into<String>) -> Error {
         Error::invalid_config("URL", shown(self.found), hint)
     }
 
+    /// How a URL is written, for hints.
     fn form(&self) -> String {
         let Self { scheme, port, .. } = self;
         format!("write {scheme}://host:{port}, or several as {scheme}://host:{port},host:{port}")
@@ -136,6 +141,7 @@ fn port_number(given: &str) -> Option<u16> {
     given.parse().ok().filter(|port| is_number && *port != 0)
 }
 
+/// Whether this names a host. What is not plain would end up in the path of a request, or in its login.
 fn is_host(name: &str) -> bool {
     let bracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     if let Some(address) = bracketed {

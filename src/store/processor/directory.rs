@@ -91,12 +91,21 @@ pub struct ListPage {
     pub locks: Vec<(String, super::Inspection)>,
     /// Where the next page begins; `None` after the last one.
     pub next: Option<String>,
+    /// Which server does not answer, so that its locks are missing here, and why, in words for people.
+    pub missing: Option<String>,
 }
 
 impl ListPage {
     /// Makes a page.
     #[must_use]
     pub const fn new(locks: Vec<(String, super::Inspection)>, next: Option<String>) -> Self {
-        Self { locks, next }
+        Self { locks, next, missing: None }
+    }
+
+    /// Says that the locks of a server are missing, because it does not answer.
+    #[must_use]
+    pub fn with_missing(mut self, words: String) -> Self {
+        self.missing = Some(words);
+        self
     }
 }

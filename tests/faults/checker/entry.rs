@@ -1,4 +1,4 @@
-//! O on a store that votes, which tells nobody what it executes: whoever looks at the lock while a thread knows that it holds it, finds
+//! O on a consensus store, which tells nobody what it executes: whoever looks at the lock while a thread knows that it holds it, finds
 //! the entry of that thread's process.
 //!
 //! A look is made at some moment between its beginning and its end. So one that lies within a hold as a whole sees that hold.

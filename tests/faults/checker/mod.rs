@@ -6,7 +6,7 @@
 //! | **F** tokens rise with every new hold and are equal on reentry; a store that refuses smaller ones loses no update | `tokens` |
 //! | **X** one acquire is one hold: the history is one of a reentrant fenced mutex | `model` |
 //! | **C** a call's own time-out is kept | `patience` |
-//! | **O** nobody changes a key that is not theirs, and no tenure is left to its lease | `store`, from the server's side; `entry`, on a store that votes |
+//! | **O** nobody changes a key that is not theirs, and no tenure is left to its lease | `store`, from the server's side; `entry`, on a consensus store |
 //!
 //! `windows` says when the store itself may break M and F.
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod cluster;
+pub(crate) mod consensus;
 mod failover;
 pub(crate) mod holder;
 mod limits;
@@ -12,5 +13,4 @@ mod restart;
 pub(crate) mod sentinel;
 mod server;
 mod unheard;
-pub(crate) mod voters;
 mod waiter;

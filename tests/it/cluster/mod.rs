@@ -4,6 +4,7 @@ mod ears;
 mod failing;
 mod finding;
 mod hanging;
+mod limits;
 mod lock;
 mod many;
 mod messages;

@@ -9,6 +9,8 @@ use std::time::Duration;
 on_both_stores!(
     who_meets_its_twin_loses_what_it_has_and_goes_on_under_another_name,
     a_thread_that_waits_goes_on_under_another_name,
+    a_locker_that_it_has_never_made_is_a_twins,
+    a_hold_that_a_locker_has_replaced_which_it_has_never_made_is_lost_to_a_twin,
 );
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -19,8 +21,13 @@ fn client_of(locker: &str) -> &str {
 
 /// The locker that comes after this one.
 fn next_of(locker: &str) -> String {
+    later_than(locker, 1)
+}
+
+/// The locker that comes so many after this one.
+fn later_than(locker: &str, count: u64) -> String {
     let (client, n) = locker.rsplit_once('-').unwrap();
-    format!("{client}-{}", n.parse::<u64>().unwrap() + 1)
+    format!("{client}-{}", n.parse::<u64>().unwrap() + count)
 }
 
 /// Shows: G1, G2, G6.
@@ -74,4 +81,45 @@ fn a_thread_that_waits_goes_on_under_another_name(lab: &Lab) {
     guard.unlock().unwrap();
     let locker = lab.time.join(waiter);
     assert_ne!(client_of(&locker), client_of(&mine));
+}
+
+/// The twin has made more lockers.
+fn a_locker_that_it_has_never_made_is_a_twins(lab: &Lab) {
+    let generator = lab.generator();
+    let [held, twin] = ["held", "twin"].map(|target| generator.generate_with(config(target, 60_000)).unwrap());
+    let guard = held.lock().unwrap();
+    let mine = lab.holder(held.key()).unwrap().holder;
+    // A hold that was lost before, and whose locker holds again.
+    let gone = generator.generate_with(config("gone", 3000)).unwrap();
+    let lost = gone.lock().unwrap();
+    let earlier = lab.holder(gone.key()).unwrap().holder;
+    lab.delete(gone.key());
+    lab.time.recv(&lost.lost());
+    lab.overwrite(gone.key(), &earlier, MINUTE);
+    let theirs = later_than(&mine, 1000);
+    lab.overwrite(twin.key(), &theirs, MINUTE);
+    let met = twin.try_lock();
+    assert!(matches!(&met, Err(Error::Cloned { locker, .. }) if *locker == theirs), "{met:?}");
+    drop(met);
+    assert_eq!(guard.loss().map(|loss| loss.cause), Some(LossCause::Cloned));
+    drop((guard, lost));
+    let found = [&held, &gone, &twin].map(|lock| lab.holder(lock.key()).unwrap().holder);
+    assert_eq!(found, [mine, earlier, theirs]);
+}
+
+/// Both had the lock when the copy was made. The twin has given it back, and has got it once more.
+fn a_hold_that_a_locker_has_replaced_which_it_has_never_made_is_lost_to_a_twin(lab: &Lab) {
+    let generator = lab.generator();
+    let [lock, other] = ["held", "other"].map(|target| generator.generate_with(config(target, 3000)).unwrap());
+    let (guard, also) = (lock.lock().unwrap(), other.lock().unwrap());
+    let lost = guard.lost();
+    let theirs = later_than(&lab.holder(other.key()).unwrap().holder, 1);
+    lab.overwrite(lock.key(), &theirs, MINUTE);
+    lab.time.recv(&lost);
+    assert_eq!(
+        [&guard, &also].map(|guard| guard.loss().map(|loss| loss.cause)),
+        [const { Some(LossCause::Cloned) }; 2]
+    );
+    drop((guard, also));
+    assert_eq!(lab.holder(lock.key()).unwrap().holder, theirs);
 }

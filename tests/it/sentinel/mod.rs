@@ -2,6 +2,7 @@
 
 mod failover;
 mod fakes;
+mod limits;
 mod naming;
 mod rights;
 #[cfg(feature = "tls")]

@@ -13,6 +13,7 @@ pub(crate) mod owned;
 pub(crate) mod resolver_shim;
 pub(crate) mod stalls;
 pub(crate) mod time;
+pub(crate) mod twin_shim;
 pub(crate) mod watched;
 
 pub(crate) use asking::{Asking, claim, last_server};

@@ -46,6 +46,7 @@ pub(super) struct Reply {
 const TELLING: [u16; 3] = [200, 404, 409];
 
 impl Client {
+    /// Knows the token. Consul has no login: each request shows the token.
     pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration) -> Self {
         Self { http, token, shortest_lease, is_on_agents: AtomicBool::new(false) }
     }
@@ -82,6 +83,7 @@ impl Client {
         reply.ok_or_else(|| odd("the entry"))
     }
 
+    /// Reads an answer. What only Consul can answer proves that the URL leads to Consul.
     fn read(&self, answer: &Answer) -> Result<Option<Reply>, Error> {
         if !answer.is_of_consul && !is_error_of_consul(answer.status, &answer.body) {
             return Err(answer.foreign(API));
@@ -99,6 +101,7 @@ impl Client {
     }
 }
 
+/// What is missing where an answer is not of Consul: the most frequent mistakes.
 const API: &str =
     "Consul does: check the host, the port and the path of the URL (an agent serves its API on port 8500)";
 

@@ -31,6 +31,7 @@ fn verb(verb: &str, path: &str, fields: &Value) -> Value {
     json!({ "KV": operation })
 }
 
+/// One check. It is a verb that changes nothing and fails if it does not hold.
 fn check(check: &Check) -> Option<Value> {
     Some(match check {
         Check::HeldBy { path, session } => verb("check-session", path, &json!({ "Session": session })),
@@ -46,10 +47,12 @@ fn lock(path: &str, session: &str, value: &[u8]) -> Value {
     verb("lock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
 }
 
+/// The value is written again: `unlock` would otherwise empty the entry.
 fn unlock(path: &str, session: &str, value: &[u8]) -> Value {
     verb("unlock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
 }
 
+/// The verbs of one write. A message is a lock and its end in one step, so that its entry stays free for the next message.
 fn write(write: &Write) -> Vec<Value> {
     match write {
         Write::Hold { path, session, value } => vec![lock(path, session, value)],
@@ -101,10 +104,12 @@ pub(super) fn times_locked(kv: &Value) -> Option<u64> {
     number(kv.get("LockIndex")?)
 }
 
+/// Reads a list of entries.
 pub(super) fn entries(list: &Value) -> Option<Vec<Entry>> {
     list.as_array()?.iter().map(entry).collect()
 }
 
+/// Reads an entry. One without a session is free: its holder has let go of it, or has ended with a session that keeps entries.
 pub(super) fn entry(kv: &Value) -> Option<Entry> {
     let session = kv.get("Session").and_then(Value::as_str).filter(|session| !session.is_empty());
     let value = match kv.get("Value") {

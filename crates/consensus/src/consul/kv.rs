@@ -8,6 +8,10 @@
 //!
 //! A session is counted by the leader, which takes up to twice its time to live before it ends the session, and begins all sessions anew when it
 //! begins to lead. So a dead holder keeps others out for long, and a living one never loses its session early.
+//!
+//! A transaction that fails was not executed, whatever its reason: `409` is an answer, not an error. Its words tell three reasons apart. A session
+//! has ended: the tenure begins again with another one. The key is in its lock-delay: nobody can have it, and those who wait keep their places.
+//! Anything else is a check that does not hold: the key has changed since it was looked at.
 
 use super::client::{Client, odd};
 use super::encode;
@@ -70,6 +74,7 @@ impl Kv for Arc<Client> {
         !life.delay.is_zero() || self.is_on_agents.load(Ordering::SeqCst)
     }
 
+    /// Its name says whose it is, so that a sweep finds the clients that live.
     fn open_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
         self.open_lasting_session(life, client, deadline)
     }
@@ -98,6 +103,7 @@ impl Kv for Arc<Client> {
         Err(Error::backend(BackendFailure::Unknown, format!("Consul did not end the session {session}")))
     }
 
+    /// A session that has ended makes the whole transaction fail, also one whose end came in the same moment.
     fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {
         let body = encode::transaction(transaction);
         let Some(reply) = self.call(Method::PUT, "/v1/txn", &body, false, deadline)? else {

@@ -3,6 +3,10 @@
 //! A query names an index, and is answered when the entry has changed since, or after a while. Between two answers the entry may change more
 //! than once, and only the last change is seen. Each message locks the entry once, and Consul counts that (`LockIndex`), so the reader knows
 //! whether it has missed one.
+//!
+//! The first query asks from index 0 and is answered at once, perhaps with "not found". Its index is that of the newest change of all entries, so
+//! a message that comes between two queries has a higher one, and is told by the second. An entry that is deleted and written again counts its
+//! locks from one: the reader takes that for a message that it has missed, which costs a question and loses nothing.
 
 use super::client::{Client, odd};
 use super::encode;
@@ -15,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
 
+/// A chain of queries, each from the index that the last answer had.
 pub(super) struct Query {
     client: Arc<Client>,
     path: String,
@@ -30,6 +35,7 @@ pub(super) struct Query {
 }
 
 impl Query {
+    /// Returns after a first answer: whatever is written from then on raises the index, and the next query tells it.
     pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let agent = client.own_agent();
         let mut query =
@@ -61,11 +67,13 @@ impl Query {
 }
 
 impl Listening for Query {
+    /// One query. Before it the inboxes of the dead are swept, if it is time: this thread has nothing else to do.
     fn next(&mut self) -> Result<Option<Change>, Error> {
         self.sweep.go_if_due(&self.client, &self.path);
         self.ask(WAIT)
     }
 
+    /// The agent has no other connections than that of the query.
     fn cutter(&self) -> Box<dyn Fn() + Send + Sync> {
         let agent = self.agent.clone();
         Box::new(move || agent.clone().shutdown())

@@ -47,6 +47,7 @@ enum Reply {
 }
 
 impl Client {
+    /// Knows the login, and does not log in before the first request.
     pub(super) fn new(http: Http, login: Option<Login>) -> Self {
         Self { http, login, token: Mutex::new(None), term: AtomicU64::new(0) }
     }
@@ -78,6 +79,7 @@ impl Client {
         }))
     }
 
+    /// Sends a request as it is. What only etcd can answer proves that the URL leads to etcd.
     fn send(
         &self,
         path: &str,
@@ -92,7 +94,8 @@ impl Client {
         self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
-    /// Returns the token of the login, if there is one.
+    /// Returns the token of the login, if there is one. An empty one is remembered, too: users are not enabled, and no login is tried again until
+    /// a request is refused for it.
     fn token(&self, deadline: Deadline) -> Result<Option<String>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
         if let Some(token) = self.token.lock().clone() {
@@ -139,6 +142,7 @@ impl Client {
         }
     }
 
+    /// Reads an answer. The refusal of a certificate comes first: it has no body of JSON, and a gateway that refuses so is etcd's.
     fn read(&self, answer: &Answer) -> Result<Reply, Error> {
         if answer.status == 400 && answer.body.contains(COMMON_NAME) {
             let message = "etcd's JSON gateway refuses a client certificate that has a common name while users are enabled: take one without, or log \
@@ -163,6 +167,7 @@ impl Client {
 /// What etcd's access control answers before the gateway sees the request (`embed/serve.go`).
 const COMMON_NAME: &str = "CommonName of client sending a request against gateway";
 
+/// What is missing where an answer is not of the gateway: the most frequent mistakes.
 const GATEWAY: &str = "etcd's JSON gateway does: check the host, the port and the path of the URL, and that etcd was not started with \
                        --enable-grpc-gateway=false";
 

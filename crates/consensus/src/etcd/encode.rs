@@ -43,6 +43,7 @@ fn compare(check: &Check) -> Value {
     }
 }
 
+/// One operation. A put replaces value and lease of an entry, whoever had it: the checks of the transaction say whether it may.
 fn operation(write: &Write) -> Value {
     match write {
         // A message may go with the session of whoever wrote it: the watch has told it then.
@@ -98,6 +99,7 @@ pub(super) fn entries(range: &Value) -> Option<Vec<Entry>> {
     kvs.iter().map(entry).collect()
 }
 
+/// Reads an entry. One without a lease is held, too, and for ever: somebody has put it there by hand.
 pub(super) fn entry(kv: &Value) -> Option<Entry> {
     let bytes = |name: &str| kv.get(name).and_then(Value::as_str).map_or(Some(Vec::new()), from_base64);
     let lease = kv.get("lease").and_then(number).filter(|lease| *lease != 0);

@@ -8,6 +8,9 @@
 //!
 //! A lease is kept by the leader, and renewing it is no write: the leader counts, and a new leader begins all leases anew. So an election makes
 //! leases longer, never shorter. What is shorter than an election is nevertheless no lease to choose: the holder cannot renew it meanwhile.
+//!
+//! etcd grants no lease that is shorter than one and a half of its election time-outs, and makes it longer without saying so in an error. A dead
+//! holder would then keep others out for longer than the lease says, so shorter leases are refused here, by name.
 
 use super::client::{Client, odd};
 use super::encode;
@@ -61,6 +64,7 @@ impl Kv for Arc<Client> {
         self.term.load(Ordering::SeqCst)
     }
 
+    /// The leader renews, and answers for itself alone: the protocol compares the term with that of a look, which a majority confirms.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
         let body = json!({ "ID": session });
         let Some(answer) = self.call("/v3/lease/keepalive", &body, true, deadline)? else { return Ok(false) };

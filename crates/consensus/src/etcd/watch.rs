@@ -27,6 +27,7 @@ use ureq::{Agent, BodyReader};
 /// The longest line: many changes at once.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
+/// A stream of changes, and what opens the next one.
 pub(super) struct Watch {
     client: Arc<Client>,
     path: String,
@@ -40,6 +41,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Returns when the watch is there: whatever is written from then on is told.
     pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let stream = client.watch(path, None, LIFE, deadline)?;
         let (agent, lines, server) = parts(stream);
@@ -60,7 +62,8 @@ impl Watch {
         encode::revision(result).ok_or_else(|| odd("the revision"))
     }
 
-    /// Reads a line. `None` at the end of the stream's time.
+    /// Reads a line. `None` at the end of the stream's time. A line that is cut off by it is lost, and told again by the next stream, which begins
+    /// after the last change that was told.
     fn line(&mut self) -> Result<Option<Value>, Error> {
         let mut line = String::new();
         match (&mut self.lines).take(LONGEST).read_line(&mut line) {
@@ -105,12 +108,14 @@ fn refuse_cancelled(result: &Value) -> Result<(), Error> {
     })
 }
 
+/// The parts of a stream that are kept. Its length is not limited: it lasts for a time.
 fn parts(stream: Stream) -> (Agent, BufReader<BodyReader<'static>>, String) {
     let Stream { agent, body, server, .. } = stream;
     (agent, BufReader::new(body.into_with_config().limit(u64::MAX).reader()), server)
 }
 
 impl Listening for Watch {
+    /// Several changes may come in one line. They are told one by one, none of them as one of several.
     fn next(&mut self) -> Result<Option<Change>, Error> {
         if let Some(change) = self.ready.pop_front() {
             return Ok(Some(change));
@@ -133,6 +138,7 @@ impl Listening for Watch {
         Ok(self.ready.pop_front())
     }
 
+    /// Takes the agent away before it is shut down, so that the reader cannot open another stream on it.
     fn cutter(&self) -> Box<dyn Fn() + Send + Sync> {
         let agent = Arc::clone(&self.agent);
         Box::new(move || {

@@ -1,7 +1,7 @@
 //! Beside `consul lock`, on one key.
 
+use crate::consensus::{ConsensusStore, Consul, Counter, Look, Quorum, counted_url, program};
 use crate::support::crew::{eventually, spawn};
-use crate::voters::{Consul, Counter, Look, Quorum, Voters, counted_url, program};
 use redis_dlock::port::Operations;
 use redis_dlock::{DLockConfig, DLockGenerator, LockProcessor};
 use std::io::{BufRead, BufReader};

@@ -1,8 +1,9 @@
 //! What a lock costs the servers: entries in the log on which they agree, and requests.
 
+use crate::consensus::{ConsensusStore, Counter, counted_url};
 use crate::support::crew::{Member, eventually, spawn};
-use crate::voters::{Counter, Voters, counted_url};
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use redis_dlock::port::Operations;
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const LEASE: Duration = Duration::from_secs(3600);
 /// The servers write to their log, too, now and then. The median does not see that.
 const TIMES: usize = 21;
 
-fn lock<V: Voters>(url: &str, config: impl FnOnce(DLockConfig) -> DLockConfig) -> DistributedReentrantLock {
+fn lock<V: ConsensusStore>(url: &str, config: impl FnOnce(DLockConfig) -> DLockConfig) -> DistributedReentrantLock {
     let generator = DLockGenerator::new(V::processor(url)).unwrap();
     generator.generate_with(config(DLockConfig::new("STORES", "x").with_lease(LEASE))).unwrap()
 }
@@ -41,7 +42,7 @@ fn median_rise(count: impl Fn() -> u64, mut work: impl FnMut()) -> u64 {
     rises[TIMES / 2]
 }
 
-fn a_lock_and_its_unlock_are_two_writes_to_the_log_and_two_requests<V: Voters>() {
+fn a_lock_and_its_unlock_are_two_writes_to_the_log_and_two_requests<V: ConsensusStore>() {
     let servers = V::start(1);
     let counter = Counter::to(servers.address());
     let lock = lock::<V>(&counted_url(&servers, &counter, "a"), |config| config);
@@ -51,7 +52,7 @@ fn a_lock_and_its_unlock_are_two_writes_to_the_log_and_two_requests<V: Voters>()
     assert_eq!(median_rise(|| counter.requests(), || pair(&lock)), 2);
 }
 
-fn a_lock_that_lingers_is_taken_up_without_a_request<V: Voters>() {
+fn a_lock_that_lingers_is_taken_up_without_a_request<V: ConsensusStore>() {
     let servers = V::start(1);
     let counter = Counter::to(servers.address());
     let lock = lock::<V>(&counted_url(&servers, &counter, "a"), |config| config.with_linger(LEASE / 10));
@@ -71,7 +72,7 @@ struct Waiter {
 
 impl Waiter {
     /// Begins, and returns when it waits in the store as one of so many.
-    fn begin<V: Voters>(servers: &V, url: &str, of: u64) -> Self {
+    fn begin<V: ConsensusStore>(servers: &V, url: &str, of: u64) -> Self {
         let lock = lock::<V>(url, |config| config);
         let client = lock.clone();
         let ((says, has_it), (tell, told)) = (unbounded(), unbounded());
@@ -102,7 +103,7 @@ fn at_rest(count: impl Fn() -> u64) -> u64 {
 
 /// A client that has never waited has no inbox, and so hears of no waiter: its release is refused first, or frees the key and then gives it on.
 /// Neither the holder nor those that come after are so here.
-fn a_hand_over_between_clients_is_one_write_to_the_log<V: Voters>() {
+fn a_hand_over_between_clients_is_one_write_to_the_log<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
     let held = lock::<V>(&url, |config| config);
@@ -134,7 +135,7 @@ fn a_hand_over_between_clients_is_one_write_to_the_log<V: Voters>() {
 }
 
 /// The least number of requests that a release causes, of several, with this many waiters and those that come after.
-fn requests_of_a_release<V: Voters>(waiters: u64) -> u64 {
+fn requests_of_a_release<V: ConsensusStore>(waiters: u64) -> u64 {
     let servers = V::start(1);
     let counter = Counter::to(servers.address());
     let url = counted_url(&servers, &counter, "a");
@@ -156,7 +157,7 @@ fn requests_of_a_release<V: Voters>(waiters: u64) -> u64 {
 }
 
 /// Only the first of them hears of it.
-fn a_release_causes_as_many_requests_with_twenty_waiters_as_with_one<V: Voters>() {
+fn a_release_causes_as_many_requests_with_twenty_waiters_as_with_one<V: ConsensusStore>() {
     let (one, twenty) = (requests_of_a_release::<V>(1), requests_of_a_release::<V>(20));
     assert!(0 < twenty && twenty <= one, "{one} with one waiter, {twenty} with twenty");
 }

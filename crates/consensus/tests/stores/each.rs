@@ -6,13 +6,13 @@ macro_rules! on_each_store {
         mod etcd {
             $(#[test]
             fn $name() {
-                super::$name::<crate::voters::Etcd>();
+                super::$name::<crate::consensus::Etcd>();
             })+
         }
         mod consul {
             $(#[test]
             fn $name() {
-                super::$name::<crate::voters::Consul>();
+                super::$name::<crate::consensus::Consul>();
             })+
         }
     };

@@ -1,8 +1,9 @@
 //! The lock on a consensus store, while servers and holders fail.
 
+use crate::consensus::{ConsensusStore, Consul, Etcd};
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::process::signal;
-use crate::voters::{Consul, Etcd, Voters};
+use redis_dlock::port::Operations;
 use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause};
 use rustix::process::Signal;
 use std::env;
@@ -30,12 +31,12 @@ const HOLDER: &str = "DLOCK_TEST_HOLDER";
 const DELAY: Duration = Duration::from_secs(6);
 
 /// A lock with a lock-delay.
-fn delayed<V: Voters>(url: &str) -> DistributedReentrantLock {
+fn delayed<V: ConsensusStore>(url: &str) -> DistributedReentrantLock {
     let config = DLockConfig::new("STORES", "delayed").with_lease(V::LEASE).with_lock_delay(DELAY);
     DLockGenerator::new(V::processor(url)).unwrap().generate_with(config).unwrap()
 }
 
-fn lock<V: Voters>(url: &str, lease: Duration) -> DistributedReentrantLock {
+fn lock<V: ConsensusStore>(url: &str, lease: Duration) -> DistributedReentrantLock {
     let generator = DLockGenerator::new(V::processor(url)).unwrap();
     generator.generate_with(DLockConfig::new("STORES", "x").with_lease(lease)).unwrap()
 }
@@ -80,7 +81,7 @@ fn holds_until_it_is_killed() {
 }
 
 /// Shows: G4, L3.
-fn a_killed_process_keeps_nobody_out_for_long<V: Voters>() {
+fn a_killed_process_keeps_nobody_out_for_long<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
     let holder = Holder::start(&url);
@@ -91,7 +92,7 @@ fn a_killed_process_keeps_nobody_out_for_long<V: Voters>() {
 }
 
 /// Shows: G4, L3.
-fn a_lock_delay_keeps_others_out_for_longer_after_a_death_alone<V: Voters>() {
+fn a_lock_delay_keeps_others_out_for_longer_after_a_death_alone<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
     let holder = Holder::start(&url);
@@ -123,7 +124,7 @@ fn a_lock_delay_keeps_others_out_for_longer_after_a_death_alone<V: Voters>() {
 }
 
 /// Shows: G1, G4, G5.
-fn a_stopped_process_has_lost_its_lock_when_it_goes_on<V: Voters>() {
+fn a_stopped_process_has_lost_its_lock_when_it_goes_on<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
     let holder = Holder::start(&url);
@@ -138,7 +139,7 @@ fn a_stopped_process_has_lost_its_lock_when_it_goes_on<V: Voters>() {
 }
 
 /// Shows: G5.
-fn a_holder_is_told_by_its_own_deadline_while_no_server_answers<V: Voters>() {
+fn a_holder_is_told_by_its_own_deadline_while_no_server_answers<V: ConsensusStore>() {
     let mut servers = V::start(1);
     let lock = lock::<V>(&servers.url("a"), V::LEASE);
     let guard = lock.lock().unwrap();
@@ -154,7 +155,7 @@ fn a_holder_is_told_by_its_own_deadline_while_no_server_answers<V: Voters>() {
 /// A request that had no answer may be executed later. The end of its session is its end, too.
 ///
 /// Shows: L1, L4.
-fn an_attempt_without_an_answer_leaves_no_lock<V: Voters>() {
+fn an_attempt_without_an_answer_leaves_no_lock<V: ConsensusStore>() {
     let mut servers = V::start(1);
     let url = servers.url("a");
     let first = lock::<V>(&url, LONG);
@@ -170,7 +171,7 @@ fn an_attempt_without_an_answer_leaves_no_lock<V: Voters>() {
 }
 
 /// Shows: G1, G2.
-fn a_lock_survives_a_restart_of_the_only_server<V: Voters>() {
+fn a_lock_survives_a_restart_of_the_only_server<V: ConsensusStore>() {
     let mut servers = V::start(1);
     let url = servers.url("a");
     let lock = lock::<V>(&url, Duration::from_secs(20));
@@ -189,7 +190,7 @@ fn a_lock_survives_a_restart_of_the_only_server<V: Voters>() {
 }
 
 /// Shows: G1, G2, G3, G8.
-fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Voters>() {
+fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: ConsensusStore>() {
     let mut servers = V::start(3);
     let url = servers.url("a");
     let (held, other) = (lock::<V>(&url, V::LONG_LEASE), lock::<V>(&url, V::LONG_LEASE));
@@ -233,7 +234,7 @@ fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Vote
 /// The server that a client asks first hangs. Its renewals reach the others in time.
 ///
 /// Shows: G3.
-fn a_server_that_hangs_costs_no_lease_while_the_others_answer<V: Voters>() {
+fn a_server_that_hangs_costs_no_lease_while_the_others_answer<V: ConsensusStore>() {
     let mut servers = V::start(3);
     let follower = (servers.leader() + 1) % 3;
     let mut ports = servers.ports();

@@ -1,6 +1,6 @@
-//! [`Store`] for servers that vote: one server for all cases, a prefix for each.
+//! [`Store`] for a consensus store: one server for all cases, a prefix for each.
 
-use crate::voters::Voters;
+use crate::consensus::ConsensusStore;
 use dlock_conformance::Store;
 use redis_dlock::port::LockProcessor;
 use std::any::{Any, TypeId};
@@ -21,7 +21,7 @@ type Shared = Weak<dyn Any + Send + Sync>;
 static SERVERS: LazyLock<Mutex<HashMap<TypeId, Shared>>> = LazyLock::new(Mutex::default);
 static CASES: AtomicUsize = AtomicUsize::new(0);
 
-impl<V: Voters> Fresh<V> {
+impl<V: ConsensusStore> Fresh<V> {
     pub(crate) fn start() -> Self {
         let mut shared = SERVERS.lock().unwrap();
         let running = shared.get(&TypeId::of::<V>()).and_then(Weak::upgrade);
@@ -38,7 +38,7 @@ impl<V: Voters> Fresh<V> {
     }
 }
 
-impl<V: Voters> Store for Fresh<V> {
+impl<V: ConsensusStore> Store for Fresh<V> {
     fn processor(&self) -> Arc<dyn LockProcessor> {
         V::processor(&self.servers.url(&self.prefix))
     }

@@ -1,7 +1,7 @@
 //! Inboxes that killed clients leave.
 
+use crate::consensus::{ConsensusStore, Consul, Quorum};
 use crate::support::crew::{eventually, spawn};
-use crate::voters::{Consul, Quorum, Voters};
 use redis_dlock::port::{AcquireOutcome, Claim, LockProcessor, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What the tests of the lock in `tests/it` need, on a consensus store: a fresh prefix, and the clients that meet there.
 
+use crate::consensus::ConsensusStore;
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::time::Time;
 use crate::support::watched::{Watch, Watched};
-use crate::voters::Voters;
 use dlock_conformance::Store;
 use redis_dlock::port::Operations;
 use redis_dlock::{
@@ -32,7 +32,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    pub(crate) fn of<V: Voters>() -> Self {
+    pub(crate) fn of<V: ConsensusStore>() -> Self {
         Self { store: Box::new(Fresh::<V>::start()), time: Time::default() }
     }
 
@@ -194,7 +194,7 @@ macro_rules! on {
         #[test]
         fn $name() {
             crate::support::stalls::on_a_running_machine(crate::support::lab::STALL, || {
-                super::$name(&crate::support::lab::Lab::of::<crate::voters::$store>());
+                super::$name(&crate::support::lab::Lab::of::<crate::consensus::$store>());
             });
         }
     };

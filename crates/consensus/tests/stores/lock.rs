@@ -1,8 +1,8 @@
 //! The lock on a consensus store: what users rely on, where no server fails.
 
+use crate::consensus::{ConsensusStore, Look};
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
-use crate::voters::{Look, Voters};
 use dlock_conformance::Store;
 use parking_lot::Mutex;
 use redis_dlock::port::{Claim, Message, Operations};
@@ -34,12 +34,12 @@ fn lock(generator: &DLockGenerator, lease: Duration) -> DistributedReentrantLock
     generator.generate_with(DLockConfig::new("STORES", "x").with_lease(lease)).unwrap()
 }
 
-fn client<V: Voters>(store: &Fresh<V>) -> DLockGenerator {
+fn client<V: ConsensusStore>(store: &Fresh<V>) -> DLockGenerator {
     DLockGenerator::new(store.processor()).unwrap()
 }
 
 /// Shows: G1, G2.
-fn threads_of_three_clients_exclude_one_another_and_tokens_rise<V: Voters>() {
+fn threads_of_three_clients_exclude_one_another_and_tokens_rise<V: ConsensusStore>() {
     const ROUNDS: usize = 20;
     let store = Fresh::<V>::start();
     let clients = [(); 3].map(|()| client(&store));
@@ -66,7 +66,7 @@ fn threads_of_three_clients_exclude_one_another_and_tokens_rise<V: Voters>() {
 }
 
 /// Shows: G8.
-fn processes_are_served_in_the_order_in_which_they_came<V: Voters>() {
+fn processes_are_served_in_the_order_in_which_they_came<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
     let holder = client(&store);
     let held = lock(&holder, LONG);
@@ -93,7 +93,7 @@ fn processes_are_served_in_the_order_in_which_they_came<V: Voters>() {
 }
 
 /// Shows: G5.
-fn a_deleted_entry_is_told<V: Voters>() {
+fn a_deleted_entry_is_told<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
     let lock = lock(&client(&store), V::LEASE);
     let guard = lock.lock().unwrap();
@@ -105,7 +105,7 @@ fn a_deleted_entry_is_told<V: Voters>() {
 }
 
 /// Shows: G3.
-fn a_hold_outlives_its_lease_many_times<V: Voters>() {
+fn a_hold_outlives_its_lease_many_times<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
     let lock = lock(&client(&store), V::LEASE);
     let guard = lock.lock().unwrap();
@@ -114,7 +114,7 @@ fn a_hold_outlives_its_lease_many_times<V: Voters>() {
     guard.unlock().unwrap();
 }
 
-fn a_wait_that_is_given_up_leaves_no_place_in_the_queue<V: Voters>() {
+fn a_wait_that_is_given_up_leaves_no_place_in_the_queue<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
     let guarded = lock(&client(&store), LONG);
     let guard = guarded.lock().unwrap();
@@ -134,7 +134,7 @@ fn a_wait_that_is_given_up_leaves_no_place_in_the_queue<V: Voters>() {
 /// Threads of one process pass the lock on without the store, for longer than one number lasts.
 ///
 /// Shows: G7.
-fn thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand<V: Voters>() {
+fn thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand<V: ConsensusStore>() {
     const HOLDS: usize = 3000;
     let store = Fresh::<V>::start();
     let client = client(&store);
@@ -160,7 +160,7 @@ fn thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand<V: Voters
     assert!(tokens.len() >= HOLDS && tokens.is_sorted_by(|a, b| a < b));
 }
 
-fn leases_that_the_store_does_not_keep_are_refused_by_name<V: Voters>() {
+fn leases_that_the_store_does_not_keep_are_refused_by_name<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
     let shortest = store.processor().limits().shortest_lease;
     let config = DLockConfig::new("STORES", "x").with_lease(shortest - Duration::from_millis(1));
@@ -169,7 +169,7 @@ fn leases_that_the_store_does_not_keep_are_refused_by_name<V: Voters>() {
 }
 
 /// Connections end after a while, so that one that has died silently is noticed. The inbox goes on with another one.
-fn an_inbox_outlives_its_connections<V: Voters>() {
+fn an_inbox_outlives_its_connections<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
     let processor = store.processor();
     let queue = processor.queue().unwrap();
@@ -186,7 +186,7 @@ fn an_inbox_outlives_its_connections<V: Voters>() {
 }
 
 /// Messages that come one at a time are told each. Of those that come at once, a store may tell the last alone, and then says so.
-fn a_message_that_was_missed_is_told_as_a_change<V: Voters>() {
+fn a_message_that_was_missed_is_told_as_a_change<V: ConsensusStore>() {
     const AT_ONCE: usize = 40;
     const ROUNDS: usize = 5;
     const SOON: Duration = Duration::from_secs(1);
@@ -240,7 +240,7 @@ fn a_message_that_was_missed_is_told_as_a_change<V: Voters>() {
     assert_eq!(is_ever_missed, V::NAME == "Consul");
 }
 
-fn a_client_that_closes_leaves_no_inbox<V: Voters>() {
+fn a_client_that_closes_leaves_no_inbox<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
     let (holder, waiter) = (client(&store), client(&store));
     let guarded = lock(&holder, LONG);
@@ -277,7 +277,7 @@ fn nothing_of_a_token_of_consul_is_shown() {
 }
 
 /// Whoever looks at the entries in the store's own tools, reads this.
-fn an_entry_tells_people_who_holds_or_waits_since_when_and_why<V: Voters>() {
+fn an_entry_tells_people_who_holds_or_waits_since_when_and_why<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
     let lock = |why: &str| {
         let config = DLockConfig::new("STORES", "x").with_lease(LONG).with_reason(why);

@@ -6,6 +6,9 @@
 mod each;
 
 mod beside;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../tests/support/consensus/mod.rs"]
+mod consensus;
 mod costs;
 mod faults;
 mod fresh;
@@ -15,9 +18,6 @@ mod nodes;
 mod secure;
 mod strangers;
 mod twins;
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../../tests/support/voters/mod.rs"]
-mod voters;
 mod wrong;
 
 /// The parts of the kit of all tests that know no Redis.
@@ -79,8 +79,8 @@ mod all {
     mod twins;
 }
 
+use consensus::{Consul, Etcd};
 use fresh::Fresh;
-use voters::{Consul, Etcd};
 
 dlock_conformance::conformance_tests!(etcd, Fresh::<Etcd>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);
 dlock_conformance::conformance_tests!(consul, Fresh::<Consul>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);

@@ -1,8 +1,8 @@
 //! Sessions of Consul and the nodes of its catalog: servers and agents that die or leave, and a node that somebody takes out.
 
+use crate::consensus::{ConsensusStore, Consul, Quorum};
 use crate::support::crew::{eventually, spawn};
-use crate::voters::{Consul, Quorum, Voters};
-use redis_dlock::port::{Claim, PollOutcome};
+use redis_dlock::port::{Claim, Operations, PollOutcome};
 use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, LossCause};
 use rustix::process::Signal;
 use std::thread;

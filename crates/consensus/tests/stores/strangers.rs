@@ -1,8 +1,8 @@
 //! Entries that no lock of ours wrote, and what people find in ours.
 
+use crate::consensus::{ConsensusStore, Consul, Etcd, LOCAL, Look, Quorum};
 use crate::support::crew::eventually;
-use crate::voters::{Consul, Etcd, LOCAL, Look, Quorum, Voters};
-use redis_dlock::port::{Claim, LockProcessor, Note, Operations};
+use redis_dlock::port::{Claim, Note, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(60);
 
-fn lock<V: Voters>(servers: &V) -> DistributedReentrantLock {
+fn lock<V: ConsensusStore>(servers: &V) -> DistributedReentrantLock {
     let generator = DLockGenerator::new(V::processor(&servers.url("team"))).unwrap();
     generator.generate_with(DLockConfig::new("STORES", "x").with_lease(LEASE)).unwrap()
 }
@@ -118,7 +118,7 @@ fn consul_ends_our_sessions_by_their_time_alone() {
 }
 
 /// What a claim says of its thread and its machine stands in the entry.
-fn entries_name_thread_and_host<V: Voters>() {
+fn entries_name_thread_and_host<V: ConsensusStore>() {
     let servers = V::start(1);
     assert!(servers.address().starts_with(LOCAL));
     let processor = V::processor(&servers.url("team"));
@@ -132,7 +132,7 @@ fn entries_name_thread_and_host<V: Voters>() {
     processor.release(&claim, LEASE).unwrap();
 }
 
-fn a_prefix_may_have_letters_of_any_language_and_spaces<V: Voters>() {
+fn a_prefix_may_have_letters_of_any_language_and_spaces<V: ConsensusStore>() {
     let servers = V::start(1);
     let prefix = "grün und blau/日本:1";
     let [first, second] = [(); 2].map(|()| {

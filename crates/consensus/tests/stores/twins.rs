@@ -1,9 +1,9 @@
 //! Copies of one running process, as when a snapshot of a machine is restored twice. A fork is one: the child has the same memory, and so the same
 //! idle sessions, lockers and random numbers. `all::twins` has what a client does then.
 
+use crate::consensus::{ConsensusStore, Look};
 use crate::support::claim;
 use crate::support::crew::eventually;
-use crate::voters::{Look, Voters};
 use redis_dlock::port::{AcquireOutcome, Claim, LockProcessor, Operations, PollOutcome};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn is_of_twin(outcome: &AcquireOutcome, locker: &str) -> bool {
 }
 
 /// A store whose session has served so many tenures, and then, in a copy of this process, one that holds `theirs`.
-fn copied<V: Voters>(servers: &V, prefix: &str, tenures: u32) -> Arc<dyn LockProcessor> {
+fn copied<V: ConsensusStore>(servers: &V, prefix: &str, tenures: u32) -> Arc<dyn LockProcessor> {
     let store = V::processor(&servers.url(prefix));
     for n in 1..=tenures {
         let locker = format!("h-1-c0ffee-{n}");
@@ -68,7 +68,7 @@ fn copied<V: Voters>(servers: &V, prefix: &str, tenures: u32) -> Arc<dyn LockPro
     store
 }
 
-fn session<V: Voters>(servers: &V, path: &str) -> Option<String> {
+fn session<V: ConsensusStore>(servers: &V, path: &str) -> Option<String> {
     match servers.look_at(path)().unwrap() {
         Look::Held { session, .. } => Some(session),
         Look::Absent => None,
@@ -76,7 +76,7 @@ fn session<V: Voters>(servers: &V, path: &str) -> Option<String> {
 }
 
 /// Shows: G1.
-fn copies_share_no_session<V: Voters>() {
+fn copies_share_no_session<V: ConsensusStore>() {
     let servers = V::start(1);
     for (prefix, tenures) in [("a", 1), ("b", 2)] {
         let store = copied(&servers, prefix, tenures);
@@ -95,7 +95,7 @@ fn copies_share_no_session<V: Voters>() {
 }
 
 /// Shows: G1.
-fn a_copy_that_closes_ends_no_session_of_the_other<V: Voters>() {
+fn a_copy_that_closes_ends_no_session_of_the_other<V: ConsensusStore>() {
     let servers = V::start(1);
     for (prefix, tenures) in [("a", 1), ("b", 2)] {
         let store = copied(&servers, prefix, tenures);
@@ -107,7 +107,7 @@ fn a_copy_that_closes_ends_no_session_of_the_other<V: Voters>() {
     }
 }
 
-fn a_copy_leaves_a_locker_alone_that_holds_or_waits<V: Voters>() {
+fn a_copy_leaves_a_locker_alone_that_holds_or_waits<V: ConsensusStore>() {
     let servers = V::start(1);
     let [ours, theirs] = [(); 2].map(|()| V::processor(&servers.url("a")));
     let [holds, waits] = ["h-1-c0ffee-1", "h-1-c0ffee-2"].map(|locker| of("k", locker));

@@ -1,8 +1,9 @@
 //! URLs that lead to something else: the first call says so, also `lock()`, which waits for a server that was there once.
 
+use crate::consensus::{ConsensusStore, Consul, Etcd};
 use crate::support::crew::{eventually, spawn};
-use crate::voters::{Consul, Etcd, Voters};
 use parking_lot::Mutex;
+use redis_dlock::port::Operations;
 use redis_dlock::{BackendFailure, CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -17,13 +18,13 @@ on_each_store!(
     a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_has_answered,
 );
 
-fn lock<V: Voters>(url: &str) -> DistributedReentrantLock {
+fn lock<V: ConsensusStore>(url: &str) -> DistributedReentrantLock {
     let generator = DLockGenerator::new(V::processor(url)).unwrap();
     generator.generate_with(DLockConfig::new("WRONG", "x").with_lease(V::LONG_LEASE)).unwrap()
 }
 
 /// What each way to lock says of a URL that leads elsewhere.
-fn refusals<V: Voters>(url: &str) -> Vec<Error> {
+fn refusals<V: ConsensusStore>(url: &str) -> Vec<Error> {
     let limit = Duration::from_secs(3600);
     let ways: [fn(&DistributedReentrantLock, Duration) -> Error; 4] = [
         |lock, _| lock.lock().unwrap_err(),
@@ -43,17 +44,17 @@ fn refusals<V: Voters>(url: &str) -> Vec<Error> {
         .collect()
 }
 
-fn assert_says<V: Voters>(url: &str, hint: &str) {
+fn assert_says<V: ConsensusStore>(url: &str, hint: &str) {
     for error in refusals::<V>(url) {
         assert!(error.to_string().contains(hint), "{error}");
     }
 }
 
-fn hint<V: Voters>() -> &'static str {
+fn hint<V: ConsensusStore>() -> &'static str {
     if V::NAME == "etcd" { "not as etcd's JSON gateway does" } else { "not as Consul does" }
 }
 
-fn url<V: Voters>(address: &str) -> String {
+fn url<V: ConsensusStore>(address: &str) -> String {
     format!("{}://{address}", if V::NAME == "etcd" { "etcd" } else { "consul" })
 }
 
@@ -119,7 +120,7 @@ const JSON: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
 const AWAY: &str = "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-fn a_web_server_is_told_to_be_none_of_the_store<V: Voters>() {
+fn a_web_server_is_told_to_be_none_of_the_store<V: ConsensusStore>() {
     for answer in [NOT_FOUND, PAGE, JSON, AWAY] {
         let front = Front::start(answer, None);
         assert_says::<V>(&url::<V>(&front.address), hint::<V>());
@@ -130,7 +131,7 @@ fn a_web_server_is_told_to_be_none_of_the_store<V: Voters>() {
 mod beside_etcd {
     mod consul {
         use super::super::*;
-        use crate::voters::Quorum;
+        use crate::consensus::Quorum;
 
         #[test]
         fn the_server_of_another_store_is_told_to_be_none() {
@@ -143,7 +144,7 @@ mod beside_etcd {
 
 /// A server answers with a head that comes late, and no body. A call that gave the body a limit of its own would wait for much longer than one
 /// beside it that has no answer at all.
-fn a_limit_is_one_for_the_whole_of_a_request<V: Voters>() {
+fn a_limit_is_one_for_the_whole_of_a_request<V: ConsensusStore>() {
     const LIMIT: Duration = Duration::from_secs(2);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let late = url::<V>(&listener.local_addr().unwrap().to_string());
@@ -173,7 +174,7 @@ fn a_limit_is_one_for_the_whole_of_a_request<V: Voters>() {
 }
 
 /// Who has once had an answer of the store knows that the URL is right. Then such an answer is that of a server that is away.
-fn a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_has_answered<V: Voters>() {
+fn a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_has_answered<V: ConsensusStore>() {
     let server = V::start(1);
     let front = Front::start(AWAY, Some(server.address().to_owned()));
     let url = url::<V>(&front.address);

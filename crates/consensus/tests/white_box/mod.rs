@@ -15,6 +15,7 @@
 mod client;
 #[path = "../../../../tests/white_box/check/model/journal.rs"]
 mod journal;
+#[cfg(dlock_mutants)]
 pub(crate) mod mutants;
 mod scenarios;
 mod servers;

@@ -1,7 +1,7 @@
 //! The messages that the scripts publish: `granted {number} {waiting} {locker} {key}`, `contended {locker} {key}` and `broken {locker} {key}`.
 //! One space separates the fields; the key is everything after the last of them.
 //!
-//! Clients send `describe …` and `described …` to one another. Version 0.1.0 ignores both.
+//! Clients send `describe …` and `described …` to one another, and `here …` to whoever has their identity, too. Version 0.1.0 ignores all three.
 
 use super::reply::HIGHEST_NUMBER;
 use crate::store::processor::{Grant, Message};
@@ -31,7 +31,7 @@ pub(crate) fn parse(payload: &[u8]) -> Option<Message> {
             let (locker, key) = locker_and_key(rest)?;
             Some(Message::Broken { key, locker })
         }
-        "describe" | "described" if text.len() <= MOST_SAID => Some(Message::Said { text: text.to_owned() }),
+        "describe" | "described" | "here" if text.len() <= MOST_SAID => Some(Message::Said { text: text.to_owned() }),
         _ => None,
     }
 }

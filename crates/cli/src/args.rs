@@ -1,0 +1,344 @@
+//! The arguments.
+
+#![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
+
+use crate::settings::{Reach, Rules};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use nix::sys::signal::Signal;
+use std::ffi::OsString;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Distributed locks on Redis for shell scripts and cron jobs.
+#[derive(Debug, Parser)]
+#[command(name = "dlock", version, after_help = WHERE, subcommand_required = true, arg_required_else_help = false)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    #[command(subcommand)]
+    pub(crate) action: Action,
+}
+
+// A line of these is at most 79 characters, unless it is a paragraph: the terminal's width wraps it, and would tear the lists apart.
+
+const WHERE: &str = "\
+The server is that of --url, else of the environment variable DLOCK_URL, else of the line `url = …` in the file \
+$XDG_CONFIG_HOME/dlock/config (~/.config/dlock/config if XDG_CONFIG_HOME is not set). The file may have a line for each other option of \
+the server and the lock, too: `replica-acks = 1`. A time is a number of seconds, or 500ms, 30s, 5m, 1h 30m.";
+
+/// What `--help` says of the exit statuses of `dlock run`.
+const RUNNING: &str = "\
+Exit status:
+  that of the command; 128 + n if signal n ended it, or ended dlock before
+  64   wrong usage: arguments, URL or configuration file
+  65   not acquired: somebody else held the lock for all of --wait
+  66   the lock was lost while the command ran (with --on-lost stop)
+  67   the server cannot be reached, or does not answer
+  68   the server denies the login, or a right
+  69   the server cannot carry the lock, or the key is used for something else
+  70   the operating system refused something that dlock needs
+  126  the command cannot be executed
+  127  the command was not found
+
+INT, TERM, HUP, QUIT, USR1 and USR2 are forwarded to the command's process group. When dlock ends, even by SIGKILL, nothing of this group is \
+left; --daemons says what becomes of other processes that the command has started. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
+
+/// The same for `dlock ls`, `show` and `watch`.
+const ASKING: &str = "\
+Exit status:
+  0    done, whether or not there is such a lock
+  64   wrong usage: arguments, URL or configuration file
+  67   the server cannot be reached, or does not answer
+  68   the server denies the login, or a right: ls and watch need +scan
+  69   the server cannot tell, or the key is used for something else
+  70   the output could not be written";
+
+/// The same for `dlock completions` and `man`.
+const PRINTING: &str = "\
+Exit status:
+  0    done
+  64   there is no such shell or subcommand
+  70   the output could not be written";
+
+/// The same for `dlock break`.
+const BREAKING: &str = "\
+Exit status:
+  0    the lock was taken from that locker
+  1    that locker does not hold the lock: nothing was changed
+  64   wrong usage: arguments, URL or configuration file
+  67   the server cannot be reached, or does not answer
+  68   the server denies the login, or a right
+  69   the server cannot break locks, or the key is used for something else
+  70   the lock was taken, and that could not be written
+
+The broken holder is told at once if it listens, else by its next look, a sixth of its lease later at most. Until then it goes on.";
+
+/// The same for `dlock doctor`.
+const EXAMINING: &str = "\
+Exit status:
+  0    nothing is wrong; there may be notices
+  1    something is wrong with a server, or it cannot be reached
+  64   wrong usage: arguments, URL or configuration file
+  70   the findings could not be written";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Runs a command under a lock, and releases the lock when the command and all processes of its process group have ended
+    #[command(after_help = RUNNING)]
+    Run(Run),
+    /// Lists the locks that somebody holds or waits for, as they are found: up to 256 together by name. A master of a Cluster that does not answer is named
+    #[command(after_help = ASKING)]
+    Ls(Ls),
+    /// Shows who holds a lock, why and since when, and who waits for it in which order
+    #[command(after_help = ASKING)]
+    Show(Show),
+    /// Lists locks again and again, in place on a terminal, until it is interrupted
+    #[command(after_help = ASKING)]
+    Watch(Watch),
+    /// Takes a lock from its holder by force, and gives it to the first that waits
+    #[command(after_help = BREAKING)]
+    Break(Break),
+    /// Examines the server, or each master of a Cluster, and their replicas: rights, version, role, messages, eviction, persistence, clock and
+    /// round trip; and says what to do
+    #[command(after_help = EXAMINING)]
+    Doctor(Doctor),
+    /// Prints what a shell needs to complete the arguments of dlock
+    #[command(after_help = PRINTING)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Prints the manual page, for `man -l -`
+    #[command(after_help = PRINTING)]
+    Man {
+        /// A subcommand, for its own page
+        #[arg(value_name = "SUBCOMMAND")]
+        of: Option<String>,
+    },
+}
+
+/// One lock.
+#[derive(Args, Debug)]
+pub(crate) struct LockName {
+    /// The lock's type, a name for locks of one kind
+    #[arg(value_name = "TYPE")]
+    pub(crate) lock_type: String,
+    /// What is locked. The lock's key on the server is DLOCK_{TYPE}_{TARGET}
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+}
+
+/// Some locks.
+#[derive(Args, Debug)]
+pub(crate) struct Which {
+    /// Which locks, by TYPE_TARGET, without the prefix DLOCK_ of the keys: `*` stands for any text, `?` for any character, `\\` takes the meaning of the next one away
+    #[arg(value_name = "PATTERN", default_value = "*")]
+    pub(crate) pattern: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Prints one JSON document a line for each lock: {"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}; "locker" and
+    /// "remaining_ms" are null if nobody holds it, "lock_delay_ms" unless the holder has died and the lock is in its lock-delay
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    pub(crate) lock: LockName,
+    /// Prints one JSON document: {"key", "holder", "remaining_ms", "lock_delay_ms", "waiting", "queue_length"}. The holder, and each in the list
+    /// "waiting", is {"locker", "client", "told"}. "client" is {"program", "host", "pid", "user", "version", "started_unix_ms",
+    /// "features"}. "told" is {"thread", "thread_id", "reason", "held_for_ms", "hold_count", "token", "lease_left_ms", "lingering",
+    /// "waiting_threads", "first_waits_for_ms", "waiters"}, and the first of the threads that wait are {"thread", "thread_id",
+    /// "waits_for_ms"}. What is not known is null
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Watch {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Prints one JSON document a line for each round: {"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}, …]}, or
+    /// {"error"} with a text while the server does not answer, or both while a master of a Cluster does not
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How long to wait before asking again
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    pub(crate) interval: Duration,
+    /// Stops after this many rounds
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Break {
+    #[command(flatten)]
+    pub(crate) lock: LockName,
+    /// Who must hold it, as `dlock ls` and `dlock show` print it. If somebody else does, nothing is changed
+    #[arg(long, value_name = "LOCKER", required = true)]
+    pub(crate) locker: String,
+    /// What the holder is told
+    #[arg(long, value_name = "TEXT", default_value = "broken with dlock")]
+    pub(crate) reason: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Waits for a server that is away for at most this time. Without it, that is a finding
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) wait: Option<Duration>,
+    /// How long the examination of one server may take
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(crate) limit: Duration,
+    /// Prints one JSON document: {"worst", "findings": [{"server", "subject", "severity", "message", "advice"}, …]}. "severity" and
+    /// "worst" are fine, notice or wrong; "advice" is null where there is nothing to do
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How long the command's group has to end, if nothing else is wanted.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The part of the lease at whose beginning a lease that cannot be renewed counts as lost, so that the command has ended when the lease does.
+const ENDING_PART: u32 = 6;
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) lock: LockName,
+    /// Waits for the lock for at most this time (30s, 5m). Without it, waits without a limit
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) wait: Option<Duration>,
+    /// Tries once, and does not wait
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+    /// How long the server keeps the lock without hearing from dlock, which renews it for as long as the command runs
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    pub(crate) lease: Duration,
+    /// What the lock is for, as `dlock show` tells it. Without it, that is the command with its arguments: give a reason if the
+    /// arguments hold what users of the server must not see
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// The signal that asks the command's process group to end
+    #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal)]
+    pub(crate) stop_signal: Signal,
+    /// How long the group has to end after the stop signal, before SIGKILL: 5s, and after a loss a sixth of the lease at most. A lease that
+    /// cannot be renewed counts as lost so long before its end; of a longer time after a loss, somebody else may have the lock in the rest
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) grace: Option<Duration>,
+    /// What happens when the lock is lost: `stop` ends the command, `warn` prints a message and lets it run, and anything else is
+    /// run as a shell command, with DLOCK_PID (the command's process id) in its environment, while the command goes on
+    #[arg(long, value_name = "stop|warn|CMD", default_value = "stop", value_parser = on_lost)]
+    pub(crate) on_lost: OnLost,
+    /// What becomes of processes that outlive the command outside its process group, such as daemons: `stop` ends them like the group, `wait` keeps the
+    /// lock until all that the command has started has ended, and `leave` lets them run on without the lock
+    #[arg(long, value_enum, value_name = "stop|wait|leave", hide_possible_values = true, default_value = "stop")]
+    pub(crate) daemons: WithDaemons,
+    #[command(flatten)]
+    pub(crate) rules: Rules,
+    /// The command and its arguments. It finds the lock's key in the environment variable DLOCK_KEY, and the fencing token in
+    /// DLOCK_TOKEN
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Run {
+    /// How long the group has to end while the lock is held.
+    pub(crate) fn grace(&self) -> Duration {
+        self.grace.unwrap_or(GRACE)
+    }
+
+    /// How long it has to end after a loss.
+    pub(crate) fn grace_after_loss(&self) -> Duration {
+        self.grace.unwrap_or_else(|| self.reserve())
+    }
+
+    /// How long before the end of the lease the command is told to stop, if the lease could not be renewed.
+    pub(crate) fn reserve(&self) -> Duration {
+        self.grace().min(self.lease / ENDING_PART)
+    }
+}
+
+/// What becomes of what the command has started outside its process group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WithDaemons {
+    Stop,
+    Wait,
+    Leave,
+}
+
+/// What is done when the lock is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    Stop,
+    Warn,
+    Run(String),
+}
+
+fn on_lost(text: &str) -> Result<OnLost, String> {
+    match text {
+        "stop" => Ok(OnLost::Stop),
+        "warn" => Ok(OnLost::Warn),
+        _ if text.trim().is_empty() => Err("give `stop`, `warn` or a shell command".to_owned()),
+        command => Ok(OnLost::Run(command.to_owned())),
+    }
+}
+
+/// Reads `500ms`, `30s`, `1h 30m`, and seconds: `30`, `0.5`.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let seconds = text.parse().ok().filter(|_| is_number).map(Duration::try_from_secs_f64);
+    let read = seconds.and_then(Result::ok).or_else(|| humantime::parse_duration(text).ok());
+    read.ok_or_else(|| "give a number of seconds, or a time such as 500ms, 30s, 5m or 1h 30m".to_owned())
+}
+
+/// Reads `TERM`, `SIGTERM`, `term` or `15`.
+fn signal(text: &str) -> Result<Signal, String> {
+    let name = text.to_ascii_uppercase();
+    let named = if name.starts_with("SIG") { Signal::from_str(&name) } else { Signal::from_str(&format!("SIG{name}")) };
+    let found = named.ok().or_else(|| Signal::try_from(text.parse::<i32>().ok()?).ok());
+    found.ok_or_else(|| "give the name or the number of a signal, TERM or 15 say".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_number_is_seconds() {
+        for (text, millis) in [("5", 5000), ("0", 0), ("0.5", 500), ("5s", 5000), ("1m 30s", 90_000), ("20ms", 20)] {
+            assert_eq!(time(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for wrong in ["", "soon", "-5", "5 parsecs", "1e3", "inf", "NaN", ".", "99999999999999999999999"] {
+            assert!(time(wrong).is_err_and(|hint| hint.contains("30s")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_signal_has_several_names() {
+        for name in ["TERM", "SIGTERM", "term", "15"] {
+            assert_eq!(signal(name), Ok(Signal::SIGTERM));
+        }
+        assert!(signal("TREM").is_err() && signal("0").is_err() && signal("").is_err());
+    }
+
+    #[test]
+    fn what_happens_on_a_loss_is_a_word_or_a_command() {
+        assert_eq!(on_lost("stop"), Ok(OnLost::Stop));
+        assert_eq!(on_lost("warn"), Ok(OnLost::Warn));
+        assert_eq!(on_lost("kill $DLOCK_PID"), Ok(OnLost::Run("kill $DLOCK_PID".to_owned())));
+        assert!(on_lost(" ").is_err());
+    }
+}

@@ -1,0 +1,171 @@
+//! Which servers are examined, and in what order.
+
+mod clock;
+mod info;
+mod messages;
+mod rights;
+
+use super::finding::{Finding, Severity, Subject};
+use crate::output::one_line;
+use crate::settings::{Settings, mapped};
+use redis_dlock::{Error, RedisLockProcessor, Server};
+use std::time::{Duration, Instant};
+
+/// How many slots a Cluster has.
+const SLOTS: usize = 16_384;
+
+/// What a server is for the locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Master,
+    /// It takes over if its master fails.
+    Replica,
+}
+
+/// The server that is being examined, and what was found so far.
+pub(super) struct Examination {
+    pub(super) server: Server,
+    pub(super) part: Part,
+    /// The part of a Cluster that the server has: what leads a key there.
+    pub(super) tag: Option<u32>,
+    /// How many replicas must acknowledge a lock.
+    pub(super) acks: u32,
+    /// The name of a lock of this server that nobody uses.
+    pub(super) key: String,
+    /// Where the server's replicas are, as it tells.
+    pub(super) replicas: Vec<(String, u16)>,
+    deadline: Instant,
+    findings: Vec<Finding>,
+}
+
+/// Examines the server, or each master of a Cluster, and their replicas. The findings are in the order in which they should be mended.
+///
+/// Blocks for at most `limit` a server. Writes one key for a moment, `DLOCK_doctor_…`, which is no lock's, and which ends after ten seconds if it
+/// cannot be removed.
+pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Duration) -> Vec<Finding> {
+    let servers = match store.servers(limit) {
+        Ok(servers) => servers,
+        Err(error) => return vec![unreachable("the servers".to_owned(), &error, Part::Master)],
+    };
+    let acks = settings.acks();
+    let mut findings = Vec::new();
+    if let Some(first) = servers.first().filter(|first| first.hash_tag().is_some()) {
+        findings.push(slots(first.address(), SLOTS - servers.iter().map(Server::slots).sum::<usize>()));
+    }
+    for server in servers {
+        let mut master = Examination::of(server.clone(), Part::Master, acks, limit);
+        master.look();
+        let replicas = std::mem::take(&mut master.replicas);
+        findings.append(&mut master.findings);
+        for (host, port) in replicas {
+            let (host, port) = mapped(settings.address_map(), &host, port);
+            let mut replica = Examination::of(server.beside(&host, port), Part::Replica, acks, limit);
+            replica.tag = master.tag;
+            replica.look();
+            findings.append(&mut replica.findings);
+        }
+    }
+    findings
+}
+
+impl Examination {
+    fn of(server: Server, part: Part, acks: u32, limit: Duration) -> Self {
+        let tag = server.hash_tag();
+        let place = tag.map_or_else(String::new, |tag| format!("{{{tag}}}_"));
+        let key = format!("DLOCK_doctor_{place}{}", std::process::id());
+        // What no clock reaches is no limit.
+        let now = Instant::now();
+        let deadline = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600));
+        Self { server, part, tag, acks, key, replicas: Vec::new(), deadline, findings: Vec::new() }
+    }
+
+    fn look(&mut self) {
+        if let Err(error) = self.ask(&["HELLO"]) {
+            return self.findings.push(unreachable(self.server.address(), &error, self.part));
+        }
+        self.fine(Subject::Connection, "it answers, and accepts the login");
+        self.info();
+        self.rights();
+        if self.part == Part::Master {
+            self.messages();
+            self.clock();
+        }
+    }
+
+    /// Sends one command.
+    pub(super) fn ask(&mut self, words: &[&str]) -> Result<Vec<String>, Error> {
+        let left = self.left();
+        self.server.ask(words, left)
+    }
+
+    pub(super) fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Adds a finding. What was found before is not said again.
+    fn add(&mut self, subject: Subject, severity: Severity, message: impl AsRef<str>, advice: Option<&str>) {
+        let (server, advice) = (self.server.address(), advice.map(str::to_owned));
+        let finding = Finding { server, subject, severity, message: one_line(message.as_ref()), advice };
+        if !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+
+    pub(super) fn fine(&mut self, subject: Subject, message: impl AsRef<str>) {
+        self.add(subject, Severity::Fine, message, None);
+    }
+
+    pub(super) fn notice(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
+        self.add(subject, Severity::Notice, message, Some(advice));
+    }
+
+    pub(super) fn wrong(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
+        self.add(subject, Severity::Wrong, message, Some(advice));
+    }
+
+    /// Notes that a command has failed for a reason that has nothing to do with what it asks for.
+    pub(super) fn failed(&mut self, subject: Subject, error: &Error) {
+        self.wrong(subject, error.to_string(), "examine the server again; if this stays, look at its log");
+    }
+}
+
+/// What a server says that denies something, without the library's advice for programs.
+pub(super) fn words_of(error: &Error) -> String {
+    match error {
+        Error::Denied { message, .. } => message.clone(),
+        error => error.to_string(),
+    }
+}
+
+fn unreachable(server: String, error: &Error, part: Part) -> Finding {
+    let subject = Subject::Connection;
+    let (severity, advice) = match (error, part) {
+        (Error::Denied { .. }, Part::Master) => {
+            (Severity::Wrong, "correct the user name and the password, or make that user on the server")
+        }
+        (Error::Denied { .. }, Part::Replica) => (
+            Severity::Wrong,
+            "make the same user with the same password on the replica: users are not replicated, and after a failover nobody could lock",
+        ),
+        (Error::Unsupported { .. }, _) => {
+            (Severity::Wrong, "give the URL of another server, or of the kind that this one is")
+        }
+        (_, Part::Master) => (Severity::Wrong, "check the address, the network, TLS, and whether the server runs"),
+        (_, Part::Replica) => (
+            Severity::Notice,
+            "its master names this address: if it is another one from here, map it with --address-map; else look at the replica",
+        ),
+    };
+    Finding { server, subject, severity, message: one_line(&words_of(error)), advice: Some(advice.to_owned()) }
+}
+
+fn slots(server: String, unowned: usize) -> Finding {
+    let subject = Subject::Slots;
+    if unowned == 0 {
+        let message = format!("all {SLOTS} slots have an owner");
+        return Finding { server, subject, severity: Severity::Fine, message, advice: None };
+    }
+    let message = format!("{unowned} of {SLOTS} slots have no owner: locks of these slots cannot be used");
+    let advice = Some("give the slots to a node: redis-cli --cluster fix".to_owned());
+    Finding { server, subject, severity: Severity::Wrong, message, advice }
+}

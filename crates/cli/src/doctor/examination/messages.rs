@@ -1,0 +1,64 @@
+//! Whether a client that waits can be told of a grant: it subscribes, a script sees the subscription, and a message arrives.
+
+use super::{Examination, words_of};
+use crate::doctor::finding::Subject;
+use redis_dlock::Error;
+
+/// The commands of a single server: to subscribe, to ask for subscribers, to publish.
+const SERVER: [&str; 3] = ["SUBSCRIBE", "NUMSUB", "PUBLISH"];
+
+/// The same in a Cluster.
+const CLUSTER: [&str; 3] = ["SSUBSCRIBE", "SHARDNUMSUB", "SPUBLISH"];
+
+/// Returns how many subscribers scripts see, and tells them something.
+const TELL: &str = "\
+local seen = redis.pcall('PUBSUB', ARGV[1], KEYS[1])
+if seen.err then return seen end
+local told = redis.pcall(ARGV[2], KEYS[1], 'hello')
+if type(told) == 'table' and told.err then return told end
+return seen[2]";
+
+const HIDDEN: &str = "the subscription is confirmed, and scripts see no subscriber: a proxy on the way subscribes by itself, or at another server";
+const PAST_THE_PROXY: &str = "connect clients past the proxy, or switch their hand-over off with listener(false): a hand-over passes over whoever it does not see";
+
+impl Examination {
+    pub(super) fn messages(&mut self) {
+        let channel = self.inbox();
+        let [subscribe, count, publish] = if self.tag.is_some() { CLUSTER } else { SERVER };
+        let mut listener = self.server.clone();
+        match listener.ask(&[subscribe, &channel], self.left()) {
+            Ok(_) => {}
+            Err(error @ Error::Denied { .. }) => {
+                let advice = format!(
+                    "give the login +{} &DLOCK:1:*; without them, waiting locks poll",
+                    subscribe.to_lowercase()
+                );
+                return self.wrong(Subject::Messages, words_of(&error), &advice);
+            }
+            Err(error) => return self.failed(Subject::Messages, &error),
+        }
+        match self.ask(&["EVAL", TELL, "1", &channel, count, publish]) {
+            Ok(seen) if seen.first().is_some_and(|seen| seen == "0") => {
+                return self.wrong(Subject::Messages, HIDDEN, PAST_THE_PROXY);
+            }
+            Ok(_) => {}
+            // The right is examined with the others.
+            Err(Error::Denied { .. }) => return,
+            Err(error) => return self.failed(Subject::Messages, &error),
+        }
+        match listener.next_message(self.left()) {
+            Ok(Some(_)) => self.fine(Subject::Messages, "scripts see a subscription, and a message arrives".to_owned()),
+            Ok(None) => {
+                let advice = "look for a proxy that holds messages back; until then, waiting locks poll";
+                self.wrong(Subject::Messages, "a message to a subscriber did not arrive", advice);
+            }
+            Err(error) => self.failed(Subject::Messages, &error),
+        }
+    }
+
+    /// The channel of a client that nobody is.
+    pub(super) fn inbox(&self) -> String {
+        let slot = self.tag.map_or_else(String::new, |tag| format!("{{{tag}}}:"));
+        format!("DLOCK:1:{slot}inbox:doctor-{}-0", std::process::id())
+    }
+}

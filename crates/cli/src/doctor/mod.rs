@@ -1,0 +1,84 @@
+//! `dlock doctor`: what is wrong with the servers, for an operator: what locks need of them, right by right, and what could cost a lock.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | the subcommand, and how findings are printed |
+//! | `finding.rs` | what is found |
+//! | `examination.rs` | which servers are examined, and in what order |
+//! | `examination/info.rs` | what a server says of itself |
+//! | `examination/rights.rs` | whether the login may do what locks do |
+//! | `examination/messages.rs` | whether a client that waits is heard |
+//! | `examination/clock.rs` | clock and round trip |
+
+mod examination;
+mod finding;
+
+use crate::args::Doctor;
+use crate::output;
+use crate::settings::Settings;
+use crate::status::{Failure, UNSOUND, USAGE};
+use crate::store::{Builder, Store};
+use anstyle::{AnsiColor, Style};
+use finding::{Finding, Severity};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::time::Instant;
+
+pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failure> {
+    let Builder::Redis(builder) = settings.builder()? else {
+        let message = "doctor examines Redis servers: ask etcd with `etcdctl endpoint health`, and Consul with `consul operator raft list-peers`";
+        return Err(Failure::new(USAGE, message));
+    };
+    // A connect finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
+    let end = wanted.wait.map_or_else(|| Some(Instant::now()), |wait| Instant::now().checked_add(wait));
+    let store = match Builder::Redis(builder.clone()).wait(end) {
+        Ok(Store::Redis(store)) => store,
+        _ => builder.build()?,
+    };
+    let findings = examination::examine(&store, settings, wanted.limit);
+    output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
+    Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })
+}
+
+fn worst(findings: &[Finding]) -> Severity {
+    findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Fine)
+}
+
+fn document(findings: &[Finding]) -> String {
+    let finding = |finding: &Finding| {
+        json!({
+            "server": finding.server,
+            "subject": finding.subject.to_string(),
+            "severity": finding.severity.to_string(),
+            "message": finding.message,
+            "advice": finding.advice,
+        })
+    };
+    let findings_of: Vec<Value> = findings.iter().map(finding).collect();
+    format!("{:#}\n", json!({ "worst": worst(findings).to_string(), "findings": findings_of }))
+}
+
+/// The findings, server by server, each on a line of its own.
+fn page(findings: &[Finding]) -> String {
+    let (mut page, mut server) = (String::new(), "");
+    for finding in findings {
+        if finding.server != server {
+            server = &finding.server;
+            let gap = if page.is_empty() { "" } else { "\n" };
+            let _ = writeln!(page, "{gap}{server}");
+        }
+        let style = style(finding.severity);
+        let Finding { subject, severity, message, .. } = finding;
+        let advice = finding.advice.as_ref().map_or_else(String::new, |advice| format!(" → {advice}"));
+        let _ = writeln!(page, "  {style}{severity:<6}{style:#}  {subject:<11}  {message}{advice}");
+    }
+    page
+}
+
+fn style(severity: Severity) -> Style {
+    match severity {
+        Severity::Wrong => AnsiColor::Red.on_default().bold(),
+        Severity::Notice => AnsiColor::Yellow.on_default(),
+        Severity::Fine => AnsiColor::Green.on_default(),
+    }
+}

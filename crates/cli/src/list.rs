@@ -1,0 +1,101 @@
+//! `dlock ls`: the locks that somebody holds or waits for.
+
+use crate::args::{Ls, Which};
+use crate::output::{self, Columns, millis, one_line, time};
+use crate::settings::Settings;
+use crate::status::{Failure, of, say};
+use crate::store;
+use redis_dlock::{DLockGenerator, Error, ListedLock};
+use serde_json::json;
+use std::collections::{BTreeMap, HashSet};
+
+/// How many locks are in the order of their names. They are printed together: who has many wants to see the first ones soon.
+const TOGETHER: usize = 256;
+
+/// The columns. The first two give way where a terminal is narrow.
+const HEAD: [&str; 4] = ["LOCK", "HOLDER", "LEASE LEFT", "WAITING"];
+
+/// Prints the locks as they are found. A master of a Cluster that does not answer is named at once, and the status is its own.
+pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
+    let generator = store::connect(settings)?;
+    let mut found = generator.list(&wanted.which.pattern);
+    let (mut seen, mut columns, mut status) = (HashSet::new(), Columns::new(HEAD), 0);
+    let mut is_first = true;
+    loop {
+        let mut locks = BTreeMap::new();
+        while locks.len() < TOGETHER {
+            match found.next() {
+                None => break,
+                // A server may tell of one twice.
+                Some(Ok(lock)) if !seen.insert(lock.key.clone()) => {}
+                Some(Ok(lock)) => drop(locks.insert(lock.key.clone(), lock)),
+                Some(Err(error)) => {
+                    say(&error.to_string());
+                    status = of(&error);
+                }
+            }
+        }
+        let is_last = locks.len() < TOGETHER;
+        let locks: Vec<_> = locks.into_values().collect();
+        let text = if wanted.json { lines(&locks) } else { columns.lines(locks.iter().map(row), is_first) };
+        // Nothing is printed for a question that has failed as a whole.
+        let is_failed = is_first && locks.is_empty() && status != 0;
+        if !is_failed && !output::print(&text)? || is_last {
+            return Ok(status);
+        }
+        is_first = false;
+    }
+}
+
+/// What was found of all locks, by their names: a server may tell of one twice.
+pub(crate) struct Found {
+    pub(crate) locks: Vec<ListedLock>,
+    /// The masters of a Cluster that do not answer, each in words.
+    pub(crate) missing: Vec<Error>,
+}
+
+/// Asks for all locks. Fails if the store says that it will never tell.
+pub(crate) fn ask(generator: &DLockGenerator, which: &Which) -> Result<Found, Error> {
+    let (mut locks, mut missing) = (BTreeMap::new(), Vec::new());
+    for lock in generator.list(&which.pattern) {
+        match lock {
+            Ok(lock) => drop(locks.insert(lock.key.clone(), lock)),
+            Err(error) if error.is_transient() => missing.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Found { locks: locks.into_values().collect(), missing })
+}
+
+/// One JSON document a lock.
+fn lines(locks: &[ListedLock]) -> String {
+    locks.iter().map(|lock| format!("{}\n", document(lock))).collect()
+}
+
+pub(crate) fn document(lock: &ListedLock) -> serde_json::Value {
+    json!({
+        "key": lock.key,
+        "locker": lock.locker,
+        "remaining_ms": lock.remaining.map(millis),
+        "lock_delay_ms": lock.lock_delay.map(millis),
+        "waiting": lock.waiting,
+    })
+}
+
+/// A table for people, not wider than this.
+pub(crate) fn page(locks: &[ListedLock], width: usize) -> String {
+    Columns::new(HEAD).within(width).lines(locks.iter().map(row), true)
+}
+
+fn row(lock: &ListedLock) -> [String; 4] {
+    [
+        one_line(&lock.key),
+        match &lock.locker {
+            None => "-".to_owned(),
+            Some(locker) if lock.lock_delay.is_some() => format!("(delay after {})", one_line(locker)),
+            Some(locker) => one_line(locker),
+        },
+        lock.remaining.map_or_else(|| "-".to_owned(), time),
+        lock.waiting.to_string(),
+    ]
+}

@@ -1,0 +1,132 @@
+//! The guard: a process that ends the command's process group if `dlock` is killed.
+//!
+//! It holds one end of a pipe, and sees `dlock` die by the end of the pipe. It is in a session of its own, so that neither a signal to
+//! `dlock`'s process group nor the end of the terminal reaches it.
+
+use super::fork::split_off;
+use super::group::Group;
+use crate::status::{Failure, SYSTEM};
+use nix::fcntl::OFlag;
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
+use rustix::process::{PidfdFlags, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the guard looks whether the group is gone.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How long the guard looks after SIGKILL.
+const AFTER_KILL: Duration = Duration::from_secs(10);
+
+/// The guard, as `dlock` has it. If it is dropped after [`protect`](Self::protect) and without [`dismiss`](Self::dismiss), the guard does its work.
+/// Dropping it waits for its end, so that no dead process is left where nobody looks for dead orphans, as in many containers.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pid: rustix::process::Pid,
+    /// The process itself: its number may be another's by now, if somebody has killed it.
+    process: OwnedFd,
+    /// `None` when it was dismissed. A launcher has a copy of it until it becomes its command.
+    line: Option<File>,
+    is_told: bool,
+}
+
+impl Guard {
+    /// Splits it off. The calling thread must be the only one.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        Self::try_start().map_err(|error| Failure::system("cannot start the guard of the command", error))
+    }
+
+    fn try_start() -> io::Result<Self> {
+        let line = pipe2(OFlag::O_CLOEXEC)?;
+        let (pid, (_, line)) = split_off(c"dlock-guard", line, |(reader, writer)| {
+            drop(writer);
+            match keep_watch(reader.into()) {
+                Ok(()) => 0,
+                Err(_) => SYSTEM,
+            }
+        })?;
+        let pid = rustix::process::Pid::from_raw(pid.as_raw()).ok_or_else(|| io::Error::other("no process id"))?;
+        Ok(Self { pid, process: pidfd_open(pid, PidfdFlags::empty())?, line: Some(line.into()), is_told: false })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(self.pid.as_raw_nonzero().get())
+    }
+
+    /// Tells it whom to guard, and how to end that group. From then on the group ends with `dlock`.
+    pub(crate) fn protect(&mut self, group: Group, stop_signal: Signal, grace: Duration) -> Result<(), Failure> {
+        let orders = format!("{} {} {}\n", group.0, stop_signal as i32, grace.as_millis());
+        self.is_told = true;
+        let told = self.line.as_mut().map_or(Ok(()), |line| line.write_all(orders.as_bytes()));
+        told.map_err(|error| Failure::system("the guard of the command has ended", error))
+    }
+
+    /// Ends it, because there is no group, or no more. It has nothing that it would have to put in order.
+    pub(crate) fn dismiss(&mut self) {
+        if let Some(line) = self.line.take() {
+            // In this order: at the end of its line it would go to work.
+            let _ = pidfd_send_signal(&self.process, rustix::process::Signal::KILL);
+            drop(line);
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.dismiss();
+        }
+        self.line = None;
+        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+    }
+}
+
+/// What the guard does.
+fn keep_watch(line: File) -> io::Result<()> {
+    // Who signals all processes that are called so means `dlock`, which ends its command itself.
+    SigSet::all().thread_block()?;
+    setsid()?;
+    // It must not keep open what others read until its end.
+    let nowhere = File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&nowhere).and(dup2_stdout(&nowhere)).and(dup2_stderr(&nowhere))?;
+    let mut orders = String::new();
+    BufReader::new(line).read_to_string(&mut orders)?;
+    if let Some((group, stop_signal, grace)) = read(&orders) {
+        end(group, stop_signal, grace);
+    }
+    Ok(())
+}
+
+/// Reads the orders. There are none if `dlock` has ended before the command began.
+fn read(orders: &str) -> Option<(Group, Signal, Duration)> {
+    let mut words = orders.strip_suffix('\n')?.split(' ');
+    let group = Group(Pid::from_raw(words.next()?.parse().ok()?));
+    let stop_signal = Signal::try_from(words.next()?.parse::<i32>().ok()?).ok()?;
+    Some((group, stop_signal, Duration::from_millis(words.next()?.parse().ok()?)))
+}
+
+/// Ends a group that has lost its `dlock`.
+fn end(group: Group, stop_signal: Signal, grace: Duration) {
+    group.ask_to_end(stop_signal);
+    if !gone_within(group, grace) {
+        group.signal(Signal::SIGKILL);
+        gone_within(group, AFTER_KILL);
+    }
+}
+
+fn gone_within(group: Group, limit: Duration) -> bool {
+    let start = Instant::now();
+    loop {
+        if group.is_gone() {
+            return true;
+        }
+        if start.elapsed() >= limit {
+            return false;
+        }
+        thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,336 @@
+//! `dlock run`: a command under a lock.
+
+mod daemons;
+mod fork;
+mod group;
+mod guard;
+mod launch;
+mod signals;
+mod supervise;
+mod terminal;
+
+use crate::args::{OnLost, Run};
+use crate::settings::{Reach, Settings};
+use crate::status::{self, Failure, NOT_ACQUIRED, say};
+use crate::store::Builder;
+use daemons::Daemons;
+use guard::Guard;
+use launch::{Launcher, Orders};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
+use signals::{FORWARDED, Signals};
+use std::env;
+use std::ffi::OsString;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use supervise::{Outcome, Supervisor};
+
+/// The name of the subcommand.
+pub(crate) const NAME: &str = "run";
+
+/// What the main thread waits for.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Signal(Signal),
+    /// With the time for which the store may be away during a failover.
+    Connected(Result<(DLockGenerator, Duration), Error>),
+    Lost(LeaseLoss),
+}
+
+/// The part of the lease that the guard gives a command whose `dlock` was killed. A lease has a quarter left at least, if its renewals
+/// succeeded; so the command is gone before anybody else is inside.
+const GUARDED_PART: u32 = 5;
+
+/// When the lease is renewed. The command is told to stop before the end of a lease that cannot be renewed, so the attempts begin earlier than
+/// elsewhere, and an outage may last as long.
+const RENEW_AT: f64 = 0.55;
+
+/// The earliest, where the store may be away for long.
+const EARLIEST: f64 = 1.0 / 3.0;
+
+/// A client that is younger has not written its record.
+const RECORDED: Duration = Duration::from_millis(50);
+
+/// The processes beside `dlock`. They are killed when this is dropped before the command has begun.
+#[derive(Debug)]
+pub(crate) struct Others {
+    launcher: Launcher,
+    guard: Guard,
+}
+
+impl Others {
+    /// Splits them off if this may be `dlock run`. To be called first of all: see [`fork`]. They learn later what is wanted of them.
+    pub(crate) fn start() -> Option<Result<Self, Failure>> {
+        let may_run = env::args_os().any(|word| word == NAME);
+        may_run.then(|| {
+            let guard = Guard::start()?;
+            Ok(Self { launcher: Launcher::start()?, guard })
+        })
+    }
+}
+
+/// Runs the command. Returns the status of `dlock`.
+pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
+    let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
+    warn_of_long_grace(wanted);
+    match others.and_then(|others| try_run(reach, wanted, others)) {
+        Ok(Outcome { status, interrupted: None }) => status,
+        Ok(Outcome { status, interrupted: Some(signal) }) => {
+            die_of(signal);
+            status
+        }
+        Err(Failure { status, message }) => {
+            if !message.is_empty() {
+                say(&message);
+            }
+            status
+        }
+    }
+}
+
+/// Ends as the command has ended: a shell goes on with a script or a loop unless it sees that.
+fn die_of(signal: Signal) {
+    let _ = SigSet::from(signal).thread_unblock();
+    let _ = nix::sys::signal::raise(signal);
+}
+
+fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failure> {
+    let started = Instant::now();
+    let Others { launcher, mut guard } = others;
+    let settings = Settings::of(reach, wanted.rules)?;
+    let builder = settings.builder()?;
+    let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
+    let config =
+        DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
+    let config = settings.rules.apply(config);
+    let limit = Limit::of(wanted, started);
+    let on_lost = match &wanted.on_lost {
+        OnLost::Run(text) => Some(Launcher::start_shell(text, launcher.group())?),
+        OnLost::Stop | OnLost::Warn => None,
+    };
+    let launchers = Launchers { command: launcher, on_lost };
+    let signals = Signals::block()?;
+    // Processes of the command that have lost their parent become children of this one, which sees them end.
+    prctl::set_child_subreaper(true).map_err(|error| Failure::system("cannot adopt orphans", error))?;
+
+    let (events, inbox) = channel();
+    let cancel = CancelToken::new();
+    signals.listen(events.clone(), cancel.clone())?;
+    connect(builder, events, limit)?;
+
+    let (generator, outage) = connected(&inbox, limit)?;
+    let lock = generator.generate_with(config.with_renew_at(renew_at(wanted.lease, outage)))?;
+    let held = match acquire(&lock, limit, &cancel) {
+        Ok(held) => held,
+        Err(error) => {
+            generator.close();
+            return Err(error.into());
+        }
+    };
+    let signalled = pending(&inbox);
+    let (Some(held), None) = (held, signalled) else {
+        drop(launchers);
+        let failure = match signalled {
+            Some(signal) => ended_by(signal),
+            None => Failure::new(NOT_ACQUIRED, busy(&lock)),
+        };
+        // The place among those that wait is given up.
+        generator.close();
+        return Err(failure);
+    };
+    let outcome = supervise(wanted, launchers, &mut guard, &inbox, &lock, &held, settings.rules.max_hold)?;
+    Ok(conclude(release(held), outcome, wanted, generator, started))
+}
+
+/// Ends the client, and returns what `dlock` ends with.
+fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGenerator, started: Instant) -> Outcome {
+    match release {
+        // Nothing is left to be done, and the threads end with the process.
+        Release::Done if started.elapsed() < RECORDED => std::mem::forget(generator),
+        // The client record is removed.
+        Release::Done => generator.close(),
+        Release::TooLate(error) if outcome.status != status::LOST => {
+            say(&error.to_string());
+            if wanted.on_lost == OnLost::Stop {
+                return Outcome { status: status::LOST, interrupted: None };
+            }
+        }
+        Release::TooLate(_) => {}
+        // Repeats it for as long as it takes a few commands to fail.
+        Release::Unanswered => generator.close(),
+    }
+    outcome
+}
+
+/// Says that the command may outlive the lease, if it may.
+fn warn_of_long_grace(wanted: &Run) {
+    let (grace, lease) = (wanted.grace_after_loss(), wanted.lease);
+    if wanted.on_lost == OnLost::Stop && grace > wanted.reserve() {
+        say(&format!(
+            "--grace {grace:?} is longer than a sixth of --lease {lease:?}: after a loss the command may run beside the next holder"
+        ));
+    }
+}
+
+/// After which part of the lease it is renewed: after so much that the rest, but for what the command has to end, outlives an outage.
+fn renew_at(lease: Duration, outage: Duration) -> f64 {
+    (RENEW_AT - outage.as_secs_f64() / lease.as_secs_f64().max(f64::MIN_POSITIVE)).clamp(EARLIEST, RENEW_AT)
+}
+
+/// A command with its arguments, for people.
+fn in_words(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// How long to wait for the lock.
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    OneAttempt,
+    Until(Instant),
+    Forever,
+}
+
+impl Limit {
+    fn of(wanted: &Run, started: Instant) -> Self {
+        match wanted.wait {
+            _ if wanted.no_wait => Self::OneAttempt,
+            Some(wait) if wait.is_zero() => Self::OneAttempt,
+            // What no clock reaches is no limit.
+            Some(wait) => started.checked_add(wait).map_or(Self::Forever, Self::Until),
+            None => Self::Forever,
+        }
+    }
+}
+
+/// Connects on a thread, so that a signal is heard meanwhile. Unless there is to be one attempt, a server that is away is waited for.
+fn connect(builder: Builder, events: Sender<Event>, limit: Limit) -> Result<(), Failure> {
+    let losses = events.clone();
+    let waits = !matches!(limit, Limit::OneAttempt);
+    let connect = move || {
+        let store = if waits { builder.wait(None) } else { builder.connect() };
+        let generator = store.and_then(|store| {
+            let tell = move |loss: &LeaseLoss| {
+                let _ = losses.send(Event::Lost(loss.clone()));
+            };
+            let outage = store.outage();
+            Ok((store.generator(DLockGenerator::builder().on_lost(tell))?, outage))
+        });
+        let _ = events.send(Event::Connected(generator));
+    };
+    let thread = thread::Builder::new().name("dlock-dial".to_owned()).spawn(connect);
+    thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
+}
+
+/// Waits for the connection, for a signal, or for the end of the limit.
+fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<(DLockGenerator, Duration), Failure> {
+    loop {
+        let event = match limit {
+            Limit::Until(end) => inbox.recv_timeout(end.saturating_duration_since(Instant::now())),
+            Limit::OneAttempt | Limit::Forever => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match event {
+            Ok(Event::Connected(connected)) => return Ok(connected?),
+            Ok(Event::Signal(signal)) if FORWARDED.contains(&signal) => return Err(ended_by(signal)),
+            Ok(Event::Signal(_) | Event::Lost(_)) => {}
+            Err(_) => {
+                let message = "the server did not answer within the time of --wait";
+                return Err(Failure::new(status::UNREACHABLE, message));
+            }
+        }
+    }
+}
+
+fn acquire<'a>(
+    lock: &'a DistributedReentrantLock,
+    limit: Limit,
+    cancel: &CancelToken,
+) -> Result<Option<DLockGuard<'a>>, Error> {
+    match limit {
+        Limit::OneAttempt => lock.try_lock(),
+        Limit::Until(end) => lock.try_lock_cancellable_until(end, cancel),
+        Limit::Forever => lock.lock_cancellable(cancel),
+    }
+}
+
+/// The signal, if any, that has ended the wait.
+fn pending(inbox: &Receiver<Event>) -> Option<Signal> {
+    inbox.try_iter().find_map(|event| match event {
+        Event::Signal(signal) if FORWARDED.contains(&signal) => Some(signal),
+        _ => None,
+    })
+}
+
+/// The end of `dlock` by a signal while there is no command.
+fn ended_by(signal: Signal) -> Failure {
+    Failure::new(status::of_signal(signal as i32), "")
+}
+
+fn busy(lock: &DistributedReentrantLock) -> String {
+    let key = lock.key();
+    let holder = lock.holder().ok().flatten();
+    let by = holder.map_or_else(String::new, |holder| format!(" by {:?}", holder.locker));
+    format!("{key:?} is held{by}: not acquired in time")
+}
+
+/// The launchers of the command, and of that which `--on-lost` names.
+#[derive(Debug)]
+struct Launchers {
+    command: Launcher,
+    on_lost: Option<Launcher>,
+}
+
+/// Lets the command run, and returns when nothing of it is left.
+fn supervise(
+    wanted: &Run,
+    launchers: Launchers,
+    guard: &mut Guard,
+    inbox: &Receiver<Event>,
+    lock: &DistributedReentrantLock,
+    held: &DLockGuard<'_>,
+    max_hold: Option<Duration>,
+) -> Result<Outcome, Failure> {
+    let Launchers { command: mut launcher, on_lost } = launchers;
+    let group = launcher.group();
+    guard.protect(group, wanted.stop_signal, wanted.grace().min(wanted.lease / GUARDED_PART))?;
+    let orders = Orders {
+        key: lock.key(),
+        token: held.fencing_token(),
+        stop_signal: wanted.stop_signal,
+        words: wanted.command.len(),
+    };
+    let mut supervisor = Supervisor::new(wanted, orders, group, on_lost, Daemons::beside(guard.pid()), held, max_hold);
+    signals::command_begins();
+    supervisor.begin();
+    launcher.open_gate(orders);
+    let outcome = supervisor.until_the_end(inbox);
+    guard.dismiss();
+    Ok(outcome)
+}
+
+/// How the lock was released.
+enum Release {
+    Done,
+    /// The lock was lost before.
+    TooLate(Error),
+    /// Nobody has confirmed it.
+    Unanswered,
+}
+
+/// Releases the lock. A loss that comes to light only now is one, too.
+fn release(held: DLockGuard<'_>) -> Release {
+    let left = held.remaining();
+    match held.unlock() {
+        Ok(()) => Release::Done,
+        Err(error @ Error::LeaseLost(_)) => Release::TooLate(error),
+        Err(error) => {
+            let left = Duration::from_secs(left.as_secs() + 1);
+            say(&format!(
+                "the command has ended, and the lock could not be released: it ends by itself in {left:?} at most: {error}"
+            ));
+            Release::Unanswered
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! A command that runs: signals go to its process group, Ctrl-Z stops `dlock` with it, a lost lock ends it, and nothing of it is left, daemons
+//! included.
+
+use super::Event;
+use super::daemons::Daemons;
+use super::group::{self, Group};
+use super::launch::{Launcher, Orders};
+use super::terminal::Terminal;
+use crate::args::{OnLost, Run, WithDaemons};
+use crate::status::{self, LOST, SYSTEM, say};
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::{Pid, getpgrp};
+use redis_dlock::{DLockGuard, LeaseLoss};
+use rustix::process::{WaitOptions, WaitStatus, wait};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How often to look for processes that end without a word: children of a process that has left the group.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The same while nobody was asked to end.
+const IDLE_LOOK: Duration = Duration::from_millis(100);
+
+/// How long after SIGKILL dead processes are waited for that belong to a parent that does not look at them.
+const UNSEEN: Duration = Duration::from_secs(1);
+
+/// How near the end of a lease and that of `--max-hold` are if the lease ends for the latter.
+const MAX_HOLD_NEAR: Duration = Duration::from_millis(100);
+
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How a run has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) status: u8,
+    /// The signal from the terminal that has ended the command, and is to end `dlock`.
+    pub(crate) interrupted: Option<Signal>,
+}
+
+/// The command of `--on-lost`.
+#[derive(Debug)]
+enum Hook {
+    /// There is none, or it has ended.
+    None,
+    Ready(Launcher),
+    Runs(Group),
+}
+
+/// How far the end of the group, and of the daemons, has come.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// Nobody has asked for it.
+    No,
+    /// The stop signal was sent. Who is left then is killed.
+    Asked {
+        until: Instant,
+    },
+    Killed {
+        at: Instant,
+    },
+}
+
+/// The moment at which this time is over. What no clock reaches is no limit.
+fn after(time: Duration) -> Instant {
+    Instant::now().checked_add(time).unwrap_or_else(|| Instant::now() + A_YEAR)
+}
+
+/// Looks after the command from its beginning to the end of its group.
+pub(crate) struct Supervisor<'a> {
+    wanted: &'a Run,
+    orders: Orders<'a>,
+    held: &'a DLockGuard<'a>,
+    /// When the time of `--max-hold` is over.
+    held_until: Option<Instant>,
+    group: Group,
+    terminal: Terminal,
+    /// How the process that became the command has ended.
+    end: Option<WaitStatus>,
+    ending: Ending,
+    is_lost: bool,
+    hook: Hook,
+    /// Until when it is waited for, once the command has ended.
+    hook_until: Option<Instant>,
+    daemons: Daemons,
+    /// Whether SIGTSTP was sent to our own group, of which we are a part.
+    stops_own: bool,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(crate) fn new(
+        wanted: &'a Run,
+        orders: Orders<'a>,
+        group: Group,
+        on_lost: Option<Launcher>,
+        mut daemons: Daemons,
+        held: &'a DLockGuard<'a>,
+        max_hold: Option<Duration>,
+    ) -> Self {
+        if let Some(launcher) = &on_lost {
+            daemons.exclude(launcher.group().0);
+        }
+        Self {
+            wanted,
+            orders,
+            held,
+            held_until: max_hold.map(after),
+            group,
+            terminal: Terminal::open(),
+            end: None,
+            ending: Ending::No,
+            is_lost: false,
+            hook: on_lost.map_or(Hook::None, Hook::Ready),
+            hook_until: None,
+            daemons,
+            stops_own: false,
+        }
+    }
+
+    /// Prepares the beginning of the command.
+    pub(crate) fn begin(&mut self) {
+        self.terminal.share(self.group);
+    }
+
+    /// Whether the command runs, or what it has started is waited for as if it were the command.
+    fn is_at_work(&self) -> bool {
+        self.end.is_none() || self.wanted.daemons == WithDaemons::Wait
+    }
+
+    /// How long the command may go on without a renewal. `None` if it is not ended at a loss, or ends already.
+    fn may_go_on_for(&self) -> Option<Duration> {
+        let watches = self.wanted.on_lost == OnLost::Stop && self.is_at_work() && matches!(self.ending, Ending::No);
+        watches.then(|| self.held.remaining().saturating_sub(self.wanted.reserve()))
+    }
+
+    /// Returns when nothing of the command is left that is not to be left.
+    pub(crate) fn until_the_end(mut self, inbox: &Receiver<Event>) -> Outcome {
+        while !self.is_over() {
+            match self.next(inbox) {
+                Ok(Event::Signal(Signal::SIGCHLD)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::Signal(Signal::SIGCONT)) => self.go_on(),
+                Ok(Event::Signal(Signal::SIGTSTP)) if self.stops_own => {}
+                Ok(Event::Signal(signal)) => self.pass_on(signal),
+                Ok(Event::Lost(loss)) => self.lose(&loss),
+                Ok(Event::Connected(_)) => {}
+                // The thread that waits for signals never ends before the process does.
+                Err(RecvTimeoutError::Disconnected) => self.end_all(self.wanted.grace()),
+            }
+            self.look();
+        }
+        if self.wanted.daemons == WithDaemons::Leave && self.daemons.any() {
+            self.daemons.say(self.group, "these run on without the lock");
+        }
+        let was_given = self.terminal.is_given();
+        self.terminal.take_back();
+        self.outcome(was_given)
+    }
+
+    fn next(&self, inbox: &Receiver<Event>) -> Result<Event, RecvTimeoutError> {
+        let look = match self.ending {
+            Ending::No if self.end.is_none() => None,
+            Ending::No if self.is_at_work() => Some(IDLE_LOOK),
+            _ => Some(LOOK),
+        };
+        // A lease that cannot be renewed becomes no longer.
+        let left = self.may_go_on_for().map(|left| left.max(LOOK));
+        match look.into_iter().chain(left).min() {
+            Some(pause) => inbox.recv_timeout(pause),
+            None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    /// A signal for the command. Where daemons are waited for, it is for them, too.
+    fn pass_on(&self, signal: Signal) {
+        self.group.signal(signal);
+        if self.end.is_some() && self.is_at_work() {
+            self.daemons.signal(self.group, signal);
+        }
+    }
+
+    /// Looks what became of the children, and does what is due.
+    fn look(&mut self) {
+        // No child is left when it fails.
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            self.child_changed(Pid::from_raw(pid.as_raw_nonzero().get()), status);
+        }
+        if self.may_go_on_for().is_some_and(|left| left.is_zero()) {
+            self.lose_now();
+        }
+        if self.end.is_some() && matches!(self.ending, Ending::No) {
+            self.look_after_the_end();
+        }
+        let with_daemons = self.wanted.daemons != WithDaemons::Leave;
+        match self.ending {
+            Ending::Asked { until } if Instant::now() >= until => {
+                self.group.signal(Signal::SIGKILL);
+                self.ending = Ending::Killed { at: Instant::now() };
+            }
+            Ending::Asked { .. } if with_daemons => self.daemons.ask_to_end(self.group, self.wanted.stop_signal),
+            _ => {}
+        }
+        if with_daemons && matches!(self.ending, Ending::Killed { .. }) {
+            self.daemons.signal(self.group, Signal::SIGKILL);
+        }
+        if let (Hook::Runs(group), Some(until)) = (&self.hook, self.hook_until)
+            && Instant::now() >= until
+        {
+            group.signal(Signal::SIGKILL);
+        }
+    }
+
+    /// The command has ended. Ends what it has left behind, unless that is waited for.
+    fn look_after_the_end(&mut self) {
+        let has_daemons = self.wanted.daemons != WithDaemons::Leave && self.daemons.any();
+        match self.wanted.daemons {
+            WithDaemons::Wait if has_daemons => self.daemons.say(self.group, "the lock is kept until these end"),
+            WithDaemons::Wait => {}
+            _ if has_daemons || !self.group.is_gone() => self.end_all(self.wanted.grace()),
+            _ => {}
+        }
+    }
+
+    /// Returns whether the command has ended, and whatever it has left behind.
+    fn is_over(&self) -> bool {
+        let is_long_killed = matches!(self.ending, Ending::Killed { at } if at.elapsed() > UNSEEN);
+        let is_gone =
+            || self.group.is_gone() || is_long_killed && (self.group.is_dead() || self.group.is_beyond_reach());
+        let are_gone = || {
+            self.wanted.daemons == WithDaemons::Leave
+                || !self.daemons.any()
+                || is_long_killed && !self.daemons.are_in_reach(self.group)
+        };
+        self.end.is_some() && !matches!(self.hook, Hook::Runs(_)) && is_gone() && are_gone()
+    }
+
+    fn child_changed(&mut self, pid: Pid, status: WaitStatus) {
+        let (is_command, has_stopped) = (pid == self.group.0, status.stopped());
+        if is_command && has_stopped {
+            if let Some(Ok(signal)) = status.stopping_signal().map(Signal::try_from) {
+                self.child_stopped(signal);
+            }
+        } else if is_command {
+            self.end = Some(status);
+            self.hook_until = Some(after(self.wanted.grace()));
+        } else if let Hook::Runs(group) = self.hook
+            && group.0 == pid
+            && !has_stopped
+        {
+            self.hook = Hook::None;
+            self.daemons.include(pid);
+        }
+    }
+
+    /// The command has stopped. Stops `dlock`, too, if a shell is there that can continue it.
+    fn child_stopped(&mut self, signal: Signal) {
+        let asks = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if signal != Signal::SIGTSTP && !asks || !self.terminal.exists() {
+            // Somebody has stopped it from outside, and will continue it the same way. The lock stays ours.
+            return;
+        }
+        let had_terminal = self.terminal.take_back();
+        if asks && self.terminal.give(self.group) {
+            return self.group.signal(Signal::SIGCONT);
+        }
+        if group::own_is_orphaned() {
+            // Nobody could continue us. The kernel ignores Ctrl-Z for such a program, and hangs up on one that waits for a terminal that it
+            // cannot get.
+            if asks {
+                self.group.signal(Signal::SIGHUP);
+            }
+            self.terminal.share(self.group);
+            return self.group.signal(Signal::SIGCONT);
+        }
+        if had_terminal && signal == Signal::SIGTSTP {
+            // The terminal has told the command alone. The shell waits for all of the job.
+            self.stops_own = true;
+            Group(getpgrp()).signal(Signal::SIGTSTP);
+        }
+        // All of `dlock` stands still here until somebody continues it; then SIGCONT is an event.
+        let _ = raise(Signal::SIGSTOP);
+    }
+
+    /// `dlock` was continued.
+    fn go_on(&mut self) {
+        self.stops_own = false;
+        if self.wanted.on_lost == OnLost::Stop && !self.held.is_valid() {
+            // The group is continued to end.
+            return self.lose_now();
+        }
+        self.terminal.share(self.group);
+        self.group.signal(Signal::SIGCONT);
+    }
+
+    fn lose(&mut self, loss: &LeaseLoss) {
+        if loss.key != self.orders.key {
+            return;
+        }
+        match &self.wanted.on_lost {
+            OnLost::Stop => self.lose_now(),
+            OnLost::Warn => say(&format!("{loss}; the command goes on")),
+            OnLost::Run(text) => {
+                say(&format!("{loss}; the command goes on, and {text:?} is run"));
+                if let Hook::Ready(launcher) = &mut self.hook {
+                    launcher.open_gate(self.orders);
+                    self.hook = Hook::Runs(launcher.group());
+                }
+            }
+        }
+    }
+
+    /// Ends the command, because the lock is lost.
+    fn lose_now(&mut self) {
+        if !self.is_lost && self.is_at_work() {
+            self.is_lost = true;
+            match self.held.loss() {
+                Some(loss) => say(&format!("{loss}; the command is ended")),
+                None => {
+                    let left = self.held.remaining();
+                    let by_max_hold = |until: Instant| until <= Instant::now() + left + MAX_HOLD_NEAR;
+                    let why = if self.held_until.is_some_and(by_max_hold) {
+                        "the lock was held for as long as --max-hold allows"
+                    } else {
+                        "the lease could not be renewed"
+                    };
+                    say(&format!("{why}, and is over in {left:.1?}; the command is ended"));
+                }
+            }
+            self.end_all(self.wanted.grace_after_loss());
+        }
+    }
+
+    fn end_all(&mut self, grace: Duration) {
+        if matches!(self.ending, Ending::No) {
+            self.group.ask_to_end(self.wanted.stop_signal);
+            if self.wanted.daemons != WithDaemons::Leave {
+                self.daemons.ask_to_end(self.group, self.wanted.stop_signal);
+            }
+            self.ending = Ending::Asked { until: after(grace) };
+        }
+    }
+
+    fn outcome(&self, was_given: bool) -> Outcome {
+        let exited = self.end.and_then(|end| u8::try_from(end.exit_status()?).ok());
+        let signalled = self.end.and_then(WaitStatus::terminating_signal);
+        let status = match (exited, signalled) {
+            _ if self.is_lost => LOST,
+            (Some(code), _) => code,
+            (None, Some(signal)) => status::of_signal(signal),
+            (None, None) => SYSTEM,
+        };
+        let of_terminal = [Signal::SIGINT, Signal::SIGQUIT];
+        let interrupted = of_terminal
+            .into_iter()
+            .find(|&signal| signalled == Some(signal as i32) && !self.is_lost && self.terminal.is_ours());
+        if let Some(signal) = interrupted
+            && was_given
+        {
+            // The terminal has told the command alone. Without `dlock`, a script that runs it would have been told, too.
+            Group(getpgrp()).signal(signal);
+        }
+        Outcome { status, interrupted }
+    }
+}

@@ -1,0 +1,166 @@
+//! `dlock show`: who holds a lock, and who waits for it.
+
+use crate::args::Show;
+use crate::output::{self, millis, one_line, time};
+use crate::settings::Settings;
+use crate::status::Failure;
+use crate::store;
+use redis_dlock::{ClientRecord, Description, Party, Told, WaitingThread};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::time::SystemTime;
+
+pub(crate) fn show(settings: &Settings, wanted: &Show) -> Result<u8, Failure> {
+    let seen = store::connect(settings)?.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
+    output::print(&if wanted.json { document(&seen) } else { page(&seen) })?;
+    Ok(0)
+}
+
+fn document(seen: &Description) -> String {
+    let document = json!({
+        "key": seen.key,
+        "holder": seen.holder.as_ref().map(party),
+        "remaining_ms": seen.remaining.map(millis),
+        "lock_delay_ms": seen.lock_delay.map(millis),
+        "waiting": seen.waiting.iter().map(party).collect::<Vec<_>>(),
+        "queue_length": seen.queue_length,
+    });
+    format!("{document:#}\n")
+}
+
+fn party(party: &Party) -> Value {
+    json!({
+        "locker": party.locker,
+        "client": party.client.as_ref().map(client),
+        "told": party.told.as_ref().map(told),
+    })
+}
+
+fn client(client: &ClientRecord) -> Value {
+    let started = client.started.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    json!({
+        "program": client.program,
+        "host": client.host,
+        "pid": client.pid,
+        "user": client.user,
+        "version": client.version,
+        "started_unix_ms": started.map(millis),
+        "features": client.features,
+    })
+}
+
+fn told(told: &Told) -> Value {
+    json!({
+        "thread": told.thread,
+        "thread_id": told.thread_id,
+        "reason": told.reason,
+        "held_for_ms": told.held_for.map(millis),
+        "hold_count": told.hold_count,
+        "token": told.token,
+        "lease_left_ms": told.lease_left.map(millis),
+        "lingering": told.lingering,
+        "waiting_threads": told.waiting_threads,
+        "first_waits_for_ms": told.first_waits_for.map(millis),
+        "waiters": told.waiters.iter().map(waiter).collect::<Vec<_>>(),
+    })
+}
+
+fn waiter(waiter: &WaitingThread) -> Value {
+    json!({
+        "thread": waiter.thread,
+        "thread_id": waiter.thread_id,
+        "waits_for_ms": millis(waiter.waits_for),
+    })
+}
+
+/// What is known, for people.
+fn page(seen: &Description) -> String {
+    let mut page = format!("{}\n", one_line(&seen.key));
+    match &seen.holder {
+        None => page.push_str("  nobody holds it\n"),
+        Some(holder) => {
+            match seen.lock_delay {
+                Some(left) => {
+                    let _ = writeln!(page, "  nobody holds it: its lock-delay has {} left", time(left));
+                    let _ = writeln!(page, "  held last by {}", one_line(&holder.locker));
+                }
+                None => {
+                    let _ = writeln!(page, "  held by {}", one_line(&holder.locker));
+                }
+            }
+            of_party(&mut page, holder);
+            if let Some(left) = seen.remaining {
+                let _ = writeln!(page, "    the server keeps it for {}", time(left));
+            }
+        }
+    }
+    for (n, waits) in seen.waiting.iter().enumerate() {
+        let _ = writeln!(page, "  {}. waits: {}", n + 1, one_line(&waits.locker));
+        of_party(&mut page, waits);
+    }
+    let more = seen.queue_length.saturating_sub(seen.waiting.len() as u64);
+    if more > 0 {
+        let _ = writeln!(page, "  and {more} more");
+    }
+    page
+}
+
+fn of_party(page: &mut String, party: &Party) {
+    let mut line = |text: String| {
+        let _ = writeln!(page, "    {text}");
+    };
+    match &party.client {
+        Some(client) => line(of_client(client)),
+        None => line("no client record: the process may be dead, or keeps none".to_owned()),
+    }
+    let Some(told) = &party.told else {
+        return line(
+            "the process was not asked, or has not answered: it hangs, has just begun, or does not listen".to_owned(),
+        );
+    };
+    if let Some(reason) = &told.reason {
+        line(format!("reason: {}", one_line(reason)));
+    }
+    if let Some(held) = told.held_for {
+        let thread = told
+            .thread
+            .as_deref()
+            .map_or_else(|| "a thread without a name".to_owned(), |name| format!("thread {}", one_line(name)));
+        let number = told.thread_id.map_or_else(String::new, |id| format!(" ({id})"));
+        let token = told.token.map_or_else(String::new, |token| format!(", token {token}"));
+        let count = if told.hold_count > 1 { format!(" (locked {} times)", told.hold_count) } else { String::new() };
+        line(format!("{thread}{number} has held it for {}{count}{token}", time(held)));
+    }
+    if told.lingering {
+        line("no thread holds it: the process keeps it for a while".to_owned());
+    }
+    if let Some(left) = told.lease_left {
+        line(format!("{} of its lease are left, by its own clock", time(left)));
+    }
+    if told.waiting_threads > 0 {
+        let first = told.first_waits_for.map_or_else(String::new, |since| format!(", the longest for {}", time(since)));
+        line(format!("waiting threads: {}{first}", told.waiting_threads));
+    }
+    for waiter in &told.waiters {
+        let name = waiter.thread.as_deref().map_or_else(|| "a thread without a name".to_owned(), one_line);
+        let number = waiter.thread_id.map_or_else(String::new, |id| format!(" ({id})"));
+        line(format!("  {name}{number} waits for {}", time(waiter.waits_for)));
+    }
+}
+
+/// `program (pid 7) of user on host, version 0.1.0, running for 3m`.
+fn of_client(client: &ClientRecord) -> String {
+    let text = |value: &Option<String>| value.as_deref().map_or_else(|| "?".to_owned(), one_line);
+    let pid = client.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+    let mut line = format!(
+        "{} (pid {pid}) of {} on {}, version {}",
+        text(&client.program),
+        text(&client.user),
+        text(&client.host),
+        text(&client.version)
+    );
+    if let Some(age) = client.started.and_then(|at| SystemTime::now().duration_since(at).ok()) {
+        let _ = write!(line, ", running for {}", time(age));
+    }
+    line
+}

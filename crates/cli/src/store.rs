@@ -1,0 +1,121 @@
+//! The store where the locks are, of whichever kind the URL says, and the connection to it.
+
+use crate::settings::Settings;
+use crate::status::{Failure, say};
+#[cfg(feature = "consul")]
+use dlock_consensus::{ConsulBuilder, ConsulLockProcessor};
+#[cfg(feature = "etcd")]
+use dlock_consensus::{EtcdBuilder, EtcdLockProcessor};
+use redis_dlock::port::LockProcessor;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+use redis_dlock::port::Operations;
+use redis_dlock::{DLockGenerator, Error, GeneratorBuilder, RedisBuilder, RedisLockProcessor};
+use std::ops::RangeInclusive;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The pauses between two attempts to connect to a server that is away.
+const PAUSES: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);
+
+/// How long etcd and Consul have to answer the first question.
+#[cfg(any(feature = "consul", feature = "etcd"))]
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+/// The name of a lock that nobody has. To look at it shows whether a store answers.
+#[cfg(any(feature = "consul", feature = "etcd"))]
+const NOBODYS: &str = "DLOCK_dlock_hello";
+
+/// How a store is reached.
+#[derive(Clone, Debug)]
+pub(crate) enum Builder {
+    Redis(RedisBuilder),
+    #[cfg(feature = "etcd")]
+    Etcd(EtcdBuilder),
+    #[cfg(feature = "consul")]
+    Consul(ConsulBuilder),
+}
+
+/// A store that has answered.
+#[derive(Debug)]
+pub(crate) enum Store {
+    Redis(RedisLockProcessor),
+    #[cfg(feature = "etcd")]
+    Etcd(EtcdLockProcessor),
+    #[cfg(feature = "consul")]
+    Consul(ConsulLockProcessor),
+}
+
+impl Builder {
+    /// Connects once, and waits for the first answer.
+    pub(crate) fn connect(&self) -> Result<Store, Error> {
+        match self.clone() {
+            Self::Redis(builder) => builder.connect().map(Store::Redis),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(builder) => answering(builder.build()?).map(Store::Etcd),
+            #[cfg(feature = "consul")]
+            Self::Consul(builder) => answering(builder.build()?).map(Store::Consul),
+        }
+    }
+
+    /// Connects. A server that is away may come back, so it is waited for, until the end if there is one, and that is said once.
+    pub(crate) fn wait(&self, end: Option<Instant>) -> Result<Store, Error> {
+        let mut pause = *PAUSES.start();
+        loop {
+            let connected = self.connect();
+            let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+            match &connected {
+                Err(error) if error.is_transient() && !left.is_zero() => {
+                    if pause == *PAUSES.start() {
+                        say(&format!("{error}: waiting for the server"));
+                    }
+                    thread::sleep(pause.min(left));
+                    pause = (pause * 2).min(*PAUSES.end());
+                }
+                _ => return connected,
+            }
+        }
+    }
+}
+
+#[cfg(any(feature = "consul", feature = "etcd"))]
+fn answering<S: LockProcessor>(store: S) -> Result<S, Error> {
+    store.inspect(NOBODYS, ANSWERS_WITHIN).map(|_| store)
+}
+
+impl Store {
+    /// How long the store may be away in a failover.
+    pub(crate) fn outage(&self) -> Duration {
+        let limits = match self {
+            Self::Redis(store) => store.limits(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(store) => store.limits(),
+            #[cfg(feature = "consul")]
+            Self::Consul(store) => store.limits(),
+        };
+        limits.outage
+    }
+
+    pub(crate) fn generator(self, builder: GeneratorBuilder) -> Result<DLockGenerator, Error> {
+        match self {
+            Self::Redis(store) => builder.build(store),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(store) => builder.build(store),
+            #[cfg(feature = "consul")]
+            Self::Consul(store) => builder.build(store),
+        }
+    }
+}
+
+/// Connects for questions. Nothing is written that says so.
+pub(crate) fn connect(settings: &Settings) -> Result<DLockGenerator, Failure> {
+    asking(settings.builder()?.connect()?)
+}
+
+/// The same, once the server is there.
+pub(crate) fn connect_when_there(settings: &Settings) -> Result<DLockGenerator, Failure> {
+    asking(settings.builder()?.wait(None)?)
+}
+
+fn asking(store: Store) -> Result<DLockGenerator, Failure> {
+    Ok(store.generator(DLockGenerator::builder().client_record(false))?)
+}

@@ -1,0 +1,186 @@
+//! `dlock ls`, `show`, `watch` and `break`, as an operator uses them.
+
+use super::kit::{Killed, Kit, Start};
+use super::places::Watching;
+use super::support::crew::eventually;
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The locker of the lock's holder.
+fn locker(kit: &Kit) -> String {
+    kit.server.run(&["GET", super::kit::KEY])
+}
+
+#[test]
+fn locks_are_listed_by_name_for_people_and_for_programs() {
+    let kit = Kit::new();
+    let none = kit.dlock(&["ls"]).end().expect(0);
+    assert_eq!(none.out.lines().count(), 1, "{none:?}");
+    for target in ["b", "a"] {
+        kit.server.run::<()>(&["SET", &format!("DLOCK_JOB_{target}"), &format!("host-1-ff-{target}"), "PX", "60000"]);
+    }
+    kit.server.run::<()>(&["SET", "DLOCK_OTHER_c", "line\nbreak", "PX", "60000"]);
+    let all = kit.dlock(&["ls"]).end().expect(0);
+    let lines: Vec<_> = all.out.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>()).collect();
+    let expected = [
+        ["LOCK", "HOLDER"],
+        ["DLOCK_JOB_a", "host-1-ff-a"],
+        ["DLOCK_JOB_b", "host-1-ff-b"],
+        ["DLOCK_OTHER_c", "line\\nbreak"],
+    ];
+    assert_eq!(lines, expected, "{}", all.out);
+    let some = kit.dlock(&["ls", "JOB_?", "--json"]).end().expect(0);
+    let documents: Vec<_> = some.out.lines().map(json).collect();
+    assert_eq!(documents.len(), 2, "{some:?}");
+    assert_eq!((&documents[0]["key"], &documents[0]["locker"]), (&"DLOCK_JOB_a".into(), &"host-1-ff-a".into()));
+    let left = documents[0]["remaining_ms"].as_u64().unwrap();
+    assert!(left > 0 && left <= 60_000 && documents[0]["waiting"] == 0, "{some:?}");
+    assert_eq!(kit.dlock(&["ls", "NONE*", "--json"]).end().expect(0).out, "");
+}
+
+#[test]
+fn ten_thousand_locks_are_listed_without_keys() {
+    let kit = Kit::new();
+    let fill = "for n = 1, 10000 do redis.call('SET', 'DLOCK_MANY_' .. n, 'host-1-ff-' .. n, 'PX', 600000) end";
+    kit.server.run::<()>(&["EVAL", fill, "0"]);
+    let ended = kit.dlock(&["ls", "MANY_*"]).end().expect(0);
+    assert_eq!(ended.out.lines().count(), 10_001);
+    let commands: String = kit.server.run(&["INFO", "commandstats"]);
+    assert!(!commands.contains("cmdstat_keys:") && commands.contains("cmdstat_scan:"), "{commands}");
+}
+
+#[test]
+fn who_holds_and_who_waits_is_shown() {
+    let kit = Kit::new();
+    let free = kit.dlock(&["show", "JOB", "x"]).end().expect(0);
+    assert_eq!(free.out, "DLOCK_JOB_x\n  nobody holds it\n");
+    let holder = kit.run(&["--reason", "nightly export"], "echo $$ > pid; exec sleep 100").start();
+    kit.pid_of("pid");
+    let waiter = kit.run(&["--reason", "the next one"], "true").start();
+    eventually("it waits", || kit.waiting() == 1);
+    let mut shown = Value::Null;
+    eventually("both have answered", || {
+        shown = json(&kit.dlock(&["show", "JOB", "x", "--json"]).end().expect(0).out);
+        !shown["holder"]["told"].is_null()
+            && !shown["waiting"][0]["told"].is_null()
+            && !shown["holder"]["client"].is_null()
+    });
+    assert_eq!((&shown["key"], &shown["holder"]["locker"]), (&"DLOCK_JOB_x".into(), &locker(&kit).into()));
+    assert_eq!(shown["holder"]["told"]["reason"], "nightly export");
+    assert_eq!(shown["holder"]["client"]["pid"], holder.pid().as_raw_nonzero().get());
+    assert_eq!((&shown["waiting"][0]["told"]["reason"], &shown["queue_length"]), (&"the next one".into(), &1.into()));
+    let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
+    for word in [
+        "held by ",
+        "reason: nightly export",
+        "has held it for",
+        "1. waits: ",
+        "reason: the next one",
+        "the server keeps it for",
+    ] {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+    drop(waiter);
+    drop(holder);
+}
+
+#[test]
+fn a_run_that_nobody_waits_for_is_shown_with_its_command() {
+    let kit = Kit::new();
+    let holder = kit.run(&[], "echo $DLOCK_TOKEN > token; sleep 100; exit").start();
+    let token = kit.line_of("token");
+    let mut shown = Value::Null;
+    eventually("it has answered", || {
+        shown = json(&kit.dlock(&["show", "JOB", "x", "--json"]).end().expect(0).out);
+        !shown["holder"]["told"].is_null()
+    });
+    let told = &shown["holder"]["told"];
+    assert_eq!(told["reason"], "sh -c echo $DLOCK_TOKEN > token; sleep 100; exit");
+    assert_eq!((&told["thread"], told["token"].to_string()), (&"main".into(), token.clone()));
+    assert!(told["thread_id"].is_u64() && told["held_for_ms"].is_u64(), "{shown:#}");
+    let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
+    for word in ["reason: sh -c echo", "thread main (", ") has held it for ", &format!(", token {token}\n")] {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+    holder.signal(rustix::process::Signal::TERM);
+    holder.end().expect(143);
+    kit.expect_free();
+}
+
+#[test]
+fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen() {
+    let kit = Kit::new();
+    let holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
+    kit.pid_of("pid");
+    let wrong = kit.dlock(&["break", "JOB", "x", "--locker", "somebody-1"]).end().expect(1);
+    assert!(wrong.err.contains("somebody-1 does not hold the lock") && wrong.err.contains(&locker(&kit)), "{wrong:?}");
+    let next = kit.run(&[], "echo next").start();
+    eventually("it waits", || kit.waiting() == 1);
+    let words = ["break", "JOB", "x", "--locker", &locker(&kit), "--reason", "hangs since noon"];
+    let broken = kit.dlock(&words).end().expect(0);
+    assert!(broken.out.contains("taken from") && broken.out.contains("has it now; waiting: 0"), "{broken:?}");
+    let lost = holder.end().expect(66);
+    assert!(lost.err.contains("hangs since noon"), "{lost:?}");
+    assert_eq!(next.end().expect(0).out, "next\n");
+    let nobody = kit.dlock(&words).end().expect(1);
+    assert!(nobody.err.contains("nobody does"), "{nobody:?}");
+    assert!(kit.dlock(&["break", "JOB", "x"]).end().expect(64).err.contains("--locker"));
+}
+
+#[test]
+fn the_list_is_watched_through_an_outage() {
+    let mut kit = Kit::new();
+    kit.server.run::<()>(&["SET", "DLOCK_JOB_a", "host-1-ff-1", "PX", "600000"]);
+    let watching = Watching::start(&mut kit.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
+    watching.wait_for("the lock", |line| line["locks"][0]["key"] == "DLOCK_JOB_a");
+    kit.server.kill();
+    let fails = |line: &Value| line["error"].as_str().is_some_and(|error| error.contains("lock store failed"));
+    watching.wait_for("an outage", fails);
+    kit.server.restart();
+    watching.wait_for("its end", |line| line["locks"].as_array().is_some_and(Vec::is_empty));
+    let twice = kit.dlock(&["watch", "--count", "2", "--interval", "1ms"]).end().expect(0);
+    assert_eq!(twice.out.matches("0 locks").count(), 2, "{twice:?}");
+    assert!(!twice.out.contains('\u{1b}'), "{twice:?}");
+}
+
+#[test]
+fn questions_have_the_statuses_of_their_failures() {
+    let kit = Kit::new();
+    kit.server.run::<()>(&["RPUSH", "DLOCK_JOB_x", "no lock"]);
+    kit.dlock(&["show", "JOB", "x"]).end().expect(69);
+    kit.server.run::<()>(&["ACL", "SETUSER", "poor", "on", "nopass", "~*", "&*", "+@all", "-scan"]);
+    let url = kit.server.url().replace("//", "//poor:x@");
+    for words in [&["ls"][..], &["watch"], &["watch", "--json"]] {
+        let ended = kit.dlock(&[words, &["--url", &url]].concat()).end().expect(68);
+        assert!(ended.err.contains("scan") && ended.out.is_empty(), "{words:?}: {ended:?}");
+    }
+    for words in [&["ls"][..], &["show", "JOB", "x"], &["break", "JOB", "x", "--locker", "l"]] {
+        let gone = [words, &["--url", "redis://127.0.0.1:1"]].concat();
+        assert!(kit.dlock(&gone).end().expect(67).err.contains("cannot connect"), "{words:?}");
+    }
+    kit.dlock(&["show", "", "x"]).end().expect(64);
+}
+
+/// `dlock ls | head -1` asks a server with many keys for a few of them.
+#[test]
+fn the_first_locks_are_shown_before_the_last_ones_are_found() {
+    let kit = Kit::new();
+    let fill = "for n = 1, 20000 do redis.call('SET', 'DLOCK_MANY_' .. n, 'host-1-ff-' .. n, 'PX', 600000) end";
+    kit.server.run::<()>(&["EVAL", fill, "0"]);
+    for words in [&["ls"][..], &["ls", "--json"]] {
+        kit.server.run::<()>(&["CONFIG", "RESETSTAT"]);
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut running = Killed(kit.dlock(words).stdout(writer).spawn().unwrap());
+        // There is room for 64 KiB in the pipe: it waits there with some hundred locks, and most of the server's keys before it.
+        let mut begun = [0; 100];
+        std::io::Read::read_exact(&mut reader, &mut begun).unwrap();
+        drop(reader);
+        eventually("it has ended", || running.0.try_wait().unwrap().is_some());
+        let stats: String = kit.server.run(&["INFO", "commandstats"]);
+        let scans = stats.split("cmdstat_scan:calls=").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+        assert!(scans.parse::<usize>().unwrap() < 15, "{words:?}: {stats}");
+    }
+}

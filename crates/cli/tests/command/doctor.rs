@@ -1,0 +1,98 @@
+//! `dlock doctor`, as an operator uses it.
+
+use super::kit::{Killed, Kit, Start, bare};
+use super::support::crew::eventually;
+use super::support::free_port;
+
+#[test]
+fn a_server_in_order_is_told_to_be_so() {
+    let kit = Kit::new();
+    let ended = kit.dlock(&["doctor"]).end().expect(0);
+    assert_eq!(ended.err, "");
+    for word in ["connection", "version", "rights", "messages", "round trip", "notice  persistence"] {
+        assert!(ended.out.contains(word), "{word}: {}", ended.out);
+    }
+    let rights: Vec<_> = ended.out.lines().filter(|line| line.contains("rights")).collect();
+    let [line] = rights[..] else { panic!("one line: {}", ended.out) };
+    for right in ["  fine    rights  ", " +get ", " +evalsha", " +scan ", " +publish &DLOCK:1:*"] {
+        assert!(line.contains(right), "{right}: {line}");
+    }
+    assert!(!ended.out.contains('\u{1b}'), "no colour where no terminal is: {}", ended.out);
+    kit.expect_free();
+}
+
+#[test]
+fn what_is_wrong_has_a_status_and_an_advice() {
+    let kit = Kit::new();
+    let limit = ["CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"];
+    kit.server.run::<()>(&limit);
+    let ended = kit.dlock(&["doctor"]).end().expect(1);
+    assert!(
+        ended.out.contains("wrong   eviction     allkeys-lru") && ended.out.contains("→ set maxmemory-policy"),
+        "{ended:?}"
+    );
+    kit.server.run::<()>(&["ACL", "SETUSER", "dlock", "reset", "on", ">secret", "~*", "&*", "+@all", "-lpos"]);
+    let url = kit.server.url().replace("//", "//dlock:secret@");
+    let ended = kit.dlock(&["doctor", "--url", &url]).end().expect(1);
+    assert!(ended.out.contains("→ give the login +lpos") && !ended.out.contains("secret"), "{ended:?}");
+    assert!(ended.out.contains("rights       the login has only: ") && ended.out.contains(" +lpop "), "{ended:?}");
+    // Who lists no locks needs no right to.
+    kit.server.run::<()>(&limit[..2].iter().chain(&["maxmemory-policy", "noeviction"]).copied().collect::<Vec<_>>());
+    kit.server.run::<()>(&["ACL", "SETUSER", "dlock", "+lpos", "-scan"]);
+    let ended = kit.dlock(&["doctor", "--url", &url]).end().expect(0);
+    assert!(ended.out.contains("notice  rights") && ended.out.contains("→ give the login +scan"), "{ended:?}");
+}
+
+#[test]
+fn a_program_reads_one_document() {
+    let kit = Kit::new();
+    let ended = kit.dlock(&["doctor", "--json"]).end().expect(0);
+    let document: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(document["worst"], "notice");
+    let findings = document["findings"].as_array().unwrap();
+    assert!(findings.len() >= 10, "{document:#}");
+    for finding in findings {
+        let fields: Vec<_> = finding.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(fields, ["advice", "message", "server", "severity", "subject"]);
+        assert_eq!(finding["advice"].is_null(), finding["severity"] == "fine", "{finding:#}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_finding() {
+    let kit = Kit::new();
+    let url = format!("redis://:secret@127.0.0.1:{}", free_port());
+    let ended = kit.dlock(&["doctor", "--url", &url]).end().expect(1);
+    assert!(ended.out.contains("wrong   connection") && ended.out.contains("→ check the address"), "{ended:?}");
+    assert!(!ended.out.contains("secret"), "{ended:?}");
+    let ended = bare(kit.home.path(), &["doctor"]).end().expect(64);
+    assert!(ended.err.contains("no server"), "{ended:?}");
+}
+
+#[test]
+fn a_server_that_is_away_is_waited_for_if_that_is_wanted() {
+    let mut kit = Kit::new();
+    kit.server.kill();
+    let ended = kit.dlock(&["doctor", "--wait", "100ms"]).end().expect(1);
+    assert!(ended.err.contains("waiting for the server") && ended.out.contains("wrong   connection"), "{ended:?}");
+    let err = std::fs::File::create(kit.path("err")).unwrap();
+    let mut waiting = Killed(kit.dlock(&["doctor", "--wait", "1h"]).stderr(err).spawn().unwrap());
+    assert!(kit.line_of("err").contains("waiting for the server"));
+    kit.server.restart();
+    eventually("it has ended", || waiting.0.try_wait().unwrap().is_some());
+    assert!(waiting.0.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(kit.path("err")).unwrap().lines().count(), 1, "it is said once");
+}
+
+/// A finding is a line, with what to do.
+#[test]
+fn each_finding_is_one_line() {
+    let kit = Kit::new();
+    let ended = kit.dlock(&["doctor"]).end().expect(0);
+    let (server, findings) = ended.out.split_once('\n').unwrap();
+    assert!(server.starts_with("127.0.0.1:"), "{ended:?}");
+    for line in findings.lines() {
+        assert!(["  fine  ", "  notice"].iter().any(|begin| line.starts_with(begin)), "{line}");
+        assert_eq!(line.contains(" → "), line.starts_with("  notice"), "{line}");
+    }
+}

@@ -1,0 +1,48 @@
+//! `dlock` itself on the server of another command.
+
+use super::super::kit::{Ended, Start, bare};
+use super::super::support::free_port;
+use super::Locker;
+use rustix::process::Signal;
+use std::fs;
+
+/// Runs commands under a lock there, and asks what can be asked.
+pub(super) fn runs_here(locker: &Locker, url: &str) {
+    let home = locker.home.path();
+    let dlock = |words: &[&str]| bare(home, &[words, &["--url", url]].concat());
+    let run = |options: &[&str], script: &str| {
+        bare(home, &[&["run", "--url", url], options, &["JOB", "x", "--", "sh", "-c", script]].concat())
+    };
+    let tokens = [(); 2].map(|()| run(&[], "echo $DLOCK_TOKEN").end().expect(0).out.trim().parse::<u64>().unwrap());
+    assert!(0 < tokens[0] && tokens[0] < tokens[1], "{tokens:?}");
+    let holder = run(&[], "echo $$ > pid; exec sleep 100").start();
+    locker.pid_of("pid");
+    let busy = run(&["--no-wait"], "true").end().expect(65);
+    assert!(busy.err.contains("is held by"), "{busy:?}");
+    holder.signal(Signal::TERM);
+    holder.end().expect(143);
+    run(&["--no-wait"], "exit 3").end().expect(3);
+    let cannot = |ended: Ended, status: i32, said: &str| {
+        let ended = ended.expect(status);
+        assert!(ended.err.contains(said) && ended.out.is_empty(), "{ended:?}");
+    };
+    cannot(dlock(&["ls"]).end(), 69, "unsupported");
+    cannot(dlock(&["doctor"]).end(), 64, "Redis");
+    cannot(run(&["--replica-acks", "1"], "true").end(), 64, "--replica-acks is for Redis");
+    cannot(run(&["--io-timeout", "1s"], "true").end(), 64, "--io-timeout is for Redis");
+}
+
+/// A server that is away is waited for there, too.
+pub(super) fn is_waited_for(locker: &Locker, scheme: &str) {
+    let url = format!("{scheme}://127.0.0.1:{}", free_port());
+    let run = |options: &[&str]| {
+        bare(locker.home.path(), &[&["run", "--url", &url], options, &["JOB", "x", "--", "true"]].concat())
+    };
+    run(&["--no-wait"]).end().expect(67);
+    let waiting = run(&[]).stderr(fs::File::create(locker.path("err")).unwrap()).spawn().unwrap();
+    let mut waiting = super::Killed(waiting);
+    super::eventually("it says so", || {
+        fs::read_to_string(locker.path("err")).is_ok_and(|err| err.contains("waiting for the server"))
+    });
+    assert!(waiting.0.try_wait().unwrap().is_none());
+}

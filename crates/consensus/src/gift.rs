@@ -1,0 +1,122 @@
+//! How a key is given to the first waiter, and how a session that was idle is taken up: parts of transactions.
+//!
+//! These are the two places where another process may be ahead of us, and where a check of the transaction decides: a waiter that has left, and a
+//! twin that has the same session.
+
+use super::kv::{Check, Transaction, Write};
+use super::message;
+use super::names::{self, Names};
+use super::sessions::{Mark, Session};
+use super::snapshot::{Snapshot, Waiter};
+use redis_dlock::port::Claim;
+
+/// How a key is given to the first waiter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gift<'a> {
+    /// The locker that holds it, and its session; `None` if nobody does.
+    from: Option<(&'a str, &'a str)>,
+    /// What is known of the key.
+    pub(super) snapshot: &'a Snapshot,
+    /// Who is to be at the queue's end.
+    next: Option<(&'a Claim<'a>, &'a Session)>,
+    /// Who asks, and so learns by the answer that it has the key.
+    asker: Option<&'a str>,
+}
+
+impl<'a> Gift<'a> {
+    /// A key that nobody holds.
+    pub(super) fn of_nobody(snapshot: &'a Snapshot) -> Self {
+        Self { from: None, snapshot, next: None, asker: None }
+    }
+
+    /// A key that this locker holds with this session.
+    pub(super) fn of(locker: &'a str, session: &'a str, snapshot: &'a Snapshot) -> Self {
+        Self { from: Some((locker, session)), ..Self::of_nobody(snapshot) }
+    }
+
+    /// Sets who is to be at the queue's end in the same step.
+    pub(super) fn then(self, next: &'a Claim<'a>, session: &'a Session) -> Self {
+        Self { next: Some((next, session)), ..self }
+    }
+
+    /// Sets who is not told of what it is answered.
+    pub(super) fn asked_by(self, locker: &'a str) -> Self {
+        Self { asker: Some(locker), ..self }
+    }
+
+    /// The writes that give the key to a waiter, and say so to it.
+    ///
+    /// The waiter must still wait: its entry must be held by the session that the snapshot names. Otherwise the lock would pass to a session
+    /// that has ended, which etcd would refuse, but also to one that has left the queue and lives on, which nobody would notice.
+    pub(super) fn transaction(&self, key: &str, to: &Waiter, names: &Names) -> Transaction {
+        let path = names.lock(key);
+        let (session, value) = (to.session.clone(), names::from_now(&to.value));
+        let (check, hold) = match self.from {
+            Some((_, from)) => (
+                Check::HeldBy { path: path.clone(), session: from.to_owned() },
+                Write::Pass { path, from: from.to_owned(), to: session.clone(), value },
+            ),
+            None => (self.snapshot.is_free(path.clone()), Write::Hold { path, session: session.clone(), value }),
+        };
+        let mut writes = vec![hold, Write::Delete { path: to.path.clone() }];
+        let others = self.snapshot.waiting() - 1 + u64::from(self.next.is_some());
+        if let Some(client) = &to.party.client
+            && self.asker != Some(to.party.locker.as_str())
+        {
+            let value = message::granted(key, &to.party.locker, others);
+            writes.push(Write::Say { path: names.inbox(client), session: session.clone(), value });
+        }
+        let still_waits = Check::HeldBy { path: to.path.clone(), session };
+        let checks = vec![check, still_waits];
+        let mut transaction = Transaction { checks, writes, look: names.of(key) };
+        if let Some((claim, session)) = self.next {
+            transaction.writes.push(waiting(names, claim, session));
+            take_up(names, &mut transaction, session, claim.locker);
+        }
+        transaction
+    }
+
+    /// The lockers for which the transaction does something. If it has no answer, all of them are in doubt.
+    pub(super) fn lockers(&self) -> Vec<&str> {
+        let from = self.from.map(|(locker, _)| locker);
+        from.into_iter().chain(self.asker).chain(self.next.map(|(claim, _)| claim.locker)).collect()
+    }
+}
+
+/// The write that puts a locker into the queue.
+pub(super) fn waiting(names: &Names, claim: &Claim<'_>, session: &Session) -> Write {
+    let path = names.waiter(claim.key, claim.locker);
+    Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) }
+}
+
+/// Has a transaction take up a session that was idle: it is refused if a twin has done so.
+pub(super) fn take_up(names: &Names, transaction: &mut Transaction, session: &Session, locker: &str) {
+    let Mark::Left(index) = session.mark else { return };
+    let path = names.mark(&session.id);
+    transaction.checks.push(match index {
+        Some(index) => Check::Unchanged { path: path.clone(), index },
+        None => Check::Free { path: path.clone() },
+    });
+    transaction.writes.push(Write::Hold { path, session: session.id.clone(), value: locker.into() });
+}
+
+/// What came of giving a key to the first waiter.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    /// The first waiter holds the key. This is what is known of it now.
+    Done(Snapshot),
+    /// The key has changed since it was looked at, or nobody waits.
+    Changed,
+    /// Nobody may hold the key for a while.
+    Delayed,
+}
+
+impl Given {
+    /// Returns what is known of a key that the first waiter holds now.
+    pub(super) fn done(self) -> Option<Snapshot> {
+        match self {
+            Self::Done(snapshot) => Some(snapshot),
+            Self::Changed | Self::Delayed => None,
+        }
+    }
+}

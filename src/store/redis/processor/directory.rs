@@ -1,0 +1,137 @@
+//! What the Redis store tells people.
+
+use super::RedisLockProcessor;
+use crate::error::Error;
+use crate::store::processor::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcessor, Parties, Request};
+use crate::store::redis::net::classify::classify;
+use crate::store::redis::node::Manner;
+use crate::store::redis::script::directory;
+use crate::store::redis::script::keys::{key_of_queue, queue_key, record_key};
+use crate::store::redis::script::request::millis;
+use crate::store::redis::ways::Topology;
+use ::redis::Value;
+use std::time::{Duration, Instant};
+
+impl Directory for RedisLockProcessor {
+    fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
+        let queue = queue_key(key);
+        let replied = self.ways().call(&directory::lockers(key, &queue), limit)?;
+        directory::parties(key, &replied.value).map_err(|e| self.address.hide(e))
+    }
+
+    fn list(&self, keys: &KeyFilter, from: Option<&str>, limit: Duration) -> Result<ListPage, Error> {
+        let start = Instant::now();
+        let (names, next, mut missing) = self.scan(from, limit)?;
+        let left = || limit.saturating_sub(start.elapsed());
+        let found: Vec<_> =
+            names.iter().filter_map(|name| lock_of(name)).filter(|(key, _)| keys.matches(key)).collect();
+        let inspections: Vec<_> = found.iter().map(|(key, _)| Request::Inspect { key }).collect();
+        let results = self.run(&inspections, Limit::Call(left()));
+        let mut locks = Vec::with_capacity(found.len());
+        for ((key, is_queue), result) in found.into_iter().zip(results) {
+            match result.and_then(Inspection::try_from) {
+                // A lock that is held is found by its key, and one that is only waited for by its queue.
+                Ok(Inspection { holder, waiting, .. }) if is_queue && (holder.is_some() || waiting == 0) => {}
+                Ok(Inspection { holder: None, .. }) if !is_queue => {}
+                Ok(found) => locks.push((key.to_owned(), found)),
+                // Somebody else's, with a name like that of a lock.
+                Err(Error::Conflict { .. }) => {}
+                // A master of several: the others' locks are listed.
+                Err(error) if error.is_transient() && self.topology.one().is_none() => {
+                    missing.get_or_insert_with(|| unlisted(&error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let page = ListPage::new(locks, next);
+        Ok(if let Some(missing) = missing { page.with_missing(missing) } else { page })
+    }
+
+    fn put_record(&self, client: &str, text: &str, life: Duration, limit: Duration) -> Result<(), Error> {
+        self.record(client, &[text, &millis(life)], limit)
+    }
+
+    fn remove_record(&self, client: &str, limit: Duration) -> Result<(), Error> {
+        self.record(client, &[""], limit)
+    }
+
+    fn records(&self, clients: &[&str], limit: Duration) -> Result<Vec<Option<String>>, Error> {
+        if clients.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<_> = clients.iter().map(|client| record_key(client)).collect();
+        let calls: Vec<_> = keys.iter().map(|key| directory::record(key, &[])).collect();
+        let read = |reply: crate::store::redis::transport::Reply| match reply?.value {
+            Value::BulkString(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            // Such as a value of another type, which no client wrote.
+            _ => Ok(None),
+        };
+        self.ways().run(&calls, Manner::within(limit)).into_iter().map(read).collect()
+    }
+
+    fn say(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<bool, Error> {
+        Ok(matches!(self.publish(client, key, text, limit)?, Value::Int(1..)))
+    }
+}
+
+impl RedisLockProcessor {
+    fn record(&self, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
+        let key = record_key(client);
+        match self.ways().call(&directory::record(&key, args), limit)?.value {
+            Value::ServerError(e) => Err(self.address.hide(classify(&e, &key))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns some names of keys, where to go on, and which master does not answer. In a Cluster, the text for where to go on is the cursor and the
+    /// address of the node.
+    fn scan(&self, from: Option<&str>, limit: Duration) -> Result<Scanned, Error> {
+        let (cursor, address) = from.unwrap_or("0").split_once(' ').unwrap_or((from.unwrap_or("0"), ""));
+        if cursor.is_empty() || !cursor.bytes().all(|b| b.is_ascii_digit()) {
+            let hint = "give what the page before has told, or None to begin";
+            return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
+        }
+        let cluster = match &self.topology {
+            Topology::One(one) => {
+                let reply = one.node.say(&directory::scan(cursor), limit)?;
+                let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
+                return Ok((names, (next != "0").then_some(next), None));
+            }
+            Topology::Cluster(cluster) => cluster,
+        };
+        let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
+            return Ok((Vec::new(), None, None));
+        };
+        let behind = behind.map(|behind| format!("0 {behind}"));
+        // If the node is gone, the one behind it begins anew.
+        let cursor = if own == address { cursor } else { "0" };
+        let reply = match cluster.ask_master(&node, &directory::scan(cursor), limit) {
+            Ok(reply) => reply,
+            // The others know of their locks all the same.
+            Err(error) if error.is_transient() => {
+                return Ok((Vec::new(), behind, Some(format!("{own}: {}", unlisted(&error)))));
+            }
+            Err(error) => return Err(error),
+        };
+        let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
+        let next = if next == "0" { behind } else { Some(format!("{next} {own}")) };
+        Ok((names, next, None))
+    }
+}
+
+/// Names of keys, where to go on, and which master does not answer.
+type Scanned = (Vec<String>, Option<String>, Option<String>);
+
+/// The words about a master that does not answer.
+fn unlisted(error: &Error) -> String {
+    let words = match error {
+        Error::Backend { message, .. } => message.clone(),
+        error => error.to_string(),
+    };
+    format!("{words}; the locks of this master are not listed")
+}
+
+/// The lock's key that a name in the server belongs to, and whether the name is that of its queue.
+fn lock_of(name: &str) -> Option<(&str, bool)> {
+    if name.starts_with("DLOCK_") { Some((name, false)) } else { key_of_queue(name).map(|key| (key, true)) }
+}

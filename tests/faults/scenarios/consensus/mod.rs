@@ -1,0 +1,97 @@
+//! Consensus stores, etcd and Consul, on three servers. Whatever becomes of the servers, M, F, X, O and Q are judged as on one server that never
+//! fails, and no holder needs a store that checks tokens: there is no time in which two may have the lock. Only an operator who takes the lock
+//! from its holder makes one.
+//!
+//! Each process has a network of its own between it and each server, and asks another server first.
+
+pub(crate) mod clients;
+mod leader;
+mod network;
+mod operator;
+mod restarts;
+
+use crate::consensus::{ConsensusStore, Server};
+use crate::consensus_servers::ConsensusServers;
+use crate::peers::Peers;
+use crate::report::{Bounds, Report};
+use crate::scene::Scene;
+use crate::servers::Servers;
+use crate::setup::{Setup, leases};
+use crate::support::crew::eventually;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// Three servers, on which scenes are played one after another: their start takes seconds.
+pub(crate) struct Stage<V> {
+    servers: Option<Servers>,
+    scenes: usize,
+    kind: PhantomData<V>,
+}
+
+impl<V: ConsensusStore> Stage<V> {
+    pub(crate) fn open() -> Self {
+        Self::on(V::start(3), None)
+    }
+
+    /// With a network between the servers.
+    fn open_networked() -> Self {
+        let mut peers = None;
+        let quorum = V::start_between(3, Some(&mut |servers| peers = Some(Peers::between(servers))));
+        Self::on(quorum, peers)
+    }
+
+    fn on(quorum: V, peers: Option<Peers>) -> Self {
+        let consensus = ConsensusServers { quorum: Box::new(quorum), peers, root: String::new() };
+        Self { servers: Some(Servers::Consensus(Box::new(consensus))), scenes: 0, kind: PhantomData }
+    }
+
+    /// Plays a scene. All servers run before it, and after it.
+    pub(crate) fn play(&mut self, mut setup: Setup, bounds: Bounds, fault: impl FnOnce(&mut Scene)) -> Report {
+        let mut servers = self.servers.take().expect("no scene is being played");
+        if let Servers::Consensus(consensus) = &mut servers {
+            consensus.root = format!("scene{}", self.scenes);
+            consensus.quorum.servers().iter().for_each(Server::wait);
+        }
+        self.scenes += 1;
+        setup.name = format!("{}: {}", V::NAME, setup.name).leak();
+        let (report, servers) = setup.play_on(servers, bounds, fault);
+        self.servers = Some(servers);
+        report
+    }
+}
+
+/// Who waits is served within this, once the servers agree again: a request may wait three seconds for a server that stands still, and what
+/// came of it is asked after that.
+fn bounds() -> Bounds {
+    Bounds { lossy: false, told: leases(0.5), waited: Duration::from_secs(6), expired: 0 }
+}
+
+/// Three processes that hold the lock for some hundredths of a second each, with a lease that may end while the servers elect a leader.
+fn many(name: &'static str) -> Setup {
+    Setup::of(name).on_consensus(Duration::from_secs(5))
+}
+
+/// Three processes with a thread each that do nothing but wait for the lock and hold it, with a lease that outlives an election.
+fn few<V: ConsensusStore>(name: &'static str) -> Setup {
+    Setup::of(name).on_consensus(V::LONG_LEASE).work(|work| (work.threads, work.tries, work.reentries) = (1, 0, 0))
+}
+
+/// The first process holds the lock while something is done, and all others wait. The hold outlives that.
+fn held(scene: &mut Scene, what: impl FnOnce(&mut Scene)) {
+    scene.ask_to_hold_on(0);
+    scene.wait_until_it_holds_on(0);
+    let others = scene.processes().len() - 1;
+    eventually("all others wait", || {
+        scene.server.keys().iter().filter(|key| key.contains("/.wait/")).count() == others
+    });
+    what(scene);
+    assert!(scene.is_inside(0), "the hold goes on");
+    scene.let_go(0);
+}
+
+/// Nobody has lost anything, nobody was refused, and no two were inside.
+fn assert_safe(report: Report) -> Report {
+    let report = report.assert_clean();
+    assert_eq!((report.refused, report.both), (0, 0), "{report}");
+    report
+}

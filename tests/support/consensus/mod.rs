@@ -1,0 +1,160 @@
+//! Real servers of consensus stores, and what an administrator does to them. `tests/stores` and `tests/faults` include this module by its path.
+
+mod consul;
+mod counter;
+mod etcd;
+mod server;
+
+pub(crate) use consul::Consul;
+pub(crate) use counter::Counter;
+pub(crate) use etcd::Etcd;
+pub(crate) use server::Server;
+
+use redis_dlock::processor::LockProcessor;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Servers that run, on free ports of this machine. They end when this is dropped. An administrator talks to whichever of them answers.
+pub(crate) trait Quorum: Send + Sync + 'static {
+    fn servers(&mut self) -> &mut [Server];
+
+    /// The ports on which they serve clients.
+    fn ports(&self) -> Vec<u16>;
+
+    /// The address of the first server: `host:port`.
+    fn address(&self) -> &str;
+
+    /// A URL of servers on these ports, for a store with this prefix.
+    fn url_by(&self, ports: &[u16], prefix: &str) -> String;
+
+    /// A URL with all servers.
+    fn url(&self, prefix: &str) -> String {
+        self.url_by(&self.ports(), prefix)
+    }
+
+    /// The server that the others follow now.
+    fn leader(&self) -> usize;
+
+    /// Deletes an entry. Returns whether there was one.
+    fn delete(&self, path: &str) -> bool;
+
+    /// Writes an entry that is held for this long, or for ever.
+    fn hold(&self, path: &str, value: &str, lease: Option<Duration>);
+
+    /// The names of all entries with a prefix.
+    fn list(&self, prefix: &str) -> Vec<String>;
+
+    /// The index of the last entry in the log on which the servers agree. Not only clients write there.
+    fn log_index(&self) -> u64;
+
+    /// How many sessions there are.
+    fn sessions(&self) -> usize;
+
+    /// Ends a session, and what it holds.
+    fn end_session(&self, session: &str);
+
+    /// What looks at an entry, never at a stale copy. It returns `None` if no server answers.
+    fn look_at(&self, path: &str) -> Box<dyn Fn() -> Option<Look> + Send>;
+}
+
+/// The servers of one kind of store.
+pub(crate) trait ConsensusStore: Quorum + Sized {
+    /// The shortest lease of these tests.
+    const LEASE: Duration;
+    /// A lease that outlives the loss of a leader.
+    const LONG_LEASE: Duration;
+    const NAME: &'static str;
+    /// The program, and the variable that names another one.
+    const PROGRAM: [&'static str; 2];
+
+    /// Starts so many servers, and waits until they answer.
+    fn start(count: usize) -> Self {
+        Self::start_between(count, None)
+    }
+
+    /// The same with a network between the servers: whoever makes it is given them before they run. It leads from
+    /// [`DOORS`] to the same ports of [`LOCAL`].
+    fn start_between(count: usize, network: Option<Network<'_>>) -> Self;
+
+    /// A processor for such a URL.
+    fn processor(url: &str) -> Arc<dyn LockProcessor>;
+
+    /// How long an entry may live whose lease of this length was not renewed.
+    fn longest(lease: Duration) -> Duration;
+}
+
+/// The program that a store's servers run.
+pub(crate) fn program<V: ConsensusStore>() -> String {
+    let [program, variable] = V::PROGRAM;
+    std::env::var(variable).unwrap_or_else(|_| program.into())
+}
+
+/// The URL of a store for those who are to come by a counter. It has one server.
+pub(crate) fn counted_url<V: ConsensusStore>(servers: &V, counter: &Counter, prefix: &str) -> String {
+    servers.url(prefix).replace(servers.address(), counter.address())
+}
+
+/// Makes a network between servers that do not run yet.
+pub(crate) type Network<'n> = &'n mut dyn FnMut(&[Server]);
+
+/// An entry at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    Absent,
+    Held {
+        /// The index of its last change.
+        index: u64,
+        value: String,
+        session: String,
+    },
+}
+
+/// Where the servers listen.
+pub(crate) const LOCAL: &str = "127.0.0.1";
+
+/// Where the servers find one another if there is a network between them.
+pub(crate) const DOORS: &str = "127.0.0.2";
+
+/// What asks the servers at these addresses, one after another, beginning with the one that answered last.
+fn asking<T>(
+    addresses: Vec<String>,
+    ask: impl Fn(&str) -> Option<T> + Send + 'static,
+) -> impl Fn() -> Option<T> + Send {
+    let last = std::cell::Cell::new(0);
+    move || {
+        (0..addresses.len()).find_map(|n| {
+            let place = (last.get() + n) % addresses.len();
+            let answer = ask(&addresses[place])?;
+            last.set(place);
+            Some(answer)
+        })
+    }
+}
+
+/// A directory in memory, where there is one: every write waits for the disk.
+fn directory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+/// The first port, and how many there are. They are below those that the operating system gives to whoever asks for any (from 32,768 on), so
+/// nobody takes the port of a killed server; and beside those of the nodes of Clusters.
+const FIRST: u16 = 2_000;
+const COUNT: u16 = 10_000;
+
+/// So many ports that are free, and that this process has not given out before.
+fn ports(count: usize) -> Vec<u16> {
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    // Processes that run side by side begin at different places.
+    let begin = (std::process::id() % u32::from(COUNT)) * 61;
+    let ports = (0..COUNT).map(|_| {
+        let tried = u32::from(TRIED.fetch_add(1, Ordering::SeqCst));
+        FIRST + u16::try_from((begin + tried) % u32::from(COUNT)).unwrap()
+    });
+    let is_free = |port: &u16| TcpListener::bind((LOCAL, *port)).is_ok();
+    ports.filter(is_free).take(count).collect()
+}
