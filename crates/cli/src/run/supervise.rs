@@ -195,10 +195,12 @@ impl<'a> Supervisor<'a> {
                 self.group.signal(Signal::SIGKILL);
                 self.ending = Ending::Killed { at: Instant::now() };
             }
-            Ending::Asked { .. } if with_daemons => self.daemons.ask_to_end(self.group, self.wanted.stop_signal),
+            Ending::Asked { .. } if with_daemons && self.daemons.any_new(self.group.0) => {
+                self.daemons.ask_to_end(self.group, self.wanted.stop_signal);
+            }
             _ => {}
         }
-        if with_daemons && matches!(self.ending, Ending::Killed { .. }) {
+        if with_daemons && matches!(self.ending, Ending::Killed { .. }) && self.daemons.any() {
             self.daemons.signal(self.group, Signal::SIGKILL);
         }
         if let (Hook::Runs(group), Some(until)) = (&self.hook, self.hook_until)
@@ -330,11 +332,12 @@ impl<'a> Supervisor<'a> {
 
     fn end_all(&mut self, grace: Duration) {
         if matches!(self.ending, Ending::No) {
+            // The grace begins here: to find the daemons takes its time.
+            self.ending = Ending::Asked { until: after(grace) };
             self.group.ask_to_end(self.wanted.stop_signal);
             if self.wanted.daemons != WithDaemons::Leave {
                 self.daemons.ask_to_end(self.group, self.wanted.stop_signal);
             }
-            self.ending = Ending::Asked { until: after(grace) };
         }
     }
 
