@@ -170,19 +170,26 @@ impl<'a> Supervisor<'a> {
     }
 
     /// A signal for the command. Where daemons are waited for, it is for them, too.
-    fn pass_on(&self, signal: Signal) {
+    fn pass_on(&mut self, signal: Signal) {
+        // The news of the command's end may be behind the signal.
+        self.reap();
         self.group.signal(signal);
         if self.end.is_some() && self.is_at_work() {
             self.daemons.signal(self.group, signal);
         }
     }
 
-    /// Looks what became of the children, and does what is due.
-    fn look(&mut self) {
+    /// Looks what became of the children.
+    fn reap(&mut self) {
         // No child is left when it fails.
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             self.child_changed(Pid::from_raw(pid.as_raw_nonzero().get()), status);
         }
+    }
+
+    /// Looks what became of the children, and does what is due.
+    fn look(&mut self) {
+        self.reap();
         if self.may_go_on_for().is_some_and(|left| left.is_zero()) {
             self.lose_now();
         }
