@@ -4,12 +4,10 @@ use super::events::{Events, Hooks};
 use crate::clock::Clock;
 use crate::config::DLockConfig;
 use crate::error::Error;
+use crate::port::{Claim, Directory, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, unanswered};
 use crate::state::key::Table;
 use crate::state::locker::ClientId;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{
-    Claim, Directory, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, unanswered,
-};
 use crate::timer::Timer;
 use std::sync::Arc;
 use std::time::Duration;

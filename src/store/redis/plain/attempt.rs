@@ -5,7 +5,7 @@ use super::contention::Contention;
 use super::taking_back::TakingBack;
 use super::trust::FenceTrust;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
+use crate::port::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::transport::{KeyHash, Transport, Way};

@@ -5,7 +5,7 @@
 //! end unnoticed. So a release is sent in place of both.
 
 use crate::log;
-use crate::store::processor::{ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
+use crate::port::{ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
 use crate::sync::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::given_up::GivenUp;
 use crate::error::Error;
-use crate::store::processor::{Claim, Outcome, Request};
+use crate::port::{Claim, Outcome, Request};
 use crate::store::redis::net::address::Address;
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@ use super::acks;
 use super::breaking::{looked_at_key, told_key, words};
 use super::keys::{FENCE, gapped_key, queue_key, slot_fence_key};
 use super::scripts::{ACQUIRE, BREAK, BROKEN, Call, EXTEND, Form, INSPECT, POLL, PROBE, RELEASE, Script, Slack};
-use crate::store::processor::{Break, Claim, Request};
+use crate::port::{Break, Claim, Request};
 use std::time::Duration;
 
 /// The texts that a request's call borrows in addition to those of the request. A text that is not needed is empty.
