@@ -2,7 +2,7 @@
 
 use super::commands::{Found, pack, read};
 use super::contention::Contention;
-use super::taking_back::TakingBack;
+use super::given_up::TakingBack;
 use super::trust::FenceTrust;
 use crate::error::{BackendFailure, Error};
 use crate::port::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
