@@ -64,7 +64,12 @@ impl<T: Copy + PartialOrd + Add<Duration, Output = T>> Cooldown<T> {
 
     /// Returns whether the cool-down lasts.
     pub(crate) fn lasts(&self, now: T) -> bool {
-        self.until.is_some_and(|until| now < until)
+        self.lasts_until(now).is_some()
+    }
+
+    /// Returns the end of the cool-down, if it lasts.
+    pub(crate) fn lasts_until(&self, now: T) -> Option<T> {
+        self.until.filter(|until| now < *until)
     }
 
     /// Notes a success: the cool-down ends, and the next failure is a first one.

@@ -60,6 +60,13 @@ mod imp {
 
 pub(crate) use imp::*;
 
+/// The mutexes of rooms that no model looks at: what they protect is a table or a connection of one thread. Whoever lets a model look at such a
+/// room takes those above in their place.
+#[cfg(feature = "redis")]
+pub(crate) mod unseen {
+    pub(crate) use parking_lot::{Condvar, Mutex, RwLock};
+}
+
 /// Evaluates to `true` where a deliberate mistake is switched on, which only tests do: `if mutant!(Name)` is a point where a
 /// check can be removed. The tests of the model name the mutant in the test. A build with `--cfg dlock_mutants` reads its name
 /// from the environment variable `DLOCK_MUTANT`.

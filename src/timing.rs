@@ -11,6 +11,7 @@
 //! | lease/2 | the time that must be left of a lease when a hold begins |
 //! | lease/6 + max(3 ms, lease/60) | how long a key stays free for pollers |
 
+use crate::backoff::Backoff;
 use std::time::Duration;
 #[cfg(feature = "redis")]
 use std::time::Instant;
@@ -194,7 +195,7 @@ pub(crate) fn unanswered_acquire(lease: Duration) -> Duration {
 /// the releases of it that were answered before the last one. A late acquire mostly arrives soon. If it takes the lock, nobody
 /// can use the lock until it is released again.
 pub(crate) fn late_acquire_pause(lease: Duration, answers: u32) -> Duration {
-    Duration::from_millis(50).saturating_mul(1 << answers.min(16)).min(lease / 6)
+    Backoff::new(Duration::from_millis(50), lease / 6).exact().after(answers.saturating_add(1))
 }
 
 /// The longest pause of the clean-up list after a failure.

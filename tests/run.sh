@@ -82,7 +82,7 @@ part_every-check() {
     (
         in_the_copy_with_mutants
         unset RUSTC_WORKSPACE_WRAPPER
-        cargo clippy --locked "${crates[@]}" --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
+        cargo clippy --locked "${libraries[@]}" --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
     )
     cargo clippy --locked --no-default-features --profile test --lib -- -D warnings
     cargo clippy --locked --no-default-features --features test-util --test embedded -- -D warnings

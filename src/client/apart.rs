@@ -4,15 +4,14 @@
 //! threads start with the first one. What they have done about a key goes back into the schedules of the others.
 
 use super::cleanup::{Leftover, ROUND};
-use super::worker::{Round, Worker};
+use super::worker::Worker;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
 use crate::sync::Mutex;
-use crate::timer::Timer;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// The keys to ask about, by their ids: a key may fall due again meanwhile.
 type Keys = BTreeMap<u64, Arc<Key>>;
@@ -27,13 +26,8 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    pub(super) fn new(clock: &Timer) -> Self {
-        Self {
-            renewals: Mutex::default(),
-            retries: Mutex::default(),
-            lease_thread: Worker::new("dlock-lease-2", clock.clone()),
-            retry_thread: Worker::new("dlock-retry-2", clock.clone()),
-        }
+    pub(super) fn new(lease_thread: Worker, retry_thread: Worker) -> Self {
+        Self { renewals: Mutex::default(), retries: Mutex::default(), lease_thread, retry_thread }
     }
 
     /// Returns whether leases have ever been renewed apart.
@@ -42,13 +36,13 @@ impl Apart {
     }
 
     /// Starts the thread that renews. Returns `false` if the operating system refuses it.
-    pub(super) fn starts_renewing<T: Send + Sync + 'static>(&self, of: &Weak<T>, round: Round<T>) -> bool {
-        is_started(&self.lease_thread.start(of, round))
+    pub(super) fn starts_renewing(&self) -> bool {
+        is_started(&self.lease_thread.start())
     }
 
     /// Starts the thread that retries. Returns `false` if the operating system refuses it.
-    pub(super) fn starts_retrying<T: Send + Sync + 'static>(&self, of: &Weak<T>, round: Round<T>) -> bool {
-        is_started(&self.retry_thread.start(of, round))
+    pub(super) fn starts_retrying(&self) -> bool {
+        is_started(&self.retry_thread.start())
     }
 
     /// Has a key's lease renewed apart.
@@ -88,7 +82,7 @@ impl Apart {
     }
 }
 
-fn is_started(result: &Result<(), Error>) -> bool {
+fn is_started(result: &Result<bool, Error>) -> bool {
     if let Err(error) = result {
         log::debug!(CLIENT, "keys whose server keeps others waiting are not asked about apart: {error}");
     }

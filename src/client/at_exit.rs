@@ -37,7 +37,7 @@ mod imp {
     impl Drop for Used {
         fn drop(&mut self) {
             let clients = self.clients.get_mut().drain(..).filter_map(|core| core.upgrade());
-            let clients: Vec<_> = clients.filter(|core| !core.is_forked()).collect();
+            let clients: Vec<_> = clients.filter(|core| !core.process.is_forked()).collect();
             // A panic here would abort the program.
             let _ = catch_panic(|| await_answers(&clients));
             for core in clients {
@@ -51,38 +51,35 @@ mod imp {
     fn await_answers(clients: &[Arc<Core>]) {
         let limit = clients.iter().map(|core| core.limits.command).max().unwrap_or_default();
         let until = Instant::now() + exit_wait(limit);
-        let mut waits: Vec<_> = clients.iter().map(|core| (core, core.unanswered.turn_over())).collect();
+        let mut waits: Vec<_> = clients.iter().map(|core| (core, core.releases.turn_over())).collect();
         loop {
             waits.retain(|(_, unanswered)| unanswered.load(Ordering::SeqCst) > 0);
             if waits.is_empty() || Instant::now() >= until {
                 return;
             }
             for (core, _) in &waits {
-                let _ = catch_panic(|| core.collect_replies());
+                let _ = catch_panic(|| core.releases.collect_replies(core));
             }
             thread::sleep(EXIT_LOOK);
         }
     }
 
-    impl Core {
-        /// Records that the calling thread has used this client.
-        pub(crate) fn note_use(&self) {
-            // At the very end of a thread this fails: it is too late.
-            let _ = USED.try_with(|used| {
-                if used.is_main && used.last.replace(self) != std::ptr::from_ref(self) {
-                    let mut clients = used.clients.borrow_mut();
-                    clients.retain(|core| core.strong_count() > 0 && !std::ptr::eq(core.as_ptr(), self));
-                    clients.push(Weak::clone(&self.this));
-                }
-            });
-        }
+    /// Records that the calling thread has used this client.
+    pub(in crate::client) fn note_use(core: &Core) {
+        // At the very end of a thread this fails: it is too late.
+        let _ = USED.try_with(|used| {
+            if used.is_main && used.last.replace(core) != std::ptr::from_ref(core) {
+                let mut clients = used.clients.borrow_mut();
+                clients.retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), core));
+                clients.push(Weak::clone(&core.this));
+            }
+        });
     }
 }
 
+#[cfg(all(unix, not(all(test, dlock_shuttle))))]
+pub(super) use self::imp::note_use;
+
+/// Does nothing: on this platform nobody waits for replies. See the module.
 #[cfg(not(all(unix, not(all(test, dlock_shuttle)))))]
-impl Core {
-    /// Does nothing: on this platform nobody waits for replies. See the module.
-    pub(crate) fn note_use(&self) {
-        let _ = self;
-    }
-}
+pub(super) fn note_use(_core: &Core) {}

@@ -10,8 +10,8 @@
 //! | [`Ending::AcquireUnanswered`] | it was given up, or reported `gone`, while its acquire was unanswered | one lease after the first answered release, because closing a socket does not cancel what was sent on it |
 
 use crate::backoff::{Backoff, Cooldown};
+use crate::client::releases::Ticket;
 use crate::client::schedule::Schedule;
-use crate::client::ticket::Ticket;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
@@ -154,7 +154,7 @@ impl Cleanup {
 
     /// Handles the result of a release that was sent at `sent_at`. Puts the locker back unless no other release is
     /// needed: none is if the store said that the locker is `settled`.
-    pub(crate) fn put_back<T>(
+    pub(super) fn put_back<T>(
         &self,
         mut leftover: Leftover,
         result: &Result<T, Error>,

@@ -1,11 +1,11 @@
-//! Who holds a key, who waits for it, and what their clients say: for people.
+//! Who holds a key, who waits for it, and what their clients say: for people. Both sides of it: the client that asks, and those that answer.
 //!
 //! The store names the lockers and keeps the clients' records. Each of the other clients is asked by a message to its inbox. Its listener
 //! hears the question and notes it; its retry thread answers by a message to the inbox of the asker. A question that cannot be answered at
 //! once is dropped: its asker does not wait for long.
 
-use crate::client::core::Core;
-use crate::client::inquiry::{self, Inquiry, Words};
+use super::context::Context;
+use super::subscription::Subscription;
 use crate::description::{ClientRecord, Description, MOST_WAITERS, Party, Told, WaitingThread};
 use crate::error::Error;
 use crate::log;
@@ -14,8 +14,10 @@ use crate::state::locker::lock_delay_left;
 use crate::state::machine::Phase;
 use crate::state::names;
 use crate::store::processor::{Directory, Parties};
-use crate::sync::thread;
+use crate::sync::{Mutex, thread};
 use crate::timing::{ANSWERS_LIMIT, DESCRIBE_LIMIT, SHORTEST_COMMAND, SUBSCRIBE_LOOK};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,13 +26,28 @@ fn client_of(locker: &str) -> Option<&str> {
     locker.rsplit_once('-').map(|(client, _)| client).filter(|client| !client.is_empty() && !client.contains(' '))
 }
 
-impl Core {
-    /// Describes a key.
-    pub(crate) fn describe(&self, name: &Arc<str>) -> Result<Description, Error> {
-        self.check_process()?;
-        let _inside = self.enter()?;
-        let directory = self.directory()?;
-        let limit = self.limits.command;
+/// What a client says of keys, and asks others.
+#[derive(Debug)]
+pub(crate) struct Describe {
+    context: Arc<Context>,
+    inquiries: Inquiries,
+}
+
+/// The client that asks.
+impl Describe {
+    pub(super) fn new(context: &Arc<Context>) -> Self {
+        Self { context: Arc::clone(context), inquiries: Inquiries::default() }
+    }
+
+    /// Describes a key. `inbox` is where the answers come in; they are waited for while the client `goes_on`.
+    pub(super) fn describe(
+        &self,
+        name: &Arc<str>,
+        inbox: &Subscription,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Description, Error> {
+        let directory = self.context.directory()?;
+        let limit = self.context.limits.command;
         let Parties { holder, remaining, waiting, queue_length } = directory.parties(name, limit)?;
         let mut clients: Vec<&str> = Vec::new();
         for client in holder.iter().chain(&waiting).filter_map(|locker| client_of(locker)) {
@@ -45,57 +62,50 @@ impl Core {
             other => other?,
         };
         let records: Vec<_> = records.iter().map(|line| line.as_deref().map(ClientRecord::of_line)).collect();
-        let told = self.ask_clients(directory, name, &clients, &records);
+        let until = Instant::now() + DESCRIBE_LIMIT;
+        let left = || until.saturating_duration_since(Instant::now());
+        let told =
+            self.ask_clients(directory, name, &clients, &records, &left, |key| hears(inbox, key, &left, goes_on));
         let party = |locker: String| {
             let at = client_of(&locker).and_then(|client| clients.iter().position(|known| *known == client));
             let client = at.and_then(|at| records.get(at).cloned().flatten());
             // An answer about another locker is one about another moment.
             let told = at.and_then(|at| told.get(at)?.as_ref()).filter(|(of, _)| of.as_deref() == Some(&*locker));
-            Party { is_local: self.is_ours(&locker), client, told: told.map(|(_, told)| told.clone()), locker }
+            Party { is_local: self.context.is_ours(&locker), client, told: told.map(|(_, told)| told.clone()), locker }
         };
         let (holder, waiting) = (holder.clone().map(party), waiting.iter().cloned().map(party).collect());
         Ok(Description { key: name.to_string(), holder, remaining, lock_delay, waiting, queue_length })
     }
 
-    /// Returns what the store tells people.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] if it tells nothing.
-    pub(crate) fn directory(&self) -> Result<&dyn Directory, Error> {
-        let lacks = || Error::unsupported("the store neither lists locks nor names who waits: it has no directory");
-        self.processor.directory().ok_or_else(lacks)
-    }
-
-    /// Asks these clients about a key, and waits until all have answered or the time is over. Returns for each what it says, and of which
-    /// locker.
+    /// Asks these clients about a key, if this one `hears` what is said about it, and waits until all have answered or no time is `left`.
+    /// Returns for each what it says, and of which locker.
     fn ask_clients(
         &self,
         directory: &dyn Directory,
         name: &Arc<str>,
         clients: &[&str],
         records: &[Option<ClientRecord>],
+        left: &impl Fn() -> Duration,
+        hears: impl FnOnce(&Key) -> bool,
     ) -> Vec<Option<(Option<String>, Told)>> {
-        let until = Instant::now() + DESCRIBE_LIMIT;
-        let left = || until.saturating_duration_since(Instant::now());
         let mut told = vec![None; clients.len()];
         let mut others = Vec::new();
         for (at, client) in clients.iter().enumerate() {
-            if *client == self.id().as_str() {
+            if *client == self.context.id().as_str() {
                 told[at] = Some(self.account(name));
             } else if records.get(at).and_then(Option::as_ref).is_none_or(ClientRecord::describes) {
                 others.push(at);
             }
         }
-        let key = self.keys.key(name);
-        if others.is_empty() || !self.hears_answers(&key, &left) {
+        let key = self.context.keys.key(name);
+        if others.is_empty() || !hears(&key) {
             return told;
         }
         let asking = self.inquiries.begin(others.len());
         let mut asked = 0;
         for (place, at) in others.iter().enumerate() {
-            let words = inquiry::inquiry(asking.nonce(place), self.id().as_str(), name);
-            match directory.say(clients[*at], name, &words, left().min(self.limits.command)) {
+            let words = inquiry(asking.nonce(place), self.context.id().as_str(), name);
+            match directory.say(clients[*at], name, &words, left().min(self.context.limits.command)) {
                 Ok(is_heard) => asked += usize::from(is_heard),
                 Err(error) => {
                     log::debug!(CLIENT, "lock {name:?}: the client {:?} was not asked: {error}", clients[*at]);
@@ -111,53 +121,63 @@ impl Core {
         }
         told
     }
-
-    /// Waits until this client hears what is said about a key. Returns whether it does.
-    fn hears_answers(&self, key: &Key, left: &impl Fn() -> Duration) -> bool {
-        if !self.hands_over() {
-            return false;
-        }
-        self.listen();
-        while !self.is_listening() {
-            if left().is_zero() || self.is_closed() {
-                return false;
-            }
-            thread::sleep(SUBSCRIBE_LOOK);
-        }
-        self.gets_ready_to_hear(key, left)
-    }
 }
 
-/// The part of the client that is asked.
-impl Core {
-    /// Handles what another client says. Called by the listener, so it waits for nobody.
-    pub(super) fn on_said(&self, text: &str) {
-        match inquiry::read(text) {
+/// Waits until this client hears what is said about a key. Returns whether it does.
+fn hears(inbox: &Subscription, key: &Key, left: &impl Fn() -> Duration, goes_on: impl Fn() -> bool) -> bool {
+    if !inbox.hands_over() {
+        return false;
+    }
+    inbox.listen();
+    while !inbox.is_open() {
+        if left().is_zero() || !goes_on() {
+            return false;
+        }
+        thread::sleep(SUBSCRIBE_LOOK);
+    }
+    inbox.gets_ready_to_hear(key, left)
+}
+
+/// What is to be done about the words of another client.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Nothing,
+    /// There is a question to [answer](Describe::answer_questions).
+    Question,
+    /// A client says that it hears its inbox.
+    Greeting {
+        nonce: u64,
+        client: String,
+    },
+}
+
+/// The client that is asked.
+impl Describe {
+    /// Notes what another client says, and returns what is to be done about it. Called by the listener, so it waits for nobody.
+    pub(super) fn on_said(&self, text: &str) -> Heard {
+        match read(text) {
             Some(Words::Inquiry(question)) => {
-                let is_answered = self.inquiries.note(question) && self.start_retry_thread().is_ok();
-                if is_answered {
-                    self.retry_thread.wake_by(self.clock.now());
+                if self.inquiries.note(question) {
+                    return Heard::Question;
                 }
             }
             Some(Words::Answer { nonce, text }) => self.inquiries.hear(nonce, text),
-            Some(Words::Greeting { nonce, client }) => self.on_greeting(nonce, &client),
+            Some(Words::Greeting { nonce, client }) => return Heard::Greeting { nonce, client },
             None => {}
         }
+        Heard::Nothing
     }
 
     /// Gets ready to hear questions about the locks that are held with a reason, or asked for. Called by the listener when the inbox is open.
-    pub(super) fn hear_questions(&self) {
-        if !self.record.is_on() {
-            return;
-        }
-        for key in self.keys.all() {
+    pub(super) fn hear_questions(&self, inbox: &Subscription) {
+        for key in self.context.keys.all() {
             let mut state = key.state();
             // A thread that asks may have found the inbox closed, and its settings are not known here.
             let is_asked_for = matches!(state.phase, Phase::Asking { .. });
             let says_why = is_asked_for || state.kept().is_some_and(|tenure| tenure.settings.reason().is_some());
             drop(state);
             if says_why {
-                self.gets_ready_to_hear(&key, || Duration::ZERO);
+                inbox.gets_ready_to_hear(&key, || Duration::ZERO);
             }
         }
     }
@@ -165,15 +185,15 @@ impl Core {
     /// Answers what other clients have asked. Called by the retry thread. What cannot be said in a moment is dropped.
     pub(super) fn answer_questions(&self) {
         let begun = Instant::now();
-        let Some(directory) = self.processor.directory() else { return };
+        let Some(directory) = self.context.processor.directory() else { return };
         for Inquiry { nonce, asker, key } in self.inquiries.take() {
             // One that is not answered leaves time for the others.
-            let limit = self.limits.command.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()) / 2);
+            let limit = self.context.limits.command.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()) / 2);
             if limit < SHORTEST_COMMAND {
                 return;
             }
             let (locker, told) = self.account(&key);
-            let words = inquiry::answer(nonce, &told.to_line(locker.as_deref()));
+            let words = answer(nonce, &told.to_line(locker.as_deref()));
             if let Err(error) = directory.say(&asker, &key, &words, limit) {
                 log::debug!(CLIENT, "lock {key:?}: a question about it was not answered: {error}");
             }
@@ -182,8 +202,8 @@ impl Core {
 
     /// Returns what this client says of a key, and of which locker.
     fn account(&self, name: &str) -> (Option<String>, Told) {
-        let Some(key) = self.keys.known(name) else { return (None, Told::default()) };
-        let now = self.clock.now();
+        let Some(key) = self.context.keys.known(name) else { return (None, Told::default()) };
+        let now = self.context.clock.now();
         let mut state = key.state();
         let first = state.queue.head().map(Arc::clone);
         let mut told = Told {
@@ -227,5 +247,181 @@ impl Core {
         told.waiters = waiting.into_iter().map(named).collect();
         told.reason = reason;
         (locker, told)
+    }
+}
+
+// What clients say to one another.
+
+/// How many questions wait for their answers. Further ones are dropped: their askers do not wait for long.
+const MOST_INQUIRIES: usize = 64;
+
+/// The longest name of an asker.
+const LONGEST_ASKER: usize = 256;
+
+/// A question of another client about a key.
+#[derive(Debug, PartialEq, Eq)]
+struct Inquiry {
+    nonce: u64,
+    asker: String,
+    key: String,
+}
+
+/// An answer: the client that was asked, by its place among those that were asked together, and its words.
+type Answer = (usize, String);
+
+/// The questions that this client is to answer, and those that it has asked.
+#[derive(Debug, Default)]
+struct Inquiries(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    /// The questions that this client is to answer.
+    waiting: VecDeque<Inquiry>,
+    /// The last number of a question. Numbers begin anew with each client, whose inbox is its own.
+    last: u64,
+    asked: HashMap<u64, (usize, Sender<Answer>)>,
+}
+
+/// Words of another client.
+#[derive(Debug, PartialEq, Eq)]
+enum Words {
+    Inquiry(Inquiry),
+    Answer {
+        nonce: u64,
+        text: String,
+    },
+    /// A client says that it hears its inbox.
+    Greeting {
+        nonce: u64,
+        client: String,
+    },
+}
+
+/// Reads the words of another client. `None` if they are no words of this version.
+fn read(text: &str) -> Option<Words> {
+    let (verb, rest) = text.split_once(' ')?;
+    let (nonce, rest) = rest.split_once(' ')?;
+    let nonce = nonce.parse().ok()?;
+    match verb {
+        "describe" => {
+            let (asker, key) = rest.split_once(' ')?;
+            let is_named = !asker.is_empty() && asker.len() <= LONGEST_ASKER;
+            is_named.then(|| Words::Inquiry(Inquiry { nonce, asker: asker.to_owned(), key: key.to_owned() }))
+        }
+        "described" => Some(Words::Answer { nonce, text: rest.to_owned() }),
+        "here" => Some(Words::Greeting { nonce, client: rest.to_owned() }),
+        _ => None,
+    }
+}
+
+/// Writes a question.
+fn inquiry(nonce: u64, asker: &str, key: &str) -> String {
+    format!("describe {nonce} {asker} {key}")
+}
+
+/// Writes an answer.
+fn answer(nonce: u64, line: &str) -> String {
+    format!("described {nonce} {line}")
+}
+
+/// Writes a greeting.
+pub(super) fn greeting(nonce: u64, client: &str) -> String {
+    format!("here {nonce} {client}")
+}
+
+impl Inquiries {
+    /// Notes a question. Returns `false` if it is dropped, because too many wait.
+    fn note(&self, inquiry: Inquiry) -> bool {
+        let mut open = self.0.lock();
+        let has_room = open.waiting.len() < MOST_INQUIRIES;
+        if has_room {
+            open.waiting.push_back(inquiry);
+        }
+        has_room
+    }
+
+    /// Takes the questions that wait.
+    fn take(&self) -> VecDeque<Inquiry> {
+        std::mem::take(&mut self.0.lock().waiting)
+    }
+
+    /// Begins to ask so many clients together.
+    fn begin(&self, count: usize) -> Asking<'_> {
+        let (sender, answers) = bounded(count.max(1));
+        let mut open = self.0.lock();
+        let first = open.last + 1;
+        open.last += count as u64;
+        for place in 0..count {
+            open.asked.insert(first + place as u64, (place, sender.clone()));
+        }
+        Asking { inquiries: self, first, count, answers }
+    }
+
+    /// Notes an answer. One to a question that nobody has asked, or asks no more, is ignored.
+    fn hear(&self, nonce: u64, text: String) {
+        if let Some((place, sender)) = self.0.lock().asked.remove(&nonce) {
+            // There is room for each, and the receiver may be gone.
+            let _ = sender.try_send((place, text));
+        }
+    }
+}
+
+/// Questions that were asked together. Dropping it ends the wait for their answers.
+#[derive(Debug)]
+struct Asking<'t> {
+    inquiries: &'t Inquiries,
+    first: u64,
+    count: usize,
+    answers: Receiver<Answer>,
+}
+
+impl Asking<'_> {
+    /// The number of the question to the client at this place.
+    fn nonce(&self, place: usize) -> u64 {
+        self.first + place as u64
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut open = self.inquiries.0.lock();
+        for place in 0..self.count {
+            open.asked.remove(&(self.first + place as u64));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_back_and_others_ignored() {
+        let (asker, key) = ("host-1-ff".to_owned(), "DLOCK_a_ b  c é".to_owned());
+        let words = Words::Inquiry(Inquiry { nonce: 7, asker: asker.clone(), key: key.clone() });
+        assert_eq!(read(&inquiry(7, &asker, &key)), Some(words));
+        assert_eq!(read(&answer(7, "")), Some(Words::Answer { nonce: 7, text: String::new() }));
+        assert_eq!(read(&greeting(7, &asker)), Some(Words::Greeting { nonce: 7, client: asker.clone() }));
+        for other in
+            ["", "describe", "describe 1", "describe 1 k", "describe x a k", "describe 1  k", "described 7", "x 7 y"]
+        {
+            assert_eq!(read(other), None, "{other:?}");
+        }
+        assert_eq!(read(&inquiry(7, &"x".repeat(257), "k")), None);
+    }
+
+    #[test]
+    fn only_what_was_asked_is_heard_and_questions_are_bounded() {
+        let inquiries = Inquiries::default();
+        let asking = inquiries.begin(2);
+        inquiries.hear(asking.nonce(1), "b".to_owned());
+        inquiries.hear(asking.nonce(1), "again".to_owned());
+        inquiries.hear(99, "nobody's".to_owned());
+        assert_eq!(asking.answers.try_iter().collect::<Vec<_>>(), [(1, "b".to_owned())]);
+        drop(asking);
+        assert!(inquiries.0.lock().asked.is_empty());
+        let ask = || Inquiry { nonce: 1, asker: "a".to_owned(), key: "k".to_owned() };
+        assert_eq!((0..100).filter(|_| inquiries.note(ask())).count(), MOST_INQUIRIES);
+        assert_eq!(inquiries.take().len(), MOST_INQUIRIES);
     }
 }

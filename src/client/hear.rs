@@ -9,7 +9,9 @@
 
 use crate::backoff::Backoff;
 use crate::client::core::Core;
+use crate::client::describe::Heard;
 use crate::client::listener::{InboxControl, Subscribed};
+use crate::client::twin;
 use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
@@ -20,131 +22,122 @@ use crate::timer::Timer;
 use crate::timing;
 use std::sync::{Arc, Weak};
 
-impl Core {
-    /// Handles a message.
-    pub(crate) fn on_message(&self, message: &Message) {
-        match message {
-            Message::Granted { key, locker, grant } => {
-                let known = self.keys.known(key);
-                if known.is_some_and(|key| self.on_granted(&key, locker, *grant)) || !self.is_ours(locker) {
-                    return;
-                }
-                // What a copy of this process was granted is not given up. The message alone shows no copy: anybody may have sent it.
-                if !self.id().is_of_twin(locker) {
-                    // The locker was given up while the grant was on its way, or the grant is long outdated.
-                    self.give_up_grant(key, &Arc::from(locker.as_str()));
-                }
+/// Handles a message.
+fn on_message(core: &Core, message: &Message) {
+    match message {
+        Message::Granted { key, locker, grant } => {
+            let known = core.keys.known(key);
+            if known.is_some_and(|key| on_granted(core, &key, locker, *grant)) || !core.is_ours(locker) {
+                return;
             }
-            Message::Contended { key, locker } => {
-                if let Some(key) = self.keys.known(key) {
-                    self.on_contended(&key, locker);
-                }
-            }
-            Message::Broken { key, locker } => {
-                if let Some(key) = self.keys.known(key) {
-                    self.on_broken(&key, locker);
-                }
-            }
-            Message::Said { text } => self.on_said(text),
-            Message::Changed { key: Some(key) } => {
-                if let Some(key) = self.keys.known(key) {
-                    self.ask_again_now(&key);
-                }
-            }
-            Message::Changed { key: None } => self.retry_all_now(),
-            Message::ChangedAmong { keys } => {
-                self.keys.all().iter().filter(|key| keys.matches(&key.name)).for_each(|key| self.ask_again_now(key));
+            // What a copy of this process was granted is not given up. The message alone shows no copy: anybody may have sent it.
+            if !core.id().is_of_twin(locker) {
+                // The locker was given up while the grant was on its way, or the grant is long outdated.
+                core.releases.give_up_grant(core, key, &Arc::from(locker.as_str()));
             }
         }
-    }
-
-    /// Makes a key due for the retry thread now if threads wait for it, and makes its holder assume that others wait.
-    fn ask_again_now(&self, key: &Arc<Key>) {
-        let mut state = key.state();
-        let now = self.clock.now();
-        state.note_change(now);
-        if matches!(state.phase, Phase::Waiting { .. }) || state.is_recalled() {
-            self.retry_at(key, now);
-        }
-    }
-
-    /// Makes every waited-for key due for the retry thread now, and makes holders assume that others wait. For when
-    /// the inbox is open again, because earlier messages are lost.
-    pub(crate) fn retry_all_now(&self) {
-        let now = self.clock.now();
-        for key in self.keys.all() {
-            key.state().note_change(now);
-        }
-        self.hasten_retries(now);
-    }
-}
-
-impl Core {
-    /// Handles a grant that the inbox received. Returns `false` if the locker does not belong to this key.
-    pub(crate) fn on_granted(&self, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
-        let mut state = key.state();
-        match &mut state.phase {
-            Phase::Held(tenure) | Phase::Lingering { tenure, .. } => *tenure.locker == *locker,
-            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
-                if *about.locker == *locker && !mutant!(DeafWhileAsking) =>
-            {
-                about.heard = Some(grant);
-                true
+        Message::Contended { key, locker } => {
+            if let Some(key) = core.keys.known(key) {
+                on_contended(core, &key, locker);
             }
-            Phase::Releasing { ended: Some(ended), .. } if *ended.locker == *locker && !mutant!(RepeatsAtOnce) => {
-                ended.heard = true;
-                true
-            }
-            Phase::Waiting { unsettled } => {
-                let Some(granted) =
-                    unsettled.take_if(|unsettled| *unsettled.locker == *locker || mutant!(TakesAnyGrant))
-                else {
-                    return false;
-                };
-                let Some(waiter) = state.queue.pop() else { return false };
-                self.forget_retry(key);
-                self.grant(key, &mut state, granted.heard(grant), (&waiter).into());
-                drop(state);
-                waiter.parked.notify_one();
-                true
-            }
-            _ => false,
         }
-    }
-
-    /// Handles the message that others wait for what this locker holds or is about to hold.
-    pub(crate) fn on_contended(&self, key: &Arc<Key>, locker: &str) {
-        let mut state = key.state();
-        let now = self.clock.now();
-        if let Some(tenure) = state.live_tenure(locker) {
-            tenure.note_waiting(1, now);
-        } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
-            &mut state.phase
-            && *about.locker == *locker
-        {
-            about.contended = true;
+        Message::Broken { key, locker } => {
+            if let Some(key) = core.keys.known(key) {
+                on_broken(core, &key, locker);
+            }
         }
-        if state.is_recalled() {
-            self.retry_at(key, now);
+        Message::Said { text } => on_said(core, text),
+        Message::Changed { key: Some(key) } => {
+            if let Some(key) = core.keys.known(key) {
+                ask_again_now(core, &key);
+            }
+        }
+        Message::Changed { key: None } => core.retries.ask_about_all(),
+        Message::ChangedAmong { keys } => {
+            core.keys.all().iter().filter(|key| keys.matches(&key.name)).for_each(|key| ask_again_now(core, key));
         }
     }
 }
 
-impl Core {
-    /// Handles the message that the tenure of this locker was broken: the lease thread asks the store at once, but for one tenure only once a
-    /// second. The message alone ends nothing. Anybody who may publish could have sent it, and a failover may have undone the break.
-    pub(crate) fn on_broken(&self, key: &Arc<Key>, locker: &str) {
-        let mut state = key.state();
-        let now = self.clock.now();
-        if let Some(tenure) = state.live_tenure(locker) {
-            tenure.told_broken(now);
-            self.schedule_renewal(key, tenure);
-        } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
-            &mut state.phase
-            && *about.locker == *locker
+/// Makes a key due for the retry thread now if threads wait for it, and makes its holder assume that others wait.
+fn ask_again_now(core: &Core, key: &Arc<Key>) {
+    let mut state = key.state();
+    let now = core.clock.now();
+    state.note_change(now);
+    if matches!(state.phase, Phase::Waiting { .. }) || state.is_recalled() {
+        core.retries.ask_at(key, now);
+    }
+}
+
+/// Handles a grant that the inbox received. Returns `false` if the locker does not belong to this key.
+fn on_granted(core: &Core, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
+    let mut state = key.state();
+    match &mut state.phase {
+        Phase::Held(tenure) | Phase::Lingering { tenure, .. } => *tenure.locker == *locker,
+        Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
+            if *about.locker == *locker && !mutant!(DeafWhileAsking) =>
         {
-            about.broken = true;
+            about.heard = Some(grant);
+            true
         }
+        Phase::Releasing { ended: Some(ended), .. } if *ended.locker == *locker && !mutant!(RepeatsAtOnce) => {
+            ended.heard = true;
+            true
+        }
+        Phase::Waiting { unsettled } => {
+            let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker || mutant!(TakesAnyGrant))
+            else {
+                return false;
+            };
+            let Some(waiter) = state.queue.pop() else { return false };
+            core.retries.forget(key);
+            core.grant(key, &mut state, granted.heard(grant), (&waiter).into());
+            drop(state);
+            waiter.parked.notify_one();
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Handles the message that others wait for what this locker holds or is about to hold.
+fn on_contended(core: &Core, key: &Arc<Key>, locker: &str) {
+    let mut state = key.state();
+    let now = core.clock.now();
+    if let Some(tenure) = state.live_tenure(locker) {
+        tenure.note_waiting(1, now);
+    } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
+        &mut state.phase
+        && *about.locker == *locker
+    {
+        about.contended = true;
+    }
+    if state.is_recalled() {
+        core.retries.ask_at(key, now);
+    }
+}
+/// Handles the message that the tenure of this locker was broken: the lease thread asks the store at once, but for one tenure only once a
+/// second. The message alone ends nothing. Anybody who may publish could have sent it, and a failover may have undone the break.
+fn on_broken(core: &Core, key: &Arc<Key>, locker: &str) {
+    let mut state = key.state();
+    let now = core.clock.now();
+    if let Some(tenure) = state.live_tenure(locker) {
+        tenure.lease.told_broken(now);
+        core.renewals.put(key, tenure);
+    } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
+        &mut state.phase
+        && *about.locker == *locker
+    {
+        about.broken = true;
+    }
+}
+
+/// Handles what another client says.
+fn on_said(core: &Core, text: &str) {
+    match core.describe.on_said(text) {
+        Heard::Question if core.retries.start().is_ok() => core.retries.wake_by(core.clock.now()),
+        Heard::Greeting { nonce, client } => twin::on_greeting(core, nonce, &client),
+        Heard::Question | Heard::Nothing => {}
     }
 }
 
@@ -161,15 +154,17 @@ pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
                 failures = 0;
                 let subscribed = Subscribed::on(control);
                 // Ask for what was granted or freed while nobody listened.
-                strong.retry_all_now();
-                strong.hear_questions();
-                strong.greet();
+                strong.retries.ask_about_all();
+                if strong.record.is_on() {
+                    strong.describe.hear_questions(&strong.subscription);
+                }
+                twin::greet(&strong);
                 drop(strong);
                 let broken = catch_panic(|| hear(&mut *inbox, core));
                 drop(subscribed);
                 // Nobody would tell a lingering tenure that others want it.
                 if let Some(core) = core.upgrade() {
-                    core.retry_all_now();
+                    core.retries.ask_about_all();
                 }
                 match broken {
                     Ok(Some(_)) if control.is_stopped() => {
@@ -205,7 +200,7 @@ fn hear(inbox: &mut dyn Inbox, core: &Weak<Core>) -> Option<Error> {
             Ok(message) => {
                 let strong = core.upgrade()?;
                 if let Some(message) = message {
-                    strong.on_message(&message);
+                    on_message(&strong, &message);
                 }
             }
             Err(error) => return Some(error),

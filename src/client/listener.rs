@@ -19,17 +19,16 @@ use std::sync::{Arc, Weak};
 pub(crate) type Listen<S> = fn(&InboxControl, &Weak<S>, &Timer);
 
 /// The listener thread of a client, started when a thread first has to wait or a tenure may linger.
-#[derive(Debug)]
 pub(crate) struct Listener {
     enabled: bool,
     clock: Timer,
+    listen: Arc<dyn Fn(&InboxControl, &Timer) + Send + Sync>,
     /// What the thread shares with the others.
     control: Arc<InboxControl>,
     _woken: Option<Registration>,
-    // ORDERING: Relaxed would do: it saves taking the mutex of `thread`, under which it is set, and nothing is read
+    // ORDERING: Relaxed would do: it saves taking the mutex of `control`, under which it is set, and nothing is read
     // through it.
     started: AtomicBool,
-    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +48,8 @@ struct ControlState {
     /// When the pause before the next attempt ends, while there is one.
     pause_ends: Option<Moment>,
     breaker: Option<Box<dyn InboxBreaker>>,
+    /// The thread, from its start until somebody waits for its end.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl std::fmt::Debug for ControlState {
@@ -58,15 +59,22 @@ impl std::fmt::Debug for ControlState {
 }
 
 impl Listener {
-    pub(crate) fn new(enabled: bool, clock: Timer) -> Self {
+    /// Prepares the thread of a subject, if it may be started at all.
+    pub(crate) fn new<S: Send + Sync + 'static>(
+        enabled: bool,
+        clock: Timer,
+        subject: &Weak<S>,
+        listen: Listen<S>,
+    ) -> Self {
         let control = Arc::<InboxControl>::default();
+        let subject = Weak::clone(subject);
         Self {
             enabled,
             _woken: clock.register(|| Arc::clone(&control) as Arc<dyn Sleeper>),
             clock,
+            listen: Arc::new(move |control, clock| listen(control, &subject, clock)),
             control,
             started: AtomicBool::new(false),
-            thread: Mutex::new(None),
         }
     }
 
@@ -90,24 +98,24 @@ impl Listener {
     /// # Errors
     ///
     /// [`Error::Backend`] if the operating system refuses a thread. Waiting works without it.
-    pub(crate) fn start<S: Send + Sync + 'static>(&self, subject: &Weak<S>, listen: Listen<S>) -> Result<(), Error> {
+    pub(crate) fn start(&self) -> Result<(), Error> {
         // ORDERING: a hint: see `started`.
         if !self.enabled || self.started.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut thread = self.thread.lock();
-        if thread.is_none() && !self.control.state.lock().stop {
-            let (control, subject, clock) = (Arc::clone(&self.control), Weak::clone(subject), self.clock.clone());
+        let mut state = self.control.state.lock();
+        if state.thread.is_none() && !state.stop {
+            let (control, listen, clock) = (Arc::clone(&self.control), Arc::clone(&self.listen), self.clock.clone());
             let spawned = thread::Builder::new()
                 .name("dlock-listen".to_owned())
-                .spawn(move || listen(&control, &subject, &clock))
+                .spawn(move || listen(&control, &clock))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread dlock-listen: {e}");
                     Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
                 })?;
-            *thread = Some(spawned);
+            state.thread = Some(spawned);
         }
-        self.started.store(true, Ordering::Release); // ORDERING: under the mutex of `thread`: see `started`.
+        self.started.store(true, Ordering::Release); // ORDERING: under the mutex of `control`: see `started`.
         Ok(())
     }
 
@@ -127,20 +135,26 @@ impl Listener {
 
     /// Ends the thread and waits for it. On that thread itself, only tells it to end.
     pub(crate) fn stop(&self) {
-        let mut thread = self.thread.lock();
-        {
-            let mut state = self.control.state.lock();
-            state.stop = true;
-            if let Some(breaker) = &state.breaker {
-                breaker.cut();
-            }
-            self.control.stopped.notify_all();
+        let mut state = self.control.state.lock();
+        state.stop = true;
+        if let Some(breaker) = &state.breaker {
+            breaker.cut();
         }
-        let handle = thread.take_if(|handle| handle.thread().id() != thread::current().id());
-        drop(thread);
+        let handle = state.thread.take_if(|handle| handle.thread().id() != thread::current().id());
+        drop(state);
+        self.control.stopped.notify_all();
         if handle.is_some_and(|handle| handle.join().is_err()) {
             log::error!(CLIENT, "the thread dlock-listen ended by a panic; please report it");
         }
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener")
+            .field("enabled", &self.enabled)
+            .field("control", &self.control)
+            .finish_non_exhaustive()
     }
 }
 

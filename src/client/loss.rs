@@ -1,14 +1,15 @@
 //! Lost tenures: how a loss is noticed, announced and queried.
 
-use crate::client::announce::{queue, tell, tell_queued, tell_watchers};
+use crate::client::context::Context;
 use crate::client::core::Core;
-use crate::client::observer::Queued;
+use crate::client::events::{Queued, tell_queued, tell_watchers};
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
+use crate::state::owner;
 use crate::state::tenure::Tenure;
 use crate::store::processor::Operations;
 use crate::sync::{MutexGuard, catch_panic};
@@ -27,35 +28,18 @@ pub(super) struct Lost {
     queued: Option<Queued>,
 }
 
-impl Core {
-    /// Checks whether the held tenure of a key is overdue and if so marks it lost, for a thread that cannot wait
-    /// until the lease thread does so.
-    pub(crate) fn notice_deadline(&self, key: &Arc<Key>) {
-        let state = key.state();
-        if let Phase::Held(tenure) = &state.phase
-            && let Some((cause, at)) = tenure.overdue(self.clock.now())
-        {
-            self.notice_loss(key, state, cause, at);
-        }
-    }
-
-    /// Marks the live tenure of a key lost, and announces the loss.
-    pub(super) fn notice_loss(&self, key: &Arc<Key>, state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
-        let lost = self.mark_lost(key, state, cause, at);
-        self.announce_losses(lost);
-    }
-
-    /// Marks the live tenure of a key lost. The caller must [announce](Self::announce_losses) what this returns.
+impl Lost {
+    /// Marks the live tenure of a key lost. The caller must [announce](Self::announce) what this returns.
     #[must_use]
-    pub(super) fn mark_lost(
-        &self,
+    pub(super) fn mark(
+        core: &Core,
         key: &Arc<Key>,
         mut state: MutexGuard<'_, State>,
         cause: LossCause,
         at: Moment,
-    ) -> Option<Lost> {
+    ) -> Option<Self> {
         if matches!(state.phase, Phase::Lingering { .. }) {
-            self.lose_lingering(key, state, &cause);
+            Turn::lose_lingering(core, key, state, &cause);
             return None;
         }
         let Phase::Held(tenure) = &mut state.phase else { return None };
@@ -63,18 +47,18 @@ impl Core {
             return None;
         }
         key.hold.lose();
-        self.stop_renewing(key, self.clock.now() + timing::stale_look_pause(tenure.lease()));
+        core.renewals.stop_renewing(key, tenure);
         let tenure = tenure.clone();
         // An event whose cause may change waits until it is known, and may be told behind later ones.
-        let queued = (!tenure.may_be_broken()).then(|| queue(self.observer.as_deref(), &key.name, &tenure));
-        Some(Lost { key: Arc::clone(key), tenure, queued })
+        let queued = (!tenure.may_be_broken()).then(|| core.events.queue_lost(&key.name, &tenure));
+        Some(Self { key: Arc::clone(key), tenure, queued })
     }
 
     /// Announces losses that are marked. Those whose cause an operator may have to do with come last: first it asks the store. As it may be
     /// the lease thread that asks, it does so for a short time; then the causes are those that were seen.
-    pub(super) fn announce_losses(&self, losses: impl IntoIterator<Item = Lost>) {
+    pub(super) fn announce(core: &Core, losses: impl IntoIterator<Item = Self>) {
         let mut unsure = Vec::new();
-        for Lost { key, tenure, queued } in losses {
+        for Self { key, tenure, queued } in losses {
             match queued {
                 Some(queued) => tell_queued(queued, &key.name, &tenure, watchers_of(&key, &tenure)),
                 None => unsure.push((key, tenure)),
@@ -83,11 +67,11 @@ impl Core {
         if unsure.is_empty() {
             return;
         }
-        let (begin, limit) = (Instant::now(), self.side_limit());
+        let (begin, limit) = (Instant::now(), core.renewals.side_limit());
         for (key, mut tenure) in unsure {
             let left = limit.saturating_sub(begin.elapsed());
             // A store may panic.
-            if let Ok(Some(cause)) = catch_panic(|| self.broken(&key.name, &tenure, left)) {
+            if let Ok(Some(cause)) = catch_panic(|| broken(core, &key.name, &tenure, left)) {
                 tenure.lost_by(&cause);
                 if let Phase::Held(held) = &mut key.state().phase
                     && held.locker == tenure.locker
@@ -95,82 +79,99 @@ impl Core {
                     held.lost_by(&cause);
                 }
             }
-            tell(self.observer.as_deref(), &key.name, &tenure, watchers_of(&key, &tenure));
+            core.events.tell_lost(&key.name, &tenure, watchers_of(&key, &tenure));
         }
     }
+}
 
-    /// Asks the store, within a limit, whether a tenure was broken, whose key contains something else.
-    pub(super) fn broken(&self, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
-        if !self.limits.breaks || limit < timing::SHORTEST_COMMAND {
-            return None;
-        }
-        match self.processor.broken(key, &tenure.locker, limit) {
-            Ok(broken) => broken.map(LossCause::from),
-            Err(error) => {
-                log::debug!(LEASE, "lock {key:?}: cannot ask whether it was broken: {error}");
-                None
-            }
-        }
-    }
+/// Marks the live tenure of a key lost, and announces the loss.
+pub(super) fn notice(core: &Core, key: &Arc<Key>, state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
+    let lost = Lost::mark(core, key, state, cause, at);
+    Lost::announce(core, lost);
+}
 
-    /// Ends the hold of a thread that has ended, and its tenure. The key is not released, because nobody knows what
-    /// that thread left half done: the lease runs out, and until then this process waits like the others. Returns
-    /// `false` if that thread no longer has the hold.
-    pub(crate) fn end_orphan(&self, key: &Arc<Key>, owner: u64) -> bool {
-        let mut state = key.state();
-        // A destructor of that thread may still unlock, and another thread may have the hold by now.
-        if !key.hold.is_owned_by(owner) || !crate::state::owner::has_ended(owner) {
-            return false;
-        }
-        let Some((mut tenure, watchers)) = self.end_hold_in(key, &mut state, Phase::Asking { turn: None, about: None })
-        else {
-            return false;
-        };
-        drop(state);
-        let (_leaving, turn) = (self.leaving(), Turn::of(self, key));
-        crate::state::owner::forget_hold(owner);
-        let now = self.clock.now();
-        if tenure.lose(LossCause::ThreadEnded, now) {
-            tell(self.observer.as_deref(), &key.name, &tenure, watchers);
-        } else {
-            tell_watchers(watchers);
-        }
-        self.tell_released(&tenure, now, &Ok(()));
-        drop(turn);
-        true
+/// Checks whether the held tenure of a key is overdue and if so marks it lost, for a thread that cannot wait
+/// until the lease thread does so.
+fn notice_deadline(core: &Core, key: &Arc<Key>) {
+    let state = key.state();
+    if let Phase::Held(tenure) = &state.phase
+        && let Some((cause, at)) = tenure.overdue(core.clock.now())
+    {
+        notice(core, key, state, cause, at);
     }
+}
 
-    /// Returns the loss of the current hold, which the caller has seen marked.
-    pub(crate) fn loss_error(&self, key: &Key) -> Error {
-        let loss = match &key.state().phase {
-            Phase::Held(tenure) => tenure.loss_error(&key.name, self.clock.now()),
-            _ => None,
-        };
-        loss.unwrap_or_else(|| Error::NotHeld { key: key.name.to_string() })
+/// Asks the store, within a limit, whether a tenure was broken, whose key contains something else.
+pub(super) fn broken(context: &Context, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
+    if !context.limits.breaks || limit < timing::SHORTEST_COMMAND {
+        return None;
     }
+    match context.processor.broken(key, &tenure.locker, limit) {
+        Ok(broken) => broken.map(LossCause::from),
+        Err(error) => {
+            log::debug!(LEASE, "lock {key:?}: cannot ask whether it was broken: {error}");
+            None
+        }
+    }
+}
 
-    /// Returns whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that
-    /// arrives later cannot make valid what was reported invalid.
-    pub(crate) fn is_valid(&self, key: &Arc<Key>, token: u64) -> bool {
-        if self.is_forked() {
-            return false;
-        }
-        if key.hold.is_valid(token, self.clock.now()) {
-            return true;
-        }
-        if key.hold.token() == token && !key.hold.is_lost() {
-            self.notice_deadline(key);
-        }
-        key.hold.is_valid(token, self.clock.now())
+/// Ends the hold of a thread that has ended, and its tenure. The key is not released, because nobody knows what
+/// that thread left half done: the lease runs out, and until then this process waits like the others. Returns
+/// `false` if that thread no longer has the hold.
+pub(super) fn end_orphan(core: &Core, key: &Arc<Key>, owner: u64) -> bool {
+    let mut state = key.state();
+    // A destructor of that thread may still unlock, and another thread may have the hold by now.
+    if !key.hold.is_owned_by(owner) || !owner::has_ended(owner) {
+        return false;
     }
+    let Some((mut tenure, watchers)) = core.end_hold_in(key, &mut state, Phase::Asking { turn: None, about: None })
+    else {
+        return false;
+    };
+    drop(state);
+    let (_leaving, turn) = (core.leaving(), Turn::of(core, key));
+    owner::forget_hold(owner);
+    let now = core.clock.now();
+    if tenure.lose(LossCause::ThreadEnded, now) {
+        core.events.tell_lost(&key.name, &tenure, watchers);
+    } else {
+        tell_watchers(watchers);
+    }
+    core.events.tell_released(&tenure, now, &Ok(()));
+    drop(turn);
+    true
+}
 
-    /// Returns why the hold with this token is not valid.
-    pub(crate) fn why_invalid(&self, key: &Key, token: u64) -> Error {
-        if self.is_forked() {
-            return Error::Forked;
-        }
-        if key.hold.token() == token { self.loss_error(key) } else { Error::NotHeld { key: key.name.to_string() } }
+/// Returns the loss of the current hold, which the caller has seen marked.
+pub(super) fn error(context: &Context, key: &Key) -> Error {
+    let loss = match &key.state().phase {
+        Phase::Held(tenure) => tenure.loss_error(&key.name, context.clock.now()),
+        _ => None,
+    };
+    loss.unwrap_or_else(|| Error::NotHeld { key: key.name.to_string() })
+}
+
+/// Returns whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that
+/// arrives later cannot make valid what was reported invalid.
+pub(super) fn is_valid(core: &Core, key: &Arc<Key>, token: u64) -> bool {
+    if core.process.is_forked() {
+        return false;
     }
+    if key.hold.is_valid(token, core.clock.now()) {
+        return true;
+    }
+    if key.hold.token() == token && !key.hold.is_lost() {
+        notice_deadline(core, key);
+    }
+    key.hold.is_valid(token, core.clock.now())
+}
+
+/// Returns why the hold with this token is not valid.
+pub(super) fn why_invalid(context: &Context, key: &Key, token: u64) -> Error {
+    if context.process.is_forked() {
+        return Error::Forked;
+    }
+    if key.hold.token() == token { error(context, key) } else { Error::NotHeld { key: key.name.to_string() } }
 }
 
 /// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because then its thread has told them.

@@ -8,68 +8,57 @@
 //! |---|---|
 //! | `mod.rs` | the client: owns the core and gives the threads their work |
 //! | `closing.rs` | closing a client |
-//! | `acquire.rs`, `release.rs` | `lock()` and `unlock()` |
-//! | `ask.rs`, `recall.rs` | how a thread that has the turn asks the store |
-//! | `patience.rs` | how a timed wait for a store that does not answer ends if the clock is moved by hand |
+//! | `acquire/`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
+//! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
+//! | `turn.rs`, `question.rs` | the turn to ask; one request and what its reply means |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
-//! | `apart.rs` | two more threads, for keys whose servers keep others waiting |
-//! | `describe.rs`, `refresh.rs` | who holds and who waits, for people; what the client says of itself |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `twin.rs` | a client that finds that another one has its identity |
-//! | `linger.rs`, `turn.rs` | tenures that nobody holds; the turn to ask |
-//! | `holding.rs` | how a hold begins and ends |
-//! | `give_back.rs`, `at_exit.rs` | releases, also those sent without waiting for the reply, and what the end of the main thread waits for |
-//! | `observe.rs`, `circle.rs` | what the program is told, and when; threads that wait for one another |
-//! | `agenda.rs`, `core.rs` | the schedules of the threads; what every operation is given |
-//! | `question.rs`, `wait_limit.rs`, `cleanup.rs`, `inquiry.rs`, `record.rs`, `announce.rs`, `observer.rs`, `hook.rs`, `long_waits.rs`, `metrics.rs`, `activity.rs`, `ticket.rs` | the parts that do not know the core |
-//! | `listener.rs`, `worker.rs`, `renewals.rs`, `schedule.rs` | threads and times; these do not know locks |
+//! | `core.rs` | the parts of a client, together; how a hold begins and ends |
+//! | `renewals.rs`, `retries.rs`, `subscription.rs` | a part each, with its thread: `dlock-lease`, `dlock-retry`, `dlock-listen` |
+//! | `releases.rs`, `at_exit.rs` | a part: releases, also those sent without waiting for the reply; what the end of the main thread waits for |
+//! | `apart.rs` | a part with two more threads, for keys whose servers keep others waiting |
+//! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
+//! | `context.rs`, `events/` | what every part is given: store, clock, identity, keys, and who is told what happens |
+//! | `wait_limit.rs`, `cleanup.rs`, `activity.rs` | the parts of parts |
+//! | `listener.rs`, `worker.rs`, `schedule.rs` | threads and times; these do not know locks |
 
-mod acquire;
+pub(crate) mod acquire;
 pub(crate) mod activity;
-mod agenda;
-mod announce;
 mod apart;
-mod ask;
 mod at_exit;
-mod circle;
 mod cleanup;
 mod closing;
+mod context;
 pub(crate) mod core;
 mod describe;
-mod give_back;
+mod events;
 mod hear;
-mod holding;
-mod hook;
-mod inquiry;
-mod linger;
 mod listener;
-mod long_waits;
 mod loss;
-mod metrics;
-mod observe;
-mod observer;
-mod patience;
 mod question;
-mod recall;
 mod record;
-mod refresh;
-mod release;
+mod releases;
 mod renew;
 mod renewals;
+mod retries;
 mod retry;
 mod schedule;
-mod ticket;
+mod subscription;
 mod turn;
 mod twin;
+pub(crate) mod unlock;
 pub(crate) mod wait_limit;
 mod worker;
 
-pub(crate) use hook::Hook;
-pub(crate) use observer::Hooks;
+pub(crate) use self::events::Function;
 
 use self::core::{Core, Rounds};
+use self::events::Hooks;
 use crate::clock::Clock;
+use crate::description::Description;
 use crate::error::Error;
+use crate::state::key::Key;
 use crate::store::processor::LockProcessor;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -81,8 +70,24 @@ const ROUNDS: Rounds = Rounds {
     retry_apart: retry::round_apart,
     renew_apart: renew::round_apart,
     listen: hear::listen,
-    shut_down: Core::shut_down,
+    shut_down: closing::shut_down,
 };
+
+/// What a builder says of a client.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) hooks: Hooks,
+    /// Whether the client receives messages.
+    pub(crate) listens: bool,
+    /// Whether it says in the store what it is.
+    pub(crate) has_record: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { hooks: Hooks::default(), listens: true, has_record: true }
+    }
+}
 
 /// The owner of a core, shared by the handles. When the last handle is dropped, so is this, and the client ends.
 #[derive(Debug)]
@@ -94,13 +99,38 @@ impl Client {
     pub(crate) fn new(
         processor: Box<dyn LockProcessor>,
         clock: Arc<dyn Clock>,
-        listen: bool,
-        hooks: Hooks,
-        record: bool,
+        options: Options,
     ) -> Result<Arc<Self>, Error> {
-        let core = Core::new(processor, clock, listen, hooks, record, ROUNDS)?;
-        core.note_use();
+        let core = Core::new(processor, clock, options, ROUNDS)?;
+        at_exit::note_use(&core);
         Ok(Arc::new(Self { core }))
+    }
+
+    /// Returns whether the hold with this token is certainly ours.
+    pub(crate) fn is_valid(&self, key: &Arc<Key>, token: u64) -> bool {
+        loss::is_valid(self, key, token)
+    }
+
+    /// Returns why the hold with this token is not valid.
+    pub(crate) fn why_invalid(&self, key: &Key, token: u64) -> Error {
+        loss::why_invalid(self, key, token)
+    }
+
+    /// Describes a key.
+    pub(crate) fn describe(&self, name: &Arc<str>) -> Result<Description, Error> {
+        self.process.check()?;
+        let _inside = self.enter()?;
+        self.core.describe.describe(name, &self.subscription, || !self.is_closed())
+    }
+
+    /// Returns how many events were dropped because a function was too slow for them.
+    pub(crate) fn dropped_events(&self) -> u64 {
+        self.events.dropped()
+    }
+
+    /// Turns new and waiting threads away, and waits until they have left. Holds continue.
+    pub(crate) fn close(&self) {
+        closing::close(self);
     }
 }
 
@@ -114,7 +144,7 @@ impl Deref for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.core.end();
+        closing::end(self);
     }
 }
 

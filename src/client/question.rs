@@ -1,5 +1,6 @@
 //! Asking the store for a key: the request, and what its reply means.
 
+use crate::client::core::Core;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
@@ -114,4 +115,27 @@ impl Question {
             }
         }
     }
+}
+
+impl Answer {
+    /// Returns whether this is a failure that a blocking `lock()` does not wait out. Before the store's first reply
+    /// every failure is one: a wrong address or password is then more likely than a server that is down.
+    pub(super) fn is_refusal(&self, core: &Core) -> bool {
+        match self {
+            Self::Failed { error, .. } => !matches!(error, Error::Backend { .. }) || !core.processor.has_answered(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn into_unsettled(self) -> Option<Unsettled> {
+        match self {
+            Self::Busy { unsettled, .. } | Self::Failed { unsettled, .. } => unsettled,
+            Self::Gone { .. } | Self::Acquired(_) => None,
+        }
+    }
+}
+
+/// Returns whether a request may have been executed without a reply.
+pub(crate) fn is_unknown(error: &Error) -> bool {
+    matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
 }

@@ -1,42 +1,142 @@
-//! What a client knows of its record, as data.
+//! The client record: what a client says of itself in the store, for people. A process that is dead has none.
+//!
+//! The lease thread writes it shortly after the client's first lock, after the renewals that are due, and again every thirty seconds; the
+//! store keeps it for ninety. No lock waits for it. A client that is closed removes it.
 
+use super::context::Context;
 use crate::clock::Moment;
+use crate::description::ClientRecord;
+use crate::error::Error;
+use crate::log;
 use crate::sync::Mutex;
-use std::time::SystemTime;
+use crate::timing::{RECORD_DELAY, RECORD_DELAYS, RECORD_LIFE, RECORD_PAUSE, RECORD_RETRY};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-/// See the module.
+/// What a client knows of its record.
 #[derive(Debug)]
 pub(crate) struct Record {
+    context: Arc<Context>,
     is_on: bool,
-    pub(super) started: SystemTime,
-    pub(super) state: Mutex<State>,
+    started: SystemTime,
+    state: Mutex<State>,
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+struct State {
     /// When it is written next; `None` before the first lock.
-    pub(super) due: Option<Moment>,
+    due: Option<Moment>,
     /// How often the first write was put off, because the client has not got its first lock yet.
-    pub(super) put_off: u32,
+    put_off: u32,
     /// Whether the client listens from the first write on.
-    pub(super) listens: bool,
-    pub(super) line: Option<String>,
-    pub(super) is_written: bool,
-    pub(super) has_warned: bool,
+    listens: bool,
+    line: Option<String>,
+    is_written: bool,
+    has_warned: bool,
+}
+
+/// What the lease thread does after it has looked at the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Nothing,
+    /// The client listens from now on.
+    Listen,
 }
 
 impl Record {
-    pub(crate) fn new(is_on: bool) -> Self {
+    pub(super) fn new(context: &Arc<Context>, is_on: bool) -> Self {
         let state = State { due: None, put_off: 0, listens: false, line: None, is_written: false, has_warned: false };
-        Self { is_on, started: SystemTime::now(), state: Mutex::new(state) }
+        Self { context: Arc::clone(context), is_on, started: SystemTime::now(), state: Mutex::new(state) }
     }
 
-    pub(crate) fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         self.is_on
     }
 
     /// Returns when the record is written next.
-    pub(crate) fn next(&self) -> Moment {
+    pub(super) fn next(&self) -> Moment {
         self.state.lock().due.unwrap_or(Moment::NEVER)
+    }
+
+    /// Has the record written soon, once the lease thread has started. Returns when.
+    pub(super) fn begin(&self) -> Moment {
+        if self.is_on && self.context.processor.directory().is_some() {
+            let due = self.context.clock.now() + RECORD_DELAY;
+            self.state.lock().due.get_or_insert(due);
+        }
+        self.next()
+    }
+
+    /// Writes no more: the client is closed.
+    pub(super) fn stop(&self) {
+        self.state.lock().due = None;
+    }
+
+    /// Writes the record if it is due. Called by the lease thread. `limit` is how long that may take, `holds` says whether the client holds
+    /// anything, and `describes` whether it can be asked about its locks.
+    pub(super) fn keep(&self, limit: impl FnOnce() -> Duration, holds: bool, describes: bool) -> After {
+        let begun = self.context.clock.now();
+        if begun < self.next() {
+            return After::Nothing;
+        }
+        let Some(directory) = self.context.processor.directory() else { return After::Nothing };
+        if !holds && self.puts_off(begun) {
+            return After::Nothing;
+        }
+        let id = self.context.id();
+        let of_this_process =
+            || ClientRecord::of_this_process(id.host(), self.started).with_describes(describes).to_line();
+        let line = self.state.lock().line.take().unwrap_or_else(of_this_process);
+        let written = directory.put_record(id.as_str(), &line, RECORD_LIFE, limit());
+        let is_tried_soon = matches!(written, Err(Error::Backend { .. }));
+        let mut state = self.state.lock();
+        state.line = Some(line);
+        state.is_written |= written.is_ok() || is_tried_soon;
+        state.due = Some(begun + if is_tried_soon { RECORD_RETRY } else { RECORD_PAUSE });
+        let after = if std::mem::take(&mut state.listens) { After::Listen } else { After::Nothing };
+        let warns = !is_tried_soon && written.is_err() && !std::mem::replace(&mut state.has_warned, true);
+        drop(state);
+        match written {
+            Err(error) if warns => {
+                log::warn!(
+                    CLIENT,
+                    "this client cannot say in the store what it is, and is shown by its lockers alone: {error}"
+                );
+            }
+            Err(error) => log::debug!(CLIENT, "the client record was not written this time: {error}"),
+            Ok(()) => {}
+        }
+        after
+    }
+
+    /// Has the client listen once its record is written, and not before: a program that ends soon saves a thread and a connection. Returns
+    /// `false` if nothing is to be waited for.
+    pub(super) fn listens_with_it(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_put_off = state.due.is_some() && state.line.is_none();
+        state.listens |= is_put_off;
+        is_put_off
+    }
+
+    /// Puts the first write off while the client holds nothing, a few times. The first lock of a program does not share its connection then, and
+    /// needs no second one.
+    fn puts_off(&self, now: Moment) -> bool {
+        let mut state = self.state.lock();
+        let puts_off = state.line.is_none() && state.put_off < RECORD_DELAYS;
+        if puts_off {
+            state.put_off += 1;
+            state.due = Some(now + RECORD_DELAY);
+        }
+        puts_off
+    }
+
+    /// Removes the record. Called when the lease thread has ended.
+    pub(super) fn remove(&self, limit: Duration) {
+        let is_written = std::mem::take(&mut self.state.lock().is_written);
+        if let Some(directory) = self.context.processor.directory().filter(|_| is_written)
+            && let Err(error) = directory.remove_record(self.context.id().as_str(), limit)
+        {
+            log::debug!(CLIENT, "the client record was not removed, and ends by itself: {error}");
+        }
     }
 }

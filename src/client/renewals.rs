@@ -1,19 +1,150 @@
-//! The tenures of a client, by when they must be renewed and by their deadlines.
+//! The tenures that the thread `dlock-lease` renews: by when each must be looked at, its deadline, and how long an attempt may take.
 
-use crate::client::schedule::Schedule;
+use super::context::Context;
+use super::schedule::Schedule;
+use super::worker::Worker;
+use crate::clock::Moment;
+use crate::error::Error;
 use crate::state::key::Key;
+use crate::state::tenure::Tenure;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::timer::Timer;
+use crate::timing;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// The tenures that the lease thread renews.
+/// See the module.
 #[derive(Debug)]
-pub(super) struct Renewals {
-    pub(super) schedule: Schedule<Arc<Key>>,
+pub(crate) struct Renewals {
+    clock: Timer,
+    /// The limit of one command.
+    longest: Duration,
+    tenures: Mutex<Tenures>,
+    thread: Worker,
+    /// The slowest recent round trip, in nanoseconds.
+    // ORDERING: Relaxed: a statistic.
+    trip: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Tenures {
+    /// The keys, by when each must be looked at.
+    looks: Schedule<Arc<Key>>,
     /// The deadlines of the live tenures.
-    pub(super) deadlines: Schedule<()>,
+    deadlines: Schedule<()>,
 }
 
 impl Renewals {
-    pub(super) fn new() -> Self {
-        Self { schedule: Schedule::new(), deadlines: Schedule::new() }
+    pub(super) fn new(context: &Context, thread: Worker) -> Self {
+        Self {
+            clock: context.clock.clone(),
+            longest: context.limits.command,
+            tenures: Mutex::new(Tenures { looks: Schedule::new(), deadlines: Schedule::new() }),
+            thread,
+            trip: AtomicU64::new(0),
+        }
+    }
+
+    /// Starts the thread unless it was started before. Returns whether this call has.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Worker::start`].
+    pub(super) fn start(&self) -> Result<bool, Error> {
+        self.thread.start()
+    }
+
+    /// Makes sure that the thread wakes no later than `at`.
+    pub(super) fn wake_by(&self, at: Moment) {
+        self.thread.wake_by(at);
+    }
+
+    /// Ends the thread and waits for it.
+    pub(super) fn stop(&self) {
+        self.thread.stop();
+    }
+
+    /// Adds a new tenure, or notes that it is due at another moment.
+    pub(super) fn put(&self, key: &Arc<Key>, tenure: &Tenure) {
+        self.look_at(key, tenure, tenure.due(self.trip()));
+    }
+
+    /// Sets when the thread must look at a kept tenure.
+    pub(super) fn look_at(&self, key: &Arc<Key>, tenure: &Tenure, due: Moment) {
+        let mut tenures = self.tenures.lock();
+        tenures.looks.put(key.id, due, Arc::clone(key));
+        tenures.deadlines.put(key.id, tenure.deadline(), ());
+        drop(tenures);
+        self.thread.wake_by(due);
+    }
+
+    /// Stops renewing a tenure that was lost. Its key stays until the hold ends. This keeps the key alive, so that the thread of the
+    /// stale hold finds it again, and the lease thread checks from time to time whether that thread has ended.
+    pub(super) fn stop_renewing(&self, key: &Arc<Key>, tenure: &Tenure) {
+        let look = self.clock.now() + timing::stale_look_pause(tenure.lease());
+        let mut tenures = self.tenures.lock();
+        tenures.deadlines.remove(key.id);
+        tenures.looks.put(key.id, look, Arc::clone(key));
+        drop(tenures);
+        self.thread.wake_by(look);
+    }
+
+    /// Removes the tenure of a hold that ends.
+    pub(super) fn forget(&self, key: &Key) {
+        let mut tenures = self.tenures.lock();
+        tenures.deadlines.remove(key.id);
+        let removed = tenures.looks.remove(key.id);
+        drop(tenures);
+        drop(removed);
+    }
+
+    /// Makes every tenure due now.
+    pub(super) fn hasten(&self, now: Moment) {
+        self.tenures.lock().looks.hasten(now);
+        self.thread.wake_by(now);
+    }
+
+    pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<Key>> {
+        self.tenures.lock().looks.take_due(now, usize::MAX)
+    }
+
+    /// Returns when the next tenure must be looked at.
+    pub(super) fn next(&self) -> Moment {
+        self.tenures.lock().looks.next()
+    }
+
+    /// Returns the earliest deadline of a live tenure; [`Moment::NEVER`] if there is none.
+    pub(super) fn first_deadline(&self) -> Moment {
+        self.tenures.lock().deadlines.next()
+    }
+
+    /// Notes how long the store took to reply.
+    pub(super) fn note_trip(&self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        // ORDERING: Relaxed: a statistic. If two threads update it at once, one update is lost; that costs only
+        // precision.
+        let before = self.trip.load(Ordering::Relaxed);
+        self.trip.store(took.max(before - before / timing::TRIP_DECAY), Ordering::Relaxed);
+    }
+
+    /// Returns the slowest recent round trip. A lease that is short for it is renewed earlier.
+    pub(super) fn trip(&self) -> Duration {
+        Duration::from_nanos(self.trip.load(Ordering::Relaxed)) // ORDERING: Relaxed: a statistic.
+    }
+
+    /// Returns how long the lease thread may ask what no lease depends on: a quarter of what the most urgent lease has left, and never
+    /// long, because another lease may begin meanwhile.
+    pub(super) fn side_limit(&self) -> Duration {
+        let urgent = self.first_deadline().since(self.clock.now());
+        let most = timing::SIDE_LIMIT.max(self.trip() * 4).min(self.longest);
+        most.min(urgent / 4).max(timing::SHORTEST_COMMAND)
+    }
+
+    /// Returns how long an attempt may take that is sent now and renews tenures whose deadlines are `first` and `last` or between these. It
+    /// should leave time for further attempts, for these tenures and for that with the deadline `other`.
+    pub(super) fn limit(&self, first: Moment, last: Moment, other: Moment, now: Moment) -> Duration {
+        let urgent = other.min(first).since(now);
+        timing::attempt_limit(urgent, last.since(now), self.trip()).min(self.longest).max(timing::SHORTEST_COMMAND)
     }
 }

@@ -12,19 +12,19 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::state::key::Key;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{Operations, Outcome, Request};
+use crate::store::processor::{Outcome, Request};
 use crate::sync::mutant;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the leftovers that are due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
-    core.collect(now);
-    let (mut keys, mut leftovers) = (core.take_due_retries(now), core.cleanup.take_due(now));
-    core.retry_apart(&mut keys, &mut leftovers);
+    core.releases.collect(core, now);
+    let (mut keys, mut leftovers) = (core.retries.take_due(now), core.retries.cleanup.take_due(now));
+    retry_apart(core, &mut keys, &mut leftovers);
     ask(core, keys, leftovers);
-    core.answer_questions();
-    core.next_retry()
+    core.describe.answer_questions();
+    core.retries.next().min(core.releases.next_collection())
 }
 
 /// The same for keys whose servers keep others waiting.
@@ -33,7 +33,7 @@ pub(crate) fn round_apart(core: &Core, _now: Moment) -> Moment {
     ask(core, keys, leftovers);
     // What is to be repeated is in the schedules of the other thread, which may know of nothing that is due.
     if !mutant!(RepeatsApartUnheard) {
-        core.wake_retry_thread();
+        core.retries.wake();
     }
     Moment::NEVER
 }
@@ -41,13 +41,13 @@ pub(crate) fn round_apart(core: &Core, _now: Moment) -> Moment {
 fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     let (mut turns, mut over) = (Vec::new(), Vec::new());
     for key in keys {
-        match core.end_linger(&key, false) {
+        match Turn::of_lingering(core, &key, false) {
             Some(lingered) => over.push(lingered),
             None => {
                 // Its threads may have begun to wait before there was an inbox. Other keys do not wait for this one: the inbox tells when
                 // it hears of it.
-                core.gets_ready_to_hear(&key, || Duration::ZERO);
-                turns.extend(core.begin_retry(&key));
+                core.subscription.gets_ready_to_hear(&key, || Duration::ZERO);
+                turns.extend(Turn::of_waiters(core, &key));
             }
         }
     }
@@ -63,68 +63,45 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     drop(requests);
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
-        let heard = turn.key().state().heard();
-        let answer = core.take_in(turn.key(), question, result, sent_at, heard);
+        let answer = turn.take_in(question, result, sent_at);
         unwanted.extend(turn.end_retry(answer, sent_at));
     }
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
         released(core, &turn, &tenure, &result);
     }
     for (leftover, result) in leftovers.into_iter().zip(&mut results) {
-        core.cleanup.put_back(leftover, &result, false, sent_at);
+        core.retries.cleanup.put_back(leftover, &result, false, sent_at);
     }
-    core.settle(unsettled);
+    core.retries.settle(unsettled);
     if core.is_closed() {
         // The thread that closes the client waits for this one, and works through the clean-up list next.
         for (turn, tenure) in unwanted {
-            core.cleanup.add(&turn.key().name, &tenure.locker, tenure.kept(), Ending::GivenUp);
+            core.retries.cleanup.add(&turn.key().name, &tenure.locker, tenure.kept(), Ending::GivenUp);
         }
     } else {
         release(core, unwanted, core.limits.command);
     }
 }
 
-impl Core {
-    /// Takes from keys and leftovers that are due what the retry thread must not ask about, because the thread apart does.
-    fn retry_apart(&self, keys: &mut Vec<Arc<Key>>, leftovers: &mut Vec<Leftover>) {
-        let is_apart = |key: &str| self.processor.keeps_waiting(key);
-        let keys_apart: Vec<_> = keys.extract_if(.., |key| is_apart(&key.name)).collect();
-        let mut leftovers_apart: Vec<_> = leftovers.extract_if(.., |leftover| is_apart(leftover.key())).collect();
-        if keys_apart.is_empty() && leftovers_apart.is_empty() {
-            return;
-        }
-        if !self.apart.starts_retrying(&self.this, self.rounds.retry_apart) {
-            keys.extend(keys_apart);
-            leftovers.append(&mut leftovers_apart);
-            return;
-        }
-        let now = self.clock.now();
-        self.apart.add_retries(keys_apart, &mut leftovers_apart, now);
-        for leftover in leftovers_apart {
-            let why = "its server keeps others waiting, and others are tried first";
-            let later = Error::backend(BackendFailure::NotExecuted, why);
-            self.cleanup.put_back(leftover, &Err::<(), _>(later), false, now);
-        }
+/// Takes from keys and leftovers that are due what the retry thread must not ask about, because the thread apart does.
+fn retry_apart(core: &Core, keys: &mut Vec<Arc<Key>>, leftovers: &mut Vec<Leftover>) {
+    let is_apart = |key: &str| core.processor.keeps_waiting(key);
+    let keys_apart: Vec<_> = keys.extract_if(.., |key| is_apart(&key.name)).collect();
+    let mut leftovers_apart: Vec<_> = leftovers.extract_if(.., |leftover| is_apart(leftover.key())).collect();
+    if keys_apart.is_empty() && leftovers_apart.is_empty() {
+        return;
     }
-
-    /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
-    /// that can.
-    fn settle(&self, leftovers: Vec<Leftover>) {
-        let until = Instant::now() + self.limits.command;
-        // Once the store has not answered, the others of this round are not tried: each could take as long again.
-        let mut failure = None;
-        for leftover in leftovers {
-            let (sent_at, left) = (self.clock.now(), until.saturating_duration_since(Instant::now()));
-            let result = match &failure {
-                None if left.is_zero() => {
-                    Err(Error::backend(BackendFailure::NotExecuted, "no time left in this round"))
-                }
-                None => self.processor.settle(&leftover.claim(self.id().as_str()), left),
-                Some(error) => Err(Error::clone(error)),
-            };
-            failure = result.as_ref().err().filter(|error| matches!(error, Error::Backend { .. })).cloned();
-            self.cleanup.put_back(leftover, &result, true, sent_at);
-        }
+    if !core.apart.starts_retrying() {
+        keys.extend(keys_apart);
+        leftovers.append(&mut leftovers_apart);
+        return;
+    }
+    let now = core.clock.now();
+    core.apart.add_retries(keys_apart, &mut leftovers_apart, now);
+    for leftover in leftovers_apart {
+        let why = "its server keeps others waiting, and others are tried first";
+        let later = Error::backend(BackendFailure::NotExecuted, why);
+        core.retries.cleanup.put_back(leftover, &Err::<(), _>(later), false, now);
     }
 }
 
@@ -145,6 +122,6 @@ fn release_of<'a>(core: &'a Core, turn: &'a Turn<'_>, tenure: &'a Tenure) -> Req
 fn released(core: &Core, turn: &Turn<'_>, tenure: &Tenure, result: &Result<Outcome, Error>) {
     if result.is_err() {
         let ending = Ending::ReleaseUnanswered(tenure.deadline());
-        core.cleanup.add(&turn.key().name, &tenure.locker, tenure.kept(), ending);
+        core.retries.cleanup.add(&turn.key().name, &tenure.locker, tenure.kept(), ending);
     }
 }

@@ -3,19 +3,17 @@
 use crate::backoff::Backoff;
 use crate::client::core::Core;
 use crate::client::question::{Answer, Question};
+use crate::client::twin;
 use crate::clock::Moment;
-use crate::config::DEFAULT_LEASE;
-use crate::error::{BackendFailure, Error};
+use crate::error::{BackendFailure, Error, LossCause};
 use crate::log;
 use crate::state::key::Key;
-use crate::state::machine::{About, Phase, State};
-use crate::state::queue::Waiter;
-use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{Grant, Outcome};
-use crate::sync::mutant;
+use crate::state::machine::{Phase, State};
+use crate::state::tenure::Tenure;
+use crate::store::processor::Outcome;
+use crate::sync::{MutexGuard, mutant};
 use crate::timing;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The right to leave `Asking` or `Releasing`. When it is dropped, the turn goes to the first waiter. So no code
 /// path, not even a panic of a store, leaves a key that waiters want and nobody asks for.
@@ -30,6 +28,76 @@ impl<'c> Turn<'c> {
     /// Creates the turn for the thread that has set the phase.
     pub(crate) fn of(core: &'c Core, key: &Arc<Key>) -> Self {
         Self { core, key: Arc::clone(key), mine: true }
+    }
+
+    /// Takes the turn of the retry thread if threads wait for the key, and returns what to ask.
+    pub(crate) fn of_waiters(core: &'c Core, key: &Arc<Key>) -> Option<(Self, Question)> {
+        let mut state = key.state();
+        let settings = Arc::clone(&state.queue.head()?.settings);
+        let Phase::Waiting { unsettled } = &mut state.phase else { return None };
+        let question = match unsettled.take() {
+            Some(unsettled) => Question::again(unsettled),
+            None => Question::fresh(core.next_locker(&settings), settings, core.subscription.hears(key)),
+        };
+        state.phase = Phase::Asking { turn: None, about: None };
+        state.ask_about(question.locker());
+        Some((Self::of(core, key), question))
+    }
+
+    /// Ends the lingering of a tenure if its time is over, others want it, or `at_once` is set. The caller must
+    /// release the returned tenure before it drops the turn. Call it for a key that was taken out of the retry
+    /// thread's schedule.
+    pub(crate) fn of_lingering(core: &'c Core, key: &Arc<Key>, at_once: bool) -> Option<(Self, Tenure)> {
+        let now = core.clock.now();
+        let mut state = key.state();
+        let is_wanted = !state.queue.is_empty();
+        match &mut state.phase {
+            Phase::Lingering { tenure, until } => {
+                if !at_once && !is_wanted && now < *until && !tenure.is_contended() {
+                    core.retries.ask_at(key, *until);
+                    return None;
+                }
+            }
+            Phase::Held(tenure) => {
+                tenure.watched = false;
+                return None;
+            }
+            _ => return None,
+        }
+        let (turn, mut tenure) =
+            Self::leave_lingering(core, key, &mut state, Phase::Releasing { ended: None, about: None })?;
+        if !at_once {
+            state.tenure_ends(&mut tenure, now);
+        }
+        Some((turn, tenure))
+    }
+
+    /// Ends a lingering tenure that was lost. There is no holder to tell, and the first waiter asks the store.
+    pub(crate) fn lose_lingering(core: &'c Core, key: &Arc<Key>, mut state: MutexGuard<'_, State>, cause: &LossCause) {
+        let left = Self::leave_lingering(core, key, &mut state, Phase::Asking { turn: None, about: None });
+        drop(state);
+        if let Some((turn, tenure)) = left {
+            log::debug!(LEASE, "lock {:?}: lost while nobody held it: {cause}", key.name);
+            core.releases.release_later(core, &key.name, &tenure);
+            drop(turn);
+        }
+    }
+
+    /// Takes the turn, and the tenure, of a key whose tenure lingers. Drop the turn without the key's mutex.
+    pub(super) fn leave_lingering(
+        core: &'c Core,
+        key: &Arc<Key>,
+        state: &mut State,
+        next: Phase,
+    ) -> Option<(Self, Tenure)> {
+        if !matches!(state.phase, Phase::Lingering { .. }) {
+            return None;
+        }
+        core.renewals.forget(key);
+        match std::mem::replace(&mut state.phase, next) {
+            Phase::Lingering { tenure, .. } => Some((Self::of(core, key), tenure)),
+            _ => None,
+        }
     }
 
     /// Consumes the turn without passing it on: the phase has changed, or another `Turn` takes its place.
@@ -48,7 +116,7 @@ impl Drop for Turn<'_> {
             let next = state.pass_turn();
             drop(state);
             for locker in orphan.into_iter().chain(again) {
-                self.core.give_up_grant(&self.key.name, &locker);
+                self.core.releases.give_up_grant(self.core, &self.key.name, &locker);
             }
             if let Some(waiter) = next {
                 waiter.parked.notify_one();
@@ -82,152 +150,74 @@ impl Turn<'_> {
             // A refusal is for the first waiter, which asks again itself and gets the error as its own.
             answer if state.queue.is_empty() || answer.is_refusal(core) => {
                 drop(state);
-                core.abandon(&key.name, answer.into_unsettled());
+                core.releases.abandon(core, &key.name, answer.into_unsettled());
             }
-            answer => {
-                let settled = core.wait_more(&key, &mut state, answer, sent_at, true);
-                self.end();
-                drop(state);
-                settled.tell();
-            }
+            answer => self.wait_more(state, answer, sent_at, true),
         }
         None
     }
-}
 
-impl Core {
-    /// Interprets the result of a request. Abandons a locker that may still be on its way to the store.
-    pub(crate) fn take_in(
-        &self,
-        key: &Key,
-        question: Question,
-        result: Result<Outcome, Error>,
-        sent_at: Moment,
-        heard: Option<Grant>,
-    ) -> Answer {
+    /// Interprets the result of a request that was sent at `sent_at`. Abandons a locker that may still be on its way to the store.
+    pub(crate) fn take_in(&self, question: Question, result: Result<Outcome, Error>, sent_at: Moment) -> Answer {
+        let (core, key) = (self.core, &self.key);
         let fresh = question.is_first().then(|| Arc::clone(question.locker()));
-        let answer = question.answer(result, sent_at, heard, &self.clock);
-        let mut answer = self.as_twin(&key.name, fresh.as_deref(), answer);
+        let heard = if question.wait { key.state().heard() } else { None };
+        let answer = question.answer(result, sent_at, heard, &core.clock);
+        let mut answer = twin::checked(core, &key.name, fresh.as_deref(), answer);
         if let Answer::Gone { abandoned } = &mut answer {
-            self.abandon(&key.name, abandoned.take());
+            core.releases.abandon(core, &key.name, abandoned.take());
         }
         answer
     }
 
-    /// Takes the retry thread's turn if somebody still waits.
-    pub(crate) fn begin_retry(&self, key: &Arc<Key>) -> Option<(Turn<'_>, Question)> {
-        let mut state = key.state();
-        let settings = Arc::clone(&state.queue.head()?.settings);
-        let Phase::Waiting { unsettled } = &mut state.phase else { return None };
-        let question = match unsettled.take() {
-            Some(unsettled) => Question::again(unsettled),
-            None => Question::fresh(self.next_locker(&settings), settings, self.hears(key)),
-        };
-        state.phase = Phase::Asking { turn: None, about: None };
-        state.ask_about(question.locker());
-        Some((Turn::of(self, key), question))
-    }
-
-    /// Enters `Waiting` after a reply that is neither a success nor final, and schedules the next request of the
-    /// retry thread: immediately if there is no place in the store's queue and the first waiter `may_ask`. Call
-    /// [`tell`](AfterUnlock::tell) on the returned value after the mutex is released.
-    pub(super) fn wait_more(
-        &self,
-        key: &Arc<Key>,
-        state: &mut State,
-        answer: Answer,
-        sent_at: Moment,
-        may_ask: bool,
-    ) -> AfterUnlock {
-        let now = self.clock.pause_begins(sent_at);
-        let lease = state.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease());
+    /// Enters `Waiting` after a reply that is neither a success nor final, which ends the turn, and schedules the next request of the
+    /// retry thread: immediately if there is no place in the store's queue and the first waiter `may_ask`. The state is that of the key.
+    pub(super) fn wait_more(self, mut guard: MutexGuard<'_, State>, answer: Answer, sent_at: Moment, may_ask: bool) {
+        let (core, state) = (self.core, &mut *guard);
+        let now = core.clock.pause_begins(sent_at);
         let mut warning = None;
         let (due, unsettled) = match answer {
             Answer::Busy { busy, unsettled } => {
-                // A place in the store's queue expires by the lease with which it was asked for. A thread with a
-                // longer lease may have taken the place over from one that gave up.
-                let lease = unsettled.as_ref().map_or(lease, |place| lease.min(place.settings.lease()));
-                let pause = timing::ask_pause(lease, state.asked);
-                let ends = busy.remaining.map_or(Duration::MAX, |left| left.saturating_add(self.limits.tick));
-                state.asked = state.asked.saturating_add(1);
-                state.failures = 0;
-                state.failure = None;
                 // The client is outside the store's queue for one of two reasons: the inbox was not open yet (now it
                 // is), or the store looked at the key only.
-                let late = unsettled.is_none() && self.hears(key) && may_ask;
-                let changed = state.about().is_some_and(|about| about.changed);
-                let due = match late || changed {
+                let late = unsettled.is_none() && core.subscription.hears(&self.key) && may_ask;
+                let left = busy.remaining.map(|left| left.saturating_add(core.limits.tick));
+                let pause = state.busy_pause(left, unsettled.as_ref());
+                let due = match late || state.about().is_some_and(|about| about.changed) {
                     true if mutant!(WaitsUnqueued) => Moment::NEVER,
                     true => now,
-                    false => now + pause.min(ends),
+                    false => now + pause,
                 };
                 (due, unsettled)
             }
             Answer::Failed { error, unsettled } => {
-                state.failures = state.failures.saturating_add(1);
-                if state.failures == 1 || matches!(error, Error::Backend { failure: BackendFailure::Refused, .. }) {
-                    warning =
-                        Some(format!("lock {:?}: {error}; threads still waiting: {}", key.name, state.queue.len()));
-                }
-                state.failure = Some(error);
-                (now + Backoff::capped(timing::longest_ask_retry(lease)).after(state.failures), unsettled)
+                let is_refused = matches!(error, Error::Backend { failure: BackendFailure::Refused, .. });
+                let text = format!("lock {:?}: {error}; threads still waiting: {}", self.key.name, state.queue.len());
+                let failures = state.note_failure(error);
+                warning = (failures == 1 || is_refused).then_some(text);
+                (now + Backoff::capped(timing::longest_ask_retry(state.lease_wanted())).after(failures), unsettled)
             }
             Answer::Gone { .. } | Answer::Acquired(_) => (now, None),
         };
-        if let (Some(unsettled), Some(About { locker, heard: Some(grant), .. })) = (&unsettled, state.about())
-            && unsettled.locker == *locker
-            && !mutant!(SettlesWithoutLook)
-        {
+        let granted = match state.heard_meanwhile(unsettled.as_ref()) {
             // The grant came after the reply was read: it goes to the first waiter.
-            let tenure = unsettled.clone().heard(*grant);
-            if let Some(waiter) = state.queue.pop() {
-                self.grant(key, state, tenure, (&waiter).into());
-                return AfterUnlock { warning, granted: Some(waiter) };
+            Some((tenure, waiter)) => {
+                core.grant(&self.key, state, tenure, (&waiter).into());
+                Some(waiter)
             }
-        }
-        state.phase = Phase::Waiting { unsettled };
-        self.retry_at(key, due);
-        AfterUnlock { warning, granted: None }
-    }
-}
-
-/// What to do after the mutex is released, when `Waiting` was entered.
-#[must_use]
-pub(super) struct AfterUnlock {
-    warning: Option<String>,
-    /// The thread to wake, because the lock was granted at the last moment.
-    granted: Option<Arc<Waiter>>,
-}
-
-impl AfterUnlock {
-    pub(super) fn tell(self) {
-        if let Some(waiter) = self.granted {
+            None => {
+                state.phase = Phase::Waiting { unsettled };
+                core.retries.ask_at(&self.key, due);
+                None
+            }
+        };
+        self.end();
+        drop(guard);
+        if let Some(waiter) = granted {
             waiter.parked.notify_one();
         }
-        if let Some(warning) = self.warning {
+        if let Some(warning) = warning {
             log::warn!(ACQUIRE, "{warning}");
-        }
-    }
-}
-
-pub(crate) fn is_unknown(error: &Error) -> bool {
-    matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
-}
-
-impl Answer {
-    /// Returns whether this is a failure that a blocking `lock()` does not wait out. Before the store's first reply
-    /// every failure is one: a wrong address or password is then more likely than a server that is down.
-    pub(super) fn is_refusal(&self, core: &Core) -> bool {
-        match self {
-            Self::Failed { error, .. } => !matches!(error, Error::Backend { .. }) || !core.processor.has_answered(),
-            _ => false,
-        }
-    }
-
-    pub(super) fn into_unsettled(self) -> Option<Unsettled> {
-        match self {
-            Self::Busy { unsettled, .. } | Self::Failed { unsettled, .. } => unsettled,
-            Self::Gone { .. } | Self::Acquired(_) => None,
         }
     }
 }

@@ -13,7 +13,8 @@
 //! make a client take itself for a copy, as they can make one that waits believe in a grant.
 
 use super::core::Core;
-use super::inquiry;
+use super::describe;
+use super::loss;
 use super::question::Answer;
 use super::turn::Turn;
 use crate::error::{Error, LossCause};
@@ -42,92 +43,86 @@ impl Greetings {
     }
 }
 
-impl Core {
-    /// Returns an answer about a key, or the error if it shows that another client has this client's identity. `fresh` is the locker that was
-    /// sent for the first time, if one was.
-    pub(super) fn as_twin(&self, key: &str, fresh: Option<&str>, answer: Answer) -> Answer {
-        let holder = match &answer {
-            Answer::Busy { busy, .. } => busy.holder.as_deref(),
-            _ => None,
-        };
-        match holder.filter(|holder| fresh == Some(holder) || self.id().is_of_twin(holder)) {
-            Some(holder) => Answer::Failed { error: self.meet_twin(key, holder), unsettled: None },
-            None => answer,
-        }
-    }
-
-    /// Draws a new identity, and loses everything that this client has under the present one.
-    pub(super) fn meet_twin(&self, key: &str, locker: &str) -> Error {
-        // Another thread may have met it before.
-        if self.is_ours(locker) {
-            log::error!(
-                CLIENT,
-                "lock {key:?}: another client uses this client's own locker {locker:?}: a copy of this process runs elsewhere; drawing a \
-                 new identity, all holds are lost"
-            );
-            if let Err(error) = self.lose_identity() {
-                return error;
-            }
-        }
-        Error::Cloned { key: key.to_owned(), locker: locker.to_owned() }
-    }
-
-    fn lose_identity(&self) -> Result<(), Error> {
-        self.id().replace()?;
-        self.cleanup.forget_all();
-        self.keys.all().iter().for_each(|key| self.lose_to_twin(key));
-        self.listener.reopen();
-        Ok(())
-    }
-
-    fn lose_to_twin(&self, key: &Arc<Key>) {
-        let mut state = key.state();
-        let now = self.clock.now();
-        match &mut state.phase {
-            Phase::Held(_) => self.notice_loss(key, state, LossCause::Cloned, now),
-            Phase::Lingering { .. } => {
-                let left = self.leave_lingering(key, &mut state, Phase::Asking { turn: None, about: None });
-                drop(state);
-                if left.is_some() {
-                    drop(Turn::of(self, key));
-                }
-            }
-            Phase::Waiting { unsettled } => {
-                *unsettled = None;
-                self.retry_at(key, now);
-            }
-            // What was heard meanwhile may be the twin's: it is neither taken nor given up.
-            Phase::Asking { about, .. } => *about = None,
-            Phase::Releasing { ended, about } => (*ended, *about) = (None, None),
-            Phase::Idle => {}
-        }
+/// Returns an answer about a key, or the error if it shows that another client has this client's identity. `fresh` is the locker that was
+/// sent for the first time, if one was.
+pub(super) fn checked(core: &Core, key: &str, fresh: Option<&str>, answer: Answer) -> Answer {
+    let holder = match &answer {
+        Answer::Busy { busy, .. } => busy.holder.as_deref(),
+        _ => None,
+    };
+    match holder.filter(|holder| fresh == Some(holder) || core.id().is_of_twin(holder)) {
+        Some(holder) => Answer::Failed { error: meet(core, key, holder), unsettled: None },
+        None => answer,
     }
 }
 
-impl Core {
-    /// Tells a client of the same identity, if there is one, that this one hears the inbox. Called by the listener when the inbox is open. In a
-    /// Cluster an inbox has many channels, which are opened later, and nothing is said.
-    pub(super) fn greet(&self) {
-        let (Some(directory), Some(queue)) = (self.processor.directory(), self.processor.queue()) else { return };
-        let client = self.id().as_str();
-        let Some(nonce) = random_number().filter(|_| queue.hears(client, "")) else { return };
-        self.greetings.add(nonce);
-        if let Err(error) = directory.say(client, "", &inquiry::greeting(nonce, client), self.side_limit()) {
-            log::debug!(CLIENT, "cannot tell a copy of this process, if there is one, of this one: {error}");
+/// Draws a new identity, and loses everything that this client has under the present one.
+pub(super) fn meet(core: &Core, key: &str, locker: &str) -> Error {
+    // Another thread may have met it before.
+    if core.is_ours(locker) {
+        log::error!(
+            CLIENT,
+            "lock {key:?}: another client uses this client's own locker {locker:?}: a copy of this process runs elsewhere; drawing a \
+             new identity, all holds are lost"
+        );
+        if let Err(error) = lose_identity(core) {
+            return error;
         }
     }
+    Error::Cloned { key: key.to_owned(), locker: locker.to_owned() }
+}
 
-    /// Handles a greeting. Its own one means that it hears itself.
-    pub(super) fn on_greeting(&self, nonce: u64, client: &str) {
-        if client == self.id().as_str() && !self.greetings.0.lock().contains(&nonce) {
-            log::error!(
-                CLIENT,
-                "another client hears this client's own inbox {client:?}: a copy of this process runs elsewhere; drawing a new identity, \
-                 all holds are lost"
-            );
-            if let Err(error) = self.lose_identity() {
-                log::error!(CLIENT, "there is no new identity: {error}");
-            }
+fn lose_identity(core: &Core) -> Result<(), Error> {
+    core.id().replace()?;
+    core.retries.cleanup.forget_all();
+    core.keys.all().iter().for_each(|key| lose(core, key));
+    core.subscription.reopen();
+    Ok(())
+}
+
+fn lose(core: &Core, key: &Arc<Key>) {
+    let mut state = key.state();
+    let now = core.clock.now();
+    match &mut state.phase {
+        Phase::Held(_) => loss::notice(core, key, state, LossCause::Cloned, now),
+        Phase::Lingering { .. } => {
+            let left = Turn::leave_lingering(core, key, &mut state, Phase::Asking { turn: None, about: None });
+            drop(state);
+            drop(left);
+        }
+        Phase::Waiting { unsettled } => {
+            *unsettled = None;
+            core.retries.ask_at(key, now);
+        }
+        // What was heard meanwhile may be the twin's: it is neither taken nor given up.
+        Phase::Asking { about, .. } => *about = None,
+        Phase::Releasing { ended, about } => (*ended, *about) = (None, None),
+        Phase::Idle => {}
+    }
+}
+
+/// Tells a client of the same identity, if there is one, that this one hears the inbox. Called by the listener when the inbox is open. In a
+/// Cluster an inbox has many channels, which are opened later, and nothing is said.
+pub(super) fn greet(core: &Core) {
+    let (Some(directory), Some(queue)) = (core.processor.directory(), core.processor.queue()) else { return };
+    let client = core.id().as_str();
+    let Some(nonce) = random_number().filter(|_| queue.hears(client, "")) else { return };
+    core.greetings.add(nonce);
+    if let Err(error) = directory.say(client, "", &describe::greeting(nonce, client), core.renewals.side_limit()) {
+        log::debug!(CLIENT, "cannot tell a copy of this process, if there is one, of this one: {error}");
+    }
+}
+
+/// Handles a greeting. Its own one means that it hears itself.
+pub(super) fn on_greeting(core: &Core, nonce: u64, client: &str) {
+    if client == core.id().as_str() && !core.greetings.0.lock().contains(&nonce) {
+        log::error!(
+            CLIENT,
+            "another client hears this client's own inbox {client:?}: a copy of this process runs elsewhere; drawing a new identity, \
+             all holds are lost"
+        );
+        if let Err(error) = lose_identity(core) {
+            log::error!(CLIENT, "there is no new identity: {error}");
         }
     }
 }

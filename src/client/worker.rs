@@ -1,6 +1,7 @@
 //! One named thread that works when something is due, sleeps otherwise, and ends when it is told to or its subject is
 //! gone.
 
+use super::context::Process;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
@@ -9,21 +10,25 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, before_notifying, catch_panic, mutant};
 use crate::timer::{AT_WORK, Registration, Sleeper, Timer};
 use crate::timing::PAUSE_AFTER_PANIC;
+use std::fmt;
 use std::sync::{Arc, Weak};
 
 /// Does what is due on a subject. Returns when there is something to do again.
 pub(crate) type Round<S> = fn(&S, Moment) -> Moment;
 
+/// The rounds of a thread. Returns `None` when the subject is gone.
+type Work = Arc<dyn Fn(Moment) -> Option<Moment> + Send + Sync>;
+
 /// A worker thread, started when it is first needed.
-#[derive(Debug)]
 pub(crate) struct Worker {
     name: &'static str,
     clock: Timer,
+    process: Process,
+    work: Work,
     bell: Arc<Bell>,
-    // ORDERING: Relaxed would do: it saves taking the mutex of `thread`, under which it changes, and nothing is read
+    // ORDERING: Relaxed would do: it saves taking the mutex of the alarm, under which it changes, and nothing is read
     // through it.
     started: AtomicBool,
-    thread: Mutex<Option<JoinHandle<()>>>,
     _woken: Option<Registration>,
 }
 
@@ -38,6 +43,8 @@ struct Alarm {
     at: Moment,
     stopped: bool,
     phase: WorkPhase,
+    /// The thread, from its start until somebody waits for its end.
+    thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread does.
@@ -66,50 +73,61 @@ impl Sleeper for Bell {
 }
 
 impl Worker {
-    pub(crate) fn new(name: &'static str, clock: Timer) -> Self {
-        let alarm = Alarm { at: Moment::NEVER, stopped: false, phase: WorkPhase::Absent };
+    /// Prepares a thread that works on a subject. It holds its subject weakly, so no worker keeps its subject alive.
+    pub(crate) fn new<S: Send + Sync + 'static>(
+        name: &'static str,
+        clock: &Timer,
+        process: Process,
+        subject: &Weak<S>,
+        round: Round<S>,
+    ) -> Self {
+        let (clock, subject) = (clock.clone(), Weak::clone(subject));
+        // The strong pointer may be the last one when the round ends. The subject's drop then runs on this thread, and stops this worker.
+        let work = Arc::new(move |now| subject.upgrade().map(|strong| round(&strong, now)));
+        let alarm = Alarm { at: Moment::NEVER, stopped: false, phase: WorkPhase::Absent, thread: None };
         let bell = Arc::new(Bell { alarm: Mutex::new(alarm), rung: Condvar::new() });
         Self {
             name,
             _woken: clock.register(|| Arc::clone(&bell) as Arc<dyn Sleeper>),
             clock,
+            process,
+            work,
             bell,
             started: AtomicBool::new(false),
-            thread: Mutex::new(None),
         }
     }
 
-    /// Starts the thread unless it was started before. It holds its subject weakly, so no worker keeps its subject
-    /// alive.
+    /// Starts the thread unless it was started before. Returns whether this call has.
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`] if the operating system refuses a thread; [`Error::ShutDown`] after [`stop`](Self::stop).
-    pub(crate) fn start<S: Send + Sync + 'static>(&self, subject: &Weak<S>, round: Round<S>) -> Result<(), Error> {
+    /// [`Error::Backend`] if the operating system refuses a thread; [`Error::ShutDown`] after [`stop`](Self::stop); [`Error::Forked`] in a
+    /// child of the process that may start it.
+    pub(crate) fn start(&self) -> Result<bool, Error> {
         // ORDERING: a hint: see `started`.
         if self.started.load(Ordering::Acquire) {
-            return Ok(());
+            return Ok(false);
         }
-        let mut thread = self.thread.lock();
-        if self.bell.alarm.lock().stopped {
+        self.process.check()?;
+        let mut alarm = self.bell.alarm.lock();
+        if alarm.stopped {
             return Err(Error::ShutDown);
         }
-        if thread.is_none() {
+        let is_new = alarm.thread.is_none();
+        if is_new {
             let name = self.name;
-            self.bell.alarm.lock().phase = WorkPhase::Sleeping;
-            let (bell, clock, subject) = (Arc::clone(&self.bell), self.clock.clone(), Weak::clone(subject));
+            let (bell, clock, round) = (Arc::clone(&self.bell), self.clock.clone(), Arc::clone(&self.work));
             let spawned = thread::Builder::new()
                 .name(self.name.to_owned())
-                .spawn(move || work(name, &bell, &clock, &subject, round))
+                .spawn(move || work(name, &bell, &clock, &*round))
                 .map_err(|e| {
-                    self.bell.alarm.lock().phase = WorkPhase::Absent;
                     let message = format!("the operating system refused the thread {}: {e}", self.name);
                     Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
                 })?;
-            *thread = Some(spawned);
-            self.started.store(true, Ordering::Release); // ORDERING: under the mutex of `thread`: see `started`.
+            (alarm.thread, alarm.phase) = (Some(spawned), WorkPhase::Sleeping);
+            self.started.store(true, Ordering::Release); // ORDERING: under the mutex of the alarm: see `started`.
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// Returns whether the thread was started, and not stopped since.
@@ -130,20 +148,26 @@ impl Worker {
     /// Ends the thread and waits for it. On that thread itself, only tells it to end, and leaves the waiting to
     /// others.
     pub(crate) fn stop(&self) {
-        // Lock the thread's slot first: a concurrent `start` has either finished or will find the worker stopped.
-        let mut thread = self.thread.lock();
-        self.started.store(false, Ordering::Release); // ORDERING: under the mutex of `thread`: see `started`.
-        self.bell.alarm.lock().stopped = true;
+        // A concurrent `start` has either finished or will find the worker stopped.
+        let mut alarm = self.bell.alarm.lock();
+        self.started.store(false, Ordering::Release); // ORDERING: under the mutex of the alarm: see `started`.
+        alarm.stopped = true;
+        let handle = alarm.thread.take_if(|handle| handle.thread().id() != thread::current().id());
+        drop(alarm);
         self.bell.rung.notify_one();
-        let handle = thread.take_if(|handle| handle.thread().id() != thread::current().id());
-        drop(thread);
         if handle.is_some_and(|handle| handle.join().is_err()) {
             log::error!(CLIENT, "the thread {} ended by a panic; please report it", self.name);
         }
     }
 }
 
-fn work<S>(name: &str, bell: &Bell, clock: &Timer, subject: &Weak<S>, round: Round<S>) {
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("name", &self.name).field("bell", &self.bell).finish_non_exhaustive()
+    }
+}
+
+fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option<Moment>) {
     loop {
         {
             let mut alarm = bell.alarm.lock();
@@ -160,18 +184,16 @@ fn work<S>(name: &str, bell: &Bell, clock: &Timer, subject: &Weak<S>, round: Rou
             }
             (alarm.at, alarm.phase) = (Moment::NEVER, WorkPhase::Working);
         }
-        let Some(strong) = subject.upgrade() else {
+        // A panic of a store or of the log. The turns are passed on and held keys are back in the schedule, so work
+        // continues.
+        let next = catch_panic(|| round(clock.now())).unwrap_or_else(|_| {
+            log::error!(CLIENT, "a round of the thread {name} ended by a panic; please report it");
+            Some(clock.now() + PAUSE_AFTER_PANIC)
+        });
+        let Some(next) = next else {
             bell.alarm.lock().phase = WorkPhase::Absent;
             return;
         };
-        // A panic of a store or of the log. The turns are passed on and held keys are back in the schedule, so work
-        // continues.
-        let next = catch_panic(|| round(&strong, clock.now())).unwrap_or_else(|_| {
-            log::error!(CLIENT, "a round of the thread {name} ended by a panic; please report it");
-            clock.now() + PAUSE_AFTER_PANIC
-        });
-        // This may be the last handle. The subject's drop then runs here, and stops this worker from its own thread.
-        drop(strong);
         let mut alarm = bell.alarm.lock();
         alarm.at = if mutant!(MissesBell) { next } else { alarm.at.min(next) };
         alarm.phase = WorkPhase::Sleeping;

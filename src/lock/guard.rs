@@ -1,5 +1,6 @@
 //! The guard of one hold.
 
+use crate::client::wait_limit::WaitLimit;
 use crate::error::{Error, LeaseLoss};
 use crate::lock::handle::Handle;
 use crossbeam_channel::Receiver;
@@ -82,6 +83,10 @@ impl<'a> DLockGuard<'a> {
     #[inline]
     pub(crate) fn new(handle: &'a Handle, token: u64) -> Self {
         Self { handle, token, done: false, _of_this_thread: PhantomData }
+    }
+
+    pub(super) fn acquire(handle: &'a Handle, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
+        Ok(handle.acquire(limit)?.map(|token| Self::new(handle, token)))
     }
 
     /// Returns the fencing token of this hold: greater than that of every earlier hold of this key, and the same on reentry.

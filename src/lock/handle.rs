@@ -2,6 +2,8 @@
 //! unguarded lock are made of this, so none of them needs to know the others.
 
 use crate::client::Client;
+use crate::client::acquire::Acquire;
+use crate::client::unlock::{Reply, Unlock};
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
@@ -38,13 +40,12 @@ impl Handle {
 
     /// Acquires the hold. Returns its token, or `None` when the limit ended first.
     pub(crate) fn acquire(&self, wait_limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
-        self.client.lock(&self.key, &self.settings, wait_limit)
+        Acquire::new(&self.client, &self.key, &self.settings, wait_limit).lock()
     }
 
-    /// Unlocks once: the hold with this token, or, with `None`, whichever hold the calling thread has. `waits` says whether to
-    /// wait for the store's reply.
-    pub(crate) fn release(&self, token: Option<u64>, waits: bool) -> Result<(), Error> {
-        self.client.unlock(&self.key, token, waits)
+    /// Unlocks once: the hold with this token, or, with `None`, whichever hold the calling thread has.
+    pub(crate) fn release(&self, token: Option<u64>, reply: Reply) -> Result<(), Error> {
+        Unlock::new(&self.client, &self.key, reply).unlock(token)
     }
 
     fn now(&self) -> Moment {
@@ -87,7 +88,7 @@ impl Handle {
     /// Unlocks once, and returns the outcome. Waits for the store's reply if the key goes back to it.
     #[inline]
     pub(crate) fn unlock_hold(&self, token: u64) -> Result<(), Error> {
-        if self.key.unlock_inner(token) { Ok(()) } else { self.release(Some(token), true) }
+        if self.key.unlock_inner(token) { Ok(()) } else { self.release(Some(token), Reply::Awaited) }
     }
 
     /// Unlocks once, for a guard that is being dropped.
@@ -99,7 +100,7 @@ impl Handle {
     }
 
     fn release_dropped(&self, token: u64) {
-        if let Err(error) = self.release(Some(token), false) {
+        if let Err(error) = self.release(Some(token), Reply::Unawaited) {
             // Lost leases and unanswered releases have already been logged with their causes.
             log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
         }

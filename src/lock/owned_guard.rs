@@ -1,12 +1,12 @@
 //! The guard of one hold that owns its handle of the lock.
 
-use crate::client::wait_limit::{CancelToken, WaitLimit};
+use crate::client::wait_limit::WaitLimit;
 use crate::error::{Error, LeaseLoss};
 use crate::lock::guard::OfThisThread;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Keeps the lock as a [`DLockGuard`](crate::DLockGuard) does, and owns a handle of the lock. So a function can make a lock and
 /// return its guard, and a struct or a map can store guards of many locks.
@@ -54,140 +54,12 @@ pub struct OwnedDLockGuard {
 }
 
 /// With guards that own their handle.
-impl DistributedReentrantLock {
-    /// As [`lock`](Self::lock), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock`](Self::lock).
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// # use redis_dlock::{DLockGenerator, Error, OwnedDLockGuard};
-    /// fn locked(generator: &DLockGenerator, order: &str) -> Result<OwnedDLockGuard, Error> {
-    ///     generator.generate("ORDER", order)?.lock_owned()
-    /// }
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn lock_owned(&self) -> Result<OwnedDLockGuard, Error> {
-        // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.get_owned(&WaitLimit::Forever)?.ok_or(Error::ShutDown)
-    }
-
-    /// As [`try_lock`](Self::try_lock), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock).
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// let guard = lock.try_lock_owned()?.expect("nobody else has it");
-    /// assert!(guard.lock().is_held_by_current_thread());
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn try_lock_owned(&self) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&WaitLimit::OneAttempt)
-    }
-
-    /// As [`try_lock_for`](Self::try_lock_for), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock_for`](Self::try_lock_for).
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// # use std::time::Duration;
-    /// assert!(lock.try_lock_owned_for(Duration::from_secs(2))?.is_some());
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn try_lock_owned_for(&self, limit: Duration) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&self.handle.wait_limit(limit))
-    }
-
-    /// As [`try_lock_until`](Self::try_lock_until), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock_until`](Self::try_lock_until).
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// # use std::time::{Duration, Instant};
-    /// assert!(lock.try_lock_owned_until(Instant::now() + Duration::from_secs(2))?.is_some());
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn try_lock_owned_until(&self, deadline: Instant) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&self.handle.limit_until(deadline))
-    }
-
-    /// As [`lock_cancellable`](Self::lock_cancellable), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock_cancellable`](Self::lock_cancellable).
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// # use redis_dlock::CancelToken;
-    /// assert!(lock.lock_owned_cancellable(&CancelToken::new())?.is_some());
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn lock_owned_cancellable(&self, cancel: &CancelToken) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&WaitLimit::UntilCancelled(cancel))
-    }
-
-    /// As [`try_lock_cancellable_for`](Self::try_lock_cancellable_for), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock_for`](Self::try_lock_for).
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// # use redis_dlock::CancelToken;
-    /// # use std::time::Duration;
-    /// assert!(lock.try_lock_owned_cancellable_for(Duration::from_secs(2), &CancelToken::new())?.is_some());
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn try_lock_owned_cancellable_for(
-        &self,
-        limit: Duration,
-        cancel: &CancelToken,
-    ) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&self.handle.wait_limit(limit).or_cancelled(cancel))
-    }
-
-    /// As [`try_lock_cancellable_until`](Self::try_lock_cancellable_until), with a guard that owns its handle.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock_for`](Self::try_lock_for).
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// # use redis_dlock::CancelToken;
-    /// # use std::time::{Duration, Instant};
-    /// let deadline = Instant::now() + Duration::from_secs(2);
-    /// assert!(lock.try_lock_owned_cancellable_until(deadline, &CancelToken::new())?.is_some());
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn try_lock_owned_cancellable_until(
-        &self,
-        deadline: Instant,
-        cancel: &CancelToken,
-    ) -> Result<Option<OwnedDLockGuard>, Error> {
-        self.get_owned(&self.handle.limit_until(deadline).or_cancelled(cancel))
-    }
-
-    fn get_owned(&self, wait_limit: &WaitLimit<'_>) -> Result<Option<OwnedDLockGuard>, Error> {
-        let guard = |token| OwnedDLockGuard { lock: self.clone(), token, done: false, _of_this_thread: PhantomData };
-        Ok(self.handle.acquire(wait_limit)?.map(guard))
-    }
-}
-
 impl OwnedDLockGuard {
+    pub(super) fn acquire(lock: &DistributedReentrantLock, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
+        let token = lock.handle.acquire(limit)?;
+        Ok(token.map(|token| Self { lock: lock.clone(), token, done: false, _of_this_thread: PhantomData }))
+    }
+
     /// Returns the lock that is held.
     #[must_use]
     pub fn lock(&self) -> &DistributedReentrantLock {

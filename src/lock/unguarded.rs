@@ -1,5 +1,6 @@
 //! The lock with the JVM's pairs of calls, without guards.
 
+use crate::client::unlock::Reply;
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;
 use crate::lock::reentrant::DistributedReentrantLock;
@@ -29,24 +30,11 @@ pub struct UnguardedLock {
     lock: DistributedReentrantLock,
 }
 
-impl DistributedReentrantLock {
-    /// Returns the same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// let ported = lock.unguarded();
-    /// ported.lock()?;
-    /// assert_eq!(lock.hold_count(), 1);
-    /// ported.unlock()?;
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    #[must_use]
-    pub fn unguarded(&self) -> UnguardedLock {
-        UnguardedLock { lock: self.clone() }
-    }
-}
-
 impl UnguardedLock {
+    pub(super) fn of(lock: &DistributedReentrantLock) -> Self {
+        Self { lock: lock.clone() }
+    }
+
     /// Acquires the lock. Blocks as [`DistributedReentrantLock::lock`] does, without a limit. JVM: `lock()`.
     ///
     /// # Errors
@@ -105,7 +93,7 @@ impl UnguardedLock {
     /// * [`Error::LeaseLost`], [`Error::Backend`], [`Error::Denied`]: as [`DLockGuard::unlock`](crate::DLockGuard::unlock) (the
     ///   JVM drops these).
     pub fn unlock(&self) -> Result<(), Error> {
-        self.lock.handle.release(None, true)
+        self.lock.handle.release(None, Reply::Awaited)
     }
 
     /// Returns the fencing token of the calling thread's hold; `None` if it holds nothing. Does not block.

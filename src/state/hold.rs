@@ -13,7 +13,9 @@
 //! | `deadline` | the thread that begins a hold or renews it, under the key's mutex | all threads |
 
 use crate::clock::Moment;
+use crate::config::DLockConfig;
 use crate::state::owner::NOBODY;
+use crate::state::tenure::Tenure;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The most holds of one thread, as in `java.util.concurrent`.
@@ -130,8 +132,13 @@ impl Hold {
         now < self.deadline() && !self.is_lost() && !self.is_owned_by(NOBODY) && self.token() == token
     }
 
-    /// Begins a hold, which its thread may enter again if `reentry` is set. Call it with the key's mutex held.
-    pub(crate) fn begin(&self, owner: u64, reentry: bool, token: u64, deadline: Moment) {
+    /// Begins the next hold of a tenure, for a thread that has called a handle with these settings. Call it with the key's mutex held.
+    pub(crate) fn begin(&self, owner: u64, settings: &DLockConfig, tenure: &Tenure) {
+        self.begin_with(owner, settings.reentry(), tenure.token(), tenure.valid_until());
+    }
+
+    /// Begins a hold, which its thread may enter again if `reentry` is set.
+    fn begin_with(&self, owner: u64, reentry: bool, token: u64, deadline: Moment) {
         // ORDERING: the token comes before what pairs with `is_valid`, and `owner` after everything that it publishes
         // to `is_owned_by`.
         self.token.store(token, Ordering::Release);
@@ -169,7 +176,7 @@ mod tests {
     #[test]
     fn the_count_stops_at_the_limit() {
         let hold = Hold::none();
-        hold.begin(current_thread(), true, 1024, Moment::NEVER);
+        hold.begin_with(current_thread(), true, 1024, Moment::NEVER);
         hold.count.store(MAX_COUNT - 1, Ordering::Relaxed);
         assert_eq!(hold.reenter(), Reentry::Entered);
         assert_eq!(hold.reenter(), Reentry::TooMany);
@@ -181,13 +188,13 @@ mod tests {
     #[test]
     fn a_hold_without_reentry_counts_one_and_stays_so() {
         let hold = Hold::none();
-        hold.begin(current_thread(), false, 1024, Moment::NEVER);
+        hold.begin_with(current_thread(), false, 1024, Moment::NEVER);
         assert_eq!(hold.reenter(), Reentry::Refused);
         assert_eq!(hold.count(), 1);
         assert!(!hold.leave_inner(), "it is the last hold");
         hold.lose();
         assert_eq!(hold.reenter(), Reentry::Lost);
-        hold.begin(current_thread(), true, 2048, Moment::NEVER);
+        hold.begin_with(current_thread(), true, 2048, Moment::NEVER);
         assert_eq!(hold.reenter(), Reentry::Entered);
     }
 
@@ -195,13 +202,13 @@ mod tests {
     #[test]
     fn loss_is_sticky_until_the_next_hold() {
         let hold = Hold::none();
-        hold.begin(current_thread(), true, 1024, Moment::NEVER);
+        hold.begin_with(current_thread(), true, 1024, Moment::NEVER);
         assert!(hold.is_valid(1024, Moment::from_nanos(5)));
         hold.lose();
         assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
         assert_eq!(hold.reenter(), Reentry::Lost);
         hold.end();
-        hold.begin(current_thread(), true, 2048, Moment::NEVER);
+        hold.begin_with(current_thread(), true, 2048, Moment::NEVER);
         assert!(hold.is_valid(2048, Moment::from_nanos(5)));
         assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
     }

@@ -1,6 +1,6 @@
 //! One lock key in one client, as data: its hold, its state and its local queue. All handles of a key made by one generator share one `Key`.
 //!
-//! The operations on a key are methods of `Core`, in the module [`client`](crate::client).
+//! The operations on a key stand in the module [`client`](crate::client).
 
 use crate::state::hold::{Hold, Reentry};
 use crate::state::machine::{Phase, State};
@@ -37,7 +37,7 @@ impl Key {
 
     /// Increments the hold count if the calling thread holds the lock, the hold is not lost and the count is below
     /// its limit; returns the token. It takes only a few steps, because callers use it in hot loops. On `None`, call
-    /// [`Core::lock`](crate::client::core::Core::lock), which handles every other case.
+    /// [`Acquire`](crate::client::acquire::Acquire), which handles every other case.
     #[inline]
     pub(crate) fn lock_again(&self) -> Option<u64> {
         if !self.hold.is_owned_by(current_thread()) || self.hold.reenter() != Reentry::Entered {
@@ -47,7 +47,7 @@ impl Key {
     }
 
     /// Decrements the hold count if the calling thread owns the hold with this token, the hold is not lost and the
-    /// count stays above zero. On `false`, call [`Core::unlock`](crate::client::core::Core::unlock), which handles
+    /// count stays above zero. On `false`, call [`Unlock`](crate::client::unlock::Unlock), which handles
     /// every other case.
     #[inline]
     pub(crate) fn unlock_inner(&self, token: u64) -> bool {

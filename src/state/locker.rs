@@ -99,8 +99,9 @@ impl ClientId {
         &self.text[..self.host]
     }
 
-    /// Returns a locker that was never returned before, which says the lock-delay of its tenure, and whether that may linger.
-    pub(crate) fn next_locker(&self, lock_delay: Duration, may_linger: bool) -> String {
+    /// Returns a locker that was never returned before, which says the lock-delay of its tenure, and whether that may linger: not if
+    /// `linger` is zero.
+    pub(crate) fn next_locker(&self, lock_delay: Duration, linger: Duration) -> String {
         // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
         let n = self.tenures.fetch_add(1, Ordering::Relaxed) + 1;
         let mut locker = String::with_capacity(self.text.len() + COUNT_ROOM);
@@ -110,7 +111,7 @@ impl ClientId {
         if !lock_delay.is_zero() {
             let _ = write!(locker, "D{}", lock_delay.as_millis());
         }
-        if may_linger {
+        if !linger.is_zero() {
             locker.push('L');
         }
         locker

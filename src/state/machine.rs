@@ -46,13 +46,16 @@
 //! * **S14** A tenure in `Lingering` has a token left for the next hold.
 
 use crate::clock::Moment;
+use crate::config::DEFAULT_LEASE;
 use crate::error::Error;
 use crate::state::queue::{Queue, Waiter};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::store::processor::{Gap, Grant};
 use crate::sync::mutant;
+use crate::timing;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The locker of a request that may put it in the store's queue, and what the inbox has heard of that locker before
 /// the reply.
@@ -182,6 +185,41 @@ impl State {
             Phase::Waiting { unsettled } => (true, unsettled),
             _ => (true, None),
         }
+    }
+
+    /// Returns the lease of the first waiter.
+    pub(crate) fn lease_wanted(&self) -> Duration {
+        self.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease())
+    }
+
+    /// Notes that somebody else has the key. Returns when to ask again: at the latest when the lease ends that has so much `left`.
+    pub(crate) fn busy_pause(&mut self, left: Option<Duration>, place: Option<&Unsettled>) -> Duration {
+        // A place in the store's queue expires by the lease with which it was asked for. A thread with a
+        // longer lease may have taken the place over from one that gave up.
+        let wanted = self.lease_wanted();
+        let lease = place.map_or(wanted, |place| wanted.min(place.settings.lease()));
+        let pause = timing::ask_pause(lease, self.asked);
+        self.asked = self.asked.saturating_add(1);
+        self.failures = 0;
+        self.failure = None;
+        pause.min(left.unwrap_or(Duration::MAX))
+    }
+
+    /// Notes that a request was not answered. Returns how many in succession were not.
+    pub(crate) fn note_failure(&mut self, error: Error) -> u32 {
+        self.failures = self.failures.saturating_add(1);
+        self.failure = Some(error);
+        self.failures
+    }
+
+    /// Returns the tenure of a locker that the inbox has heard of since its reply was read, and takes the first waiter out for it.
+    pub(crate) fn heard_meanwhile(&mut self, unsettled: Option<&Unsettled>) -> Option<(Tenure, Arc<Waiter>)> {
+        let (unsettled, About { locker, heard: Some(grant), .. }) = (unsettled?, self.about()?) else { return None };
+        if unsettled.locker != *locker || mutant!(SettlesWithoutLook) {
+            return None;
+        }
+        let tenure = unsettled.clone().heard(*grant);
+        self.queue.pop().map(|waiter| (tenure, waiter))
     }
 
     /// Returns whether it is this thread's turn to ask.

@@ -1,15 +1,39 @@
-//! One tenure: its lease, its deadline, its tokens, and when other clients must be let in.
+//! One tenure: its lease, its tokens, its loss, and when other clients must be let in; and the locker before it has one.
 
 use crate::clock::Moment;
 use crate::config::{DLockConfig, whole_milliseconds};
 use crate::error::{Error, LeaseLoss, LossCause};
+use crate::state::lease::Lease;
 use crate::state::tokens::Tokens;
-pub(crate) use crate::state::unsettled::Unsettled;
 use crate::store::processor::{Gap, Grant};
 use crate::sync::mutant;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A locker that was sent and has not ended: it stands in the store's queue, or its outcome is unknown.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsettled {
+    pub(crate) locker: Arc<str>,
+    pub(crate) settings: Arc<DLockConfig>,
+    /// Whether the command that brought it to the store was answered. If not, the command may still be on its way.
+    pub(crate) answered: bool,
+    /// When a lease that this locker is granted begins to count: when the last answered request that found it waiting
+    /// was sent, or, before any reply, when the first request was sent. The grant can only come later.
+    pub(crate) counts_from: Moment,
+}
+
+impl Unsettled {
+    /// Returns the tenure that the locker gets when a reply says that the key is granted to it.
+    pub(crate) fn granted(self, grant: Grant) -> Tenure {
+        Tenure::new(self.locker, self.settings, grant, self.counts_from)
+    }
+
+    /// Returns the tenure that the locker gets when a message says that the key is granted to it.
+    pub(crate) fn heard(self, grant: Grant) -> Tenure {
+        self.granted(grant).unanswered()
+    }
+}
 
 /// One unbroken ownership of the key by this client.
 #[derive(Clone, Debug)]
@@ -18,6 +42,7 @@ pub(crate) struct Tenure {
     pub(crate) settings: Arc<DLockConfig>,
     /// The settings of the handle through which the current hold was acquired, where somebody is told of holds.
     pub(crate) of_hold: Option<Arc<DLockConfig>>,
+    pub(crate) lease: Lease,
     tokens: Tokens,
     /// How many others waited when the store granted the tenure.
     waiting: u64,
@@ -25,23 +50,10 @@ pub(crate) struct Tenure {
     contended: Option<(Moment, u32)>,
     /// When contention was last reported. Replies to requests sent before this are stale.
     heard_at: Moment,
-    /// Until when the tenure is certainly ours: a lease after [`renewed_at`](Self::renewed_at), less a margin.
-    deadline: Moment,
-    /// When the key in the store was last known to contain our locker.
-    checked_at: Moment,
-    /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`] without such a
-    /// doubt.
-    doubted_at: Moment,
-    /// When the key must be checked because a message says that the hold was broken. [`Moment::NEVER`] if none does.
-    check_at: Moment,
-    /// When the next such message counts. Anybody who may publish can send them.
-    next_check: Moment,
     /// When the current hold began, or else the last one.
     held_since: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
-    /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has none at first.
-    is_answered: bool,
     /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
     pub(crate) told: bool,
     /// Whether a hold followed another one, by passing on or lingering.
@@ -58,7 +70,7 @@ impl Tenure {
     /// Creates a tenure whose lease counts from `counts_from`.
     pub(crate) fn new(locker: Arc<str>, settings: Arc<DLockConfig>, grant: Grant, counts_from: Moment) -> Self {
         Self {
-            deadline: deadline(counts_from, settings.lease()),
+            lease: Lease::new(&settings, counts_from),
             locker,
             settings,
             of_hold: None,
@@ -66,13 +78,8 @@ impl Tenure {
             waiting: grant.waiting,
             contended: None,
             heard_at: counts_from,
-            checked_at: counts_from,
-            doubted_at: Moment::NEVER,
-            check_at: Moment::NEVER,
-            next_check: counts_from,
             held_since: counts_from,
             hold_ends: Moment::NEVER,
-            is_answered: true,
             told: false,
             kept_on: false,
             gap: None,
@@ -83,7 +90,7 @@ impl Tenure {
 
     /// Notes that no reply of the store has said so far that the key is ours.
     pub(crate) fn unanswered(self) -> Self {
-        Self { is_answered: false, ..self }
+        Self { lease: self.lease.unanswered(), ..self }
     }
 
     /// The lease that this client counts on: all its deadlines and pauses come of it.
@@ -96,9 +103,10 @@ impl Tenure {
         self.settings.kept()
     }
 
-    /// Begins the tenure once the client has heard of it. The time that others wait counts from now.
+    /// Begins the tenure, and its first hold, once the client has heard of it. The time that others wait counts from now.
     pub(crate) fn begin(&mut self, now: Moment) {
         self.note_waiting(self.waiting, now);
+        self.hold_begins(now);
     }
 
     /// Notes that a hold begins.
@@ -115,13 +123,6 @@ impl Tenure {
     /// Returns when the current hold began, or else the last one.
     pub(crate) fn held_since(&self) -> Moment {
         self.held_since
-    }
-
-    /// Returns whether an extension that is answered now comes late: less than half of the time is left that the settings leave between an
-    /// extension and the deadline.
-    pub(crate) fn is_late(&self, now: Moment) -> bool {
-        let planned = self.deadline.since(self.renewed_at() + self.settings.renew_after());
-        self.deadline.since(now) < planned / 2
     }
 
     /// Returns the moment until which the current hold is certainly valid if nothing is done.
@@ -175,7 +176,7 @@ impl Tenure {
     /// Returns the gap for pollers that the release of this tenure must ask for, if one is due since the last one
     /// that this client knows of; the store knows of all of them. There is none if the key was ours for a single hold
     /// that nobody else waited for, because pollers then find it free anyway.
-    pub(crate) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
+    pub(super) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap()?;
         let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
         due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))
@@ -186,18 +187,13 @@ impl Tenure {
         self.contended.is_some()
     }
 
-    /// Returns whether the tenure is kept when nobody in this process wants it. Without an inbox, nobody would tell
-    /// this client that others do.
-    pub(crate) fn may_linger(&self, listening: bool) -> bool {
-        !self.settings.linger().is_zero() && listening && !self.is_contended()
+    /// Returns whether the tenure is kept when nobody in this process wants it.
+    pub(crate) fn may_linger(&self) -> bool {
+        !self.settings.linger().is_zero() && !self.is_contended()
     }
 
-    /// Returns whether the hold may be passed on to a thread of this process, and counts the pass. Without an inbox
-    /// nobody would tell this client that others wait, so it assumes that they do.
-    pub(crate) fn may_pass(&mut self, now: Moment, listening: bool) -> bool {
-        if !listening {
-            self.note_waiting(1, now);
-        }
+    /// Returns whether the hold may be passed on to a thread of this process, and counts the pass.
+    pub(crate) fn may_pass(&mut self, now: Moment) -> bool {
         match &mut self.contended {
             _ if mutant!(PassesWithoutEnd) => true,
             None => true,
@@ -211,76 +207,12 @@ impl Tenure {
 
     /// Returns the moment until which the tenure is certainly ours.
     pub(crate) fn deadline(&self) -> Moment {
-        self.deadline
-    }
-
-    /// Returns whether less than half the lease is left. The lease must then be extended before anybody is told of
-    /// the hold.
-    pub(crate) fn is_worn(&self, now: Moment) -> bool {
-        now + timing::least_left(self.lease()) > self.deadline()
-    }
-
-    /// Returns when to extend the lease: at its configured fraction, or earlier if otherwise several round trips of
-    /// this length would not fit before the deadline.
-    pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
-        let renewed_at = self.renewed_at();
-        let by_part = renewed_at + self.settings.renew_after();
-        let by_trips = self.deadline().before(trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE));
-        by_part.min(by_trips.max(renewed_at + timing::earliest_extension(self.lease())))
+        self.lease.deadline()
     }
 
     /// Returns when the lease thread must look at this tenure next.
     pub(crate) fn due(&self, trip: Duration) -> Moment {
-        let probe =
-            if self.settings.probe() { self.checked_at + timing::probe_pause(self.lease()) } else { Moment::NEVER };
-        self.extend_at(trip).min(probe).min(self.doubted_at).min(self.check_at).min(self.valid_until())
-    }
-
-    /// Notes that a reply has extended the lease.
-    pub(crate) fn renewed(&mut self, sent_at: Moment) {
-        self.deadline = self.deadline.max(deadline(sent_at, self.lease()));
-        self.is_answered = true;
-        self.checked(sent_at);
-    }
-
-    /// Returns whether a reply of the store has said that the key is ours.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.is_answered
-    }
-
-    /// Returns the time that was read before the command that last set or renewed the lease was first written.
-    pub(crate) fn renewed_at(&self) -> Moment {
-        self.deadline.before(sure_part(self.lease()))
-    }
-
-    /// Notes that the key contained our locker when a request sent at `sent_at` was answered.
-    pub(crate) fn checked(&mut self, sent_at: Moment) {
-        self.checked_at = self.checked_at.max(sent_at);
-        if self.doubted_at <= sent_at {
-            self.doubted_at = Moment::NEVER;
-        }
-        if self.check_at <= sent_at {
-            self.check_at = Moment::NEVER;
-        }
-    }
-
-    /// Notes that a message says that the hold was broken. The key must be checked: at once, or a while after the last check for this reason.
-    pub(crate) fn told_broken(&mut self, now: Moment) {
-        let at = now.max(self.next_check);
-        if at < self.check_at {
-            self.check_at = at;
-            self.next_check = at + timing::BROKEN_PAUSE;
-        }
-    }
-
-    /// Notes that another server answers since now. The key must be checked.
-    pub(crate) fn doubt(&mut self, now: Moment) {
-        self.doubted_at = now;
-    }
-
-    /// Returns whether such a doubt has come up since a request was sent, and the key was not checked since.
-    pub(crate) fn is_doubted_since(&self, sent_at: Moment) -> bool {
-        self.doubted_at > sent_at && self.doubted_at != Moment::NEVER
+        self.lease.due(trip).min(self.valid_until())
     }
 
     /// Returns why and when the tenure was lost.
@@ -315,10 +247,7 @@ impl Tenure {
         }
         first
     }
-}
 
-/// Why a tenure was lost.
-impl Tenure {
     /// Replaces the cause of the loss by a better one, which the store has told when it was asked.
     pub(crate) fn lost_by(&mut self, better: &LossCause) {
         if let Some((cause, _)) = self.loss.as_deref_mut() {
@@ -330,16 +259,6 @@ impl Tenure {
     pub(crate) fn may_be_broken(&self) -> bool {
         self.told && matches!(self.loss(), Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))
     }
-}
-
-/// Returns the moment until which a lease that was set or renewed then is certainly ours.
-fn deadline(renewed_at: Moment, lease: Duration) -> Moment {
-    renewed_at + sure_part(lease)
-}
-
-/// Returns the part of a lease during which the tenure is certainly ours.
-fn sure_part(lease: Duration) -> Duration {
-    lease - timing::margin(lease)
 }
 
 #[cfg(test)]

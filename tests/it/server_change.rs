@@ -154,15 +154,9 @@ fn a_grant_that_was_on_its_way_is_checked_at_once() {
     clock.advance(Duration::from_secs(5));
     let store = Replaced(MemoryLockProcessor::with_clock(clock.clone()), Arc::default());
     let generator = DLockGenerator::builder().clock(clock).build(store.clone()).unwrap();
-    let (lock, other) = (generator.generate("CHANGE", "x").unwrap(), generator.generate("CHANGE", "y").unwrap());
-    *store.1.meanwhile.lock() = Some(Box::new({
-        let switches = Arc::clone(&store.1);
-        move || {
-            switches.server.store(1, Ordering::SeqCst);
-            // This thread's request makes the client notice.
-            drop(other.try_lock().unwrap());
-        }
-    }));
+    let lock = generator.generate("CHANGE", "x").unwrap();
+    let told = store.clone();
+    *store.1.meanwhile.lock() = Some(Box::new(move || told.replace()));
     let guard = lock.lock().unwrap();
     eventually("the new server is asked about it", || store.1.probes.lock().iter().any(|key| key == lock.key()));
     assert!(guard.is_valid());

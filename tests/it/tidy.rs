@@ -3,13 +3,12 @@
 mod beside;
 mod citations;
 mod examples;
+mod shape;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-const LONGEST: usize = 400;
 
 /// A room, by its path below the package's directory.
 struct Room {
@@ -150,14 +149,6 @@ fn no_arrow_goes_up() {
             assert!(is_known, "{} uses {used}, which comes later", room.name);
         }
         above.insert(room.name.clone());
-    }
-}
-
-#[test]
-fn no_file_is_long() {
-    for (file, text) in files() {
-        let lines = text.lines().count();
-        assert!(lines <= LONGEST, "{file} has {lines} lines");
     }
 }
 

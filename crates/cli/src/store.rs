@@ -6,7 +6,9 @@ use crate::status::{Failure, say};
 use dlock_consensus::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
 use dlock_consensus::{EtcdBuilder, EtcdLockProcessor};
-use redis_dlock::port::{LockProcessor, Operations};
+use redis_dlock::port::LockProcessor;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+use redis_dlock::port::Operations;
 use redis_dlock::{DLockGenerator, Error, GeneratorBuilder, RedisBuilder, RedisLockProcessor};
 use std::ops::RangeInclusive;
 use std::thread;

@@ -13,17 +13,15 @@ use super::script::acks::ReplicaAcks;
 use super::script::scripts::SLACK;
 use super::sentinel::url::{self, Service};
 use super::sentinel::{Outage, Sentinels};
+use super::timing::CLUSTER_OUTAGE;
 use super::transport::Transport;
-use super::ways::Ways;
+use super::ways::{OneServer, Topology};
 use crate::error::Error;
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
 #[cfg(feature = "tls")]
 use crate::tls::TlsSettings;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long a Cluster may be without a master of a slot, unless something else is set: its default node time-out, and the election.
-const CLUSTER_OUTAGE: Duration = Duration::from_secs(20);
 
 /// How to reach a Redis server. Made by [`RedisLockProcessor::builder`].
 #[derive(Clone, Debug)]
@@ -204,6 +202,40 @@ impl RedisBuilder {
     /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, or that of `replica_acks` above half of `io_timeout`, for
     /// certificates that cannot be used, and for certificates together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
+        let acks = self.check()?;
+        #[cfg(feature = "tls")]
+        let tls = self.make_tls()?;
+        let dialer = Dialer {
+            #[cfg(feature = "tls")]
+            tls,
+        };
+        let mut endpoint = Endpoint {
+            address: self.address,
+            finder: None,
+            dialer,
+            connect_timeout: self.connect_timeout,
+            servers: Arc::default(),
+            in_cluster: self.seeds.is_some(),
+        };
+        let map = self.address_map;
+        if let Some(seeds) = self.seeds {
+            let outage = Outage { set: self.failover_within.or(Some(CLUSTER_OUTAGE)), sentinels: None };
+            let address = endpoint.address.clone();
+            let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, acks };
+            let cluster = Cluster::new(cluster::Settings { seeds, reach, address_map: map });
+            return Ok(RedisLockProcessor::over(Topology::Cluster(cluster), address, self.io_timeout, outage, acks));
+        }
+        let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
+        endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
+        let outage = Outage { set: self.failover_within, sentinels };
+        let address = endpoint.address.clone();
+        let transport = Transport::new(endpoint, self.io_timeout, SLACK, confirming(acks.as_ref()));
+        let one = OneServer::new(Node::new(transport, acks), self.io_timeout);
+        Ok(RedisLockProcessor::over(Topology::One(one), address, self.io_timeout, outage, acks))
+    }
+
+    /// Checks the times. Returns how replicas must acknowledge, if some must.
+    fn check(&self) -> Result<Option<ReplicaAcks>, Error> {
         let times = [
             ("connect_timeout", Some(self.connect_timeout)),
             ("io_timeout", Some(self.io_timeout)),
@@ -223,46 +255,24 @@ impl RedisBuilder {
             let hint = format!("give a time from 1 ms to half of io_timeout, which is {:?}", self.io_timeout);
             return Err(Error::invalid_config("the timeout of replica_acks", format!("{timeout:?}"), hint));
         }
-        #[cfg(feature = "tls")]
-        let tls = match &self.address.place {
+        Ok(acks)
+    }
+
+    #[cfg(feature = "tls")]
+    fn make_tls(&self) -> Result<Option<Tls>, Error> {
+        let host = match &self.address.place {
             // Each node has a name of its own.
-            Place::Tcp { tls: true, .. } if self.seeds.is_some() => Some(Tls::new(&self.tls, None)?),
-            Place::Tcp { tls: true, host, .. } => Some(Tls::new(&self.tls, Some(host))?),
-            Place::Service { tls: true, .. } => Some(Tls::new(&self.tls, None)?),
-            _ if self.tls.is_default() => None,
+            Place::Tcp { tls: true, .. } if self.seeds.is_some() => None,
+            Place::Tcp { tls: true, host, .. } => Some(host.as_str()),
+            Place::Service { tls: true, .. } => None,
+            _ if self.tls.is_default() => return Ok(None),
             _ => {
                 let hint =
                     "they would not be used without TLS: write rediss:// in place of redis://, or leave them out";
                 return Err(Error::invalid_config("TLS certificates", self.address.to_string(), hint));
             }
         };
-        let dialer = Dialer {
-            #[cfg(feature = "tls")]
-            tls,
-        };
-        let mut endpoint = Endpoint {
-            address: self.address,
-            finder: None,
-            dialer,
-            connect_timeout: self.connect_timeout,
-            servers: Arc::default(),
-            in_cluster: self.seeds.is_some(),
-        };
-        let map = self.address_map;
-        if let Some(seeds) = self.seeds {
-            let outage = Outage { set: self.failover_within.or(Some(CLUSTER_OUTAGE)), sentinels: None };
-            let address = endpoint.address.clone();
-            let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, acks };
-            let cluster = Cluster::new(cluster::Settings { seeds, reach, address_map: map });
-            return Ok(RedisLockProcessor::over(Ways::Cluster(cluster), address, self.io_timeout, outage, acks));
-        }
-        let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
-        endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
-        let outage = Outage { set: self.failover_within, sentinels };
-        let address = endpoint.address.clone();
-        let transport = Transport::new(endpoint, self.io_timeout, SLACK, confirming(acks.as_ref()));
-        let node = Node::new(transport, acks);
-        Ok(RedisLockProcessor::over(Ways::One(node), address, self.io_timeout, outage, acks))
+        Tls::new(&self.tls, host).map(Some)
     }
 
     /// Makes a processor and connects at once. Blocks for at most [`connect_timeout`](Self::connect_timeout) plus

@@ -1,11 +1,12 @@
 //! What the Redis store tells people.
 
 use super::net::classify::classify;
+use super::node::Manner;
 use super::processor::RedisLockProcessor;
 use super::script::directory;
 use super::script::keys::{key_of_queue, queue_key, record_key};
 use super::script::request::millis;
-use super::ways::Ways;
+use super::ways::Topology;
 use crate::error::Error;
 use crate::store::processor::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcessor, Parties, Request};
 use ::redis::Value;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 impl Directory for RedisLockProcessor {
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
         let queue = queue_key(key);
-        let replied = self.ways.call(&directory::lockers(key, &queue), limit)?;
+        let replied = self.ways().call(&directory::lockers(key, &queue), limit)?;
         directory::parties(key, &replied.value).map_err(|e| self.address.hide(e))
     }
 
@@ -36,7 +37,7 @@ impl Directory for RedisLockProcessor {
                 // Somebody else's, with a name like that of a lock.
                 Err(Error::Conflict { .. }) => {}
                 // A master of several: the others' locks are listed.
-                Err(error) if error.is_transient() && self.ways.one().is_none() => {
+                Err(error) if error.is_transient() && self.topology.one().is_none() => {
                     missing.get_or_insert_with(|| unlisted(&error));
                 }
                 Err(error) => return Err(error),
@@ -65,7 +66,7 @@ impl Directory for RedisLockProcessor {
             // Such as a value of another type, which no client wrote.
             _ => Ok(None),
         };
-        self.ways.run(&calls, limit, false, false).into_iter().map(read).collect()
+        self.ways().run(&calls, Manner::within(limit)).into_iter().map(read).collect()
     }
 
     fn say(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<bool, Error> {
@@ -76,7 +77,7 @@ impl Directory for RedisLockProcessor {
 impl RedisLockProcessor {
     fn record(&self, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
         let key = record_key(client);
-        match self.ways.call(&directory::record(&key, args), limit)?.value {
+        match self.ways().call(&directory::record(&key, args), limit)?.value {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &key))),
             _ => Ok(()),
         }
@@ -90,32 +91,31 @@ impl RedisLockProcessor {
             let hint = "give what the page before has told, or None to begin";
             return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
         }
-        match &self.ways {
-            Ways::One(node) => {
-                let reply = node.say(&directory::scan(cursor), limit)?;
+        let cluster = match &self.topology {
+            Topology::One(one) => {
+                let reply = one.node.say(&directory::scan(cursor), limit)?;
                 let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
-                Ok((names, (next != "0").then_some(next), None))
+                return Ok((names, (next != "0").then_some(next), None));
             }
-            Ways::Cluster(cluster) => {
-                let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
-                    return Ok((Vec::new(), None, None));
-                };
-                let behind = behind.map(|behind| format!("0 {behind}"));
-                // If the node is gone, the one behind it begins anew.
-                let cursor = if own == address { cursor } else { "0" };
-                let reply = match cluster.ask_master(&node, &directory::scan(cursor), limit) {
-                    Ok(reply) => reply,
-                    // The others know of their locks all the same.
-                    Err(error) if error.is_transient() => {
-                        return Ok((Vec::new(), behind, Some(format!("{own}: {}", unlisted(&error)))));
-                    }
-                    Err(error) => return Err(error),
-                };
-                let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
-                let next = if next == "0" { behind } else { Some(format!("{next} {own}")) };
-                Ok((names, next, None))
+            Topology::Cluster(cluster) => cluster,
+        };
+        let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
+            return Ok((Vec::new(), None, None));
+        };
+        let behind = behind.map(|behind| format!("0 {behind}"));
+        // If the node is gone, the one behind it begins anew.
+        let cursor = if own == address { cursor } else { "0" };
+        let reply = match cluster.ask_master(&node, &directory::scan(cursor), limit) {
+            Ok(reply) => reply,
+            // The others know of their locks all the same.
+            Err(error) if error.is_transient() => {
+                return Ok((Vec::new(), behind, Some(format!("{own}: {}", unlisted(&error)))));
             }
-        }
+            Err(error) => return Err(error),
+        };
+        let (next, names) = directory::scanned(&reply).map_err(|e| self.address.hide(e))?;
+        let next = if next == "0" { behind } else { Some(format!("{next} {own}")) };
+        Ok((names, next, None))
     }
 }
 

@@ -7,6 +7,7 @@ use super::net::resp::{Packed, shape};
 use super::net::socket::Socket;
 use super::script::keys::inbox_channel;
 use super::script::message;
+use super::timing::SILENCE;
 use crate::error::{BackendFailure, Error};
 use crate::store::processor::{Inbox, InboxBreaker, Message};
 use crate::timing::end_of;
@@ -30,9 +31,6 @@ pub(crate) struct RedisInbox {
     pinged: bool,
     io_timeout: Duration,
 }
-
-/// After this long without a byte from the server the inbox sends a PING: a half-open connection would stay silent for ever.
-const SILENCE: Duration = Duration::from_secs(5);
 
 impl InboxBreaker for Arc<Socket> {
     fn cut(&self) {
@@ -78,12 +76,6 @@ impl RedisInbox {
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             }
         }
-    }
-
-    /// Returns `true` if the connection has ended. Does not wait, and takes no message.
-    pub(crate) fn is_broken(&self) -> bool {
-        let ended = |link: &Link| link.socket().is_ended();
-        self.link.as_ref().is_none_or(ended)
     }
 
     /// Waits for the next message until the deadline. Sends a PING after a long silence.

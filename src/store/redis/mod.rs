@@ -1,17 +1,20 @@
 //! The store on a Redis server. It implements the [`LockProcessor`](crate::LockProcessor) contract, and knows nothing else of locks.
 //!
 //! ```text
-//!   builder ─▶ processor ─▶ plain, inbox        requests in, outcomes out
-//!                  │          │     │
-//!                  ▼          ▼     ▼
-//!              transport    script             calls and their replies; requests as calls, replies as outcomes
-//!                  │          │
-//!                  ▼          ▼
-//!                     net                      one connection: bytes out, values in
+//!   builder ─▶ processor ─▶ plain, script        requests in, outcomes out; requests as calls, replies as outcomes
+//!                  │
+//!                  ▼
+//!                ways ─▶ node, or cluster ─▶ node   which server a call goes to
+//!                                │
+//!                                ▼
+//!                            transport              calls and their replies, on a few connections
+//!                                │
+//!                                ▼
+//!                               net                 one connection: bytes out, values in
 //! ```
 //!
 //! No room names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method
-//! in `builder.rs`.
+//! in `builder.rs`. [`Ways`](ways::Ways) is a trait that one server and a Cluster implement: whoever has a call does not know which it is.
 //!
 //! | room | holds |
 //! |---|---|
@@ -20,7 +23,10 @@
 //! | `script/` | the scripts, requests as calls of them, replies as outcomes, messages, the names of keys |
 //! | `transport/` | the calls of many threads on a few connections, each call with a deadline |
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
+//! | `node/` | one server: calls of scripts on its connections |
+//! | `cluster/` | the nodes of a Cluster, which of them owns each slot, and a call from one to another |
 //! | `processor.rs`, `capabilities.rs`, `builder.rs`, `inbox.rs` | the store: requests, the optional parts, its settings, its messages |
+//! | `ways.rs` | what one server and a Cluster have in common |
 //! | `server.rs` | the servers behind the store, for a program that examines them |
 //!
 //! The crate of the same name is always written `::redis` here.
@@ -40,6 +46,7 @@ mod processor;
 mod script;
 mod sentinel;
 mod server;
+mod timing;
 mod transport;
 mod ways;
 

@@ -3,15 +3,17 @@
 //! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
 use super::net::address::Address;
-use super::net::classify::{classify, is_no_master};
-use super::plain::{Attempt, Contention, FenceTrust, GivenUp, TakingBack};
+use super::net::classify::classify;
+use super::node::Manner;
+use super::plain::{Attempt, GivenUp, TakingBack, Tried};
 use super::script::acks::{self, ReplicaAcks};
-use super::script::reply;
+use super::script::reply::{self, mismatch};
 use super::script::request::Texts;
-use super::script::scripts::{Call, KEEP};
+use super::script::scripts::Call;
+use super::script::timing::KEEP;
 use super::sentinel::Outage;
-use super::transport::{KeyHash, Replied, Reply};
-use super::ways::Ways;
+use super::transport::Reply;
+use super::ways::{Topology, Ways};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::store::processor::{
@@ -20,7 +22,6 @@ use crate::store::processor::{
 use ::redis::Value;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Keeps locks on one Redis server, 7.0 or newer, on the master of a service that Sentinels watch, or on the masters of a Redis Cluster.
@@ -41,49 +42,36 @@ use std::time::{Duration, Instant};
 /// # Ok::<_, redis_dlock::Error>(())
 /// ```
 pub struct RedisLockProcessor {
-    pub(super) ways: Ways,
+    pub(super) topology: Topology,
     /// Knows which words must be hidden when an error of the server is shown.
     pub(super) address: Arc<Address>,
     pub(super) io_timeout: Duration,
     outage: Outage,
     /// How many replicas must acknowledge, if some must.
     acks: Option<ReplicaAcks>,
-    /// Whether the reply to a posted release said that the server is no master.
-    // ORDERING: Relaxed: nothing is read through it. `Mux::take_in` has marked the connection deposed before the callback stores `true`; the
-    // next plain attempt that sees it ends the trust in the other connections.
-    pub(super) is_demoted: Arc<AtomicBool>,
-    /// In a Cluster no plain attempt is made, and no number is trusted that the script has not compared with the clock.
-    trust: FenceTrust,
-    pub(super) contention: Arc<Contention>,
     given_up: GivenUp,
 }
 
 impl RedisLockProcessor {
     pub(super) fn over(
-        ways: Ways,
+        topology: Topology,
         address: Address,
         io_timeout: Duration,
         outage: Outage,
         acks: Option<ReplicaAcks>,
     ) -> Self {
-        Self {
-            ways,
-            address: Arc::new(address),
-            io_timeout,
-            outage,
-            acks,
-            is_demoted: Arc::new(AtomicBool::new(false)),
-            trust: FenceTrust::new(),
-            contention: Arc::new(Contention::new()),
-            given_up: GivenUp::default(),
-        }
+        Self { topology, address: Arc::new(address), io_timeout, outage, acks, given_up: GivenUp::default() }
+    }
+
+    pub(super) fn ways(&self) -> &dyn Ways {
+        self.topology.ways()
     }
 
     /// Connects, and waits until the server has accepted the login. If replicas must acknowledge, checks the right to wait for them.
     pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
-        self.ways.connect(limit)?;
+        self.ways().connect(limit)?;
         if self.acks.is_some()
-            && let Value::ServerError(e) = self.ways.say(&["WAIT", "0", "0"], limit)?
+            && let Value::ServerError(e) = self.ways().say(&["WAIT", "0", "0"], limit)?
         {
             return Err(self.address.hide(classify(&e, "")));
         }
@@ -92,16 +80,7 @@ impl RedisLockProcessor {
 
     /// Returns `true` if the server was refused because it is a node of a Cluster.
     pub(super) fn has_met_cluster(&self) -> bool {
-        self.ways.one().is_some_and(|node| node.servers().is_cluster())
-    }
-
-    /// Forgets what is known of the one server if another one has answered since.
-    pub(super) fn forget_earlier_server(&self) {
-        if let Ways::One(node) = &self.ways
-            && node.forget_earlier_server()
-        {
-            self.trust.end_all(&node.transport);
-        }
+        self.topology.one().is_some_and(|one| one.node.servers().is_cluster())
     }
 
     /// Returns what releases a locker by its script.
@@ -109,7 +88,7 @@ impl RedisLockProcessor {
         TakingBack {
             address: &self.address,
             given_up: &self.given_up,
-            by_script: |request: Request<'_>, limit: Duration| self.run_script(request, limit),
+            by_script: |request: Request<'_>, limit: Duration| self.run_script(request, Manner::within(limit)),
         }
     }
 
@@ -119,44 +98,43 @@ impl RedisLockProcessor {
             Request::Acquire(claim) => self.take(&claim, false, limit),
             Request::Join(claim) => self.take(&claim, true, limit),
             Request::Settle(_) => Err(request.unsupported()),
-            other => self.run_script(other, limit),
+            other => self.run_script(other, Manner::within(limit)),
         }
     }
 
     /// Takes a free key; with `wait`, joins the queue of a busy one.
     fn take(&self, claim: &Claim<'_>, wait: bool, limit: Duration) -> Result<Outcome, Error> {
-        let start = Instant::now();
-        self.forget_earlier_server();
-        if let Some(node) = self.ways.one() {
+        let (start, mut way) = (Instant::now(), None);
+        if let Some(one) = self.topology.one() {
             let attempt = Attempt {
-                transport: &node.transport,
-                is_demoted: &self.is_demoted,
-                trust: &self.trust,
-                contention: &self.contention,
+                transport: &one.node.transport,
+                trust: &one.trust,
+                contention: &one.contention,
                 acks: self.acks,
                 taking_back: self.taking_back(),
             };
-            if let Some(outcome) = attempt.run(claim, wait, start, limit)? {
-                return Ok(Outcome::Acquire(outcome));
+            match attempt.run(claim, wait, start, limit)? {
+                Tried::Done(outcome) => return Ok(Outcome::Acquire(outcome)),
+                Tried::Ask(chosen) => way = chosen,
             }
         }
         let request = if wait { Request::Join(*claim) } else { Request::Acquire(*claim) };
-        self.run_script(request, limit.saturating_sub(start.elapsed()))
+        self.run_script(request, Manner { way, ..Manner::within(limit.saturating_sub(start.elapsed())) })
     }
 
-    fn run_script(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+    fn run_script(&self, request: Request<'_>, manner: Manner) -> Result<Outcome, Error> {
         if self.given_up.any() {
             let sent = self.given_up.replacement(&request);
-            let outcome = self.send_script(&sent, limit)?;
+            let outcome = self.send_script(&sent, manner)?;
             return Ok(self.given_up.outcome_of(&request, &sent, outcome));
         }
-        self.send_script(&request, limit)
+        self.send_script(&request, manner)
     }
 
-    fn send_script(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        let sent_at = SystemClock.now();
-        let texts = Texts::of(request, self.ways.form());
-        let reply = self.ways.call(&texts.call(request), limit);
+    fn send_script(&self, request: &Request<'_>, manner: Manner) -> Result<Outcome, Error> {
+        let (sent_at, limit) = (SystemClock.now(), manner.limit);
+        let texts = Texts::of(request, self.ways().form());
+        let reply = self.ways().run(&[texts.call(request)], manner).pop().unwrap_or_else(|| Err(mismatch()));
         self.read(request, reply, sent_at, || limit.saturating_sub(SystemClock.now().since(sent_at)))
     }
 
@@ -172,7 +150,7 @@ impl RedisLockProcessor {
     }
 
     fn send_scripts(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
-        let form = self.ways.form();
+        let form = self.ways().form();
         let texts: Vec<Texts> = requests.iter().map(|request| Texts::of(request, form)).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let (sent_at, start) = (SystemClock.now(), Instant::now());
@@ -181,7 +159,7 @@ impl RedisLockProcessor {
         // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
         let urgent = or_break && requests.iter().all(is_renewal);
-        let replies = self.ways.run(&calls, limit.time(), or_break, urgent);
+        let replies = self.ways().run(&calls, Manner { or_break, urgent, ..Manner::within(limit.time()) });
         let read = |(request, reply)| self.read(request, reply, sent_at, || limit.left_since(start).time());
         requests.iter().zip(replies).map(read).collect()
     }
@@ -195,26 +173,11 @@ impl RedisLockProcessor {
         sent_at: Moment,
         left: impl Fn() -> Duration,
     ) -> Result<Outcome, Error> {
-        let Replied { value, epoch, confirmation } = reply?;
-        if let Ways::Cluster(cluster) = &self.ways
-            && let Some(claim) = request.claim()
-        {
-            cluster.note_need(claim.client, claim.key, claim.lease);
-        }
-        let one = self.ways.one();
-        if let Some(node) = one
-            && is_no_master(&value)
-        {
-            self.trust.end_all(&node.transport);
-        }
-        let outcome = reply::outcome(request, &value).map_err(|e| self.address.hide(e))?;
-        if let Some(node) = one
-            && let Some(number) = reply::number_of(&outcome)
-        {
-            self.trust.note(&node.transport, epoch, number, sent_at);
-        }
-        self.contention.note(KeyHash::of(request.key()), &outcome);
-        let Some(Err(error)) = self.acks.map(|acks| acks.check(request, &outcome, confirmation.as_ref())) else {
+        let replied = reply?;
+        let outcome = reply::outcome(request, &replied.value).map_err(|e| self.address.hide(e));
+        self.ways().note(request, &replied, outcome.as_ref().ok(), sent_at);
+        let (outcome, confirmation) = (outcome?, replied.confirmation.as_ref());
+        let Some(Err(error)) = self.acks.map(|acks| acks.check(request, &outcome, confirmation)) else {
             return Ok(outcome);
         };
         Err(match request.claim() {
@@ -237,7 +200,7 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn keeps_waiting(&self, key: &str) -> bool {
-        self.ways.keeps_waiting(key)
+        self.ways().keeps_waiting(key)
     }
 
     fn limits(&self) -> StoreLimits {
@@ -254,11 +217,11 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn has_answered(&self) -> bool {
-        self.ways.has_answered()
+        self.ways().has_answered()
     }
 
     fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
-        self.ways.tell(told);
+        self.ways().tell(told);
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
@@ -274,18 +237,18 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn close(&self) {
-        self.ways.close();
+        self.ways().close();
     }
 }
 
 impl Drop for RedisLockProcessor {
     fn drop(&mut self) {
-        self.ways.close();
+        self.ways().close();
     }
 }
 
 impl fmt::Debug for RedisLockProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLockProcessor").field("ways", &self.ways).finish()
+        f.debug_struct("RedisLockProcessor").field("ways", self.ways()).finish()
     }
 }

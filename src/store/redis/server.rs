@@ -8,7 +8,7 @@ use super::net::link::Link;
 use super::net::resp::Packed;
 use super::processor::RedisLockProcessor;
 use super::script::slot::{Slot, tag_of};
-use super::ways::Ways;
+use super::ways::Topology;
 use crate::error::{BackendFailure, Error};
 use crate::timing::end_of;
 use ::redis::Value;
@@ -47,13 +47,13 @@ impl RedisLockProcessor {
     /// ```
     pub fn servers(&self, limit: Duration) -> Result<Vec<Server>, Error> {
         let deadline = end_of(limit, Instant::now());
-        match &self.ways {
-            Ways::One(node) => {
-                let endpoint = node.transport.endpoint();
+        match &self.topology {
+            Topology::One(one) => {
+                let endpoint = one.node.transport.endpoint();
                 let found = endpoint.finder.as_ref().map(|finder| finder.find(deadline)).transpose()?;
                 Ok(vec![Server::at(endpoint, found.unwrap_or_else(|| endpoint.address.clone()), Vec::new())])
             }
-            Ways::Cluster(cluster) => {
+            Topology::Cluster(cluster) => {
                 let masters = cluster.masters(deadline)?;
                 let server = |(node, slots): (Arc<super::node::Node>, Vec<Slot>)| {
                     let endpoint = node.transport.endpoint();

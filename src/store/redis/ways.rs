@@ -1,131 +1,292 @@
-//! The way from requests to servers: one server, or the nodes of a Cluster.
+//! The way from requests to servers: one server, or the nodes of a Cluster. What a request is, neither knows.
 
 use super::cluster::Cluster;
-use super::node::Node;
+use super::inbox::RedisInbox;
+use super::net::classify::is_no_master;
+use super::net::identity::Told;
+use super::node::{Manner, Node};
+use super::plain::{Contention, FenceTrust};
+use super::script::keys::{inbox_channel, slot_inbox_channel};
+use super::script::reply::{mismatch, number_of};
 use super::script::scripts::{Call, Form};
-use super::transport::{Answer, Reply};
+use super::script::slot::slot_of;
+use super::transport::{Callback, KeyHash, Replied, Reply};
+use crate::clock::Moment;
 use crate::error::Error;
+use crate::store::processor::{Inbox, Outcome, ReleaseOutcome, Request};
 use ::redis::Value;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// See the module.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "a store has one of it; a box would cost each call a look")]
-pub(super) enum Ways {
-    One(Node),
+/// Where calls of scripts go.
+pub(super) trait Ways: Messages + fmt::Debug + Send + Sync {
+    /// Returns the form in which scripts are sent.
+    fn form(&self) -> Form;
+
+    /// Connects, and waits until a server has accepted the login.
+    fn connect(&self, limit: Duration) -> Result<(), Error>;
+
+    /// Sends one command to a server, whichever it is.
+    fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error>;
+
+    /// Runs calls together. Returns a reply for each.
+    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Vec<Reply>;
+
+    /// Sends one call and returns without its reply, which `done` receives.
+    fn post(&self, call: &Call<'_>, limit: Duration, done: Callback);
+
+    /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.
+    fn collect(&self) -> bool;
+
+    /// Notes what a reply says about its server, and the outcome about its key. The request was sent at `sent_at`.
+    fn note(&self, request: &Request<'_>, replied: &Replied, outcome: Option<&Outcome>, sent_at: Moment);
+
+    /// Returns `true` if a batch should not wait for the server of this key beside others.
+    fn keeps_waiting(&self, key: &str) -> bool;
+
+    /// Returns `true` if a server has ever answered.
+    fn has_answered(&self) -> bool;
+
+    /// Takes a function to call when another server answers than before.
+    fn tell(&self, told: Box<Told>);
+
+    fn is_closed(&self) -> bool;
+
+    fn close(&self);
+
+    /// Runs one call, within `limit`.
+    fn call(&self, call: &Call<'_>, limit: Duration) -> Reply {
+        self.run(std::slice::from_ref(call), Manner::within(limit)).pop().unwrap_or_else(|| Err(mismatch()))
+    }
+}
+
+/// What servers tell clients.
+pub(super) trait Messages {
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error>;
+
+    /// Publishes a text in the inbox of a client, where it hears of this key. Returns the channel, and the server's reply.
+    fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<(String, Value), Error>;
+
+    /// Returns `true` if a client with an open inbox hears of grants of this key.
+    fn hears(&self, client: &str, key: &str) -> bool;
+
+    /// Waits until a client hears of grants of this key.
+    fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error>;
+}
+
+/// Which servers there are.
+#[derive(Clone, Debug)]
+pub(super) enum Topology {
+    One(Arc<OneServer>),
     Cluster(Arc<Cluster>),
 }
 
-impl Ways {
-    /// Returns the form in which scripts are sent.
-    pub(super) fn form(&self) -> Form {
+impl Topology {
+    pub(super) fn ways(&self) -> &dyn Ways {
         match self {
-            Self::One(_) => Form::Server,
-            Self::Cluster(_) => Form::Cluster,
+            Self::One(one) => &**one,
+            Self::Cluster(cluster) => &**cluster,
         }
     }
 
     /// Returns the one server, if there is only one.
-    pub(super) fn one(&self) -> Option<&Node> {
+    pub(super) fn one(&self) -> Option<&OneServer> {
         match self {
-            Self::One(node) => Some(node),
+            Self::One(one) => Some(one),
             Self::Cluster(_) => None,
         }
     }
+}
 
-    /// Connects, and waits until a server has accepted the login.
-    pub(super) fn connect(&self, limit: Duration) -> Result<(), Error> {
-        match self {
-            Self::One(node) => node.connect(limit),
-            // `HELLO` is the only command that no access rule can forbid.
-            Self::Cluster(cluster) => cluster.say(&["HELLO"], limit).map(drop),
+/// One server, and what is known of its keys and numbers.
+pub(super) struct OneServer {
+    pub(super) node: Node,
+    pub(super) trust: FenceTrust,
+    pub(super) contention: Contention,
+    io_timeout: Duration,
+}
+
+impl OneServer {
+    /// `trust` in numbers ends when another server answers. It ends before the connection to that server is used, because it is told then.
+    pub(super) fn new(node: Node, io_timeout: Duration) -> Arc<Self> {
+        let one = Self { node, trust: FenceTrust::new(), contention: Contention::new(), io_timeout };
+        let one = Arc::new(one);
+        let weak: Weak<Self> = Arc::downgrade(&one);
+        one.node.servers().tell(Box::new(move |_| {
+            if let Some(one) = weak.upgrade() {
+                one.trust.end_all(&one.node.transport);
+            }
+        }));
+        one
+    }
+
+    /// Notes the answer to a posted release.
+    pub(super) fn note_release(&self, key: KeyHash, reply: Option<&Value>, outcome: Option<&ReleaseOutcome>) {
+        if reply.is_some_and(is_no_master) {
+            self.trust.end_all(&self.node.transport);
+        }
+        if let Some(outcome) = outcome {
+            self.contention.note_release(key, outcome);
+        }
+    }
+}
+
+impl fmt::Debug for OneServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("One").field(&self.node).finish()
+    }
+}
+
+impl Ways for OneServer {
+    fn form(&self) -> Form {
+        Form::Server
+    }
+
+    fn connect(&self, limit: Duration) -> Result<(), Error> {
+        self.node.connect(limit)
+    }
+
+    fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
+        self.node.say(words, limit)
+    }
+
+    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Vec<Reply> {
+        self.node.run(calls, manner)
+    }
+
+    fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
+        self.node.post(call, limit, done);
+    }
+
+    fn collect(&self) -> bool {
+        self.node.transport.collect()
+    }
+
+    fn note(&self, request: &Request<'_>, replied: &Replied, outcome: Option<&Outcome>, sent_at: Moment) {
+        if is_no_master(&replied.value) {
+            self.trust.end_all(&self.node.transport);
+        }
+        let Some(outcome) = outcome else { return };
+        if let Some(number) = number_of(outcome) {
+            self.trust.note(&self.node.transport, replied.epoch, number, sent_at);
+        }
+        self.contention.note(KeyHash::of(request.key()), outcome);
+    }
+
+    fn keeps_waiting(&self, _: &str) -> bool {
+        false
+    }
+
+    fn has_answered(&self) -> bool {
+        self.node.transport.has_answered()
+    }
+
+    fn tell(&self, told: Box<Told>) {
+        self.node.servers().tell(told);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.node.transport.is_closed()
+    }
+
+    fn close(&self) {
+        self.node.transport.close();
+    }
+}
+
+/// A client hears of all keys in one channel.
+impl Messages for OneServer {
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        Ok(Box::new(RedisInbox::open(self.node.transport.endpoint(), client, limit, self.io_timeout)?))
+    }
+
+    fn publish(&self, client: &str, _: &str, text: &str, limit: Duration) -> Result<(String, Value), Error> {
+        let channel = inbox_channel(client);
+        let reply = self.node.say(&["PUBLISH", &channel, text], limit)?;
+        Ok((channel, reply))
+    }
+
+    fn hears(&self, _: &str, _: &str) -> bool {
+        true
+    }
+
+    fn get_ready_to_hear(&self, _: &str, _: &str, _: Duration) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Ways for Cluster {
+    fn form(&self) -> Form {
+        Form::Cluster
+    }
+
+    fn connect(&self, limit: Duration) -> Result<(), Error> {
+        // `HELLO` is the only command that no access rule can forbid.
+        self.say(&["HELLO"], limit).map(drop)
+    }
+
+    fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
+        Self::say(self, words, limit)
+    }
+
+    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Vec<Reply> {
+        Self::run(self, calls, &manner)
+    }
+
+    fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
+        Self::post(self, call, limit, done);
+    }
+
+    fn collect(&self) -> bool {
+        Self::collect(self)
+    }
+
+    fn note(&self, request: &Request<'_>, _: &Replied, _: Option<&Outcome>, _: Moment) {
+        if let Some(claim) = request.claim() {
+            self.listeners.note_need(claim.client, claim.key, claim.lease);
         }
     }
 
-    /// Sends one command to a server, whichever it is.
-    pub(super) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
-        match self {
-            Self::One(node) => node.say(words, limit),
-            Self::Cluster(cluster) => cluster.say(words, limit),
-        }
+    fn keeps_waiting(&self, key: &str) -> bool {
+        Self::keeps_waiting(self, key)
     }
 
-    /// Runs one call, within `limit`.
-    pub(super) fn call(&self, call: &Call<'_>, limit: Duration) -> Reply {
-        match self {
-            Self::One(node) => node.call(call, limit),
-            Self::Cluster(cluster) => cluster.call(call, limit),
-        }
+    fn has_answered(&self) -> bool {
+        Self::has_answered(self)
     }
 
-    /// Runs calls together. With `or_break`, a limit that ends before an answer breaks the connection of that answer.
-    pub(super) fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
-        match self {
-            Self::One(node) => node.run(calls, limit, or_break, urgent),
-            Self::Cluster(cluster) => cluster.run(calls, limit, or_break, urgent),
-        }
+    fn tell(&self, told: Box<Told>) {
+        Self::tell(self, told);
     }
 
-    /// Returns `true` if a batch should not wait for the server of this key beside others.
-    pub(super) fn keeps_waiting(&self, key: &str) -> bool {
-        match self {
-            Self::One(_) => false,
-            Self::Cluster(cluster) => cluster.keeps_waiting(key),
-        }
+    fn is_closed(&self) -> bool {
+        Self::is_closed(self)
     }
 
-    /// Returns `true` if a release of this key can be posted.
-    pub(super) fn may_post(&self, key: &str) -> bool {
-        match self {
-            Self::One(node) => node.knows_release(),
-            Self::Cluster(cluster) => cluster.may_post(key),
-        }
+    fn close(&self) {
+        Self::close(self);
+    }
+}
+
+/// A client hears of the keys of each slot in a channel of its own.
+impl Messages for Cluster {
+    fn open_inbox(&self, client: &str, _: Duration) -> Result<Box<dyn Inbox>, Error> {
+        Ok(Box::new(Self::open_inbox(self, client)?))
     }
 
-    /// Sends one call and returns without its reply, which `done` receives.
-    pub(super) fn post(&self, call: &Call<'_>, limit: Duration, done: impl FnOnce(Answer) + Send + 'static) {
-        match self {
-            Self::One(node) => node.post(call, limit, done),
-            Self::Cluster(cluster) => cluster.post(call, limit, done),
-        }
+    fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<(String, Value), Error> {
+        let slot = slot_of(key.as_bytes());
+        let channel = slot_inbox_channel(slot, client);
+        let reply = Self::publish(self, slot, &channel, text, limit)?;
+        Ok((channel, reply))
     }
 
-    /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.
-    pub(super) fn collect(&self) -> bool {
-        match self {
-            Self::One(node) => node.transport.collect(),
-            Self::Cluster(cluster) => cluster.collect(),
-        }
+    fn hears(&self, client: &str, key: &str) -> bool {
+        self.listeners.hears(client, key)
     }
 
-    /// Returns `true` if a server has ever answered.
-    pub(super) fn has_answered(&self) -> bool {
-        match self {
-            Self::One(node) => node.transport.has_answered(),
-            Self::Cluster(cluster) => cluster.has_answered(),
-        }
-    }
-
-    /// Takes a function to call whenever another server answers than before.
-    pub(super) fn tell(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
-        match self {
-            Self::One(node) => node.servers().tell(told),
-            Self::Cluster(cluster) => cluster.tell(told),
-        }
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        match self {
-            Self::One(node) => node.transport.is_closed(),
-            Self::Cluster(cluster) => cluster.is_closed(),
-        }
-    }
-
-    pub(super) fn close(&self) {
-        match self {
-            Self::One(node) => node.transport.close(),
-            Self::Cluster(cluster) => cluster.close(),
-        }
+    fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        self.listeners.get_ready_to_hear(client, key, limit)
     }
 }

@@ -181,7 +181,7 @@ fn is_in_the_table<'a>(names: impl Iterator<Item = &'a String>) {
     for name in names {
         assert!(rows.contains(&**name), "{name} is not in the table");
     }
-    let source = include_str!("../../../src/client/metrics.rs");
+    let source = include_str!("../../../src/client/events/metrics.rs");
     for row in rows {
         assert!(source.matches(&format!("\"{row}\"")).count() == 2, "{row} is recorded, and described");
     }

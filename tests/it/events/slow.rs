@@ -12,6 +12,7 @@ use std::time::Duration;
 on_both_stores!(
     one_that_blocks_costs_no_lock_anything,
     one_that_panics_is_told_again,
+    a_panic_keeps_no_event_from_another_one_and_one_that_blocks_delays_no_loss,
     one_may_lock,
     one_may_hold_the_last_handle,
     what_is_left_at_the_end_is_told_afterwards,
@@ -110,6 +111,36 @@ fn one_that_panics_is_told_again(lab: &Lab) {
         assert!(matches!(next(&events), Event::Acquired(_)));
         assert!(matches!(next(&events), Event::Released(_)));
     }
+}
+
+/// `on_event` and `on_slow_wait` share a thread, and `on_lost` has its own.
+fn a_panic_keeps_no_event_from_another_one_and_one_that_blocks_delays_no_loss(lab: &Lab) {
+    let (arrive, arrived) = unbounded();
+    let (leave, left) = bounded::<()>(0);
+    let (say, losses) = unbounded();
+    let builder = DLockGenerator::builder()
+        .on_event(|event| assert!(!matches!(event, Event::SlowWait(_)), "the test wants it so"))
+        .on_slow_wait(Duration::from_millis(30), move |wait| {
+            arrive.send(wait.key.clone()).unwrap();
+            let _ = left.recv();
+        })
+        .on_lost(move |loss| say.send(loss.key.clone()).unwrap());
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let waiter = spawn({
+        let lock = lock.clone();
+        move || drop(lock.lock().unwrap())
+    });
+    lab.time.until("the second function is told", || !arrived.is_empty());
+    let victim = generator.generate_with(config("victim", 300)).unwrap();
+    let held = victim.lock().unwrap();
+    lab.delete(victim.key());
+    assert_eq!(lab.time.recv(&losses), victim.key(), "the third function is told");
+    assert!(held.unlock().is_err());
+    guard.unlock().unwrap();
+    waiter.join();
+    drop(leave);
 }
 
 /// The function takes the very lock of which it is told, and another one.

@@ -1,16 +1,28 @@
 //! The page of the lock: each public method has an example, and `lock` comes first.
 
 use super::{files, is_comment};
+use std::collections::BTreeMap;
+
+/// The files of a folder in the order of the modules, as rustdoc shows their impl blocks.
+fn in_order<'a>(files: &'a BTreeMap<String, String>, folder: &str) -> Vec<&'a str> {
+    let mut found = vec![files[&format!("{folder}/mod.rs")].as_str()];
+    let modules: Vec<_> = found[0].lines().filter_map(|line| line.strip_suffix(';')?.split_once("mod ")).collect();
+    for (_, module) in modules {
+        match files.get(&format!("{folder}/{module}.rs")) {
+            Some(text) => found.push(text),
+            None => found.extend(in_order(files, &format!("{folder}/{module}"))),
+        }
+    }
+    found
+}
 
 /// The public methods of a type, in the order of rustdoc's page, with their comments.
 fn methods(of: &str) -> Vec<(String, String)> {
     let files = files();
-    // rustdoc shows the impl blocks in the order of the modules.
-    let modules = files["src/lock/mod.rs"].lines().filter_map(|line| line.strip_suffix(';')?.split_once("mod "));
     let head = format!("impl {of} {{");
     let mut found = Vec::new();
-    for (_, module) in modules {
-        let mut lines = files[&format!("src/lock/{module}.rs")].lines().skip_while(|line| *line != head).skip(1);
+    for text in in_order(&files, "src/lock") {
+        let mut lines = text.lines().skip_while(|line| *line != head).skip(1);
         let mut comment = String::new();
         for line in lines.by_ref().take_while(|line| *line != "}") {
             if let Some(name) = line.strip_prefix("    pub fn ") {
@@ -39,9 +51,9 @@ fn every_method_of_the_lock_has_an_example_and_lock_comes_first() {
 fn every_main_type_has_an_example() {
     for (file, name) in [
         ("config.rs", "DLockConfig"),
-        ("lock/generator.rs", "DLockGenerator"),
-        ("lock/generator.rs", "GeneratorBuilder"),
-        ("lock/reentrant.rs", "DistributedReentrantLock"),
+        ("lock/generator/mod.rs", "DLockGenerator"),
+        ("lock/generator/mod.rs", "GeneratorBuilder"),
+        ("lock/reentrant/mod.rs", "DistributedReentrantLock"),
         ("lock/guard.rs", "DLockGuard"),
         ("lock/owned_guard.rs", "OwnedDLockGuard"),
         ("lock/unguarded.rs", "UnguardedLock"),

@@ -10,6 +10,15 @@ struct Probe {
     gate: Receiver<()>,
 }
 
+fn probe(rounds: Sender<()>, gate: Receiver<()>) -> Arc<Probe> {
+    let clock = Timer::new(Arc::new(SystemClock));
+    Arc::new_cyclic(|this| Probe {
+        worker: Worker::new("test-worker", &clock, Process::this(), this, round),
+        rounds,
+        gate,
+    })
+}
+
 fn round(probe: &Probe, _now: Moment) -> Moment {
     let _ = probe.rounds.send(());
     let _ = probe.gate.recv();
@@ -27,9 +36,8 @@ impl Drop for Probe {
 fn the_last_handle_may_go_while_its_worker_works() {
     let (rounds, seen) = bounded(0);
     let (open, gate) = bounded(0);
-    let worker = Worker::new("test-worker", Timer::new(Arc::new(SystemClock)));
-    let probe = Arc::new(Probe { worker, rounds, gate });
-    probe.worker.start(&Arc::downgrade(&probe), round).expect("thread");
+    let probe = probe(rounds, gate);
+    assert!(probe.worker.start().expect("thread"));
     probe.worker.wake_by(Moment::from_nanos(0));
     seen.recv().expect("a round");
     let weak = Arc::downgrade(&probe);
@@ -46,9 +54,8 @@ fn stop_joins_and_refuses_a_new_start() {
     let (rounds, _seen) = bounded(8);
     let (open, gate) = bounded(8);
     drop(open);
-    let worker = Worker::new("test-worker", Timer::new(Arc::new(SystemClock)));
-    let probe = Arc::new(Probe { worker, rounds, gate });
-    probe.worker.start(&Arc::downgrade(&probe), round).expect("thread");
+    let probe = probe(rounds, gate);
+    assert!(probe.worker.start().expect("thread"));
     probe.worker.stop();
-    assert!(matches!(probe.worker.start(&Arc::downgrade(&probe), round), Err(Error::ShutDown)));
+    assert!(matches!(probe.worker.start(), Err(Error::ShutDown)));
 }

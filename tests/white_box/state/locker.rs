@@ -3,12 +3,14 @@
 use super::*;
 use crate::config::LONGEST_LOCK_DELAY;
 
+const LINGER: Duration = Duration::from_secs(5);
+
 /// Shows: G2, S12.
 #[test]
 fn lockers_share_the_client_id_and_never_repeat() {
     let id = ClientId::draw().expect("random bytes");
-    let (a, b) = (id.next_locker(Duration::ZERO, false), id.next_locker(Duration::ZERO, true));
-    let c = id.next_locker(LONGEST_LOCK_DELAY, true);
+    let (a, b) = (id.next_locker(Duration::ZERO, Duration::ZERO), id.next_locker(Duration::ZERO, LINGER));
+    let c = id.next_locker(LONGEST_LOCK_DELAY, LINGER);
     assert_ne!(a.strip_suffix('L'), b.strip_suffix('L'));
     assert_eq!([&a, &b, &c].map(|locker| may_linger(locker)), [false, true, true]);
     for locker in [&a, &b, &c] {
@@ -50,13 +52,15 @@ fn foreign_holders_do_not_linger() {
 fn a_key_is_in_the_lock_delay_that_its_locker_says() {
     let ms = Duration::from_millis;
     let id = ClientId::draw().expect("random bytes");
-    for (may_linger, left) in [(false, 0), (false, 1500), (true, 1), (true, 1500)] {
-        let locker = id.next_locker(ms(1500), may_linger);
+    for (linger, left) in [(Duration::ZERO, 0), (Duration::ZERO, 1500), (LINGER, 1), (LINGER, 1500)] {
+        let locker = id.next_locker(ms(1500), linger);
         assert_eq!(lock_delay_left(&locker, Some(ms(left))), Some(ms(left)), "{locker}");
         assert_eq!(lock_delay_left(&locker, Some(ms(1501))), None, "its lease has not ended");
         assert_eq!(lock_delay_left(&locker, None), None, "it never ends");
     }
-    for locker in [&*id.next_locker(Duration::ZERO, false), "10.0.0.1-17", "host-1-ff-7D", "host-1-ff-7D60001", "7D9"] {
+    for locker in
+        [&*id.next_locker(Duration::ZERO, Duration::ZERO), "10.0.0.1-17", "host-1-ff-7D", "host-1-ff-7D60001", "7D9"]
+    {
         assert_eq!(lock_delay_left(locker, Some(Duration::ZERO)), None, "{locker}");
     }
 }

@@ -1,6 +1,19 @@
 //! A Cluster: its nodes, and the map by which calls find them.
+//!
+//! The map and the nodes of its places are one value, the [`View`], which is swapped whole. A call takes a pointer to it, and keeps the nodes
+//! that it needs while it is under way; a node that leaves the map closes its connections when its last call is over. The lock of the view is
+//! held only to copy the pointer or to exchange it, never while a node is asked.
+//!
+//! A map arrives in two ways, and either may be late:
+//!
+//! * *Whole*, as the answer to a question (`refresh.rs`): [`install`](Cluster::install). It is taken in after the present one. A slot that it
+//!   gives to nobody keeps its owner. So does a slot of which a node has said `MOVED` after the question was sent: the answer may have been
+//!   made before.
+//! * *By one slot*, as a `MOVED`: [`moved`](Cluster::moved). It counts at once, and a whole map is asked for.
+//!
+//! If another map was installed meanwhile, `install` begins again with that one, so that none is lost.
 
-use super::inbox::ears::Ears;
+use super::inbox::listeners::Listeners;
 use super::nodes::{Nodes, Reach};
 use super::slots::{SlotMap, Told};
 use crate::error::{BackendFailure, Error};
@@ -11,12 +24,12 @@ use crate::store::redis::net::identity;
 use crate::store::redis::node::Node;
 use crate::store::redis::script::slot::{SLOTS, Slot};
 use crate::sync::catch_panic;
-use parking_lot::{Condvar, Mutex, RwLock};
+use crate::sync::unseen::{Condvar, Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What a Cluster is made from.
 pub(crate) struct Settings {
@@ -46,10 +59,7 @@ pub(crate) struct Cluster {
     // ORDERING: Relaxed: the flag alone matters. `close` ends the connections after it, and each has a mutex of its own.
     pub(super) is_closed: AtomicBool,
     pub(super) changes: Arc<Changes>,
-    /// What the clients with an open inbox hear.
-    pub(super) ears: RwLock<Vec<Arc<Ears>>>,
-    /// Why no inbox is opened while the servers have this number: scripts did not see the subscriptions.
-    pub(super) hidden: Mutex<Option<Hidden>>,
+    pub(crate) listeners: Listeners,
     /// The process that made the Cluster.
     pid: u32,
 }
@@ -60,15 +70,6 @@ pub(super) struct View {
     pub(super) nodes: Vec<Arc<Node>>,
     /// The slots of which a node has said `MOVED` since the question for the last map was sent, and when.
     moved: HashMap<Slot, Instant>,
-}
-
-/// That scripts do not see the subscription of a client.
-pub(super) struct Hidden {
-    /// The number of the servers then.
-    pub(super) number: u64,
-    /// Until when it is believed.
-    pub(super) until: Instant,
-    pub(super) error: Error,
 }
 
 /// What is known of refreshes.
@@ -82,8 +83,8 @@ pub(super) struct Refreshing {
     pub(super) ended: u64,
     /// When the next one may begin.
     pub(super) not_before: Option<Instant>,
-    /// The mean pause before that.
-    pub(super) pause: Duration,
+    /// How many in a row have changed nothing.
+    pub(super) unchanged: u32,
     /// Why the last one has failed.
     pub(super) failure: Option<Error>,
     /// The index of the node that is asked first, if none is known to know more.
@@ -131,8 +132,7 @@ impl Cluster {
             has_answered: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             changes,
-            ears: RwLock::default(),
-            hidden: Mutex::default(),
+            listeners: Listeners::default(),
             pid: std::process::id(),
         })
     }
@@ -179,7 +179,7 @@ impl Cluster {
         self.nodes.keep(view.slots.places(), Instant::now());
         let is_new = before.slots != view.slots;
         if is_new {
-            self.note_map();
+            self.listeners.note_map();
         }
         if before.slots.has_lost_a_node(&view.slots) {
             self.changes.rise();
@@ -199,7 +199,7 @@ impl Cluster {
             // What ends with the earlier view ends without the lock.
             let _before = std::mem::replace(&mut *view, Arc::new(new));
             drop(view);
-            self.note_map();
+            self.listeners.note_map();
         }
         node
     }
@@ -227,11 +227,6 @@ impl Cluster {
         Ok(masters.collect())
     }
 
-    /// Tells those who listen of a new map.
-    fn note_map(&self) {
-        self.ears.read().iter().for_each(|ears| ears.note_map());
-    }
-
     /// Hides our user in an error that a node has sent.
     pub(super) fn hide(&self, error: Error) -> Error {
         self.nodes.reach.endpoint.address.hide(error)
@@ -245,7 +240,7 @@ impl Cluster {
         let _before = std::mem::replace(&mut *view, Arc::new(new));
         drop(view);
         // Listening connections to the earlier node end.
-        self.note_map();
+        self.listeners.note_map();
         Some(node)
     }
 
@@ -266,6 +261,7 @@ impl Cluster {
 
     /// Returns a number that rises when a server may have lost what it knew: another one answers at a node's place, or a node has left
     /// the map.
+    #[cfg(test)]
     pub(crate) fn number(&self) -> u64 {
         self.changes.number.load(Ordering::Relaxed) // ORDERING: Relaxed: see the field.
     }
@@ -289,7 +285,7 @@ impl Cluster {
         self.nodes.close();
         let _looked_under = self.refreshing.lock();
         self.refreshed.notify_all();
-        self.note_map();
+        self.listeners.note_map();
     }
 
     /// The error of a call whose slot has no owner.

@@ -1,22 +1,31 @@
 //! A call from its first node to the one that executes it: see `redirect.rs` for the rules.
 //!
+//! A [`Leg`] is a call on its way: where it goes next, and what it was answered last. One call is a batch of one leg. Each round sends the
+//! legs that are not over, takes their replies, decides for each leg where it goes next, and pauses once for all. A leg is over with a reply
+//! that is no redirection, when it was redirected too often, or when its pause does not fit into what is left of the limit.
+//!
+//! A node to which a connect failed less than [`REST`] ago is not tried: the call fails at once as not executed, and the next map may name
+//! another owner. Thousands of waiting threads would otherwise each wait for the same connect.
+//!
 //! # Batches
 //!
 //! 1. Calls that are sent together are first sent to all nodes, and then awaited. Each node's replies are looked at, also when the time is
 //!    over.
-//! 2. A batch waits at most [`PATIENCE`] for a node. One that does not answer by then is *silent* until it answers anything. Whoever sends
+//! 2. A batch waits at most [`BATCH_PATIENCE`] for a node. One that does not answer by then is *silent* until it answers anything. Whoever sends
 //!    batches asks for [`keeps_waiting`](Cluster::keeps_waiting), and sends the calls for such nodes in batches of their own, which wait as
 //!    long as they may. So a node that hangs delays no call to another for longer than that, and only once. A node whose replicas must
 //!    acknowledge, and have not done so yet, keeps calls waiting, too: that is so of each new master.
+//!    That is why a node that was not called yet keeps calls waiting: it has no replica at first, and keeps each call for the whole time that it
+//!    may wait for one. A waiter of a key on another node would otherwise learn of its grant only after that.
 //! 3. A batch to several nodes keeps a quarter of its time for what the replies want: another node, or the whole text of a script.
 //! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
 
 use super::core::Cluster;
 use super::redirect::{Course, Said, said, words};
-use super::refresh;
+use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, EACH_CALL, MAP_WAIT, REST};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::classify::is_redirection;
-use crate::store::redis::node::{Node, Sending};
+use crate::store::redis::node::{Manner, Node, Sending};
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
 use crate::store::redis::script::slot::{Slot, slot_of};
@@ -25,19 +34,6 @@ use crate::timing::end_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A node to which no connection could be opened is not tried again for this long.
-pub(super) const REST: Duration = Duration::from_millis(100);
-
-/// How long a batch waits for nodes that are not known to be silent; longer where connects take longer than half of this, or where replicas
-/// confirm calls.
-const PATIENCE: Duration = Duration::from_millis(100);
-
-/// How much longer for each call of the batch: a server takes some microseconds for one, and is not the only program of its machine.
-const EACH: Duration = Duration::from_micros(50);
-
-/// How long a batch pauses in all.
-const BATCH_PAUSES: Duration = Duration::from_millis(75);
-
 /// A call on its way.
 struct Leg<'a> {
     call: Call<'a>,
@@ -45,7 +41,6 @@ struct Leg<'a> {
     course: Course,
     /// Where it is sent next; `None` while nobody owns its slot.
     node: Option<Arc<Node>>,
-    full_text: bool,
     asking: bool,
     /// The last reply. Missing before the first one.
     reply: Option<Reply>,
@@ -54,7 +49,7 @@ struct Leg<'a> {
 
 /// How calls are sent.
 #[derive(Clone, Copy)]
-struct Manner {
+struct Terms {
     begun: Instant,
     limit: Duration,
     or_break: bool,
@@ -65,65 +60,59 @@ struct Manner {
     is_batch: bool,
 }
 
-impl Manner {
+impl Terms {
+    /// One call that a caller waits for may pause for as long as its caller does.
+    fn of(calls: usize, manner: &Manner) -> Self {
+        let Manner { limit, or_break, urgent, .. } = *manner;
+        let is_batch = or_break || calls > 1;
+        let pauses = if is_batch { BATCH_PAUSES } else { limit };
+        Self { begun: Instant::now(), limit, or_break, urgent, pauses, is_batch }
+    }
+
     fn left(&self) -> Duration {
         self.limit.saturating_sub(self.begun.elapsed())
     }
 }
 
 impl Cluster {
-    /// Runs one call, within `limit`.
-    pub(crate) fn call(&self, call: &Call<'_>, limit: Duration) -> Reply {
-        let begun = Instant::now();
-        self.keep_fresh(begun);
-        let slot = slot_of(call.keys[0].as_bytes());
-        let manner = Manner { begun, limit, or_break: false, urgent: false, pauses: limit, is_batch: false };
-        let mut leg = self.leg(call, slot);
-        if leg.node.is_none() {
-            self.first_map(end_of(limit, begun))?;
-            leg.node = self.owner(slot);
-        }
-        if let Some(node) = &leg.node
-            && !node.transport.rests(REST)
-        {
-            let reply = node.call(call, limit);
-            if matches!(&reply, Ok(replied) if said(&replied.value) == Said::Answer) {
-                return reply;
-            }
-            leg.reply = Some(reply);
-        } else {
-            leg.reply = Some(Err(self.resting(&leg)));
-        }
-        let mut legs = [leg];
-        self.follow(&mut legs, manner);
-        let [leg] = legs;
-        leg.reply.unwrap_or_else(|| Err(mismatch()))
-    }
-
     /// Runs calls together.
-    pub(crate) fn run(&self, calls: &[Call<'_>], limit: Duration, or_break: bool, urgent: bool) -> Vec<Reply> {
-        let begun = Instant::now();
+    pub(crate) fn run(&self, calls: &[Call<'_>], manner: &Manner) -> Vec<Reply> {
+        let journey = Journey { cluster: self, terms: Terms::of(calls.len(), manner) };
+        let Terms { begun, limit, .. } = journey.terms;
         self.keep_fresh(begun);
         if !self.has_answered()
             && let Err(error) = self.first_map(end_of(limit, begun))
         {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
-        let mut legs: Vec<_> = calls.iter().map(|call| self.leg(call, slot_of(call.keys[0].as_bytes()))).collect();
-        let manner = Manner { begun, limit, or_break, urgent, pauses: BATCH_PAUSES, is_batch: true };
-        self.send(&mut legs, manner);
-        self.follow(&mut legs, manner);
+        let mut legs: Vec<_> = calls.iter().map(|call| journey.leg(call)).collect();
+        journey.send(&mut legs);
+        journey.follow(&mut legs);
         legs.into_iter().map(|leg| leg.reply.unwrap_or_else(|| Err(mismatch()))).collect()
     }
 
-    fn leg<'a>(&self, call: &Call<'a>, slot: Slot) -> Leg<'a> {
-        let node = self.owner(slot);
+    /// Returns `true` if a batch should not wait for the node that owns the key's slot beside others.
+    pub(crate) fn keeps_waiting(&self, key: &str) -> bool {
+        self.owner(slot_of(key.as_bytes())).is_some_and(|node| node.keeps_waiting())
+    }
+}
+
+/// Calls that are under way together.
+struct Journey<'c> {
+    cluster: &'c Cluster,
+    terms: Terms,
+}
+
+impl Journey<'_> {
+    fn leg<'a>(&self, call: &Call<'a>) -> Leg<'a> {
+        let slot = slot_of(call.keys[0].as_bytes());
+        let node = self.cluster.owner(slot);
         let course = Course::default();
-        Leg { call: *call, slot, course, node, full_text: false, asking: false, reply: None, is_over: false }
+        Leg { call: *call, slot, course, node, asking: false, reply: None, is_over: false }
     }
 
     /// Sends the calls that are not over, and waits for their replies.
-    fn send(&self, legs: &mut [Leg<'_>], manner: Manner) {
+    fn send(&self, legs: &mut [Leg<'_>]) {
         let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
         for (at, leg) in legs.iter_mut().enumerate().filter(|(_, leg)| !leg.is_over) {
             match &leg.node {
@@ -138,25 +127,26 @@ impl Cluster {
         }
         // A node that keeps us waiting delays no other.
         groups.sort_by_key(|(node, _)| node.keeps_waiting());
-        let left = manner.left();
-        let wait = if manner.is_batch { self.patience(&groups, left) } else { left };
+        let left = self.terms.left();
+        let wait = if self.terms.is_batch { self.patience(&groups, left) } else { left };
         // A connection is given up only after most of the time that the batch had.
-        let or_break = manner.or_break && wait.saturating_mul(2) >= manner.limit;
+        let or_break = self.terms.or_break && wait.saturating_mul(2) >= self.terms.limit;
         let is_alone = groups.len() == 1;
         let mut sent = Vec::with_capacity(groups.len());
         for (node, members) in &groups {
             let sending = |at: &usize| {
-                let Leg { call, full_text, asking, .. } = &legs[*at];
-                Sending { call, full_text: *full_text, asking: *asking }
+                let Leg { call, asking, .. } = &legs[*at];
+                Sending { call, asking: *asking }
             };
             let sendings: Vec<_> = members.iter().map(sending).collect();
-            sent.push(node.begin(&sendings, wait, manner.urgent, is_alone));
+            let manner = Manner { urgent: self.terms.urgent, spare: left - wait, ..Manner::within(wait) };
+            sent.push(node.begin(&sendings, manner, is_alone));
         }
         for ((node, members), sent) in groups.iter().zip(sent) {
             let replies = node.end(sent, wait, or_break);
-            if manner.is_batch
+            if self.terms.is_batch
                 // In less time a healthy node may not have come to it.
-                && wait >= PATIENCE / 2
+                && wait >= BATCH_PATIENCE / 2
                 && replies.iter().all(|reply| matches!(reply, Err(Error::Backend { .. })))
             {
                 node.note_silence();
@@ -170,24 +160,19 @@ impl Cluster {
     fn patience(&self, groups: &[(Arc<Node>, Vec<usize>)], left: Duration) -> Duration {
         let spoken = groups.iter().filter(|(node, _)| !node.is_silent());
         let took = spoken.map(|(node, _)| node.transport.connect_took()).max();
-        let confirmation = self.nodes.reach.acks.map_or(Duration::ZERO, |acks| acks.timeout);
+        let confirmation = self.cluster.nodes.reach.acks.map_or(Duration::ZERO, |acks| acks.timeout);
         let calls = groups.iter().map(|(_, members)| members.len()).sum();
         patience(left, groups.len() > 1, took, confirmation, calls)
     }
 
-    /// Returns `true` if a batch should not wait for the node that owns the key's slot beside others.
-    pub(crate) fn keeps_waiting(&self, key: &str) -> bool {
-        self.owner(slot_of(key.as_bytes())).is_some_and(|node| node.keeps_waiting())
-    }
-
     /// Sends the calls again that were not executed, until each has its reply or the time is over.
-    fn follow(&self, legs: &mut [Leg<'_>], manner: Manner) {
+    fn follow(&self, legs: &mut [Leg<'_>]) {
         let mut paused = Duration::ZERO;
         loop {
             let mut pause = Duration::ZERO;
             for leg in legs.iter_mut().filter(|leg| !leg.is_over) {
-                match self.next(leg, manner) {
-                    Some(wanted) if paused + wanted <= manner.pauses && wanted < manner.left() => {
+                match self.next(leg) {
+                    Some(wanted) if paused + wanted <= self.terms.pauses && wanted < self.terms.left() => {
                         pause = pause.max(wanted);
                     }
                     Some(_) | None => leg.end(),
@@ -200,24 +185,17 @@ impl Cluster {
                 std::thread::sleep(pause);
                 paused += pause;
             }
-            self.send(legs, manner);
+            self.send(legs);
         }
     }
 
     /// Decides where a call goes after its reply. Returns the pause before that, or `None` if the reply is the last one.
-    fn next(&self, leg: &mut Leg<'_>, manner: Manner) -> Option<Duration> {
+    fn next(&self, leg: &mut Leg<'_>) -> Option<Duration> {
         let reply = leg.reply.as_ref()?;
         let Ok(replied) = reply else {
             let is_unsent = matches!(reply, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }));
-            return self.after_no_connection(leg, is_unsent, manner);
+            return self.after_no_connection(leg, is_unsent);
         };
-        if let Some(node) = &leg.node
-            && !leg.full_text
-            && node.lacks_script(reply)
-        {
-            leg.full_text = true;
-            return Some(Duration::ZERO);
-        }
         match said(&replied.value) {
             Said::Answer => {
                 if leg.asking
@@ -225,37 +203,39 @@ impl Cluster {
                     && let Some(node) = &leg.node
                 {
                     // All its keys are there: the move may be over, and the node that redirects may not know it yet.
-                    self.ask_first(&node.transport.endpoint().address.place);
-                    self.want_map();
+                    self.cluster.ask_first(&node.transport.endpoint().address.place);
+                    self.cluster.want_map();
                 }
                 None
             }
             Said::Moved { host, port } => {
                 let old = leg.node.take()?;
-                let next = self.place(&old, host, port).and_then(|place| self.follow_to(&place, leg.slot, &old));
-                self.want_map();
+                let next = self
+                    .cluster
+                    .place(&old, host, port)
+                    .and_then(|place| self.cluster.follow_to(&place, leg.slot, &old));
+                self.cluster.want_map();
                 let Some(next) = next else { return self.again(leg) };
                 leg.node = Some(next);
-                (leg.asking, leg.full_text) = (false, false);
+                leg.asking = false;
                 leg.course.redirect()
             }
             Said::Ask { host, port } => {
-                let Some(place) = self.place(leg.node.as_ref()?, host, port) else { return self.again(leg) };
-                leg.node = Some(self.nodes.at(&place));
-                (leg.asking, leg.full_text) = (true, false);
+                let Some(place) = self.cluster.place(leg.node.as_ref()?, host, port) else { return self.again(leg) };
+                leg.node = Some(self.cluster.nodes.at(&place));
+                leg.asking = true;
                 leg.call = leg.call.alone().unwrap_or(leg.call);
                 leg.course.redirect()
             }
             Said::TryAgain => {
                 if let Some(alone) = leg.call.alone() {
                     leg.call = alone;
-                    leg.full_text = false;
                     return Some(Duration::ZERO);
                 }
                 self.again(leg)
             }
             Said::Later => {
-                self.want_map();
+                self.cluster.want_map();
                 self.again(leg)
             }
         }
@@ -263,26 +243,26 @@ impl Cluster {
 
     /// Sends a call to the owner of its slot once more, after a pause.
     fn again(&self, leg: &mut Leg<'_>) -> Option<Duration> {
-        leg.node = self.owner(leg.slot);
-        (leg.asking, leg.full_text) = (false, false);
+        leg.node = self.cluster.owner(leg.slot);
+        leg.asking = false;
         Some(leg.course.pause())
     }
 
     /// Looks for another owner of a slot whose owner could not be reached.
-    fn after_no_connection(&self, leg: &mut Leg<'_>, is_unsent: bool, manner: Manner) -> Option<Duration> {
-        let ended = self.want_map();
+    fn after_no_connection(&self, leg: &mut Leg<'_>, is_unsent: bool) -> Option<Duration> {
+        let ended = self.cluster.want_map();
         if !is_unsent {
             return None;
         }
-        if !manner.is_batch {
-            self.await_map(ended, Instant::now() + manner.left().min(refresh::WAIT));
+        if !self.terms.is_batch {
+            self.cluster.await_map(ended, Instant::now() + self.terms.left().min(MAP_WAIT));
         }
-        let owner = self.owner(leg.slot)?;
-        if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || manner.left().is_zero() {
+        let owner = self.cluster.owner(leg.slot)?;
+        if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || self.terms.left().is_zero() {
             return None;
         }
         leg.node = Some(owner);
-        (leg.asking, leg.full_text) = (false, false);
+        leg.asking = false;
         leg.course.redirect()
     }
 
@@ -294,7 +274,7 @@ impl Cluster {
                 let message = format!("{address}: not tried: a connect has failed less than {REST:?} ago");
                 Error::backend(BackendFailure::NotExecuted, message)
             }
-            None => self.unowned(leg.slot),
+            None => self.cluster.unowned(leg.slot),
         }
     }
 }
@@ -310,7 +290,8 @@ fn patience(
 ) -> Duration {
     let most = if is_several { left - left / 4 } else { left };
     took.map_or(most, |took| {
-        (PATIENCE.max(took * 2) + confirmation * 2 + EACH * u32::try_from(calls).unwrap_or(u32::MAX)).min(most)
+        (BATCH_PATIENCE.max(took * 2) + confirmation * 2 + EACH_CALL * u32::try_from(calls).unwrap_or(u32::MAX))
+            .min(most)
     })
 }
 

@@ -1,5 +1,15 @@
 //! The nodes of a Cluster, by their places. Each has its own connections, at most [`CONNECTIONS`], opened when they are needed.
+//!
+//! A node is made when the map, a `MOVED` or an `ASK` names its place, which costs no connection. It is closed when it has left the map and no
+//! call was sent to it for [`IDLE_NODE`]: nodes come and go, and a client must not keep a socket to each that there ever was. Connections that
+//! nobody has used for [`IDLE_CONNECTION`] are closed, too. Both are looked at when a map comes in, which is once a minute while calls are
+//! made, so no thread is needed for it.
+//!
+//! A node that redirects a call to itself is behind another name or connection than the client believes, such as after a failover behind one
+//! address. It is *made anew*: new connections, at most once in [`RENEWAL`], because many calls may find that out at the same time.
 
+use super::timing::{IDLE_CONNECTION, IDLE_NODE, RENEWAL};
+use crate::backoff::Cooldown;
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::identity::Servers;
@@ -7,23 +17,13 @@ use crate::store::redis::net::resp::Stamp;
 use crate::store::redis::node::{Node, confirming};
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::transport::Transport;
-use crate::sync::random_u32;
-use parking_lot::Mutex;
+use crate::sync::unseen::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The most connections to a node for calls. One of them is for renewals alone.
 const CONNECTIONS: usize = 4;
-
-/// How long a node that owns no slot, and that no call was sent to, keeps its connections.
-const IDLE: Duration = Duration::from_secs(30);
-
-/// How long a connection to any node is kept while nobody uses it. Callers who come at once open several.
-const IDLE_CONNECTION: Duration = Duration::from_secs(300);
-
-/// The mean pause between two replacements of a node that redirects calls to itself.
-const RENEWAL: Duration = Duration::from_millis(100);
 
 /// No command is stamped: see the module.
 const NO_STAMP: Stamp = *b"00000";
@@ -67,13 +67,13 @@ struct Entry {
     node: Arc<Node>,
     /// When the node last owned a slot, or a call was sent to it beside the map.
     used: Instant,
-    /// Until when the node is not made anew, after it was.
-    renewable: Option<Instant>,
+    /// Lasts while the node is not made anew, after it was.
+    renewed: Cooldown<Instant>,
 }
 
 impl Entry {
     fn new(node: &Arc<Node>) -> Self {
-        Self { node: Arc::clone(node), used: Instant::now(), renewable: None }
+        Self { node: Arc::clone(node), used: Instant::now(), renewed: Cooldown::default() }
     }
 }
 
@@ -106,7 +106,7 @@ impl Nodes {
     /// Replaces a node that has redirected a call to itself: another server is behind its name now. Its connections end when their
     /// last callers leave. What was known of the server is compared with what the next one says.
     ///
-    /// A node is replaced once in [`RENEWAL`] ± 50 %: if its name still leads to the wrong server, each call would open new connections.
+    /// A node is replaced once in [`RENEWAL`]: if its name still leads to the wrong server, each call would open new connections.
     /// Returns `None` before that.
     pub(crate) fn renew(&self, old: &Arc<Node>, now: Instant) -> Option<Arc<Node>> {
         let place = &old.transport.endpoint().address.place;
@@ -114,12 +114,13 @@ impl Nodes {
         match table.entries.get(place) {
             // Another caller has renewed it.
             Some(entry) if !Arc::ptr_eq(&entry.node, old) => return Some(Arc::clone(&entry.node)),
-            Some(Entry { renewable: Some(at), .. }) if now < *at => return None,
+            Some(entry) if entry.renewed.lasts(now) => return None,
             _ => {}
         }
         let node = self.make(place, Arc::clone(old.servers()), &table);
-        let renewable = Some(now + RENEWAL.mul_f64(0.5 + f64::from(random_u32(0)) / f64::from(u32::MAX)));
-        let former = table.entries.insert(place.clone(), Entry { renewable, ..Entry::new(&node) });
+        let mut entry = Entry::new(&node);
+        entry.renewed.fail(now, RENEWAL);
+        let former = table.entries.insert(place.clone(), entry);
         table.former.extend(former.map(|entry| Arc::downgrade(&entry.node)));
         Some(node)
     }
@@ -143,7 +144,7 @@ impl Nodes {
             entry.used = now;
         }
         table.entries.retain(|_, entry| {
-            let stays = now.saturating_duration_since(entry.used) < IDLE;
+            let stays = now.saturating_duration_since(entry.used) < IDLE_NODE;
             if !stays {
                 gone.push(Arc::clone(&entry.node));
             }

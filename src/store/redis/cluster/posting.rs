@@ -1,50 +1,41 @@
 //! Calls whose replies nobody waits for, and commands that concern no lock.
+//!
+//! A posted release is sent once, to the owner of its slot by the present map. If it is redirected, or its node does not answer, it fails as
+//! not executed, or with an unknown outcome, and the client releases again by a call that it waits for. So nothing that nobody waits for is
+//! ever sent twice, and a posting thread never waits for a node that is known to be silent.
 
 use super::core::Cluster;
-use super::follow::REST;
 use super::redirect::{Course, Said, said, words};
+use super::timing::{PUBLISH_LIMIT, REST};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::node::Node;
 use crate::store::redis::script::scripts::Call;
 use crate::store::redis::script::slot::{Slot, slot_of};
-use crate::store::redis::transport::Answer;
+use crate::store::redis::transport::{Answer, Callback};
 use crate::timing::end_of;
 use ::redis::Value;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a message may take that nothing depends on.
-const PUBLISH_LIMIT: Duration = Duration::from_millis(100);
-
 impl Cluster {
-    /// Returns `true` if a release of this key can be posted: the node of its slot knows the script. So it can if that node is not tried now:
-    /// nobody waits for it then.
-    pub(crate) fn may_post(&self, key: &str) -> bool {
-        self.owner(slot_of(key.as_bytes())).is_some_and(|node| {
-            node.forget_earlier_server();
-            node.knows_release() || is_not_tried(&node)
-        })
-    }
-
     /// Sends one call and returns without its reply, which `done` receives. A call that is redirected is not sent again, because nobody
     /// waits for it: it fails as not executed. So does one to a node that is silent, or to which no connection could be opened a moment ago:
     /// its caller would wait for that node until the call is written.
-    pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: impl FnOnce(Answer) + Send + 'static) {
+    pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
         self.keep_fresh(Instant::now());
         let slot = slot_of(call.keys[0].as_bytes());
         let Some(node) = self.owner(slot) else {
-            return done(Answer { failure: Some(self.unowned(slot)), ..Answer::default() });
+            return done(Answer::failed(self.unowned(slot)));
         };
         if is_not_tried(&node) {
             let message = format!("{}: not tried: it has not answered lately", node.transport.endpoint().address);
-            let failure = Some(Error::backend(BackendFailure::NotExecuted, message));
-            return done(Answer { failure, ..Answer::default() });
+            return done(Answer::failed(Error::backend(BackendFailure::NotExecuted, message)));
         }
         let this = Weak::clone(&self.this);
         let weak_node = Arc::downgrade(&node);
         let callback = move |mut answer: Answer| {
             let Some(cluster) = this.upgrade() else { return done(answer) };
-            match answer.values.first() {
+            match answer.first() {
                 Some(value) if said(value) == Said::Answer => {}
                 Some(value) => {
                     if let Said::Moved { host, port } = said(value)
@@ -55,8 +46,7 @@ impl Cluster {
                     }
                     cluster.want_map();
                     let message = format!("the slot is at another node, or moving: {}", words(value));
-                    answer.values.clear();
-                    answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
+                    answer = Answer::failed(Error::backend(BackendFailure::NotExecuted, message));
                 }
                 None => {
                     cluster.want_map();
@@ -70,7 +60,7 @@ impl Cluster {
             drop(cluster);
             done(answer);
         };
-        node.post(call, limit, callback);
+        node.post(call, limit, Box::new(callback));
     }
 
     /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.

@@ -14,19 +14,16 @@
 //! 2. *A call is redirected at most [`MOST`] times.* From the second time on it pauses first: 10, 20, 40, 80 ms. Two nodes that send a call to
 //!    and fro cannot keep it, nor be kept busy by it.
 //! 3. *Pauses double* from 5 to 100 ms, and end with the caller's limit.
+//!
+//! An error that a script raised in its middle is the reply, whatever it says: what the script had written before stands, so the call must not
+//! be sent again. Redis adds the position in the script to such an error, which tells it apart from one that the node itself has answered.
 
+use super::timing::{AGAIN, DETOUR};
 use ::redis::Value;
 use std::time::Duration;
 
 /// The most redirections of a call.
 pub(crate) const MOST: u32 = 5;
-
-/// The pause before the second redirection. It doubles with each.
-const FIRST_DETOUR: Duration = Duration::from_millis(10);
-
-/// The first and the longest pause before a call that no node could execute.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a reply says about the way of its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,15 +84,14 @@ impl Course {
         match self.redirections {
             1 => Some(Duration::ZERO),
             n if n > MOST => None,
-            n => Some(FIRST_DETOUR * (1 << (n - 2))),
+            n => Some(DETOUR.after(n - 1)),
         }
     }
 
     /// Notes that the call is sent again because no node could execute it. Returns the pause before that.
     pub(crate) fn pause(&mut self) -> Duration {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.pauses.min(8)).min(LONGEST_PAUSE);
         self.pauses += 1;
-        pause
+        AGAIN.after(self.pauses)
     }
 }
 

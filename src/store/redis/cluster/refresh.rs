@@ -1,9 +1,8 @@
 //! Asks the nodes for a new map: one thread at a time, and not too often.
 //!
 //! The thread `dlock-map` does it. It exists only meanwhile. It begins when a call was redirected or found no connection, when a node says
-//! that the Cluster is down, when a slot's channel was taken from an inbox, and with the first call after a minute. It pauses at least
-//! [`PAUSE`] ± 50 % between two questions: after a failover, all clients have the same question. While the map stays the same the pause
-//! grows, up to [`LONGEST_PAUSE`].
+//! that the Cluster is down, when a slot's channel was taken from an inbox, and with the first call after a minute. It pauses between two
+//! questions ([`MAP_AGAIN`]): after a failover, all clients have the same question. While the map stays the same the pause is longer.
 //!
 //! It asks the masters that are known, then the configured nodes, until one tells a map. It begins with a node that knows of a change, if
 //! there is one: the node that a `MOVED` names, or the one that has ended a subscription. Others may hear of the change later, and a map of
@@ -12,6 +11,7 @@
 
 use super::core::Cluster;
 use super::slots::{SlotMap, Told};
+use super::timing::{MAP_AGAIN, NODE_PATIENCE, OLD_MAP};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::store::redis::net::address::Place;
@@ -19,26 +19,10 @@ use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::handshake;
 use crate::store::redis::net::resp::{Packed, shape};
 use crate::store::redis::node::Node;
-use crate::sync::random_u32;
 use ::redis::Value;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-/// The mean pause between two questions.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest mean pause: waiters must be heard again within the second for which they keep their places.
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
-
-/// How old a map becomes before it is asked for without a cause.
-const OLD: Duration = Duration::from_secs(60);
-
-/// How long one node may take while there are others, its connect included.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// How long a refresh may take before a caller that waits for it goes on without it.
-pub(super) const WAIT: Duration = Duration::from_millis(500);
 
 impl Cluster {
     /// Asks for a new map if the present one is old.
@@ -46,7 +30,7 @@ impl Cluster {
         let millis = self.millis(now);
         // ORDERING: Relaxed: a hint: see the field.
         if millis >= self.stale_at.load(Ordering::Relaxed) {
-            self.set_stale_at(now + OLD);
+            self.set_stale_at(now + OLD_MAP);
             self.want_map();
         }
     }
@@ -133,11 +117,11 @@ impl Cluster {
                 places.push(seed.clone());
             }
         }
-        let is_quiet = |node: &Arc<Node>| node.is_silent() || node.transport.rests(PATIENCE);
+        let is_quiet = |node: &Arc<Node>| node.is_silent() || node.transport.rests(NODE_PATIENCE);
         let quiet: Vec<_> = self.nodes.all().into_iter().filter(is_quiet).collect();
         places.sort_by_key(|place| quiet.iter().any(|node| node.transport.endpoint().address.place == *place));
         let timeout = self.nodes.reach.endpoint.connect_timeout;
-        let patience = if places.len() > 1 { timeout.min(PATIENCE) } else { timeout };
+        let patience = if places.len() > 1 { timeout.min(NODE_PATIENCE) } else { timeout };
         let mut failures = Vec::new();
         for place in places {
             let asked_at = Instant::now();
@@ -220,7 +204,7 @@ fn refresh(cluster: &Weak<Cluster>) {
             ))
         });
         let now = Instant::now();
-        strong.set_stale_at(now + OLD);
+        strong.set_stale_at(now + OLD_MAP);
         let mut refreshing = strong.refreshing.lock();
         let was_failing = refreshing.failure.is_some();
         // What was asked for long ago says nothing about how things are now.
@@ -229,10 +213,8 @@ fn refresh(cluster: &Weak<Cluster>) {
         refreshing.failure = told.err();
         let news = refreshing.failure.clone().filter(|_| !was_failing && !strong.is_closed());
         refreshing.ended += 1;
-        // 50 % to 150 % of the mean.
-        let share = f64::from(random_u32(turn as u32)) / f64::from(u32::MAX) + 0.5;
-        refreshing.pause = if is_new { PAUSE } else { (refreshing.pause * 2).clamp(PAUSE, LONGEST_PAUSE) };
-        refreshing.not_before = Some(now + refreshing.pause.mul_f64(share));
+        refreshing.unchanged = if is_new { 0 } else { refreshing.unchanged.saturating_add(1) };
+        refreshing.not_before = Some(now + MAP_AGAIN.after(refreshing.unchanged + 1));
         let goes_on = refreshing.is_wanted && !strong.is_closed();
         refreshing.is_busy = goes_on;
         strong.refreshed.notify_all();

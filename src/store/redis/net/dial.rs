@@ -1,22 +1,22 @@
 //! Connects a socket before a deadline, by TCP or locally.
+//!
+//! * The addresses of a host are tried one after another, until one accepts or the deadline comes.
+//! * The system's resolver cannot be given a deadline. So a name is looked up on a thread of its own, which nobody waits for when the time is
+//!   over.
+//! * A local socket connects without blocking. A full backlog has no event to wait for (`EAGAIN`), so the connect is repeated every 1 to 16 ms
+//!   until its deadline.
 
 use super::address::{Address, Place};
 use super::handshake::failed;
 use super::socket::Socket;
+use super::timing::KEEPALIVE;
 use crate::error::Error;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// After this long without traffic the operating system probes the connection: an inbox may receive nothing for days.
-const KEEPALIVE: Duration = Duration::from_secs(15);
-
-/// The pauses between two attempts while a local server's queue of connections is full: the first and the longest.
-#[cfg(unix)]
-const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
+use std::time::Instant;
 
 /// Connects a socket to the server's address.
 ///
@@ -45,12 +45,13 @@ pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error
 /// (`socket2`'s `connect_timeout` mistakes that reply for the beginning of a connect, and fails.)
 #[cfg(unix)]
 fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net::UnixStream> {
+    use super::timing::FULL;
     use rustix::io::Errno;
     use socket2::{Domain, SockAddr, Type};
     let address = SockAddr::unix(path)?;
     let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    let (mut pause, longest) = PAUSES;
+    let mut tries = 0;
     loop {
         match socket.connect(&address).map_err(|e| (Errno::from_io_error(&e), e)) {
             Ok(()) | Err((Some(Errno::ISCONN), _)) => break,
@@ -61,8 +62,8 @@ fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net
         if left.is_zero() {
             return Err(timed_out());
         }
-        std::thread::sleep(pause.min(left));
-        pause = (pause * 2).min(longest);
+        tries += 1;
+        std::thread::sleep(FULL.after(tries).min(left));
     }
     socket.set_nonblocking(false)?;
     Ok(std::os::fd::OwnedFd::from(socket).into())
@@ -91,7 +92,7 @@ fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAdd
     }
     let (send, receive) = crossbeam_channel::bounded(1);
     let name = host.to_owned();
-    std::thread::Builder::new().name("redis-dlock-resolve".to_owned()).spawn(move || {
+    std::thread::Builder::new().name("dlock-resolve".to_owned()).spawn(move || {
         // After the deadline nobody receives the result.
         let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
     })?;
@@ -108,6 +109,7 @@ fn timed_out() -> io::Error {
 mod tests {
     use super::*;
     use socket2::{Domain, SockAddr, Type};
+    use std::time::Duration;
 
     /// Longer than any test takes.
     const HANG: Duration = Duration::from_secs(20);

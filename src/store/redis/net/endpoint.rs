@@ -1,4 +1,11 @@
 //! Where a client connects, and how a link is made: find the server, dial, TLS, handshake.
+//!
+//! One deadline limits all steps together. Where a [`Finder`] says where the server is, a first address that takes no connection costs half of the
+//! time at most, and the finder is asked once more: the server may have moved while it was dialled. An address that was found twice is not
+//! dialled twice.
+//!
+//! A link counts only when its server has said who it is, and is still to be found at its address (`identity.rs`, rule 4). So a connect that was
+//! slow cannot bring an earlier master back.
 
 use super::address::Address;
 #[cfg(feature = "tls")]

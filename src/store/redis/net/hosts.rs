@@ -1,4 +1,7 @@
-//! The parts of a URL with several hosts, and the addresses that servers tell.
+//! Hosts and ports, as URLs and servers name them.
+//!
+//! Servers behind address translation, such as in containers, name addresses that only they can reach. The program may give a function that
+//! maps those to the ones that it can reach ([`AddressMap`]). It is the program's code, and may panic: whoever calls it contains that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,21 +43,4 @@ pub(crate) fn host_and_port(text: &str, default_port: u16) -> Option<(String, u1
     };
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '%' | '[' | ']' | '@');
     (!host.is_empty() && host.chars().all(is_plain)).then(|| (host.to_owned(), port))
-}
-
-/// Decodes `%xx`.
-pub(crate) fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first == b'%' {
-            let code = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| !code.starts_with('+'))?);
-            rest = &rest[2..];
-        } else {
-            bytes.push(*first);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }

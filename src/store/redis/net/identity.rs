@@ -1,7 +1,8 @@
 //! Which server answers. Another one may answer behind the same address: the server was restarted, restored from a backup, a replica was
 //! promoted, or the name leads elsewhere.
 //!
-//! A server says who it is in its answer to `INFO`. Each new connection compares that with what the connection before it was told:
+//! A server says who it is in its answer to `INFO`, which each connection asks for in the write of its handshake: a run id, which a restart
+//! changes, and a replication id, which a promotion changes. Each new connection compares that with what the connection before it was told:
 //!
 //! | the last server | the new connection's server | what follows |
 //! |---|---|---|
@@ -19,18 +20,25 @@
 //! 3. *Where `INFO` is not allowed, every new connection counts as one to a new server*: the client then asks about all that it holds and
 //!    waits for, which costs little. But no connection to the same address is cut, because two connections to one server would cut each
 //!    other for ever. So would connections to an address that leads to two servers in turn.
+//!    When the number has risen, each older connection that was not cut is checked before its next write, however short a time ago it was
+//!    used (`transport/mux/session.rs`): a call on one that another server has closed would have an unknown outcome.
 //! 4. *A connection to a server that moved away meanwhile does not count*: whoever has found the address says whether it still holds, under
 //!    the mutex under which the last server is noted.
+//!
+//! Whoever must know is told after each rise ([`tell`](Servers::tell)), on the thread that has connected: nobody asks for the number after an
+//! answer. The client then makes every wait and every hold due, and the plain attempt trusts no number any more that it has read
+//! before. Numbers that were read under a proof of the earlier server are not used: that connection is cut, or led to another server all along.
 
 use super::address::{Address, Place};
 use super::socket::Socket;
+use super::timing::IN_TURN;
 use crate::log;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ::redis::Value;
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The sections of `INFO` that say who a server is.
 pub(crate) const QUESTION: &[&str] = &["INFO", "server", "replication"];
@@ -66,9 +74,6 @@ impl fmt::Debug for Identity {
         write!(f, "run {}, replication {}", begin(&self.run_id), begin(&self.replication_id))
     }
 }
-
-/// An address that leads to two servers in turn does so within this time.
-const IN_TURN: Duration = Duration::from_secs(5);
 
 /// The servers that have answered a store, one after another, as a number. All connections of the store share it.
 #[derive(Default)]

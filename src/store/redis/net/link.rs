@@ -2,6 +2,12 @@
 //!
 //! It has two halves, so that one thread can write while another reads. Each half has one owner at a time. A [`Link`] keeps both halves
 //! together, for the handshake and the inbox.
+//!
+//! The crate `redis` parses URLs and error replies, and hashes scripts. The sockets, and the reader of all other replies, are this crate's own:
+//! the blocking connections of `redis` stay out of step after a time-out, and its parser takes ten times as long.
+//!
+//! A read or write that meets its deadline is no error here, and loses nothing: bytes that were not written stay in the outbound half, and
+//! those of an incomplete reply in the inbound half. Whoever owns the half decides whether to go on or to give the connection up.
 
 use super::resp::{Malformed, Reader};
 use super::socket::{Progress, Socket, Timeout};

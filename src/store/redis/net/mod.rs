@@ -4,7 +4,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `address.rs` | the server's place and our login, from a URL |
-//! | `hosts.rs` | the parts of a URL with several hosts, and the map of the addresses that servers tell |
+//! | `url.rs` | a URL with several hosts |
+//! | `hosts.rs` | a host and a port, and the map of the addresses that servers tell |
 //! | `endpoint.rs` | how a link is made: dial, TLS, handshake |
 //! | `dial.rs`, `socket.rs` | a socket, with a deadline for each connect, read and write |
 //! | `tls.rs`, `tls_session.rs` | TLS: its settings, and a session shared by the two halves |
@@ -24,7 +25,9 @@ pub(super) mod identity;
 pub(super) mod link;
 pub(super) mod resp;
 pub(super) mod socket;
+mod timing;
 #[cfg(feature = "tls")]
 pub(super) mod tls;
 #[cfg(feature = "tls")]
 mod tls_session;
+pub(super) mod url;

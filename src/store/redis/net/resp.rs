@@ -1,4 +1,11 @@
 //! Commands as bytes, and bytes as replies.
+//!
+//! A command is packed once, by the thread that calls, and copied once, into the write of its connection. Two things may change in it on the way: a
+//! stamp is written over five of its bytes, in the epoch in which it goes out; and its short form is replaced by the full one, if the server does
+//! not know it. Both are known only to the connection, so the bytes remember where they are.
+//!
+//! A reply is read from bytes that come in pieces. Whatever does not look like a reply of RESP2 within the bounds below ends the connection: a
+//! server, or a stranger at its address, must not make us allocate without limit, or read on out of step.
 
 use ::redis::Value;
 use std::ops::Range;
@@ -21,14 +28,21 @@ pub(crate) type Stamp = [u8; 5];
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
-    /// How many replies these commands will have.
-    pub(crate) replies: usize,
+    /// The commands, in the order of their bytes. Each has one reply.
+    commands: Vec<Command>,
     /// Whether a connection that confirms its writes confirms these commands before they are answered.
     pub(crate) is_confirmed: bool,
-    /// The offsets in `bytes` at which a stamp is written over what is there.
-    pub(crate) stamp_at: Vec<usize>,
-    /// The range in `bytes` of the two words that were added last in a short form, and their full form.
+}
+
+/// Where a command is in the bytes, and what can be changed in it after it was packed.
+#[derive(Clone, Debug)]
+struct Command {
+    /// Where its first byte is. It ends where the next command begins.
+    start: usize,
+    /// Two words in a short form, which the server may not know, and their full form.
     short: Option<(Range<usize>, [&'static str; 2])>,
+    /// Where a stamp is written over what is there.
+    stamp_at: Option<usize>,
 }
 
 impl Packed {
@@ -37,23 +51,58 @@ impl Packed {
         Self { bytes: Vec::with_capacity(320), ..Self::default() }
     }
 
+    /// Returns the number of replies that these commands will have.
+    pub(crate) fn replies(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Returns the offsets in the bytes at which a stamp is written over what is there.
+    pub(crate) fn stamps(&self) -> impl Iterator<Item = usize> + '_ {
+        self.commands.iter().filter_map(|command| command.stamp_at)
+    }
+
     /// Adds two words to the command that was begun, in a short form that the server may not know. Their full form is kept for
     /// [`spell_out`](Self::spell_out).
     pub(crate) fn short_form(&mut self, short: [&str; 2], full: [&'static str; 2]) {
         let start = self.bytes.len();
         short.iter().for_each(|word| self.bulk(word));
-        self.short = Some((start..self.bytes.len(), full));
+        let end = self.bytes.len();
+        if let Some(command) = self.commands.last_mut() {
+            command.short = Some((start..end, full));
+        }
     }
 
-    /// Replaces the short form by the full form, which is the longer one. The command must be the only one here.
-    pub(crate) fn spell_out(&mut self) {
-        let Some((short, full)) = self.short.take() else { return };
-        let mut spelt = Self { bytes: self.bytes[..short.start].to_vec(), ..Self::default() };
-        full.iter().for_each(|word| spelt.bulk(word));
-        let longer = spelt.bytes.len() - short.end;
-        spelt.bytes.extend_from_slice(&self.bytes[short.end..]);
-        self.bytes = spelt.bytes;
-        self.stamp_at.iter_mut().for_each(|at| *at += longer);
+    /// Returns the texts that the short forms in these commands stand for.
+    pub(crate) fn short_texts(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.commands.iter().filter_map(|command| command.short.as_ref().map(|(_, [_, text])| *text))
+    }
+
+    /// Leaves only the commands at these places, in their full form.
+    pub(crate) fn spell_out(&mut self, places: impl IntoIterator<Item = usize>) {
+        let mut spelt = Self { is_confirmed: self.is_confirmed, ..Self::default() };
+        for at in places {
+            let Some(Command { start, short, stamp_at }) = self.commands.get(at) else { continue };
+            let end = self.commands.get(at + 1).map_or(self.bytes.len(), |next| next.start);
+            spelt.begin();
+            let head = short.as_ref().map_or(*start, |(short, _)| short.start);
+            spelt.bytes.extend_from_slice(&self.bytes[*start..head]);
+            let mut tail = *start;
+            if let Some((short, full)) = short {
+                full.iter().for_each(|word| spelt.bulk(word));
+                tail = short.end;
+            }
+            if let Some(stamp_at) = stamp_at {
+                // A stamp is in a word behind the two.
+                spelt.stamp_from(spelt.bytes.len() + stamp_at - tail);
+            }
+            spelt.bytes.extend_from_slice(&self.bytes[tail..end]);
+        }
+        *self = spelt;
+    }
+
+    /// Replaces all short forms by their full forms.
+    pub(crate) fn spell_out_all(&mut self) {
+        self.spell_out(0..self.replies());
     }
 
     /// Adds a command of plain words.
@@ -64,8 +113,13 @@ impl Packed {
 
     /// Begins a command of this many words.
     pub(crate) fn command(&mut self, elements: usize) {
-        self.replies += 1;
+        self.begin();
         self.header(b'*', elements);
+    }
+
+    /// Begins a command, whose bytes follow.
+    pub(crate) fn begin(&mut self) {
+        self.commands.push(Command { start: self.bytes.len(), short: None, stamp_at: None });
     }
 
     /// Adds one word to the command that was begun.
@@ -75,13 +129,20 @@ impl Packed {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Adds one word: a text, a separator, and the bytes that a stamp may replace.
+    /// Adds one word: a text, a separator, and the bytes that a stamp may replace. A command has one such word at most.
     pub(crate) fn bulk_with_stamp(&mut self, text: &str, separator: &str, unstamped: &Stamp) {
         self.header(b'$', text.len() + separator.len() + unstamped.len());
         [text, separator].iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
-        self.stamp_at.push(self.bytes.len());
+        self.stamp_from(self.bytes.len());
         self.bytes.extend_from_slice(unstamped);
         self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Notes where in the command that was begun a stamp is written over what is there.
+    pub(crate) fn stamp_from(&mut self, offset: usize) {
+        if let Some(command) = self.commands.last_mut() {
+            command.stamp_at = Some(offset);
+        }
     }
 
     fn header(&mut self, kind: u8, n: usize) {

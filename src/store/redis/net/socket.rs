@@ -1,14 +1,16 @@
 //! One socket to the server, TCP or local. Reads and writes have deadlines, and two threads may do them at the same time.
+//!
+//! Any thread can [cut](Socket::cut) it. That wakes those that read or write, and closes with `SO_LINGER` 0: nothing that is left in the
+//! system's buffers is delivered later. A command that arrives after its call has failed is still possible, because a network delays, and
+//! whoever gets an unknown outcome must expect it. The cut keeps the client itself from adding to that.
 
+use super::timing::SHORTEST_TIMEOUT;
 use socket2::SockRef;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-
-/// The shortest socket time-out that is set; zero would mean "none".
-const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// A connected socket. It is shared: one thread may read, another may write, and any thread may cut it.
 #[derive(Debug)]
@@ -83,27 +85,6 @@ impl Socket {
             Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(Progress::TimedOut),
             Err(e) => Err(e),
         }
-    }
-
-    /// Returns `true` if the server has closed the connection and nothing is left to read. Takes no byte.
-    #[cfg(unix)]
-    pub(crate) fn is_ended(&self) -> bool {
-        use rustix::net::{RecvFlags, recv};
-        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        let peeked = match self {
-            Self::Tcp(s) => recv(s, &mut [0; 1], flags),
-            Self::Unix(s) => recv(s, &mut [0; 1], flags),
-        };
-        match peeked.map_err(io::Error::from) {
-            Ok((n, _)) => n == 0,
-            Err(e) => !is_timeout(&e) && e.kind() != ErrorKind::Interrupted,
-        }
-    }
-
-    /// It is not known without waiting.
-    #[cfg(not(unix))]
-    pub(crate) fn is_ended(&self) -> bool {
-        false
     }
 
     /// Writes as many bytes as it can until `deadline`.
@@ -220,13 +201,13 @@ impl Socket {
 impl Timeout {
     /// The time-out to set on the socket, if its present one is too long, or far too short.
     fn renew(&mut self, deadline: Instant) -> Option<Option<Duration>> {
-        let left = deadline.saturating_duration_since(Instant::now()).max(MIN_TIMEOUT);
+        let left = deadline.saturating_duration_since(Instant::now()).max(SHORTEST_TIMEOUT);
         // A time-out between half of the time left and all of it can stay: if it ends early, the caller's loop goes round once more.
         // One of three quarters stays in that range while the time left changes by a quarter or a half.
         if self.0 <= left && self.0 >= left / 2 {
             return None;
         }
-        self.0 = (left * 3 / 4).max(MIN_TIMEOUT);
+        self.0 = (left * 3 / 4).max(SHORTEST_TIMEOUT);
         Some(Some(self.0))
     }
 }

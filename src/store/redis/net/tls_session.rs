@@ -5,7 +5,7 @@
 
 use super::socket::{Progress, Socket, Timeout};
 use super::tls::Tls;
-use parking_lot::Mutex;
+use crate::sync::unseen::Mutex;
 use rustls::ClientConnection;
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::Instant;

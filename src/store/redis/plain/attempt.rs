@@ -8,8 +8,7 @@ use crate::error::{BackendFailure, Error};
 use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::script::acks::ReplicaAcks;
-use crate::store::redis::transport::{Answer, KeyHash, Transport};
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::store::redis::transport::{KeyHash, Transport, Way};
 use std::time::{Duration, Instant};
 
 /// The script is asked in the same call only if this many round trips of the plain attempt fit into what is left of the limit.
@@ -18,8 +17,6 @@ const ROOM: u32 = 4;
 /// What an attempt uses of its store.
 pub(crate) struct Attempt<'a, S> {
     pub(crate) transport: &'a Transport,
-    /// Whether the reply to a posted release said that the server is no master.
-    pub(crate) is_demoted: &'a AtomicBool,
     pub(crate) trust: &'a FenceTrust,
     pub(crate) contention: &'a Contention,
     /// How many replicas must acknowledge, if some must.
@@ -27,35 +24,40 @@ pub(crate) struct Attempt<'a, S> {
     pub(crate) taking_back: TakingBack<'a, S>,
 }
 
+/// What became of an attempt.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    Done(AcquireOutcome),
+    /// The locker is not in the store, and the script must be asked: on this way, if one was chosen and not used.
+    Ask(Option<Way>),
+}
+
 impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
-    /// Tries to take a key in plain commands, where that is likely to succeed. Returns `None` when the locker is not in the store and
-    /// the script must be asked.
-    pub(crate) fn run(
-        &self,
-        claim: &Claim<'_>,
-        wait: bool,
-        start: Instant,
-        limit: Duration,
-    ) -> Result<Option<AcquireOutcome>, Error> {
+    /// Tries to take a key in plain commands, where that is likely to succeed.
+    pub(crate) fn run(&self, claim: &Claim<'_>, wait: bool, start: Instant, limit: Duration) -> Result<Tried, Error> {
         let hash = KeyHash::of(claim.key);
-        // ORDERING: Relaxed: the flag alone matters: see `RedisLockProcessor::is_demoted`.
-        if self.is_demoted.swap(false, Ordering::Relaxed) {
-            self.trust.end_all(self.transport);
-        }
         if self.contention.is_at(hash) {
-            return Ok(None);
+            return Ok(Tried::Ask(None));
         }
-        let Some((way, proof)) = self.trust.way(self.transport, hash, limit) else { return Ok(None) };
-        let Answer { values: replies, epoch, confirmation, .. } = self.transport.call_on(way, pack(claim), limit)?;
+        let way = self.transport.way(hash, limit);
+        let Some(proof) = self.trust.proof_on(self.transport, &way) else { return Ok(Tried::Ask(Some(way))) };
+        let mut batch = self.transport.batch_on(way);
+        batch.push(hash, |packed| pack(claim, packed));
+        let (mut epoch, mut confirmation, mut replies) = (0, None, Vec::with_capacity(4));
+        for reply in self.transport.run(batch, limit, false) {
+            let replied = reply?;
+            (epoch, confirmation) = (replied.epoch, replied.confirmation);
+            replies.push(replied.value);
+        }
         if replies.iter().any(is_no_master) {
             self.trust.end_all(self.transport);
         }
         match read(&replies, claim).map_err(|e| self.taking_back.address.hide(e))? {
             Found::Taken(number) if self.trust.accepts(self.transport, proof, epoch, number) => {
                 let outcome = AcquireOutcome::Acquired(Grant::new(number, 0));
-                let Some(acks) = self.acks else { return Ok(Some(outcome)) };
+                let Some(acks) = self.acks else { return Ok(Tried::Done(outcome)) };
                 return match acks.count(confirmation.as_ref()) {
-                    Ok(()) => Ok(Some(outcome)),
+                    Ok(()) => Ok(Tried::Done(outcome)),
                     Err(error) => Err(self.taking_back.undo(claim, error, limit.saturating_sub(start.elapsed()))),
                 };
             }
@@ -63,14 +65,14 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
                 self.contention.note_busy(hash);
                 let busy = Busy::new(holder, None);
                 if !wait {
-                    return Ok(Some(AcquireOutcome::Busy(busy)));
+                    return Ok(Tried::Done(AcquireOutcome::Busy(busy)));
                 }
-                return self.acquire_place(claim, busy, start.elapsed(), limit).map(Some);
+                return self.acquire_place(claim, busy, start.elapsed(), limit).map(Tried::Done);
             }
-            Found::Refused => return Ok(None),
+            Found::Refused => return Ok(Tried::Ask(None)),
             Found::Taken(_) | Found::Doubtful => {}
         }
-        self.taking_back.take_back(claim, limit.saturating_sub(start.elapsed())).map(|()| None)
+        self.taking_back.take_back(claim, limit.saturating_sub(start.elapsed())).map(|()| Tried::Ask(None))
     }
 
     /// Asks for a place in the queue of a key that a plain attempt found busy, if the caller's limit leaves time for the reply. If that

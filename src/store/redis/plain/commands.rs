@@ -25,16 +25,14 @@ pub(super) enum Found {
     Doubtful,
 }
 
-/// The commands, back to back.
-pub(super) fn pack(claim: &Claim<'_>) -> Packed {
-    let mut packed = Packed::for_one();
+/// Adds the commands, back to back.
+pub(super) fn pack(claim: &Claim<'_>, packed: &mut Packed) {
     let lease = millis(claim.lease);
     packed.words(&["SET", claim.key, claim.locker, "NX", "PX", &lease]);
     packed.words(&["LLEN", &queue_key(claim.key)]);
     packed.words(&["INCR", FENCE]);
     packed.words(&["GET", claim.key]);
     packed.is_confirmed = true;
-    packed
 }
 
 /// Interprets the replies to the four commands.

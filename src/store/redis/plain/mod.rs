@@ -43,9 +43,10 @@ mod commands;
 mod contention;
 mod given_up;
 mod taking_back;
+mod timing;
 mod trust;
 
-pub(super) use attempt::Attempt;
+pub(super) use attempt::{Attempt, Tried};
 pub(super) use contention::Contention;
 pub(super) use given_up::GivenUp;
 pub(super) use taking_back::TakingBack;

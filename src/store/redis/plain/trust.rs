@@ -16,16 +16,10 @@
 //! A proof ends after its second, with its epoch, when the server says that it is or was no master, and with a number that is not above
 //! the earlier ones. A number that was requested before such an end, by a script or not, starts no new proof.
 
+use super::timing::{FRESH, STALE};
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::store::redis::transport::{KeyHash, MUXES, Transport, WarmWay};
+use crate::store::redis::transport::{MUXES, Transport, Way};
 use crate::sync::Mutex;
-use std::time::Duration;
-
-/// How old a proof may be when a number is requested under it.
-const FRESH: Duration = Duration::from_secs(1);
-
-/// How old the latest proof may be when the number is read.
-const STALE: Duration = Duration::from_secs(2);
 
 /// What is known of the fence numbers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +74,9 @@ impl FenceTrust {
         self.end(|| transport.unstamp());
     }
 
-    /// Returns a way for commands about a key whose numbers may be trusted, if there is one.
-    pub(super) fn way(&self, transport: &Transport, hash: KeyHash, limit: Duration) -> Option<(WarmWay, Proof)> {
-        let way = transport.warm_way(hash, limit)?;
-        let proof = self.of(way.mux, way.epoch)?;
-        Some((way, proof))
+    /// Returns the proof under which numbers may be trusted that are read on this way, if there is one.
+    pub(super) fn proof_on(&self, transport: &Transport, way: &Way) -> Option<Proof> {
+        self.of(way.mux, transport.warm_epoch(way)?)
     }
 
     /// Whether an unchecked number may be used that was requested under a proof and read on the connection with that epoch. A number

@@ -18,6 +18,19 @@
 //!
 //! A release, a probe and an inspection are not confirmed. If the release is lost in a failover, the key is taken until its lease ends.
 //!
+//! # Why it is right
+//!
+//! * *One `WAIT` is under way at a time on a connection, as the last command of a write.* Redis executes nothing behind a `WAIT` until that is
+//!   answered, so a release in the same write comes before it, and requests that are to be confirmed meanwhile go out together with one more
+//!   (`transport/mux`, rule 8). If each write had its own, they would add up while replicas are missing, until the connection is overdue.
+//! * *What got the key without enough acknowledgements is released* before the call fails. If that release is not answered, the outcome is
+//!   unknown, and the locker is given up (`plain/given_up`): a grant of it may be heard, and must not be confirmed while a release may come.
+//! * *An extension without them fails.* The master keeps the key for longer than the client believes, which is the safe way round.
+//! * *A grant that another client's release made is confirmed by its receiver.* The message says nothing of replicas, so the client extends the
+//!   lease before `lock()` returns (`StoreLimits::extends_heard_grants`). If the extension fails, the grant is given back.
+//! * *A release is not confirmed, nor is a forced break.* If a failover loses it, the key is taken for the rest of the lease. So it is if the
+//!   process is killed while its release is behind a `WAIT`: Redis drops what it has not executed when the connection ends.
+//!
 //! See the `WAIT` page of Redis: a replica that did not acknowledge may be promoted nevertheless.
 
 use crate::error::{BackendFailure, Error};

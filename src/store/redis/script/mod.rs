@@ -8,7 +8,6 @@
 //! | `breaking.rs` | forced breaks |
 //! | `directory.rs` | what is asked for people: requests and replies |
 //! | `message.rs` | what the scripts publish |
-//! | `sight.rs` | whether scripts see a subscription |
 //! | `keys.rs`, `slot.rs` | the names of all that a lock has in Redis, and the slots of a Cluster |
 
 pub(super) mod acks;
@@ -19,5 +18,5 @@ pub(super) mod message;
 pub(super) mod reply;
 pub(super) mod request;
 pub(super) mod scripts;
-pub(super) mod sight;
 pub(super) mod slot;
+pub(super) mod timing;

@@ -8,16 +8,12 @@ use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::mutant;
 use ::redis::Script as Hashed;
 use once_cell::sync::{Lazy, OnceCell};
-use std::time::Duration;
 
 const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
 const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
 const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
 const WAITERS: &str = include_str!("../../../../scripts/waiters.lua");
 const LOOK: &str = include_str!("../../../../scripts/look.lua");
-
-/// How long a waiter that nobody hears keeps its place. `scripts/hand_over.lua` says it in milliseconds.
-pub(crate) const KEEP: Duration = Duration::from_secs(1);
 
 /// The comparison that the scripts make before they change a key. Mutants replace it.
 const COMPARE: &str = "if holder == ARGV[1] then";
@@ -88,8 +84,6 @@ pub(crate) static BROKEN: Lazy<Script> = Lazy::new(|| Script::new(include_str!("
 /// The extension of a lease in a slot that is moving to another node: it needs no key but the lock's.
 pub(crate) static EXTEND_ALONE: Lazy<Script> =
     Lazy::new(|| Script::new(include_str!("../../../../scripts/extend_alone.lua")));
-/// What scripts see of a subscription.
-pub(crate) static SEES: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/sees.lua")));
 pub(crate) static INSPECT: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/inspect.lua")));
 
 /// Who holds a key and who waits for it.
@@ -151,7 +145,7 @@ fn code_of(chunk: &'static str) -> &'static str {
     chunk.split_once("\n\n").map_or(chunk, |(_, code)| code)
 }
 
-/// One call of a script, ready to be sent: as `EVALSHA`, or as `EVAL` to a server that does not know the script.
+/// One call of a script, ready to be sent: as `EVALSHA`, which the transport repeats as `EVAL` to a server that does not know the script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) script: &'static Script,
@@ -179,11 +173,6 @@ pub(crate) enum Slack {
 }
 
 impl Call<'_> {
-    /// Returns `true` for a release or a hand-over.
-    pub(crate) fn is_release(&self) -> bool {
-        std::ptr::eq(self.script, &raw const *RELEASE)
-    }
-
     /// Returns the call that does the same with fewer keys, for a slot that is moving: an extension that asks for no numbers can do with the
     /// lock's key alone. A forced break can do without the key that tells the holder, which is never there before.
     pub(crate) fn alone(&self) -> Option<Self> {
@@ -196,17 +185,21 @@ impl Call<'_> {
         extends.then(|| Self { script: &EXTEND_ALONE, key_count: 1, arg_count: 2, slack: Slack::None, ..*self })
     }
 
-    /// Adds the call to `packed`, as `EVALSHA`, or as `EVAL` with the script's full text.
-    pub(crate) fn pack(&self, packed: &mut Packed, full_text: bool) {
+    /// Adds the call to `packed`, as `EVALSHA`, whose full form is `EVAL` with the script's text.
+    pub(crate) fn pack(&self, packed: &mut Packed) {
+        self.pack_with(packed, |packed, sha, full| packed.short_form(["EVALSHA", sha], full));
+    }
+
+    /// Adds the call to `packed`, as `EVAL` with the script's text.
+    pub(crate) fn pack_in_full(&self, packed: &mut Packed) {
+        self.pack_with(packed, |packed, _, full| full.iter().for_each(|word| packed.bulk(word)));
+    }
+
+    fn pack_with(&self, packed: &mut Packed, script: impl FnOnce(&mut Packed, &str, [&'static str; 2])) {
         packed.is_confirmed |= self.is_confirmed;
         packed.command(3 + self.key_count + self.arg_count + usize::from(self.slack == Slack::Last));
         let Text { text, sha } = self.script.text(self.form);
-        let full = ["EVAL", text.as_str()];
-        if full_text {
-            full.iter().for_each(|word| packed.bulk(word));
-        } else {
-            packed.short_form(["EVALSHA", sha], full);
-        }
+        script(packed, sha, ["EVAL", text.as_str()]);
         packed.bulk(match self.key_count {
             1 => "1",
             2 => "2",

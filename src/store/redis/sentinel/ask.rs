@@ -1,6 +1,8 @@
 //! One Sentinel: its connection, which is kept, and the two questions.
 
+use super::timing::{ASK_AGAIN, PATIENCE};
 use super::view::Told;
+use crate::backoff::Cooldown;
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Address;
 use crate::store::redis::net::classify::classify;
@@ -8,25 +10,15 @@ use crate::store::redis::net::endpoint::Dialer;
 use crate::store::redis::net::handshake;
 use crate::store::redis::net::link::Link;
 use crate::store::redis::net::resp::{Packed, shape};
+use crate::sync::unseen::Mutex;
 use ::redis::Value;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-
-/// How long one Sentinel may take to answer, its connect included: Redis's guide for clients asks for "a few hundred milliseconds", so
-/// that one that hangs does not keep a client from asking the next.
-const PATIENCE: Duration = Duration::from_millis(300);
-
-/// A limit that leaves a Sentinel all of that.
-pub(super) const WHOLE: Duration = Duration::from_millis(600);
 
 /// Whether a limit leaves a Sentinel all of its time: one that had less is not to blame for giving no answer.
 pub(super) fn is_whole(start: Instant, deadline: Instant) -> bool {
     deadline >= start + PATIENCE
 }
-
-/// The longest pause before a Sentinel that does not answer is asked again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// One Sentinel.
 #[derive(Debug)]
@@ -39,13 +31,13 @@ pub(super) struct Sentinel {
 struct Line {
     /// The connection, if it is in step.
     link: Option<Link>,
-    /// How many questions in a row had no answer, and when the last one was asked.
-    failed: Option<(u32, Instant)>,
+    /// Lasts after questions that had no answer, from the last one on.
+    cooldown: Cooldown<Instant>,
 }
 
 impl std::fmt::Debug for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line").field("open", &self.link.is_some()).field("failed", &self.failed).finish()
+        f.debug_struct("Line").field("open", &self.link.is_some()).field("cooldown", &self.cooldown).finish()
     }
 }
 
@@ -69,12 +61,10 @@ impl Sentinel {
         Self { address, line: Mutex::default() }
     }
 
-    /// Returns `true` if it does not answer and was asked just now: then the next question can wait. The pause doubles with each question
-    /// in vain, so that Sentinels that hang do not slow down the asking of the others. Does not wait for a question that is under way.
+    /// Returns `true` if it does not answer and was asked just now: then the next question can wait. Does not wait for a question that is under
+    /// way.
     pub(super) fn rests(&self, now: Instant) -> bool {
-        let pause = |failures: u32| PATIENCE.saturating_mul(1 << failures.min(8)).min(LONGEST_PAUSE);
-        let failed = self.line.try_lock().and_then(|line| line.failed);
-        failed.is_some_and(|(failures, at)| now.saturating_duration_since(at) < pause(failures))
+        self.line.try_lock().is_some_and(|line| line.cooldown.lasts(now))
     }
 
     /// Asks where the master of a service is.
@@ -145,11 +135,11 @@ impl Sentinel {
         if answer.is_err() {
             line.link = None;
         }
-        line.failed = match (&answer, line.failed) {
-            (Ok(_), _) => None,
-            (Err(_), before) if !is_whole => before,
-            (Err(_), before) => Some((before.map_or(0, |(failures, _)| failures + 1), start)),
-        };
+        if answer.is_ok() {
+            line.cooldown.end();
+        } else if is_whole {
+            line.cooldown.fail(start, ASK_AGAIN);
+        }
         answer
     }
 
@@ -210,7 +200,7 @@ mod tests {
         Value::Array(fields.iter().flat_map(|(name, value)| [text(name), text(value)]).collect())
     }
 
-    const WHOLE: [(&str, &str); 5] = [
+    const COMPLETE: [(&str, &str); 5] = [
         ("name", "dlock"),
         ("ip", "10.0.0.7"),
         ("port", "6380"),
@@ -223,7 +213,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_question_of_another_to_learn_whether_a_sentinel_rests() {
         let sentinel = Sentinel::new(Address::parse("redis://127.0.0.1:1").expect("an address"));
-        sentinel.line.lock().failed = Some((1, Instant::now()));
+        sentinel.line.lock().cooldown.fail(Instant::now(), ASK_AGAIN);
         assert!(sentinel.rests(Instant::now()));
         let asking = sentinel.line.lock();
         let (say, told) = std::sync::mpsc::channel();
@@ -239,10 +229,10 @@ mod tests {
     fn an_answer_names_the_master_and_its_epoch() {
         let told = Told { epoch: 3, host: "10.0.0.7".to_owned(), port: 6380 };
         let answer = |fails_over| Answer::Master { told: told.clone(), down_after: Duration::from_secs(5), fails_over };
-        assert_eq!(read_master(&reply(&WHOLE)), Some(answer(false)));
+        assert_eq!(read_master(&reply(&COMPLETE)), Some(answer(false)));
         for (flags, fails_over) in [("master", false), ("master,failover_in_progress", true), ("s_down,master", false)]
         {
-            let fields: Vec<_> = WHOLE.into_iter().chain([("flags", flags)]).collect();
+            let fields: Vec<_> = COMPLETE.into_iter().chain([("flags", flags)]).collect();
             assert_eq!(read_master(&reply(&fields)), Some(answer(fails_over)));
         }
     }
@@ -250,12 +240,12 @@ mod tests {
     #[test]
     fn an_answer_that_lacks_something_is_no_answer() {
         assert_eq!(read_master(&Value::Nil), None);
-        for missing in &WHOLE[1..] {
-            let fields: Vec<_> = WHOLE.into_iter().filter(|field| field != missing).collect();
+        for missing in &COMPLETE[1..] {
+            let fields: Vec<_> = COMPLETE.into_iter().filter(|field| field != missing).collect();
             assert_eq!(read_master(&reply(&fields)), None, "without {missing:?}");
         }
         for (at, value) in [(1, ""), (2, "0"), (2, "x"), (2, "65536"), (3, "-1"), (4, "")] {
-            let mut fields = WHOLE;
+            let mut fields = COMPLETE;
             fields[at].1 = value;
             assert_eq!(read_master(&reply(&fields)), None, "{fields:?}");
         }

@@ -15,6 +15,7 @@
 
 mod ask;
 mod round;
+mod timing;
 pub(crate) mod url;
 mod view;
 mod watch;
@@ -24,23 +25,15 @@ use crate::one_line::OneLine;
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::{Dialer, Endpoint, Finder};
 use crate::store::redis::net::hosts::{AddressMap, mapped};
+use crate::sync::unseen::Mutex;
 use ask::{Answer, Sentinel};
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use timing::{AGREEMENT, DOWN_AFTER, YOUNG};
 use url::Service;
 use view::{Told, View};
 use watch::Watch;
-
-/// How old an answer may be that another thread was given.
-const YOUNG: Duration = Duration::from_millis(100);
-
-/// `down-after-milliseconds` where no Sentinel has said it yet: Sentinel's default.
-const DOWN_AFTER: Duration = Duration::from_secs(30);
-
-/// How long Sentinel needs beyond `down-after-milliseconds`, to agree and to promote a replica (measured: 1 to 2 s).
-const AGREEMENT: Duration = Duration::from_secs(2);
 
 /// The most Sentinels that are learnt from others.
 const MOST_LEARNT: usize = 64;

@@ -1,8 +1,8 @@
 //! What the thread `dlock-watch` does in a round.
 
 use super::Sentinels;
-use super::ask::WHOLE;
-use super::watch::{PAUSE, Watch, Watched};
+use super::timing::{ROUND, WHOLE};
+use super::watch::{Watch, Watched};
 use crate::log;
 use crate::store::redis::net::endpoint::Finder;
 use std::time::Instant;
@@ -31,7 +31,7 @@ impl Watched for Sentinels {
             return;
         }
         let reached =
-            self.servers.connect_to(&choice, Instant::now() + self.servers.connect_timeout.min(PAUSE), &|| {
+            self.servers.connect_to(&choice, Instant::now() + self.servers.connect_timeout.min(ROUND), &|| {
                 self.is_choice(&choice)
             });
         self.note(&choice, reached.is_ok());

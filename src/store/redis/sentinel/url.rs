@@ -5,26 +5,23 @@
 //! redis-sentinel://[password@]host[:26379][,host…][/db]?sentinelMasterId=service        (Lettuce; also #service)
 //! ```
 //!
-//! `rediss` in place of `redis` means TLS to Sentinels and servers. User and password before the `@` are those of the servers. The crate
-//! `redis` reads no such URL, and the crate `url` refuses several hosts, so it is read here. As with other URLs, nothing of one that cannot
-//! be used is shown, except its scheme.
+//! `rediss` in place of `redis` means TLS to Sentinels and servers. User and password before the `@` are those of the servers. As with
+//! other URLs, nothing of one that cannot be used is shown, except its scheme.
 
 use crate::error::Error;
-use crate::store::redis::net::address::{Address, NOT_SHOWN, Place};
-use crate::store::redis::net::hosts::{decode, host_and_port};
+use crate::store::redis::net::address::{Address, Place};
+use crate::store::redis::net::url::{HostsUrl, Kind};
 
 /// The port of Sentinels.
 const PORT: u16 = 26379;
 
-/// The scheme of each form: whether it means TLS, and whether it is Lettuce's.
-const SCHEMES: [(&str, bool, bool); 4] = [
-    ("redis+sentinel", false, false),
-    ("rediss+sentinel", true, false),
-    ("redis-sentinel", false, true),
-    ("rediss-sentinel", true, true),
-];
-
 const FORM: &str = "write redis+sentinel://[user:password@]host[:26379][,host…]/service[/db]";
+
+const OURS: Kind =
+    Kind { schemes: ["redis+sentinel", "rediss+sentinel"], port: PORT, lone_password: false, form: FORM };
+
+const LETTUCE: Kind =
+    Kind { schemes: ["redis-sentinel", "rediss-sentinel"], port: PORT, lone_password: true, form: FORM };
 
 /// A service that Sentinels watch.
 #[derive(Clone, Debug)]
@@ -35,14 +32,18 @@ pub(crate) struct Service {
     pub(crate) sentinels: Vec<Address>,
 }
 
-/// Returns `true` if the URL names Sentinels.
-pub(crate) fn is_sentinel(url: &str) -> bool {
-    scheme_of(url).is_some()
+/// What a URL sets behind the `?`, and behind the `#`.
+#[derive(Default)]
+struct Settings {
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
+    /// The name of the service, where it is no part of the path.
+    service: Option<String>,
 }
 
-fn scheme_of(url: &str) -> Option<(&'static str, bool, bool)> {
-    let (scheme, _) = url.split_once("://")?;
-    SCHEMES.into_iter().find(|(name, _, _)| *name == scheme)
+/// Returns `true` if the URL names Sentinels.
+pub(crate) fn is_sentinel(url: &str) -> bool {
+    [OURS, LETTUCE].iter().any(|kind| kind.scheme_of(url).is_some())
 }
 
 /// Reads the URL of a service.
@@ -51,86 +52,60 @@ fn scheme_of(url: &str) -> Option<(&'static str, bool, bool)> {
 ///
 /// [`Error::InvalidConfig`], which shows nothing of the URL except its scheme.
 pub(crate) fn parse(url: &str) -> Result<Service, Error> {
-    let Some((scheme, tls, is_lettuce)) = scheme_of(url) else {
-        return Err(Error::invalid_config("URL", NOT_SHOWN, FORM));
+    let is_lettuce = LETTUCE.scheme_of(url).is_some();
+    let url = HostsUrl::read(url, if is_lettuce { &LETTUCE } else { &OURS })?;
+    let settings = Settings::read(&url, is_lettuce)?;
+    let path = url.path.trim_matches('/');
+    let (name, db, missing) = if is_lettuce {
+        (settings.service, path, "there is no sentinelMasterId after a `?`")
+    } else {
+        let (name, db) = path.split_once('/').unwrap_or((path, ""));
+        (Some(url.decoded(name)?), db, "there is no service after the hosts")
     };
-    let invalid = |hint: &str| Error::invalid_config("URL", format!("{scheme}://… {NOT_SHOWN}"), hint);
-    if tls && cfg!(not(feature = "tls")) {
-        return Err(invalid("for TLS enable the feature `tls` of the crate redis-dlock"));
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return Err(url.misses(missing)) };
+    if db.contains('/') {
+        return Err(url.misses("there is a `/` too many"));
     }
-    let rest = &url[scheme.len() + "://".len()..];
-    let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    if rest.contains('@') {
-        return Err(invalid(
-            "there is an `@` after a `/`, `?` or `#`: write %2F, %3F, %23 and %40 for those of a password",
-        ));
-    }
-    let (rest, fragment) = rest.split_once('#').map_or((rest, None), |(rest, fragment)| (rest, Some(fragment)));
-    if fragment.is_some() && !is_lettuce {
-        return Err(invalid("there is something after a `#`: leave it out"));
-    }
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let db = if db.is_empty() { Ok(0) } else { db.parse::<u32>() };
+    let db = i64::from(db.map_err(|_| url.invalid("the database is not a number"))?);
+    let HostsUrl { user, password, hosts, tls, .. } = url;
+    let sentinel = |place| Address {
+        place,
+        user: settings.sentinel_user.clone(),
+        password: settings.sentinel_password.clone(),
+        db: 0,
+    };
+    let sentinels = hosts.into_iter().map(sentinel).collect();
+    Ok(Service { address: Address { place: Place::Service { name, tls }, user, password, db }, sentinels })
+}
 
-    let decoded =
-        |text: &str| decode(text).ok_or_else(|| invalid("there is a `%` that encodes no UTF-8: write %25 for a `%`"));
-    let (mut sentinel_user, mut sentinel_password, mut named) = (None, None, None);
-    for setting in query.split('&').filter(|setting| !setting.is_empty()) {
-        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-        let slot = match name {
-            "sentinel_username" if !is_lettuce => &mut sentinel_user,
-            "sentinel_password" if !is_lettuce => &mut sentinel_password,
-            "sentinelMasterId" if is_lettuce => &mut named,
-            _ => return Err(invalid("there is a setting after the `?` that is not known: leave it out")),
-        };
-        if slot.replace(decoded(value)?).is_some() {
-            return Err(invalid("there is a setting twice after the `?`"));
+impl Settings {
+    fn read(url: &HostsUrl<'_>, is_lettuce: bool) -> Result<Self, Error> {
+        let mut read = Self::default();
+        for setting in url.query.unwrap_or_default().split('&').filter(|setting| !setting.is_empty()) {
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            let slot = match name {
+                "sentinel_username" if !is_lettuce => &mut read.sentinel_user,
+                "sentinel_password" if !is_lettuce => &mut read.sentinel_password,
+                "sentinelMasterId" if is_lettuce => &mut read.service,
+                _ => return Err(url.invalid("there is a setting after the `?` that is not known: leave it out")),
+            };
+            if slot.replace(url.decoded(value)?).is_some() {
+                return Err(url.invalid("there is a setting twice after the `?`"));
+            }
         }
+        match url.fragment {
+            Some(_) if !is_lettuce => return Err(url.invalid("there is something after a `#`: leave it out")),
+            Some(fragment) if read.service.replace(url.decoded(fragment)?).is_some() => {
+                return Err(url.invalid("the service is named twice"));
+            }
+            _ => {}
+        }
+        if read.sentinel_user.is_some() && read.sentinel_password.is_none() {
+            return Err(url.invalid("there is a sentinel_username without a sentinel_password: give both, or neither"));
+        }
+        Ok(read)
     }
-    if let Some(fragment) = fragment
-        && named.replace(decoded(fragment)?).is_some()
-    {
-        return Err(invalid("the service is named twice"));
-    }
-    if sentinel_user.is_some() && sentinel_password.is_none() {
-        return Err(invalid("there is a sentinel_username without a sentinel_password: give both, or neither"));
-    }
-
-    let (user, password) = match login.split_once(':') {
-        Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
-        // Lettuce writes a password alone.
-        None if is_lettuce && !login.is_empty() => (String::new(), Some(decoded(login)?)),
-        None => (decoded(login)?, None),
-    };
-    if password.is_none() && !user.is_empty() {
-        return Err(invalid("there is a user without a password: write user:password@"));
-    }
-
-    let mut segments = path.trim_start_matches('/').trim_end_matches('/').split('/');
-    let service = if is_lettuce { named.unwrap_or_default() } else { decoded(segments.next().unwrap_or_default())? };
-    if service.is_empty() {
-        let hint =
-            if is_lettuce { "there is no sentinelMasterId after a `?`" } else { "there is no service after the hosts" };
-        return Err(invalid(&format!("{hint}; {FORM}")));
-    }
-    let db = match segments.next() {
-        None | Some("") => 0,
-        Some(db) => db.parse::<u32>().map_err(|_| invalid("the database is not a number"))?,
-    };
-    if segments.next().is_some() {
-        return Err(invalid(&format!("there is a `/` too many; {FORM}")));
-    }
-
-    let mut sentinels = Vec::new();
-    for host in hosts.split(',') {
-        let (host, port) =
-            host_and_port(host, PORT).ok_or_else(|| invalid(&format!("a host or a port cannot be read; {FORM}")))?;
-        let place = Place::Tcp { host, port, tls };
-        sentinels.push(Address { place, user: sentinel_user.clone(), password: sentinel_password.clone(), db: 0 });
-    }
-    let place = Place::Service { name: service, tls };
-    let user = Some(user).filter(|user| !user.is_empty());
-    Ok(Service { address: Address { place, user, password, db: i64::from(db) }, sentinels })
 }
 
 #[cfg(test)]

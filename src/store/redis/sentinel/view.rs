@@ -25,10 +25,8 @@
 //!
 //! Only the Sentinels of the URL have a vote. The learnt ones may be others by other names, or be long gone.
 
-use std::time::{Duration, Instant};
-
-/// How long an address stays refuted: it may become a master, or be reached again, at any time.
-const REFUTED: Duration = Duration::from_millis(500);
+use super::timing::REFUTED;
+use std::time::Instant;
 
 /// How many addresses of an epoch are remembered as left: one that lies may tell a new one each time.
 const MOST_LEFT: usize = 16;

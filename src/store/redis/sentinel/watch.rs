@@ -10,22 +10,14 @@
 //!    earlier one are cut (`net/identity`), and the next calls connect to the new one.
 //! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
 
+use super::timing::{ASK_FOR_MORE, ROUND, ROUND_IN_TROUBLE};
 use crate::log;
 use crate::sync::catch_panic;
-use parking_lot::{Condvar, Mutex};
+use crate::sync::unseen::{Condvar, Mutex};
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// The time between the beginnings of two rounds.
-pub(super) const PAUSE: Duration = Duration::from_secs(1);
-
-/// The same while connects fail.
-const PAUSE_IN_TROUBLE: Duration = Duration::from_millis(100);
-
-/// The time between two questions for other Sentinels.
-const MORE: Duration = Duration::from_secs(60);
+use std::time::Instant;
 
 /// What the thread does.
 pub(super) trait Watched: Send + Sync + 'static {
@@ -112,7 +104,7 @@ impl Watch {
     fn pause(&self, begun: Instant) -> bool {
         let mut state = self.state.lock();
         while !state.is_stopped {
-            let pause = if state.is_in_trouble { PAUSE_IN_TROUBLE } else { PAUSE };
+            let pause = if state.is_in_trouble { ROUND_IN_TROUBLE } else { ROUND };
             let left = pause.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return true;
@@ -129,7 +121,7 @@ fn watch(sentinels: &Weak<impl Watched>) {
         let begun = Instant::now();
         let Some(strong) = sentinels.upgrade() else { return };
         let round = catch_panic(|| {
-            if asked_for_more.is_none_or(|at: Instant| at.elapsed() >= MORE) && strong.ask_for_more() {
+            if asked_for_more.is_none_or(|at: Instant| at.elapsed() >= ASK_FOR_MORE) && strong.ask_for_more() {
                 asked_for_more = Some(begun);
             }
             strong.round();

@@ -1,10 +1,18 @@
 //! Commands that are sent together.
+//!
+//! A batch is put together first, and each of its commands has its connection from then on: the one on which its key has calls in flight, else
+//! the one that was chosen for the batch. So a batch may have several *parts*, one for each connection. It is then begun, which writes all
+//! parts, and ended, which waits for all their replies: see [`Transport::begin`](super::Transport::begin). Replies are returned in the order
+//! in which the commands were added, whatever their parts.
+//!
+//! The route of each command is entered when it is added, and not when it is written. Another call for its key that comes in between takes the
+//! same connection, and is written before or behind it, but never overtakes it on another connection.
 
 use super::pending::Pending;
 use super::routes::{KeyHash, RouteGuard, Routes};
 use crate::store::redis::net::resp::Packed;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Commands that are sent together, each on the mux of its key.
 pub(crate) struct Batch {
@@ -15,6 +23,8 @@ pub(crate) struct Batch {
     pub(super) order: Vec<usize>,
     /// Whether all commands go on the preferred mux, which is the one for urgent calls.
     pub(super) is_urgent: bool,
+    /// What keeps the key of the first command on its mux, if that was chosen before.
+    first: Option<RouteGuard>,
 }
 
 /// The commands of a batch that go on one mux.
@@ -30,13 +40,20 @@ pub(crate) struct Begun {
     /// The index of each command's call.
     pub(super) order: Vec<usize>,
     pub(super) deadline: Instant,
+    /// How much longer a command may take whose short form the server did not know.
+    pub(crate) spare: Duration,
     pub(super) is_alone: bool,
 }
 
 impl Batch {
     /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux.
     pub(super) fn new(routes: &Arc<Routes>, preferred: usize, is_urgent: bool) -> Self {
-        Self { parts: Vec::new(), routes: Arc::clone(routes), preferred, order: Vec::new(), is_urgent }
+        Self { parts: Vec::new(), routes: Arc::clone(routes), preferred, order: Vec::new(), is_urgent, first: None }
+    }
+
+    /// Returns an empty batch whose first command goes on this mux, by a route that was entered for its key.
+    pub(super) fn on(routes: &Arc<Routes>, mux: usize, route: RouteGuard) -> Self {
+        Self { first: Some(route), ..Self::new(routes, mux, false) }
     }
 
     /// Returns `true` if all commands go on one mux.
@@ -44,10 +61,12 @@ impl Batch {
         self.parts.len() == 1
     }
 
-    /// Adds one command about a key.
+    /// Adds commands about a key, which belong together.
     pub(crate) fn push(&mut self, hash: KeyHash, pack: impl FnOnce(&mut Packed)) {
         let (mux, route) = if self.is_urgent {
             (self.preferred, RouteGuard::new(&self.routes))
+        } else if let Some(route) = self.first.take() {
+            (self.preferred, route)
         } else {
             RouteGuard::enter(&self.routes, hash, self.preferred)
         };
@@ -66,11 +85,13 @@ impl Batch {
                 at
             }
             None => {
-                self.parts.push(Part { mux, packed: Packed::default(), route });
+                self.parts.push(Part { mux, packed: Packed::for_one(), route });
                 self.parts.len() - 1
             }
         };
-        pack(&mut self.parts[part].packed);
-        self.order.push(part);
+        let packed = &mut self.parts[part].packed;
+        let before = packed.replies();
+        pack(packed);
+        self.order.extend(std::iter::repeat_n(part, packed.replies() - before));
     }
 }

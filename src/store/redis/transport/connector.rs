@@ -1,4 +1,10 @@
 //! What a mux needs from a connection. A connection has two halves, each used by one thread at a time; any thread can cut it.
+//!
+//! These traits are the seam at which the model of the transport puts a simulated network, and unit tests a server that hangs, is full or
+//! panics. The product has one implementation: [`Endpoint`], which opens links.
+//!
+//! A half never blocks beyond its deadline, and a deadline that has come is no failure: it returns `false`, and keeps what it has. Only an
+//! error ends the connection. That difference lets one thread give a half to another in the middle of a reply or of a write.
 
 use crate::error::Error;
 use crate::store::redis::net::endpoint::Endpoint;

@@ -1,22 +1,27 @@
 //! One call in flight: its caller waits on it, and the reader stores the replies in it.
 //!
-//! | phase | meaning | who may change it |
-//! |---|---|---|
-//! | `Queued` | not written; it is in its mux's queue | the writer, the caller that gives up, or a thread that fails it |
-//! | `Written` | handed to the connection; it has its place in the order of replies | the reader, the caller that gives up, or a thread that fails it |
-//! | `Left` | the caller is gone; its replies are read and dropped | nobody |
-//! | `Done` | all replies have come, or the call has failed | nobody |
-//!
-//! Beside the phase, a call notes whether its caller is promoted: such a caller is woken to become the writer or the reader of its
-//! connection. Lock order: the mux's state, then a call.
+//! [`Phase`] is what became of it so far. Beside that, a call notes whether its caller is promoted: such a caller is woken to become the writer
+//! or the reader of its connection. Lock order: the mux's state, then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system. While it stays, it
-//! can be promoted to writer, but never to reader, because it does not wait for a reply. If the server does not know the short form of a
-//! posted command, the call goes back from `Written` to `Queued` once,
-//! in its full form.
+//! can be promoted to writer, but never to reader, because it does not wait for a reply.
 //!
 //! A call that is to be confirmed stays `Written` until its write is confirmed, too. A posted call is never confirmed.
+//!
+//! # Short forms
+//!
+//! A command may be written in a short form (`EVALSHA`) that the server does not know. It answers `NOSCRIPT` then, and has executed nothing.
+//! This is the only place where that is dealt with: when the last reply of such a call has come, the call goes back from `Written` to
+//! `Queued` once, with those of its commands alone, in their full form. Why that is right:
+//!
+//! * No command is executed twice: only commands that were refused are written again, and each once. A second refusal is the reply.
+//! * No later call for the same key comes between, if it is made after the answer to this one: the call keeps its place among the calls for
+//!   its keys (its route) until it is done, and it is queued again before any later answer is delivered.
+//! * A caller's deadline stays what it was. If it comes first, the commands that were refused were not executed, and that is what it is told.
+//! * Each reply has the epoch and the confirmation of the write that its own command was in: the two writes may go on two connections, and a
+//!   confirmation says nothing about a write on another one.
 
+use super::answer::{Answer, Callback, Replied};
 use super::routes::RouteGuard;
 use crate::error::Error;
 use crate::log;
@@ -26,40 +31,10 @@ use crate::sync::{Condvar, Mutex, catch_panic, mutant, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
-/// The outcome of a call: the replies that came and, if some are missing, the reason.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    pub(crate) values: Vec<Value>,
-    /// The epoch of the connection in which the call was written.
-    pub(crate) epoch: u64,
-    /// The reply to the command that confirmed the call, if the call is one to be confirmed and that reply has come.
-    pub(crate) confirmation: Option<Value>,
-    pub(crate) failure: Option<Error>,
-}
-
-/// Receives the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
-pub(crate) type Callback = Box<dyn FnOnce(Answer) + Send>;
-
-/// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Queued,
-    Written,
-    Left,
-    Done,
-}
-
-/// The roles to which a caller is promoted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Promotion {
-    pub(crate) to_writer: bool,
-    pub(crate) to_reader: bool,
-}
+pub(crate) use super::phases::{Phase, Promotion, Taken, Wake};
 
 /// See the module.
 pub(crate) struct Pending {
-    /// The number of replies that the call gets.
-    pub(crate) replies: usize,
     /// Whether the call is posted: nobody waits for its answer.
     pub(crate) is_posted: bool,
     /// Whether the call is one of several of a caller.
@@ -80,21 +55,19 @@ struct Core {
     is_attended: bool,
     /// Whether all bytes of a posted call were handed to the system.
     is_sent: bool,
-    /// Whether a posted call was queued again, in its full form.
-    is_repeated: bool,
+    /// The epoch of the last write.
+    epoch: u64,
+    /// How many replies of the last write have come.
+    came: usize,
+    /// The places of the commands whose short form the server does not know.
+    unknown: Vec<usize>,
+    /// The places of the commands that were queued again, in their full form. `None` before that.
+    repeated: Option<Vec<usize>>,
     answer: Answer,
     /// Whether the call failed because no connection could be opened.
     unconnected: bool,
     /// The callback of a posted call.
     callback: Option<Callback>,
-}
-
-/// Why a caller woke up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
-    Done,
-    Promoted,
-    TimedOut,
 }
 
 impl Core {
@@ -103,22 +76,36 @@ impl Core {
             && !self.is_sent
             && (self.is_attended || mutant!(WaitsTwice))
     }
-}
 
-/// What a reply meant to its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// Nobody has to be woken: the caller is gone, or more replies or the confirmation are missing.
-    Kept,
-    /// It was the last reply: the call must be woken.
-    Last,
-    /// The server does not know the short form of a posted call, which must be queued again.
-    Again,
-}
+    /// Takes in a reply to the last write.
+    fn take(&mut self, value: Value) {
+        let at = self.came;
+        self.came += 1;
+        let place = self.repeated.as_ref().map_or(at, |repeated| repeated[at]);
+        let is_unknown = self.repeated.is_none() && is_noscript(&value);
+        let replied = if is_unknown {
+            self.unknown.push(place);
+            None
+        } else {
+            Some(Replied { value, epoch: self.epoch, confirmation: None })
+        };
+        match self.answer.replies.get_mut(place) {
+            Some(empty) => *empty = replied,
+            None => self.answer.replies.push(replied),
+        }
+    }
 
-impl Promotion {
-    pub(crate) fn any(self) -> bool {
-        self.to_writer || self.to_reader
+    /// Ends the call, or a first write of it, to which everything has come.
+    fn end_write(&mut self) -> Taken {
+        if self.unknown.is_empty() {
+            self.phase = Phase::Done;
+            return Taken::Last;
+        }
+        let unknown = std::mem::take(&mut self.unknown);
+        self.packed.spell_out(unknown.iter().copied());
+        self.repeated = Some(unknown);
+        self.phase = Phase::Queued;
+        Taken::Again
     }
 }
 
@@ -139,7 +126,7 @@ impl Pending {
     }
 
     fn with(packed: Packed, route: RouteGuard, is_part: bool, callback: Option<Callback>) -> Self {
-        let (replies, is_posted, is_confirmed) = (packed.replies, callback.is_some(), packed.is_confirmed);
+        let (is_posted, is_confirmed) = (callback.is_some(), packed.is_confirmed);
         let (promotion, answer) = (Promotion::default(), Answer::default());
         let core = Core {
             phase: Phase::Queued,
@@ -148,23 +135,35 @@ impl Pending {
             route,
             is_attended: !is_part,
             is_sent: false,
-            is_repeated: false,
+            epoch: 0,
+            came: 0,
+            unknown: Vec::new(),
+            repeated: None,
             answer,
             unconnected: false,
             callback,
         };
-        Self { replies, is_posted, is_part, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
+        Self { is_posted, is_part, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
     }
 
     /// Waits until the call is done, its caller is promoted, or the deadline has come.
     pub(crate) fn wait(&self, deadline: Instant) -> Wake {
+        self.wait_until(deadline, |core| core.phase == Phase::Done)
+    }
+
+    /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.
+    pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
+        self.wait_until(deadline, |core| core.is_sent || core.phase == Phase::Done)
+    }
+
+    fn wait_until(&self, deadline: Instant, is_over: impl Fn(&Core) -> bool) -> Wake {
         let mut core = self.core.lock();
         loop {
-            // Check this first, even if the call is done: the role must be taken on or handed on.
+            // Check this first, even if the call is over: the role must be taken on or handed on.
             if core.promotion.any() {
                 return Wake::Promoted;
             }
-            if core.phase == Phase::Done {
+            if is_over(&core) {
                 return Wake::Done;
             }
             let left = deadline.saturating_duration_since(now());
@@ -177,6 +176,12 @@ impl Pending {
 
     pub(crate) fn is_done(&self) -> bool {
         self.core.lock().phase == Phase::Done
+    }
+
+    /// Returns `true` if the call was queued again, in its full form, and has no answer yet.
+    pub(crate) fn is_under_way_again(&self) -> bool {
+        let core = self.core.lock();
+        core.repeated.is_some() && matches!(core.phase, Phase::Queued | Phase::Written)
     }
 
     /// Returns `true` if the call is not written yet.
@@ -202,24 +207,6 @@ impl Pending {
         is_attended && !is_done
     }
 
-    /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.
-    pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
-        let mut core = self.core.lock();
-        loop {
-            if core.promotion.any() {
-                return Wake::Promoted;
-            }
-            if core.is_sent || core.phase == Phase::Done {
-                return Wake::Done;
-            }
-            let left = deadline.saturating_duration_since(now());
-            if left == Duration::ZERO {
-                return Wake::TimedOut;
-            }
-            self.changed.wait_for(&mut core, left);
-        }
-    }
-
     /// Lets the poster leave. Returns `true` if it was promoted to writer: then a successor is needed.
     pub(crate) fn leave_sent(&self) -> bool {
         let mut core = self.core.lock();
@@ -231,7 +218,7 @@ impl Pending {
     /// answer.
     pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
         let core = self.core.lock();
-        core.phase == Phase::Written && core.answer.epoch >= first_epoch
+        core.phase == Phase::Written && core.epoch >= first_epoch
     }
 
     /// Returns `true` if the caller may go on reading: its answer has not come, and it is not promoted to writer.
@@ -293,17 +280,36 @@ impl Pending {
         }
     }
 
-    /// Appends the call's bytes to `bytes`, with the stamp, if there is one, in its places.
-    pub(crate) fn write_to(&self, bytes: &mut Vec<u8>, epoch: u64, stamp: Option<&Stamp>) {
+    /// Appends the call's bytes to `bytes`, with the stamp, if there is one, in its places. Returns the number of replies that are due then.
+    ///
+    /// Nobody waits for the refusal of a posted call, and it would be repeated late. So a posted call has the full form unless all its short
+    /// forms are in `spelt`: the texts that were written in full on this connection before. They are in it afterwards.
+    pub(crate) fn write_to(
+        &self,
+        bytes: &mut Vec<u8>,
+        epoch: u64,
+        stamp: Option<&Stamp>,
+        spelt: &mut Vec<&'static str>,
+    ) -> usize {
         let mut core = self.core.lock();
         core.phase = Phase::Written;
-        core.answer.epoch = epoch;
+        (core.epoch, core.came) = (epoch, 0);
+        if self.is_posted {
+            let is_new = |text: &&'static str| !spelt.iter().any(|known| std::ptr::eq(*known, *text));
+            let new: Vec<_> = core.packed.short_texts().filter(is_new).collect();
+            if !new.is_empty() {
+                core.packed.spell_out_all();
+                spelt.extend(new);
+            }
+        }
         let start = bytes.len();
         bytes.extend_from_slice(&core.packed.bytes);
-        let Some(stamp) = stamp else { return };
-        for at in &core.packed.stamp_at {
-            bytes[start + at..start + at + stamp.len()].copy_from_slice(stamp);
+        if let Some(stamp) = stamp {
+            for at in core.packed.stamps() {
+                bytes[start + at..start + at + stamp.len()].copy_from_slice(stamp);
+            }
         }
+        core.packed.replies()
     }
 
     /// Takes in a reply.
@@ -312,19 +318,11 @@ impl Pending {
         if core.phase != Phase::Written {
             return Taken::Kept;
         }
-        // NOSCRIPT: the short form is unknown, and nothing was executed.
-        if self.is_posted && self.replies == 1 && is_noscript(&value) && !std::mem::replace(&mut core.is_repeated, true)
-        {
-            core.packed.spell_out();
-            core.phase = Phase::Queued;
-            return Taken::Again;
-        }
-        core.answer.values.push(value);
-        if core.answer.values.len() < self.replies || (self.is_confirmed && !mutant!(AnswersUnconfirmed)) {
+        core.take(value);
+        if core.came < core.packed.replies() || (self.is_confirmed && !mutant!(AnswersUnconfirmed)) {
             return Taken::Kept;
         }
-        core.phase = Phase::Done;
-        Taken::Last
+        core.end_write()
     }
 
     /// Takes in the reply to the command that confirms the call. All replies to the call itself have come before.
@@ -333,9 +331,12 @@ impl Pending {
         if core.phase != Phase::Written {
             return Taken::Kept;
         }
-        core.answer.confirmation = Some(value.clone());
-        core.phase = Phase::Done;
-        Taken::Last
+        let epoch = core.epoch;
+        let of_write = |replied: &&mut Replied| replied.epoch == epoch && replied.confirmation.is_none();
+        for replied in core.answer.replies.iter_mut().flatten().filter(of_write) {
+            replied.confirmation = Some(value.clone());
+        }
+        core.end_write()
     }
 
     /// Ends the call with a failure; the replies that came stay. Returns `true` if the call must be woken.
@@ -356,21 +357,23 @@ impl Pending {
         (core.phase == Phase::Done && !core.promotion.any()).then(|| std::mem::take(&mut core.answer))
     }
 
-    /// Lets the caller leave. Returns the phase that the call was in, the roles to which the caller is promoted,
-    /// and what came. Later replies are dropped.
-    pub(crate) fn leave(&self) -> (Phase, Promotion, Answer) {
+    /// Lets the caller leave. Returns the phase that the call was in, the roles to which the caller is promoted, what came, and the epoch
+    /// of the last write. Later replies are dropped.
+    pub(crate) fn leave(&self) -> (Phase, Promotion, Answer, u64) {
         let mut core = self.core.lock();
         let phase =
             if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
         if mutant!(GivesPassageBackEarly) {
             core.route.give_back();
         }
-        (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer))
+        (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer), core.epoch)
     }
 
-    /// Returns the bytes to write, and the route of the call, if the call failed because no connection could be opened.
+    /// Returns the bytes to write, and the route of the call, if the call failed because no connection could be opened, and was never
+    /// written.
     pub(crate) fn unconnected(&self) -> Option<(Packed, RouteGuard)> {
         let mut core = self.core.lock();
-        std::mem::take(&mut core.unconnected).then(|| (std::mem::take(&mut core.packed), core.route.take()))
+        let is_new = core.repeated.is_none();
+        (is_new && std::mem::take(&mut core.unconnected)).then(|| (std::mem::take(&mut core.packed), core.route.take()))
     }
 }

@@ -12,6 +12,7 @@
 //! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a
 //!   caller that slept and was woken would get it sooner. When yields return late, nobody yields for a while.
 
+use super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, YIELD_NO_MORE};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{now, thread};
 use std::time::{Duration, Instant};
@@ -22,19 +23,7 @@ pub(super) const SPINS: u32 = 4;
 /// The most callers that sleep without spinning after an unsuccessful spin.
 const MOST_SKIPS: u32 = 64;
 
-/// How late a yield may return: `LATE`, plus `LATER_EACH` for each caller of the connection, because every other connection may have as
-/// many. `LATEST` caps it below the 3 ms or so for which a thread that computes keeps the core.
-const LATE: Duration = Duration::from_micros(1500);
-const LATER_EACH: Duration = Duration::from_micros(60);
-const LATEST: Duration = Duration::from_micros(2500);
-
-/// How much time late yields may cost before that is no accident. Of the time between two of them, one part in `FORGIVEN_PART` is
-/// forgiven.
-const MOST_LOST: Duration = Duration::from_millis(16);
 const FORGIVEN_PART: u64 = 4;
-
-/// How long nobody yields after that: long compared with the time that was lost.
-const REST: Duration = Duration::from_millis(500);
 
 /// See the module. All connections of a client share one.
 #[derive(Debug)]
@@ -130,7 +119,7 @@ impl Yielding {
         // ORDERING: as above.
         self.lost.store(if rests { 0 } else { lost }, Ordering::Relaxed);
         if rests {
-            self.rests_until.store(end + nanos(REST), Ordering::Relaxed);
+            self.rests_until.store(end + nanos(YIELD_NO_MORE), Ordering::Relaxed);
         }
     }
 

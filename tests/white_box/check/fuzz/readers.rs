@@ -53,7 +53,7 @@ fn locker(data: &[u8]) {
     let (host, holder) = data.split_at(data.iter().position(|b| *b == 0).unwrap_or(data.len()));
     let id = ClientId::of_host(&String::from_utf8_lossy(host)).expect("random bytes");
     for (linger, delay) in [(false, 0), (true, 0), (false, 60_000), (true, 1)] {
-        let locker = id.next_locker(Duration::from_millis(delay), linger);
+        let locker = id.next_locker(Duration::from_millis(delay), Duration::from_millis(linger.into()));
         assert!(locker.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b)), "{locker:?}");
         assert!(locker.len() < 150, "{locker:?}");
         assert_eq!(locker.rsplit_once('-').map(|(client, _)| client), Some(id.as_str()));

@@ -129,7 +129,8 @@ impl World {
                 Phase::Lingering { .. } => lingers,
                 _ => false,
             };
-            if client.is_closed() || rests && lock.queue_length() == 0 && client.cleanup.next() == Moment::NEVER {
+            if client.is_closed() || rests && lock.queue_length() == 0 && client.retries.cleanup.next() == Moment::NEVER
+            {
                 return;
             }
             thread::sleep(LEASE / 6);

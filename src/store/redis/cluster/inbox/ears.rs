@@ -14,34 +14,24 @@
 //!    everybody does then.
 //! 3. *Whoever could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
 
+use super::super::timing::{IDLE_SLOT, READY};
 use super::line::LineId;
 use super::waker::Waker;
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::link::Link;
-use crate::store::redis::node::Node;
-use crate::store::redis::script::keys::slot_inbox_channel;
-use crate::store::redis::script::scripts::Form;
-use crate::store::redis::script::sight::Sight;
 use crate::store::redis::script::slot::{SLOTS, Slot};
 use crate::sync::catch_panic;
-use parking_lot::{Condvar, Mutex};
+use crate::sync::unseen::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a slot is heard after it was needed last.
-const IDLE: Duration = Duration::from_secs(60);
-
 /// Above so many slots, those that nobody needs any more are not kept, down to so many.
 const MANY: usize = 4096;
-
-/// How long a slot is needed by a thread that has got ready: it joins a queue within that time, and says then how long it waits there. With
-/// thousands of threads this takes seconds.
-const READY: Duration = Duration::from_secs(30);
 
 /// See the module.
 pub(crate) struct Ears {
@@ -56,8 +46,6 @@ pub(crate) struct Ears {
     changed: Condvar,
     /// The connections that were opened for the listening thread, and why others were not.
     opened: Mutex<Vec<Opened>>,
-    /// Whether scripts see the first subscription of each line.
-    looked: Mutex<Vec<(Place, Sight)>>,
 }
 
 /// The outcome of a connect.
@@ -120,7 +108,6 @@ impl Ears {
             state: Mutex::default(),
             changed: Condvar::new(),
             opened: Mutex::default(),
-            looked: Mutex::default(),
         }
     }
 
@@ -142,26 +129,6 @@ impl Ears {
             ears.waker.wake();
         };
         std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(open).map(drop)
-    }
-
-    /// Finds out, on a thread of its own, whether scripts see a subscription that was confirmed on a line.
-    pub(super) fn look(self: &Arc<Self>, line: LineId, slot: Slot, node: Arc<Node>, limit: Duration) {
-        let ears = Arc::clone(self);
-        let look = move || {
-            let is_over = || ears.state.lock().slots.get(&slot).is_none_or(|ear| ear.phase != Phase::Heard(line));
-            let channel = slot_inbox_channel(slot, &ears.client);
-            // The log may panic.
-            let sight = catch_panic(|| node.sees(Form::Cluster, &channel, limit, is_over)).unwrap_or(Sight::Unknown);
-            ears.looked.lock().push((node.transport.endpoint().address.place.clone(), sight));
-            ears.waker.wake();
-        };
-        // Without a thread nobody looks: nearly always there is nothing to be seen.
-        let _ = std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(look);
-    }
-
-    /// Takes what was found out.
-    pub(super) fn take_looked(&self) -> Vec<(Place, Sight)> {
-        std::mem::take(&mut *self.looked.lock())
     }
 
     /// Takes the connections that were opened.
@@ -316,7 +283,7 @@ impl Ears {
         let mut unneeded: Vec<_> = unneeded.map(|(slot, ear)| (ear.needed_until, *slot)).collect();
         unneeded.sort_unstable();
         let too_many = state.slots.len().saturating_sub(MANY);
-        let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE < now;
+        let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE_SLOT < now;
         let idle: Vec<_> = unneeded.into_iter().enumerate().filter(goes).map(|(_, (_, slot))| slot).collect();
         for slot in &idle {
             self.heard.set(*slot, false);

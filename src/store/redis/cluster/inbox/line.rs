@@ -1,5 +1,6 @@
 //! One listening connection, to the master of some slots.
 
+use super::super::timing::SILENCE;
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::link::Link;
 use crate::store::redis::net::resp::Packed;
@@ -12,10 +13,6 @@ use std::collections::{HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-/// After this long without a byte from the server a PING is sent. A half-open connection would stay silent for ever, and the waiters of a
-/// server that hangs must find its successor soon.
-const SILENCE: Duration = Duration::from_secs(1);
 
 /// Tells lines apart, also those to one place one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +39,6 @@ pub(super) struct Line {
     pub(super) opened: Instant,
     /// Whether the server has answered a command.
     pub(super) has_answered: bool,
-    /// Whether somebody looks, or has looked, whether scripts see a subscription of this line.
-    pub(super) is_looked_at: bool,
     /// Whether some bytes wait for room.
     is_behind: bool,
     io_timeout: Duration,
@@ -82,7 +77,6 @@ impl Line {
             heard: now,
             opened: now,
             has_answered: false,
-            is_looked_at: false,
             is_behind: false,
             io_timeout,
         }
@@ -120,7 +114,7 @@ impl Line {
             packed.words(&["SUNSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
             self.asked.push_back(Asked::Unsubscribe(*slot));
         }
-        if packed.replies == 0 { Ok(()) } else { self.send(&packed) }
+        if packed.replies() == 0 { Ok(()) } else { self.send(&packed) }
     }
 
     /// Leaves some slots to another owner.
@@ -131,7 +125,7 @@ impl Line {
     /// Sends without waiting for room: the same thread listens to the other servers.
     fn send(&mut self, packed: &Packed) -> io::Result<()> {
         let now = Instant::now();
-        if self.asked.len() == packed.replies {
+        if self.asked.len() == packed.replies() {
             self.owed_since = now;
         }
         self.is_behind = !self.link.outbound.send(&packed.bytes, now)?;
@@ -181,7 +175,7 @@ impl Line {
                 events.extend(self.take_in(value, &mut unwanted, client));
             }
         }
-        if unwanted.replies == 0 { Ok(()) } else { self.send(&unwanted) }
+        if unwanted.replies() == 0 { Ok(()) } else { self.send(&unwanted) }
     }
 
     fn take_in(&mut self, value: Value, unwanted: &mut Packed, client: &str) -> Option<Event> {

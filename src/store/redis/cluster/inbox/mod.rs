@@ -1,7 +1,12 @@
 //! The inbox of a client in a Cluster: a shard channel in each slot in which one of its tenures waits, or may be asked to give way.
 //!
-//! A message reaches the subscribers at the node that owns the slot, and costs no other node anything. There is one listening connection to
+//! A message reaches the subscribers at the node that owns the slot, and costs no other node anything. (`PUBLISH` would send each message to
+//! every node, over connections between nodes that delay it for up to 40 ms.) There is one listening connection to
 //! each master that is needed. The client's thread `dlock-listen` reads all of them; a thread `dlock-connect` opens one, and ends.
+//!
+//! A slot is subscribed when a tenure is about to wait there, or may be asked to give way. So a lock that is free costs no subscription: the
+//! first request takes the key, or finds it busy; then the slot is subscribed, and a second request joins the queue. A slot that nobody needs
+//! for a minute after the end of the last lease is left.
 //!
 //! When a slot moves to another node, its server ends the subscription; when a master fails, its connection breaks, or its successor knows
 //! nothing of the subscription. The slot is then subscribed anew, where its owner is by a new map. Until that is confirmed the client's
@@ -11,12 +16,17 @@
 //!    What the earlier line still says of it does not count.
 //! 2. *A place that takes no connection is tried once for all its slots*, with pauses that double from 10 ms to 1 s. A new owner is
 //!    tried at once.
-//! 3. *The listening thread waits for nobody*: commands that have no room in a socket are sent later.
+//! 3. *The listening thread waits for nobody*: commands that have no room in a socket are sent later, and connects are made elsewhere. A node
+//!    that hangs must not keep the news of the other nodes from the threads that wait for them.
+//! 4. *Silence is no news.* A connection that was silent for a second is asked to answer. While a node keeps the client waiting, the map is
+//!    asked of the others, so that the client hears again before its places in the queues are lost.
+//! 5. *What may have been missed is asked for.* When a slot is lost, and when it is heard again, the client asks about its keys in that slot
+//!    (`Message::ChangedAmong`), and about no others.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | the listening thread's part |
-//! | `opening.rs` | how an inbox is opened, and found by the threads that lock |
+//! | `opening.rs`, `listeners.rs` | how an inbox is opened, and found by the threads that lock |
 //! | `ears.rs` | in which slots the client hears |
 //! | `subscribing.rs` | which slot is subscribed where, and when |
 //! | `line.rs` | one listening connection |
@@ -25,23 +35,23 @@
 
 pub(super) mod ears;
 mod line;
+pub(super) mod listeners;
 mod opening;
 mod rests;
 mod subscribing;
 mod waker;
 
-use super::core::{Cluster, Hidden, View};
+use super::core::{Cluster, View};
 use super::redirect::{Said, said};
+use super::timing::{GATHER, LOOK_FOR_IDLE, SHORT_LINE, SUBSCRIBE_AGAIN};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::store::processor::{Inbox, InboxBreaker, KeyFilter, Message};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::script::message;
-use crate::store::redis::script::scripts::Form;
-use crate::store::redis::script::sight::{self, Sight};
 use crate::store::redis::script::slot::{Slot, slot_of};
-use crate::sync::{mutant, random_u32};
+use crate::sync::mutant;
 use crate::timing::end_of;
 use ::redis::{ServerError, Value};
 use ears::Ears;
@@ -52,22 +62,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use subscribing::Pending;
-
-/// The pauses before a slot is subscribed again that was refused, and before a place is tried again that took no connection.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// For how long slots that are lost, or heard again, are gathered into one message.
-const GATHER: Duration = Duration::from_millis(20);
-
-/// For how long no inbox opens after scripts did not see a subscription.
-const HIDDEN: Duration = Duration::from_secs(60);
-
-/// A line that breaks sooner after its opening counts as one that could not be opened.
-const SHORT: Duration = Duration::from_secs(1);
-
-/// How often slots that nobody needs are looked for.
-const LOOK: Duration = Duration::from_secs(5);
 
 /// See the module. Dropping it ends the subscriptions.
 pub(crate) struct ClusterInbox {
@@ -91,7 +85,6 @@ pub(crate) struct ClusterInbox {
     look_at: Instant,
     last_line: LineId,
     has_warned: bool,
-    has_warned_of_sight: bool,
 }
 
 impl InboxBreaker for Arc<Ears> {
@@ -110,9 +103,6 @@ impl Inbox for ClusterInbox {
             }
             if let Some(message) = self.messages.pop_front() {
                 return Ok(Some(message));
-            }
-            for (place, sight) in self.ears.take_looked() {
-                self.take_sight(&place, sight)?;
             }
             let now = Instant::now();
             let next = self.subscribe(now);
@@ -148,12 +138,6 @@ impl ClusterInbox {
             let (events, mut result) = if is_ready { line.read(&self.ears.client) } else { (Vec::new(), Ok(())) };
             let mut unwanted = Vec::new();
             for event in events {
-                if let Event::Confirmed(slot) = event
-                    && !std::mem::replace(&mut line.is_looked_at, true)
-                    && let Some(node) = line.node.upgrade()
-                {
-                    self.ears.look(line.id, slot, node, self.cluster.nodes.reach.io_timeout);
-                }
                 unwanted.extend(self.take_in(event, &line, now));
             }
             if result.is_ok() {
@@ -169,7 +153,7 @@ impl ClusterInbox {
         let address = self.cluster.nodes.reach.endpoint_at(&line.place, Arc::default()).address;
         log::info!(HAND_OVER, "the subscription at {address} is broken: {cause}; subscribing again");
         self.cluster.want_map();
-        if line.has_answered && now.saturating_duration_since(line.opened) >= SHORT {
+        if line.has_answered && now.saturating_duration_since(line.opened) >= SHORT_LINE {
             line.slots().iter().for_each(|slot| self.lose(*slot, line.id, now));
             return;
         }
@@ -210,7 +194,7 @@ impl ClusterInbox {
             if let Some(owner) = self.cluster.place(&node, host, port) {
                 self.cluster.follow_to(&owner, slot, &node);
                 let detours = self.detours.entry(slot).or_insert(0);
-                let pause = if *detours == 0 { Duration::ZERO } else { pause(*detours) };
+                let pause = if *detours == 0 { Duration::ZERO } else { SUBSCRIBE_AGAIN.after(*detours) };
                 *detours += 1;
                 self.ears.lose(slot, Some(line.id), None, |_| now + pause);
                 return;
@@ -219,7 +203,7 @@ impl ClusterInbox {
         self.cluster.want_map();
         let error = self.cluster.hide(classify(error, ""));
         self.warn(&error);
-        self.refuse(slot, Some(line.id), error, |failures| now + pause(failures));
+        self.refuse(slot, Some(line.id), error, |failures| now + SUBSCRIBE_AGAIN.after(failures));
     }
 
     /// Notes that a slot is not heard on this line any more, and is to be heard again at once.
@@ -244,33 +228,6 @@ impl ClusterInbox {
         self.tell_at.get_or_insert(now + GATHER);
     }
 
-    /// Takes in what scripts see of a line.
-    ///
-    /// # Errors
-    ///
-    /// If they see none of it. No inbox opens for a while then, as long as the same servers answer.
-    fn take_sight(&mut self, place: &Place, sight: Sight) -> Result<(), Error> {
-        match sight {
-            Sight::Unseen => {
-                let address = self.cluster.nodes.reach.endpoint_at(place, Arc::default()).address;
-                let error = sight::hidden(&address.to_string());
-                let until = Instant::now() + HIDDEN;
-                *self.cluster.hidden.lock() =
-                    Some(Hidden { number: self.cluster.number(), until, error: error.clone() });
-                return Err(error);
-            }
-            Sight::Refused(error) => {
-                let error = self.cluster.hide(classify(&error, ""));
-                let is_denied = matches!(error, Error::Denied { .. });
-                if is_denied && !std::mem::replace(&mut self.has_warned_of_sight, true) {
-                    sight::warn_of(Form::Cluster, &error);
-                }
-            }
-            Sight::Seen | Sight::Unknown => {}
-        }
-        Ok(())
-    }
-
     /// Says once that the client polls, if it will not hear without somebody's help.
     fn warn(&mut self, error: &Error) {
         if !error.is_transient() && !std::mem::replace(&mut self.has_warned, true) {
@@ -283,7 +240,7 @@ impl ClusterInbox {
         if now < self.look_at {
             return;
         }
-        self.look_at = now + LOOK;
+        self.look_at = now + LOOK_FOR_IDLE;
         let idle = self.ears.take_idle(now);
         let forgotten: HashSet<_> = idle.iter().copied().collect();
         self.lost.retain(|slot| !forgotten.contains(slot));
@@ -297,16 +254,10 @@ impl ClusterInbox {
     }
 }
 
-/// The pause after failures in a row: between half of the step and all of it, so that clients do not come together.
-fn pause(failures: u32) -> Duration {
-    let step = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
-    step.mul_f64(0.5 + 0.5 * f64::from(random_u32(failures)) / f64::from(u32::MAX))
-}
-
 impl Drop for ClusterInbox {
     fn drop(&mut self) {
         self.ears.close();
-        self.cluster.forget(&self.ears);
+        self.cluster.listeners.forget(&self.ears);
     }
 }
 

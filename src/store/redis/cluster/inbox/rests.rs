@@ -1,14 +1,11 @@
 //! Places that take no connection for now, and when the next one is tried: once for all slots of a place, however many wait there.
 
-use super::pause;
+use super::super::timing::{ASK_FOR_MAP, SUBSCRIBE_AGAIN};
+use crate::backoff::Cooldown;
 use crate::error::Error;
 use crate::store::redis::net::address::Place;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
-
-/// How often a new map is asked for while a place rests, or has kept us waiting for so long: its slots may have another owner by now, whom
-/// the others wait for.
-pub(super) const ASK_FOR_MAP: Duration = Duration::from_millis(150);
+use std::time::Instant;
 
 /// See the module.
 #[derive(Default)]
@@ -19,17 +16,16 @@ pub(super) struct Rests {
 }
 
 struct Rest {
-    failures: u32,
-    until: Instant,
+    cooldown: Cooldown<Instant>,
     error: Error,
 }
 
 impl Rests {
     /// Notes that a place could not be reached. Returns until when it rests.
     pub(super) fn fail(&mut self, place: Place, error: Error, now: Instant) -> Instant {
-        let failures = self.places.get(&place).map_or(0, |rest| rest.failures) + 1;
-        let until = now + pause(failures);
-        self.places.insert(place, Rest { failures, until, error });
+        let mut cooldown = self.places.get(&place).map_or_else(Cooldown::default, |rest| rest.cooldown);
+        let until = cooldown.fail(now, SUBSCRIBE_AGAIN);
+        self.places.insert(place, Rest { cooldown, error });
         until
     }
 
@@ -40,8 +36,8 @@ impl Rests {
 
     /// Returns until when a place rests, and why, if it does now.
     pub(super) fn of(&self, place: &Place, now: Instant) -> Option<(Instant, Error)> {
-        let rest = self.places.get(place).filter(|rest| rest.until > now)?;
-        Some((rest.until, rest.error.clone()))
+        let rest = self.places.get(place)?;
+        Some((rest.cooldown.lasts_until(now)?, rest.error.clone()))
     }
 
     /// Keeps only what is known of these places.
@@ -65,6 +61,7 @@ impl Rests {
 mod tests {
     use super::*;
     use crate::error::BackendFailure;
+    use std::time::Duration;
 
     #[test]
     fn a_place_that_takes_no_connection_is_tried_ever_more_rarely() {

@@ -1,10 +1,9 @@
 //! Which slot is subscribed where, and when.
 
+use super::super::timing::{ASK_FOR_MAP, SUBSCRIBE_AGAIN};
 use super::ClusterInbox;
 use super::ears::Opened;
 use super::line::{Line, LineId};
-use super::pause;
-use super::rests::ASK_FOR_MAP;
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::cluster::core::View;
 use crate::store::redis::net::address::Place;
@@ -39,7 +38,7 @@ impl ClusterInbox {
                 None => {
                     self.cluster.want_map();
                     let error = self.cluster.unowned(slot);
-                    self.refuse(slot, None, error, |failures| now + pause(failures));
+                    self.refuse(slot, None, error, |failures| now + SUBSCRIBE_AGAIN.after(failures));
                 }
             }
         }

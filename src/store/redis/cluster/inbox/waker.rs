@@ -60,7 +60,7 @@ mod imp {
 #[cfg(not(unix))]
 mod imp {
     use super::*;
-    use parking_lot::{Condvar, Mutex};
+    use crate::sync::unseen::{Condvar, Mutex};
 
     /// How long sockets are not looked at.
     const PAUSE: Duration = Duration::from_millis(5);

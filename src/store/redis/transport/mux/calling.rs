@@ -1,7 +1,8 @@
 //! A call from its queueing to its answer, and the end of the mux.
 
+use super::super::answer::Answer;
 use super::super::connector::Connector;
-use super::super::pending::{Answer, Pending, Wake};
+use super::super::pending::{Pending, Wake};
 use super::core::Mux;
 use super::leaving::{closed_by_us, fail_all};
 use super::state::State;
@@ -43,12 +44,30 @@ impl<C: Connector> Mux<C> {
         self.hand_on(state, reads);
     }
 
-    /// Waits for the answer to a call, until the deadline at most. With `or_break`, a deadline that comes before the answer breaks the
-    /// connection, so that the next attempt gets a fresh one. `limit` is the caller's time limit, for the error message.
-    pub(crate) fn finish(&self, call: &Arc<Pending>, deadline: Instant, limit: Duration, or_break: bool) -> Answer {
-        let is_free = self.wait(call, deadline);
+    /// Waits for the answer to a call, until the deadline at most, and for `spare` longer if it was sent again in its full form: its caller may
+    /// have waited for something else until then, and only now sees the refusal. With `or_break`, a deadline that comes before the answer
+    /// breaks the connection, so that the next attempt gets a fresh one. `limit` is the caller's time limit, for the error message.
+    pub(crate) fn finish(
+        &self,
+        call: &Arc<Pending>,
+        deadline: Instant,
+        spare: Duration,
+        limit: Duration,
+        or_break: bool,
+    ) -> Answer {
+        let mut is_free = self.wait(call, deadline);
+        let mut answer = if is_free { call.finished() } else { None };
+        if answer.is_none() {
+            self.look(call);
+            if !spare.is_zero() && call.is_under_way_again() {
+                if !is_free {
+                    self.hand_on(self.state.lock(), true);
+                }
+                is_free = self.wait(call, deadline + spare);
+                answer = if is_free { call.finished() } else { None };
+            }
+        }
         self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
-        let answer = if is_free { call.finished() } else { None };
         answer.unwrap_or_else(|| {
             self.look(call);
             self.depart(call, limit, or_break)

@@ -1,11 +1,14 @@
 //! Opens the connection of a mux.
 //!
-//! A connect has the whole `connect_timeout`, whichever caller needs it. A caller's deadline bounds only how long that caller waits.
+//! There is one way: the thread `dlock-connect`, which exists only while it connects. A connect has the whole `connect_timeout`, whichever
+//! caller needs it. A caller's deadline bounds only how long that caller waits; one whose time ends leaves, and the connect goes on for the
+//! others. That is why a caller does not connect itself: its time may be too short for a connect, and then no caller would ever get one.
 //!
-//! * A caller whose deadline leaves that much time opens the connection itself.
-//! * For any other caller the thread `dlock-connect` opens it. The thread exists only while it connects. Callers wait for it with their
-//!   own deadlines; a caller whose time ends leaves, and the connect goes on for the others. The thread installs the connection in the
-//!   mux. If no caller is the writer by then, it also writes the queue, so that a posted call whose poster has left is sent.
+//! The thread installs the connection in the mux. If no caller is the writer by then, it also writes the queue, so that a posted call whose
+//! poster has left is sent. If the connect has failed, all queued calls fail, so that they do not try again one after another.
+//!
+//! Where the operating system refuses the thread, a caller that waits for the connect does the thread's work itself, within its own time:
+//! that may fail the others, but they would have no connection otherwise.
 //!
 //! The thread holds a weak reference to its mux. If the mux is gone when the connection comes, it closes the connection at once.
 
@@ -26,31 +29,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 impl<C: Connector> Mux<C> {
-    /// Opens a connection for the mux. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
-    /// attend to its call. If the connect fails, all queued calls fail, so that they do not try again one after another.
-    pub(super) fn connect<'a>(
-        &'a self,
-        mut state: Guard<'a, C>,
-        own: &Arc<Pending>,
-        deadline: Instant,
-    ) -> Guard<'a, C> {
-        // A caller that has what it came for does not wait. Nor does one that has other calls to begin.
-        if !state.connecting.is_busy && !own.is_over() && own.waits() && self.has_time_to_connect(deadline) {
-            drop(state);
-            return self.connect_here(own, deadline);
-        }
-        if let Err(cause) = self.begin_connect(&mut state) {
-            drop(state);
-            log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
-            return self.connect_here(own, deadline);
-        }
-        while !own.is_over() && (own.waits() || own.is_posted) {
-            let left = deadline.saturating_duration_since(now());
-            if !state.connecting.is_busy || state.closed || left.is_zero() {
-                break;
-            }
-            self.connected.wait_for(&mut state, left);
-        }
+    /// Has a connection opened for the mux. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
+    /// attend to its call, or has what it came for.
+    pub(super) fn connect<'a>(&'a self, state: Guard<'a, C>, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, C> {
+        let mut state = self.connect_while(state, deadline, || !own.is_over() && (own.waits() || own.is_posted));
         if mutant!(TakesConnectAlong) && now() >= deadline {
             state.connecting.is_busy = false;
         }
@@ -63,13 +45,18 @@ impl<C: Connector> Mux<C> {
     ///
     /// Those of the connector.
     pub(in super::super) fn connect_first(&self, deadline: Instant) -> Result<(), Error> {
-        let start = now();
-        let opened = self.settings.connector.open(deadline.min(start + self.settings.connect_timeout))?;
-        let state = self.state.lock();
-        if state.session.is_none() {
-            drop(self.take_up(state, Ok(opened), start));
+        let mut state = self.state.lock();
+        if state.session.is_none() && !state.closed {
+            state = self.connect_while(state, deadline, || true);
         }
-        Ok(())
+        if state.closed {
+            return Err(Error::ShutDown);
+        }
+        if state.session.is_some() {
+            return Ok(());
+        }
+        let failed = state.connecting.failed.as_ref().filter(|_| !state.connecting.is_busy);
+        Err(failed.map_or_else(|| self.unconnected(), |(_, error)| error.clone()))
     }
 
     /// Starts a connect for later calls, unless there is a connection, one is being opened, or the last connect failed less than `pause`
@@ -79,15 +66,40 @@ impl<C: Connector> Mux<C> {
         if state.closed || state.session.is_some() || state.connecting.failed_within(pause) {
             return;
         }
-        if let Err(cause) = self.begin_connect(&mut state) {
-            drop(state);
-            log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
-        }
+        // Without the thread, whoever calls next connects.
+        let _ = self.begin_connect(&mut state);
     }
 
     /// Returns `true` if the last connect failed less than `pause` ago.
     pub(in super::super) fn failed_within(&self, pause: Duration) -> bool {
         self.state.lock().connecting.failed_within(pause)
+    }
+
+    /// Starts a connect, and waits for its end, until the deadline at most, while the caller `waits`.
+    fn connect_while<'a>(
+        &'a self,
+        mut state: Guard<'a, C>,
+        deadline: Instant,
+        waits: impl Fn() -> bool,
+    ) -> Guard<'a, C> {
+        if self.begin_connect(&mut state).is_err() {
+            state.connecting.is_busy = true;
+            drop(state);
+            let start = now();
+            self.end_connect(
+                open(&self.settings.connector, deadline.min(start + self.settings.connect_timeout)),
+                start,
+            );
+            return self.state.lock();
+        }
+        while waits() {
+            let left = deadline.saturating_duration_since(now());
+            if !state.connecting.is_busy || state.closed || left.is_zero() {
+                break;
+            }
+            self.connected.wait_for(&mut state, left);
+        }
+        state
     }
 
     /// Starts a connect on a separate thread, unless one is under way. Does not block.
@@ -100,17 +112,83 @@ impl<C: Connector> Mux<C> {
             return Ok(());
         }
         let (mux, settings, start) = (Weak::clone(&self.this), Arc::clone(&self.settings), now());
-        let deadline = start + settings.connect_timeout;
         let connect = move || {
-            // The log may panic, for example in TLS. Even then the mux must learn that this connect has ended.
-            let opened = catch_panic(|| settings.connector.open(deadline)).unwrap_or_else(|_| Err(panicked()));
+            let opened = open(&settings.connector, start + settings.connect_timeout);
             if let Some(mux) = mux.upgrade() {
                 mux.end_connect(opened, start);
             }
         };
-        state.connecting.thread = Some(self.spawn(connect)?);
+        let thread = self.spawn(connect).inspect_err(|cause| {
+            log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
+        })?;
+        state.connecting.thread = Some(thread);
         state.connecting.is_busy = true;
         Ok(())
+    }
+
+    fn spawn(&self, connect: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+        if !self.settings.connector.may_spawn() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        thread::Builder::new().name("dlock-connect".to_owned()).spawn(connect)
+    }
+
+    /// Takes the outcome of a connect.
+    fn end_connect(&self, opened: Result<Open<C>, Error>, start: Instant) {
+        let mut state = self.state.lock();
+        if mutant!(TakesConnectAlong) && !state.connecting.is_busy {
+            return;
+        }
+        let me = thread::current().id();
+        state.connecting.is_busy = false;
+        state.connecting.tellers.push(me);
+        self.wake_waiting();
+        // Callbacks and the log may panic.
+        let told = catch_panic(|| {
+            let state = self.take_up(state, opened, start);
+            if !state.writing && state.has_work() {
+                drop(self.write_left_over(state));
+            }
+        });
+        let mut state = self.state.lock();
+        state.connecting.tellers.retain(|teller| *teller != me);
+        self.wake_waiting();
+        drop(state);
+        if told.is_err() {
+            log::error!(TRANSPORT, "the thread dlock-connect has caught a panic; please report it");
+        }
+    }
+
+    /// Installs a connection, or fails every queued call.
+    fn take_up<'a>(&'a self, mut state: Guard<'a, C>, opened: Result<Open<C>, Error>, start: Instant) -> Guard<'a, C> {
+        match opened {
+            Ok(open) => {
+                let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
+                // ORDERING: Relaxed: `has_answered` and `has_time_to_connect` load the value alone.
+                self.settings.connect_took.store(took, Ordering::Relaxed);
+                if !state.closed {
+                    let step = state.epoch_step;
+                    let epoch = self.begin_epoch(&mut state.next_epoch, step);
+                    state.session = Some(Session::new(epoch, open));
+                    self.is_connected.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
+                }
+                state
+            }
+            Err(error) => {
+                state.connecting.failed = Some((now(), error.clone()));
+                let failed: VecDeque<_> = std::mem::take(&mut state.queue);
+                drop(state);
+                fail_all(&failed, &error, true);
+                self.state.lock()
+            }
+        }
+    }
+
+    /// Wakes the threads that wait for the end of a connect, or of what follows it.
+    fn wake_waiting(&self) {
+        if !mutant!(ConnectsUnheard) {
+            self.connected.notify_all();
+        }
     }
 
     /// Called when the mux is closed. Waits until no thread whose connect has ended runs callbacks any more, and for the end of the last
@@ -138,70 +216,9 @@ impl<C: Connector> Mux<C> {
         self.state.lock().connecting.is_busy
     }
 
-    fn spawn(&self, connect: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
-        if !self.settings.connector.may_spawn() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        thread::Builder::new().name("dlock-connect".to_owned()).spawn(connect)
-    }
-
-    fn has_time_to_connect(&self, deadline: Instant) -> bool {
-        deadline.saturating_duration_since(now()) >= self.settings.connect_timeout
-    }
-
-    /// Connects on the calling thread, until the caller's deadline at most.
-    fn connect_here(&self, own: &Arc<Pending>, deadline: Instant) -> Guard<'_, C> {
-        let start = now();
-        let patience = start + self.settings.connect_timeout;
-        let deadline_of_connect = patience.min(deadline);
-        let opened =
-            catch_panic(|| self.settings.connector.open(deadline_of_connect)).unwrap_or_else(|_| Err(panicked()));
-        // The caller's own time was too short for a connect, so this failure says nothing to the other callers.
-        let fails_alone = opened.is_err() && deadline < patience && now() >= deadline;
-        let mut state = self.state.lock();
-        match opened {
-            Err(error) if fails_alone => {
-                let at = state.queue.iter().position(|call| Arc::ptr_eq(call, own));
-                let own = at.and_then(|at| state.queue.remove(at));
-                drop(state);
-                fail_all(&own, &error, true);
-                self.state.lock()
-            }
-            opened => self.take_up(state, opened, start),
-        }
-    }
-
-    /// Takes the outcome of a connect on a separate thread.
-    fn end_connect(&self, opened: Result<Open<C>, Error>, start: Instant) {
-        let mut state = self.state.lock();
-        if mutant!(TakesConnectAlong) && !state.connecting.is_busy {
-            return;
-        }
-        let me = thread::current().id();
-        state.connecting.is_busy = false;
-        state.connecting.tellers.push(me);
-        self.wake_waiting();
-        // Callbacks and the log may panic.
-        let told = catch_panic(|| {
-            let state = self.take_up(state, opened, start);
-            if !state.writing && state.has_work() {
-                drop(self.write_left_over(state));
-            }
-        });
-        let mut state = self.state.lock();
-        state.connecting.tellers.retain(|teller| *teller != me);
-        self.wake_waiting();
-        drop(state);
-        if told.is_err() {
-            log::error!(TRANSPORT, "the thread dlock-connect has caught a panic; please report it");
-        }
-    }
-
-    /// Wakes the threads that wait for the end of a connect, or of what follows it.
-    fn wake_waiting(&self) {
-        if !mutant!(ConnectsUnheard) {
-            self.connected.notify_all();
-        }
+    fn unconnected(&self) -> Error {
+        let message = format!("{}: not sent: there is no connection", self.settings.server);
+        Error::backend(BackendFailure::NotExecuted, message)
     }
 
     /// Writes the queue once, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
@@ -221,9 +238,7 @@ impl<C: Connector> Mux<C> {
                 let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
                 state.queue.extend(others);
                 drop(state);
-                let message = format!("{}: not sent: there is no connection", self.settings.server);
-                let error = Error::backend(BackendFailure::NotExecuted, message);
-                fail_all(&posted, &error, false);
+                fail_all(&posted, &self.unconnected(), false);
                 self.state.lock()
             }
         };
@@ -232,33 +247,11 @@ impl<C: Connector> Mux<C> {
         self.hand_on(state, true);
         self.state.lock()
     }
-
-    /// Installs a connection, or fails every queued call.
-    fn take_up<'a>(&'a self, mut state: Guard<'a, C>, opened: Result<Open<C>, Error>, start: Instant) -> Guard<'a, C> {
-        match opened {
-            Ok(open) => {
-                let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
-                // ORDERING: Relaxed: `has_answered` and `has_time_to_connect` load the value alone.
-                self.settings.connect_took.store(took, Ordering::Relaxed);
-                if !state.closed {
-                    let step = state.epoch_step;
-                    let epoch = self.begin_epoch(&mut state.next_epoch, step);
-                    state.session = Some(Session::new(epoch, open));
-                    self.is_connected.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
-                }
-                state
-            }
-            Err(error) => {
-                state.connecting.failed_at = Some(now());
-                let failed: VecDeque<_> = std::mem::take(&mut state.queue);
-                drop(state);
-                fail_all(&failed, &error, true);
-                self.state.lock()
-            }
-        }
-    }
 }
 
-fn panicked() -> Error {
-    Error::backend(BackendFailure::NotExecuted, "opening a connection panicked; please report it")
+/// Opens a connection, until the deadline at most. The log may panic, for example in TLS. Even then the mux must learn that this connect has
+/// ended.
+fn open<C: Connector>(connector: &C, deadline: Instant) -> Result<Open<C>, Error> {
+    let panicked = || Error::backend(BackendFailure::NotExecuted, "opening a connection panicked; please report it");
+    catch_panic(|| connector.open(deadline)).unwrap_or_else(|_| Err(panicked()))
 }

@@ -1,6 +1,7 @@
 //! What the callers of a mux share: its state under the mutex, and beside it what others may read without the mutex.
 
 use super::super::connector::Connector;
+use super::super::timing::QUIET;
 use super::super::yielding::Yielding;
 use super::session::Confirming;
 use super::state::{State, Woken};
@@ -9,10 +10,6 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, mutant, now};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-/// A write after a longer pause than this begins a new epoch. While the pauses are shorter, a server that stops being a master refuses one
-/// of the commands. During a longer pause it may have been no master for a while without anybody noticing.
-pub(super) const QUIET: Duration = Duration::from_millis(100);
 
 /// What all muxes of a transport share.
 pub(crate) struct Settings<C> {

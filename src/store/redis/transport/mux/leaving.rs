@@ -1,7 +1,14 @@
 //! How a connection fails, and how a caller leaves before its answer has come.
+//!
+//! A failure is told to each call that was written to the connection, once, and as unknown: the server may have executed it. A call that is only
+//! queued is not told: it goes on the next connection. A caller that leaves is told what its call's phase says: one that was never written was
+//! not executed, and may be repeated at once; of any other nobody knows.
+//!
+//! Whoever tells calls does it without the mutex. Their callers call again at once, and callbacks of posted calls are not ours.
 
+use super::super::answer::Answer;
 use super::super::connector::Connector;
-use super::super::pending::{Answer, Pending, Phase};
+use super::super::pending::{Pending, Phase};
 use super::core::{Guard, Mux};
 use super::session::Session;
 use crate::error::{BackendFailure, Error};
@@ -50,7 +57,7 @@ impl<C: Connector> Mux<C> {
     /// Removes a caller whose time is over, or that leaves while it is promoted.
     pub(super) fn depart(&self, call: &Arc<Pending>, limit: Duration, or_break: bool) -> Answer {
         let mut state = self.state.lock();
-        let (phase, promotion, mut answer) = call.leave();
+        let (phase, promotion, mut answer, written_in) = call.leave();
         let server = &self.settings.server;
         let mut was_queued = false;
         match phase {
@@ -84,7 +91,7 @@ impl<C: Connector> Mux<C> {
         // A connection that was opened within the caller's time is fresh and is not broken.
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
         let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
-        let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| answer.epoch >= first_epoch);
+        let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| written_in >= first_epoch);
         // Even for a call that was never written: if there was a writer, it has not got on all this time. But a call whose time was over
         // before it was queued has not met the connection.
         let is_late = was_queued || is_due;

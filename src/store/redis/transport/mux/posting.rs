@@ -1,4 +1,13 @@
-//! Sends posted calls, for whose answers nobody waits.
+//! Sends posted calls, for whose answers nobody waits. They are the releases of dropped guards.
+//!
+//! The bytes of a posted call are with the operating system when its poster goes on, unless its limit ends or the connection breaks. No call is
+//! left to a thread that is about to write: a program that ends then would leave its lock. So the poster writes the call itself, or waits until
+//! another thread has written it. One write carries the calls of many posters.
+//!
+//! The answer is taken in by the next reader, or when the store [collects](Mux::collect). Nobody waits for the refusal of a short form, so a
+//! connection's first call of a script that is posted carries the whole text (`Pending::write_to`). If the server has forgotten the script
+//! since, the thread that reads the refusal queues the call again before it delivers any later answer: a question that a caller sends after
+//! such an answer comes behind the release.
 
 use super::super::connector::Connector;
 use super::super::pending::{Pending, Wake};

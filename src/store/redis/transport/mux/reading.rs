@@ -1,10 +1,14 @@
 //! The leader that reads: it reads replies, delivers them to their calls, and promotes the next reader.
+//!
+//! A caller reads in three ways. It *spins*: a few looks without waiting, between which other threads run. It *reads*: it waits for bytes, for
+//! all callers, until its own answer is there. It *looks*: once, without waiting, before it gives up. All three take the inbound half out of
+//! the session, so no two threads read at once, and end in [`take_in`](Mux::take_in), which is the only place where replies are delivered.
 
 use super::super::connector::{Connector, ReadHalf};
 use super::super::pending::Pending;
+use super::super::timing::ROLE_CHECK;
 use super::super::yielding::SPINS;
 use super::core::Mux;
-use super::leaving::overdue_by;
 use super::role::Role;
 use super::session::Session;
 use super::state::Woken;
@@ -15,10 +19,7 @@ use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How often the reader checks whether it is promoted to writer, which happens when no other caller is there to write.
-const ROLE_CHECK: Duration = Duration::from_millis(100);
+use std::time::Instant;
 
 /// The outcome of one read: the complete replies, and whether anything came at all.
 struct Arrived {
@@ -102,7 +103,8 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader. Only if the
-    /// caller is not held back any more, and so has no reply to come again for, promotes a reader.
+    /// caller is not held back any more, and so has no reply to come again for, promotes a reader. (Nor has one whose call is queued once more
+    /// because somebody else writes. But every writer sees to a reader when it leaves.)
     fn put_down(&self, own: &Arc<Pending>, epoch: u64, inbound: C::In) {
         let mut state = self.state.lock();
         if let Some(session) = state.session_of(epoch)
@@ -145,10 +147,12 @@ impl<C: Connector> Mux<C> {
     ///
     /// 1. Under the mutex, gives the replies to their calls, and queues the calls that must be sent again. No caller of a later reply is
     ///    awake yet, so nothing that it calls next comes before them.
-    /// 2. Fails the connection if it is out of step or overdue. The replies before that stay delivered.
-    /// 3. Keeps the role, or gives it back and promotes a successor under the same mutex: no reply can come between the two without a
+    /// 2. Fails the connection if it is out of step or overdue. The replies before that stay delivered, and what is queued goes on the next
+    ///    connection.
+    /// 3. Writes the calls that must be sent again if nobody writes: their callers may be gone, or may be this reader.
+    /// 4. Keeps the role, or gives it back and promotes a successor under the same mutex: no reply can come between the two without a
     ///    reader.
-    /// 4. Without the mutex, wakes the callers whose replies have come, and the successor.
+    /// 5. Without the mutex, wakes the callers whose replies have come, and the successor.
     fn take_in(
         &self,
         epoch: u64,
@@ -162,49 +166,31 @@ impl<C: Connector> Mux<C> {
         // If the session is gone, the connection was cut meanwhile, and `fail` has told all its calls.
         let session = state.session_of(epoch)?;
         session.last_use = at;
-        if arrived.replies.iter().any(is_demotion) {
-            session.note_demotion(at);
-        }
-        if arrived.replies.iter().any(is_no_master) {
-            // Do this before later replies are delivered: whoever relies on this epoch asks after its own reply.
-            // ORDERING: Relaxed: `deliver` passes each reply on under the mutex of its call, so whoever takes one sees this in `is_deposed`.
-            self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        self.note_demotions(session, &arrived.replies, at);
         let own = reader.map(|(own, _)| own);
-        let mut result = session.deliver(arrived.replies, own, &mut woken, &mut again).and(arrived.result);
-        let oldest = session.due.front().map(|due| due.since);
+        let result = session.deliver(arrived.replies, own, &mut woken, &mut again).and(arrived.result);
+        let result = result.and_then(|more| session.check_overdue(more, at, self.settings.patience()));
         let repeats = !again.is_empty();
         if !mutant!(RepeatsLate) {
             state.queue.append(&mut again);
         }
-        if let (Ok(false), Some(since)) = (&result, oldest)
-            && at >= since + self.settings.patience()
-        {
-            result = Err(overdue_by(self.settings.patience()));
-        }
         if let Err(cause) = result {
             state = self.fail(state, epoch, cause);
-            if repeats && !state.writing {
-                state = self.write_left_over(state);
-            }
-            // Calls that waited for the end of a confirmation go on the next connection.
-            state.promote_writer(&mut woken);
-            drop(state);
-            woken.iter().for_each(|call| call.wake());
-            return None;
         }
         if repeats && !state.writing {
             state = self.write_left_over(state);
         }
-        // Calls that waited for the end of a confirmation may be written now.
+        // Calls that waited for the end of a confirmation, or of this connection, may be written now.
         if !mutant!(ConfirmsUnheard) {
             state.promote_writer(&mut woken);
         }
-        let read_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
-        let back = match oldest {
-            Some(since) if read_on => Some((inbound, since)),
-            _ => {
-                if let Some(session) = state.session_of(epoch) {
+        let reads_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
+        let back = match state.session_of(epoch) {
+            Some(session) if reads_on && !session.due.is_empty() => {
+                session.due.front().map(|oldest| (inbound, oldest.since))
+            }
+            session => {
+                if let Some(session) = session {
                     session.inbound = Some(inbound);
                 }
                 if !mutant!(ReaderLeavesAlone) {
@@ -216,8 +202,22 @@ impl<C: Connector> Mux<C> {
         drop(state);
         woken.iter().for_each(|call| call.wake());
         if mutant!(RepeatsLate) {
-            self.state.lock().queue.append(&mut again);
+            let mut state = self.state.lock();
+            state.queue.append(&mut again);
+            self.hand_on(state, true);
         }
         back
+    }
+
+    /// Notes that the server has said that it is no master. Must be done before the replies are delivered: whoever relies on this epoch asks
+    /// after its own reply.
+    fn note_demotions(&self, session: &mut Session<C>, replies: &[Value], at: Instant) {
+        if replies.iter().any(is_demotion) {
+            session.note_demotion(at);
+        }
+        if replies.iter().any(is_no_master) {
+            // ORDERING: Relaxed: `deliver` passes each reply on under the mutex of its call, so whoever takes one sees this in `is_deposed`.
+            self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 }

@@ -1,7 +1,15 @@
 //! One write of everything that is queued.
+//!
+//! The mutex is not held while bytes go out. What may happen meanwhile, and why it does no harm:
+//!
+//! * *Replies come in* to commands of this very write. Their calls are in `due` already, in the order of the bytes.
+//! * *Another caller queues a call.* It finds a writer, and this one writes once more, or has a successor.
+//! * *The connection fails.* Its calls are told by whoever has failed it. The writer finds no session of its epoch, and puts nothing back.
+//! * *The connection is full.* The rest stays with the outbound half (`has_backlog`), and counts as work for the next writer.
 
 use super::super::connector::{Connector, WriteHalf};
-use super::core::{Guard, Mux, QUIET};
+use super::super::timing::QUIET;
+use super::core::{Guard, Mux};
 use super::leaving::overdue_by;
 use super::state::State;
 use crate::store::redis::net::link::KEPT;

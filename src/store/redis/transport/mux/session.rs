@@ -1,7 +1,16 @@
 //! One connection of a mux, and the calls whose replies are due on it.
+//!
+//! The server answers in the order of the commands, so the order of `due` is all that is known of which reply belongs to whom. Nothing is ever
+//! taken out of it but at its front, not even a call whose caller has gone.
+//!
+//! A connection that nobody has used for a while may have been closed by the server, or by a proxy between. A command that is written to it
+//! would fail with an unknown outcome, although nothing was wrong with it. So it is looked at first ([`check_idle`](Session::check_idle)), which
+//! costs one system call, and a new one is opened if it has ended.
 
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::pending::{Pending, Taken};
+use super::super::timing::IDLE;
+use super::leaving::overdue_by;
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::{guarded, mutant, now};
 use ::redis::Value;
@@ -9,10 +18,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A connection that was silent for this long is checked before it is written to: the server may have closed it. So is one when another
-/// server has answered another connection.
-const IDLE: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct Session<C: Connector> {
@@ -40,6 +45,8 @@ pub(super) struct Session<C: Connector> {
     pub(super) bytes: Vec<u8>,
     /// Posted calls whose bytes may not all be written yet.
     unsent: Vec<Arc<Pending>>,
+    /// The texts that posted calls have sent in full.
+    spelt: Vec<&'static str>,
     /// Whether a confirmation is due. The server executes nothing else on this connection before that.
     pub(super) is_confirming: bool,
 }
@@ -96,6 +103,7 @@ impl<C: Connector> Session<C> {
             away: 0,
             bytes: Vec::new(),
             unsent: Vec::new(),
+            spelt: Vec::new(),
             is_confirming: false,
         }
     }
@@ -122,14 +130,13 @@ impl<C: Connector> Session<C> {
                 }
                 confirmed.push(Arc::clone(&call));
             }
-            call.write_to(bytes, epoch, stamp);
+            let left = call.write_to(bytes, epoch, stamp, &mut self.spelt);
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {
                 // This write ends the wait for callers answered before it.
                 self.away = 0;
             }
-            let left = call.replies;
             self.due.push_back(Due { what: Awaited::Call(call, left), since });
         }
         queue.append(&mut held_back);
@@ -179,14 +186,25 @@ impl<C: Connector> Session<C> {
                     self.due.pop_front();
                     self.is_confirming = false;
                     for call in calls {
-                        if call.confirm(&value) == Taken::Last {
-                            self.end(call, own, over);
+                        match call.confirm(&value) {
+                            Taken::Kept => {}
+                            Taken::Last => self.end(call, own, over),
+                            Taken::Again => again.push_back(call),
                         }
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Returns an error if nothing has come, and the oldest reply has been due for longer than `patience`: the server hangs, or the connection
+    /// leads nowhere.
+    pub(super) fn check_overdue(&self, has_come: bool, at: Instant, patience: Duration) -> io::Result<()> {
+        match self.due.front() {
+            Some(oldest) if !has_come && at >= oldest.since + patience => Err(overdue_by(patience)),
+            _ => Ok(()),
+        }
     }
 
     /// Notes that a call has its answer.

@@ -1,8 +1,15 @@
 //! What the callers of a mux share, and which follower gets a role next.
+//!
+//! The role of writer has three marks. `writing` says that somebody has it. `gathering` and `promoted` say that this somebody does not write yet:
+//! it yields to others first, or was woken and is not awake yet. A caller that cannot wait for that takes such a mark away, and the role with it.
+//! All three change under the mutex alone, so exactly one caller succeeds.
+//!
+//! The role of reader has no mark: who has the session's inbound half is the reader.
 
 use super::super::connector::Connector;
 use super::super::pending::Pending;
 use super::session::{Due, Session};
+use crate::error::Error;
 use crate::sync::{mutant, now, thread};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,14 +48,14 @@ pub(super) struct Connecting {
     pub(super) thread: Option<thread::JoinHandle<()>>,
     /// The threads whose connect has ended, but which may still be about to run the callbacks of posted calls.
     pub(super) tellers: Vec<thread::ThreadId>,
-    /// When the last connect failed.
-    pub(super) failed_at: Option<Instant>,
+    /// When the last connect that failed did so, and why.
+    pub(super) failed: Option<(Instant, Error)>,
 }
 
 impl Connecting {
     /// Returns `true` if the last connect failed less than `pause` ago.
     pub(super) fn failed_within(&self, pause: Duration) -> bool {
-        self.failed_at.is_some_and(|at| now().saturating_duration_since(at) < pause)
+        self.failed.as_ref().is_some_and(|(at, _)| now().saturating_duration_since(*at) < pause)
     }
 
     /// Returns `true` if another thread that has connected may still be about to run callbacks.

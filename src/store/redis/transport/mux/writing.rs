@@ -1,10 +1,16 @@
 //! The leader that writes: it sends what has gathered in the queue.
+//!
+//! One write for many callers is what makes a shared connection as fast as one for each: the cost of a system call, and of waking the server,
+//! is paid once. So a writer gives callers that were answered together a chance to queue their next calls first, by yielding once. It does so
+//! only while such callers are missing, because a yield costs a caller that is alone a system call for nothing.
+//!
+//! A writer works for others, so its time must not be theirs: it leaves when its own answer is there and somebody can succeed it, or when its
+//! own time is over.
 
 use super::super::connector::Connector;
 use super::super::pending::Pending;
 use super::core::{Guard, Mux};
 use super::role::Role;
-use super::state::State;
 use crate::log;
 use crate::one_line::OneLine;
 use crate::sync::{mutant, now};
@@ -84,50 +90,42 @@ impl<C: Connector> Mux<C> {
             }
         }
         let mut is_last = false;
-        loop {
-            if !state.has_work() {
-                state.writing = false;
-                return state;
+        while state.has_work() {
+            if state.session.is_some() {
+                state = self.write_on(state, own, deadline);
+            } else {
+                state = self.connect(state, own, deadline);
+                if state.connecting.is_busy {
+                    break;
+                }
             }
-            let at = now();
-            state = match &mut state.session {
-                None => {
-                    state = self.connect(state, own, deadline);
-                    if state.connecting.is_busy {
-                        state.writing = false;
-                        return state;
-                    }
-                    state
-                }
-                // A caller with others to begin first does not wait for a full connection. It writes the rest when it attends to the call.
-                Some(session) => match session.check_idle(at) {
-                    Ok(()) => self.write_once(state, at, if own.has_others_first() { at } else { deadline }),
-                    Err(cause) => {
-                        let epoch = session.epoch;
-                        drop(state);
-                        log::debug!(
-                            TRANSPORT,
-                            "{}: idle connection dropped: {}",
-                            self.settings.server,
-                            OneLine(&cause)
-                        );
-                        self.fail(self.state.lock(), epoch, cause)
-                    }
-                },
-            };
             let has_other = state.has_other_writer();
-            let is_full = |state: &State<C>| state.session.as_ref().is_some_and(|session| session.has_backlog);
-            if state.has_work()
-                && (now() >= deadline || (own.is_over() && has_other) || (own.has_others_first() && is_full(&state)))
-            {
-                // If nobody waits for what is left, it has no successor: posted calls whose posters are gone.
-                if !has_other && !is_last && state.session.is_some() {
-                    is_last = true;
-                    continue;
+            let is_full = || state.session.as_ref().is_some_and(|session| session.has_backlog);
+            let may_leave =
+                || now() >= deadline || (own.is_over() && has_other) || (own.has_others_first() && is_full());
+            if state.has_work() && may_leave() {
+                // If nobody waits for what is left, it has no successor: posted calls whose posters are gone. It is written once more.
+                if has_other || is_last || state.session.is_none() {
+                    break;
                 }
-                state.writing = false;
-                return state;
+                is_last = true;
             }
         }
+        state.writing = false;
+        state
+    }
+
+    /// Writes once on the connection that there is, unless it turns out to be dead.
+    fn write_on<'a>(&'a self, mut state: Guard<'a, C>, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, C> {
+        let at = now();
+        let Some(session) = &mut state.session else { return state };
+        let epoch = session.epoch;
+        let Err(cause) = session.check_idle(at) else {
+            // A caller with others to begin first does not wait for a full connection. It writes the rest when it attends to the call.
+            return self.write_once(state, at, if own.has_others_first() { at } else { deadline });
+        };
+        drop(state);
+        log::debug!(TRANSPORT, "{}: idle connection dropped: {}", self.settings.server, OneLine(&cause));
+        self.fail(self.state.lock(), epoch, cause)
     }
 }

@@ -10,11 +10,11 @@ impl Reach {
             address: Address::parse("redis://127.0.0.1:1/").expect("an address"),
             finder: None,
             dialer: Dialer::default(),
-            connect_timeout: IDLE,
+            connect_timeout: IDLE_NODE,
             servers: Arc::default(),
             in_cluster: true,
         };
-        Self { endpoint, io_timeout: IDLE, acks: None }
+        Self { endpoint, io_timeout: IDLE_NODE, acks: None }
     }
 }
 
@@ -32,11 +32,11 @@ fn a_node_out_of_the_map_is_closed_when_nobody_has_used_it_for_a_while() {
     let [owner, gone, used] = [1, 2, 3].map(place);
     let [first, second, third] = [&owner, &gone, &used].map(|place| Arc::downgrade(&nodes.at(place)));
     let begun = Instant::now();
-    nodes.keep(std::slice::from_ref(&owner), begun + IDLE / 2);
+    nodes.keep(std::slice::from_ref(&owner), begun + IDLE_NODE / 2);
     assert!([&first, &second, &third].iter().all(|node| node.strong_count() == 1));
     // As a call does that is sent there by an ASK.
     let caller = nodes.at(&used);
-    nodes.keep(std::slice::from_ref(&owner), begun + IDLE * 2);
+    nodes.keep(std::slice::from_ref(&owner), begun + IDLE_NODE * 2);
     assert!(first.upgrade().is_some() && second.upgrade().is_none());
     assert!(!caller.transport.is_closed(), "its last caller ends it");
     drop(caller);
@@ -52,8 +52,8 @@ fn a_node_is_made_anew_once_in_a_while() {
     assert!(!Arc::ptr_eq(&first, &second));
     let again = nodes.renew(&first, now).expect("the node that another caller has made");
     assert!(Arc::ptr_eq(&second, &again));
-    assert!(nodes.renew(&second, now + RENEWAL / 2 - Duration::from_millis(1)).is_none());
-    assert!(nodes.renew(&second, now + RENEWAL * 2).is_some_and(|third| !Arc::ptr_eq(&second, &third)));
+    assert!(nodes.renew(&second, now + RENEWAL.after(1) / 2 - Duration::from_millis(1)).is_none());
+    assert!(nodes.renew(&second, now + RENEWAL.after(1) * 2).is_some_and(|third| !Arc::ptr_eq(&second, &third)));
 }
 
 #[test]
@@ -62,9 +62,9 @@ fn a_node_that_is_made_after_the_closing_is_closed() {
     let replaced = nodes.at(&place(1));
     let before = nodes.renew(&replaced, Instant::now()).expect("another node");
     let gone = nodes.at(&place(3));
-    nodes.keep(&[place(1)], Instant::now() + IDLE * 2);
+    nodes.keep(&[place(1)], Instant::now() + IDLE_NODE * 2);
     nodes.close();
     assert!([&replaced, &before, &gone].iter().all(|node| node.transport.is_closed()));
     assert!(nodes.at(&place(2)).transport.is_closed());
-    assert!(nodes.renew(&before, Instant::now() + RENEWAL * 2).expect("another node").transport.is_closed());
+    assert!(nodes.renew(&before, Instant::now() + RENEWAL.after(1) * 2).expect("another node").transport.is_closed());
 }

@@ -1,7 +1,7 @@
 //! Tests that urgent calls do not wait for other callers: they do not use a connection whose callers are stuck.
 
 use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
-use super::{CALLERS, KeyHash, Replied, Transport, URGENT};
+use super::{CALLERS, KeyHash, Replied, Reply, Transport, URGENT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;
@@ -136,9 +136,15 @@ impl Shutdown for End {
 
 fn command() -> Packed {
     let mut packed = Packed::default();
+    packed.begin();
     packed.bytes.push(b'x');
-    packed.replies = 1;
     packed
+}
+
+fn call(transport: &Transport<Crowded>, hash: KeyHash, packed: Packed, limit: Duration) -> Reply {
+    let mut batch = transport.batch(limit);
+    batch.push(hash, |into| *into = packed);
+    transport.run(batch, limit, false).pop().expect("a reply")
 }
 
 fn transport() -> (Crowded, Transport<Crowded>) {
@@ -155,7 +161,7 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
     std::thread::scope(|scope| {
         for (n, key) in keys.into_iter().enumerate() {
             let transport = &transport;
-            scope.spawn(move || transport.call(KeyHash::of(key), command(), LONG).expect("answered in the end"));
+            scope.spawn(move || call(transport, KeyHash::of(key), command(), LONG).expect("answered in the end"));
             crowded.wait_until(|state| state.standing == n + 1);
         }
         // Nobody waits for the connection for urgent calls, and no other caller opens it.
@@ -170,7 +176,7 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
             assert!(matches!(&answers[..], [Ok(Replied { value: Value::Okay, .. })]), "{answers:?}");
         }
         // Callers do not use that connection, however long they wait.
-        transport.call(KeyHash::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
+        call(&transport, KeyHash::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
         crowded.with(|state| {
             assert_eq!(state.connections.len(), CALLERS + 1);
             assert_eq!(state.connections[URGENT].0, 2);
@@ -185,7 +191,7 @@ fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
     assert!(!transport.urgent_batch(LONG).is_urgent);
     assert_eq!(crowded.with(|state| state.opens), 0, "the server has never answered");
     crowded.with(|state| state.stands = false);
-    transport.call(KeyHash::of("a"), command(), LONG).expect("an answer");
+    call(&transport, KeyHash::of("a"), command(), LONG).expect("an answer");
     crowded.with(|state| state.opening = opening);
     (crowded, transport)
 }
@@ -230,11 +236,11 @@ fn a_connect_that_hangs_costs_callers_one_call() {
     let (crowded, transport) = with_one_connection(Opening::Hangs);
     crowded.with(|state| state.stands = true);
     std::thread::scope(|scope| {
-        let standing = scope.spawn(|| transport.call(KeyHash::of("a"), command(), LONG));
+        let standing = scope.spawn(|| call(&transport, KeyHash::of("a"), command(), LONG));
         crowded.wait_until(|state| state.standing == 1);
         transport.settings.connect_took.store(1, std::sync::atomic::Ordering::Relaxed);
         let short = Duration::from_millis(20);
-        transport.call(KeyHash::of("b"), command(), short).expect_err("its connect hangs");
+        call(&transport, KeyHash::of("b"), command(), short).expect_err("its connect hangs");
         assert_eq!(transport.choose(short), 0, "the next one keeps to the connection that is there");
         crowded.with(|state| state.is_let_go = true);
         standing.join().expect("no panic").expect("answered in the end");

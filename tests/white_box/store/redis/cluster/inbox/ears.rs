@@ -89,8 +89,8 @@ fn slots_that_nobody_needs_are_forgotten_and_the_others_stay() {
     [1, 2].iter().for_each(|slot| drop(ears.confirm(*slot, LINE)));
     ears.note_need(2, Duration::from_secs(1000));
     let now = Instant::now();
-    assert!(ears.take_idle(now + IDLE / 2).is_empty());
-    assert_eq!(ears.take_idle(now + IDLE + IDLE / 2), [1]);
+    assert!(ears.take_idle(now + IDLE_SLOT / 2).is_empty());
+    assert_eq!(ears.take_idle(now + IDLE_SLOT + IDLE_SLOT / 2), [1]);
     assert!(!ears.hears(1) && ears.hears(2));
     // Too many: the oldest go first, and only as many as there are too many.
     for slot in 3..MANY as Slot + 10 {
@@ -109,7 +109,7 @@ fn a_slot_is_not_forgotten_under_a_thread_that_waits_for_it() {
     for slot in 1..MANY as Slot + 10 {
         let _ = ears.get_ready(slot, "k", Duration::ZERO);
     }
-    let long_after = Instant::now() + 2 * IDLE;
+    let long_after = Instant::now() + 2 * IDLE_SLOT;
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| ears.get_ready(0, "k", LONG));
         while !ears.state.lock().slots.contains_key(&0) {
@@ -142,7 +142,7 @@ fn what_a_reply_says_is_noted_also_while_the_slot_is_unheard() {
     ears.take_due(now);
     ears.ask(&[1, 2], LINE);
     [1, 2].iter().for_each(|slot| drop(ears.confirm(*slot, LINE)));
-    assert_eq!(ears.take_idle(now + READY + 2 * IDLE), [2]);
+    assert_eq!(ears.take_idle(now + READY + 2 * IDLE_SLOT), [2]);
     assert!(ears.hears(1), "whose tenure waits");
     ears.note_need(2, lease);
     assert!(!ears.state.lock().slots.contains_key(&2) && !ears.hears(3), "nobody has got ready there");

@@ -12,6 +12,8 @@ pub(super) struct Entry {
     pub(super) end: Option<u64>,
     /// Whether the caller had as much time as it wanted.
     pub(super) is_long: bool,
+    /// Whether its caller did not wait for the answer.
+    pub(super) is_posted: bool,
     /// The outcome of each command.
     pub(super) answers: Vec<Result<(), Option<BackendFailure>>>,
     /// How often the call was answered, and when it was answered last.

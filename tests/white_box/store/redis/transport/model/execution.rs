@@ -2,7 +2,7 @@
 
 use super::super::{Answer, Batch, Confirming, KeyHash, MUXES, Replied, Transport};
 use super::book::{Book, Entry};
-use super::network::{CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, POSTED, STAMP_AT, command, reply_to};
+use super::network::{COMMAND, CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, STAMP_AT, command, reply_to};
 use super::scenarios::{Act, Limit, Scenario};
 use crate::check::model::time::{self, FOR_GOOD, Pace};
 use crate::error::{BackendFailure, Error};
@@ -106,7 +106,7 @@ impl Execution {
         match act {
             Act::Call(key, replies, limit) => self.call(&[(key, replies)], limit, false, false),
             Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, true, false),
-            Act::Confirm(key, limit) => self.call_one(key, limit, true),
+            Act::Confirm(key, limit) => self.call(&[(key, 1)], limit, false, true),
             Act::ConfirmPair(one, other, limit) => self.call(&[(one, 1), (other, 1)], limit, false, true),
             Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, false, false),
             Act::Post(key, limit) => self.post(key, limit),
@@ -123,19 +123,12 @@ impl Execution {
     }
 
     fn call(&self, parts: &[(u8, u8)], limit: Limit, or_break: bool, is_confirmed: bool) {
-        if let [(key, 1)] = parts
-            && !or_break
-        {
-            return self.call_one(*key, limit, is_confirmed);
-        }
         let calls: Vec<_> = parts.iter().map(|(key, replies)| self.enter(*key, *replies, limit)).collect();
         let mut batch: Batch = self.transport.batch(limit.time());
         for ((key, replies), call) in parts.iter().zip(&calls) {
             for place in 0..*replies {
                 batch.push(hash_of(*key), |packed| {
-                    packed.stamp_at.push(packed.bytes.len() + STAMP_AT);
-                    packed.bytes.extend_from_slice(&command(*call, place, *key));
-                    packed.replies += 1;
+                    pack(packed, command(*call, place, *key));
                     packed.is_confirmed = is_confirmed;
                 });
             }
@@ -158,20 +151,6 @@ impl Execution {
         }
     }
 
-    fn call_one(&self, key: u8, limit: Limit, is_confirmed: bool) {
-        let call = self.enter(key, 1, limit);
-        let mut packed = Packed::default();
-        packed.bytes.extend_from_slice(&command(call, 0, key));
-        packed.stamp_at.push(STAMP_AT);
-        packed.replies = 1;
-        packed.is_confirmed = is_confirmed;
-        let answer = self.transport.call(hash_of(key), packed, limit.time());
-        self.sent(call);
-        self.look_at_confirmation(call, answer.as_ref().ok(), is_confirmed, limit);
-        self.answer(call, 0, answer.map(|replied| replied.value));
-        self.answered(call);
-    }
-
     /// Checks that a reply to a command that is to be confirmed comes with the confirmation.
     fn look_at_confirmation(&self, call: u16, replied: Option<&Replied>, is_confirmed: bool, limit: Limit) {
         match replied.map(|replied| &replied.confirmation) {
@@ -187,17 +166,16 @@ impl Execution {
     /// Shows: S18.
     fn post(&self, key: u8, limit: Limit) {
         let call = self.enter(key, 1, limit);
+        self.with(|book| book.entries[usize::from(call)].is_posted = true);
         let mut packed = Packed::default();
-        packed.bytes.extend_from_slice(&command(call, 0, key));
-        packed.bytes[0] = POSTED;
-        packed.stamp_at.push(STAMP_AT);
-        packed.replies = 1;
+        pack(&mut packed, command(call, 0, key));
         let this = Weak::clone(&self.this);
         let callback = move |mut answer: Answer| {
             let Some(execution) = this.upgrade() else { return };
             // If a mux were locked, this would sleep forever.
             execution.transport.muxes.iter().for_each(|mux| _ = mux.is_closed());
-            execution.answer(call, 0, answer.values.pop().ok_or_else(|| answer.failure.expect("a reply or a failure")));
+            let replied = answer.replies.pop().flatten().map(|replied| replied.value);
+            execution.answer(call, 0, replied.ok_or_else(|| answer.failure.expect("a reply or a failure")));
             execution.answered(call);
         };
         self.transport.post(hash_of(key), packed, limit.time(), Box::new(callback));
@@ -242,7 +220,7 @@ impl Execution {
     /// Checks that everything the callers were told can be true.
     /// Shows: S16, S17.
     fn check(&self, network: &Network, faults_planned: Faults, broken: &[bool]) {
-        let (log, unknown) = (network.log(), network.unknown());
+        let log = network.log();
         self.with(|book| {
             let mut faults = network.objections();
             let arrival = |call: u16, place: u8| log.iter().position(|a| (a.call, a.place) == (call, place));
@@ -280,7 +258,7 @@ impl Execution {
                             && one.answers.iter().all(Result::is_ok)
                             && one.answered_at.is_some_and(|at| at <= later.begin)
                     };
-                    if unknown.contains(&entry.call) && !book.entries.iter().any(followed) {
+                    if entry.is_posted && network.was_unknown(entry.call) && !book.entries.iter().any(followed) {
                         continue;
                     }
                     let (Some(first), Some(second)) = (arrival(entry.call, 0), arrival(later.call, 0)) else {
@@ -307,7 +285,8 @@ impl Execution {
             let answers = vec![Err(Some(BackendFailure::Unknown)); usize::from(replies)];
             let begin = book.tick();
             let is_long = limit == Limit::Long;
-            book.entries.push(Entry { call, key, begin, end: None, is_long, answers, answered: 0, answered_at: None });
+            let (end, is_posted, answered_at) = (None, false, None);
+            book.entries.push(Entry { call, key, begin, end, is_long, is_posted, answers, answered: 0, answered_at });
             call
         })
     }
@@ -348,6 +327,12 @@ impl Execution {
     fn with<R>(&self, act: impl FnOnce(&mut Book) -> R) -> R {
         act(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn pack(packed: &mut Packed, command: [u8; COMMAND]) {
+    packed.begin();
+    packed.stamp_from(packed.bytes.len() + STAMP_AT);
+    packed.bytes.extend_from_slice(&command);
 }
 
 fn hash_of(key: u8) -> KeyHash {

@@ -32,7 +32,7 @@ pub(super) struct Faults {
     pub(super) stalls: u32,
     /// A step of a connection panics.
     pub(super) panics: u32,
-    /// The server does not know the short form of a posted command.
+    /// The server does not know the short form of a command.
     pub(super) unknown: u32,
     /// The operating system refuses a thread.
     pub(super) threads: u32,
@@ -46,8 +46,7 @@ pub(super) struct Arrival {
     pub(super) connection: usize,
 }
 
-/// The first byte of a posted command, and of the reply that refuses it.
-pub(super) const POSTED: u8 = b'!';
+/// The first byte of a reply that refuses a short form.
 pub(super) const UNKNOWN: u8 = b'-';
 
 /// The command that confirms those before it, and the reply to it.
@@ -82,8 +81,8 @@ pub(super) struct Net {
     connects: usize,
     connecting: usize,
     log: Vec<Arrival>,
-    /// The calls whose short form was unknown.
-    unknown: Vec<u16>,
+    /// The commands whose short form was unknown: their calls, and their places in these.
+    unknown: Vec<(u16, u8)>,
     faults: Faults,
     /// What the client must not do.
     objections: Vec<String>,
@@ -173,13 +172,14 @@ impl Network {
             let n = ready[thread_rng().gen_range(0..ready.len())];
             log::trace!("{:?}: {n}: a command", time::now());
             let bytes: Vec<u8> = net.wires[n].out.drain(..COMMAND).collect();
-            assert!([b'#', POSTED, CONFIRM[0]].contains(&bytes[0]), "the server is sent garbage");
+            assert!([b'#', CONFIRM[0]].contains(&bytes[0]), "the server is sent garbage");
             let call = u16::from_be_bytes([bytes[1], bytes[2]]);
+            let is_command = bytes[0] != CONFIRM[0];
             let is_unknown =
-                bytes[0] == POSTED && !net.unknown.contains(&call) && net.strikes(|faults| &mut faults.unknown);
+                is_command && !net.unknown.contains(&(call, bytes[3])) && net.strikes(|faults| &mut faults.unknown);
             if is_unknown {
-                net.unknown.push(call);
-            } else if bytes[0] != CONFIRM[0] {
+                net.unknown.push((call, bytes[3]));
+            } else if is_command {
                 net.log.push(Arrival { call, place: bytes[3], connection: n });
             }
             if net.strikes(|faults| &mut faults.breaks) {
@@ -216,9 +216,9 @@ impl Network {
         std::mem::take(&mut self.net.0.lock().objections)
     }
 
-    /// Returns the calls whose short form was unknown.
-    pub(super) fn unknown(&self) -> Vec<u16> {
-        self.net.0.lock().unknown.clone()
+    /// Returns `true` if a short form of the call was unknown.
+    pub(super) fn was_unknown(&self, call: u16) -> bool {
+        self.net.0.lock().unknown.iter().any(|(unknown, _)| *unknown == call)
     }
 
     /// Returns `true` if the first command of a call was handed to a connection.
@@ -229,7 +229,9 @@ impl Network {
             let bytes: Vec<u8> = wire.out.iter().copied().collect();
             bytes.chunks(COMMAND).any(|command| command.len() == COMMAND && command[1..4] == [high, low, 0])
         };
-        net.unknown.contains(&call) || net.log.iter().any(|a| a.call == call) || net.wires.iter().any(is_out)
+        net.unknown.iter().any(|(unknown, _)| *unknown == call)
+            || net.log.iter().any(|a| a.call == call)
+            || net.wires.iter().any(is_out)
     }
 
     /// Panics sometimes, if the scenario has such faults.

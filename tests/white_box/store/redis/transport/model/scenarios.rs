@@ -58,6 +58,14 @@ pub(super) const CALLS: Scenario = Scenario {
 
 pub(super) const CALLS_FAULTY: Scenario = Scenario { faults: SOME, ..CALLS };
 
+/// The server does not know the short forms of some commands: they are sent again, and no other command with them.
+pub(super) const CALLS_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 4, ..NO_FAULTS }, ..CALLS };
+
+pub(super) const SHARING_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 4, ..NO_FAULTS }, ..SHARING };
+
+/// So are commands whose callers may leave, on connections that may be full or break.
+pub(super) const CROWD_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 4, ..SOME }, ..CROWD_FAULTY };
+
 /// Some callers post, others wait.
 pub(super) const POSTS: Scenario = Scenario {
     callers: &[
@@ -93,14 +101,14 @@ pub(super) const POSTING_AT_LAST: Scenario = Scenario {
     ..CALLS
 };
 
-/// The same with unknown short forms: the last reader writes what must be sent again.
+/// The same with short forms that are unknown: the last reader writes what must be sent again.
 pub(super) const POSTING_UNKNOWN_AT_LAST: Scenario = Scenario {
     callers: &[&[Call(0, 1, Long), Post(0, Long)], &[Call(0, 1, Long), Post(0, Long)], &[Call(0, 2, Long)]],
     faults: Faults { unknown: 2, ..NO_FAULTS },
     ..CALLS
 };
 
-/// The server does not know the short forms of some posted calls.
+/// The server does not know the short forms of some calls, also of posted ones.
 pub(super) const POSTING_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 2, ..NO_FAULTS }, ..POSTING };
 
 pub(super) const POSTING_FAULTY: Scenario = Scenario { faults: Faults { unknown: 1, ..SOME }, ..POSTING };
@@ -308,6 +316,13 @@ pub(super) const CONFIRMING_PAIRS: Scenario = Scenario {
 
 pub(super) const CONFIRMING_PAIRS_FAULTY: Scenario = Scenario { faults: SOME, ..CONFIRMING_PAIRS };
 
+/// The server does not know the short forms of commands that are to be confirmed: each write of such a call has its confirmation.
+pub(super) const CONFIRMING_UNKNOWN: Scenario =
+    Scenario { faults: Faults { unknown: 4, ..NO_FAULTS }, ..CONFIRMING_PAIRS };
+
+pub(super) const CONFIRMING_UNKNOWN_FAULTY: Scenario =
+    Scenario { faults: Faults { unknown: 4, ..SOME }, is_narrow: true, ..CONFIRMING };
+
 /// Steps of connections panic, or somebody closes them, while calls are confirmed.
 pub(super) const CONFIRMING_PANICS: Scenario =
     Scenario { faults: Faults { panics: 2, breaks: 1, ..NO_FAULTS }, ..CONFIRMING };
@@ -334,6 +349,9 @@ macro_rules! holds {
 holds! {
     callers_share_connections: CALLS;
     callers_share_connections_that_break: CALLS_FAULTY;
+    short_forms_that_are_unknown_are_sent_in_full: CALLS_UNKNOWN;
+    short_forms_that_are_unknown_are_sent_in_full_on_a_shared_connection: SHARING_UNKNOWN;
+    short_forms_are_unknown_while_callers_leave_and_connections_break: CROWD_UNKNOWN;
     some_do_not_wait: POSTS;
     some_do_not_wait_and_connections_break: POSTS_FAULTY;
     a_panic_of_a_connection_leaves_no_role_behind: PANICS;
@@ -374,6 +392,8 @@ holds! {
     who_is_confirmed_leaves_a_connection_that_may_break: CONFIRMING_AND_LEAVING_FAULTY;
     calls_are_confirmed_several_ways: CONFIRMING_PAIRS;
     calls_are_confirmed_several_ways_that_break: CONFIRMING_PAIRS_FAULTY;
+    calls_are_confirmed_whose_short_forms_are_unknown: CONFIRMING_UNKNOWN;
+    calls_are_confirmed_whose_short_forms_are_unknown_on_connections_that_break: CONFIRMING_UNKNOWN_FAULTY;
     a_panic_while_calls_are_confirmed_leaves_no_role_behind: CONFIRMING_PANICS;
     calls_are_confirmed_at_the_closing: CONFIRMING_AT_THE_CLOSING;
 }

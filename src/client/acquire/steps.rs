@@ -1,0 +1,186 @@
+//! What a thread that asks the store does after each answer, as a table without I/O: an answer goes in, a step comes out.
+//!
+//! | what is known | answer | and | step |
+//! |---|---|---|---|
+//! | a recall is under way | the locker is gone | | ask anew, looking at the key alone |
+//! | | the locker is gone | the thread does not wait, or no longer | end, with the failure of the acquire unless the lock is busy |
+//! | | the locker is gone | | ask anew |
+//! | no acquire is settled yet | no reply to what may have been executed | there is time | settle: poll that locker |
+//! | the lock is busy | the store fails | no time, or a single attempt | end: the lock was busy |
+//! | not known to be busy | busy, and the locker may stand in the store's queue | there is time | poll that locker |
+//! | not known to be busy | busy, and the store has looked at the key alone | a place or the lease's end would help, and there is time | ask anew, for a place |
+//! | a single attempt | busy, the same | for the first time, with our released locker | ask anew: the request has overtaken the release |
+//! | a single attempt, no recall yet | busy, the same | the holder may linger | begin a recall: ask anew, for a place |
+//! | a single attempt | busy, and the locker stands in the queue | the recall has time left, and the holder may linger | poll that locker after a pause |
+//! | a single attempt | busy, the same | | end: the lock is busy |
+//! | | any other | a single attempt, a closed client, or a refusal | refuse |
+//! | | any other | | wait |
+//!
+//! The first row that applies counts. An acquired key ends the asking before the table is looked at. The numbers continue those of the protocol, in
+//! ARCHITECTURE.md:
+//!
+//! * **S19** A locker that an answer brings leaves with the step: it is polled, abandoned, or goes into the waiting or the refusal.
+//! * **S20** In one turn, at most one acquire without a reply is settled, and at most one request asks for a place because the store has looked
+//!   at the key alone. So a turn ends, whatever the store answers, unless the store knows none of the lockers.
+//! * **S21** A single attempt never waits, and polls for its place only while a recall lasts.
+//! * **S22** A key that was said to be busy stays so for the turn: then a lack of time is no error.
+
+use super::recall::Recall;
+use crate::client::question::{Answer, is_unknown};
+use crate::clock::Moment;
+use crate::error::{BackendFailure, Error};
+use crate::state::tenure::Unsettled;
+use crate::store::processor::Busy;
+use crate::sync::mutant;
+use std::time::Duration;
+
+/// The place in the store's queue that a request for a fresh locker asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// None: the store looks at the key alone.
+    None,
+    /// One if the inbox would hear of a grant.
+    IfHeard,
+    /// One after the inbox has got ready to hear of a grant.
+    OnceHeard,
+    /// One that the holder is told of, for a single attempt.
+    ForRecall,
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Send the first request for a fresh locker.
+    Ask(Place),
+    /// Ask again about this locker, after a pause.
+    Poll { unsettled: Unsettled, after: Duration },
+    /// End the call without the lock, with the failure if there is one.
+    End { abandoned: Option<Unsettled>, failure: Option<Error> },
+    /// End the call as the answer says.
+    Refuse(Answer),
+    /// Wait in the local queue, as the first one.
+    Wait(Answer),
+}
+
+/// What a step depends on, beside the answer and the ones before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) now: Moment,
+    /// How long the last round trip has taken.
+    pub(super) took: Duration,
+    /// Whether the thread's limit is over.
+    pub(super) is_over: bool,
+    pub(super) is_closed: bool,
+    /// Whether another request can be answered within the limit.
+    pub(super) has_time: bool,
+    /// Whether the last request has asked for a place, or the next one could.
+    pub(super) wants_place: bool,
+    /// Whether the holder is the tenure that this client has released last.
+    pub(super) is_released: bool,
+    /// Whether the holder may give the lock up when it hears that somebody wants it.
+    pub(super) may_recall: bool,
+    /// Whether the answer is a failure that is not waited out.
+    pub(super) is_refused: bool,
+}
+
+/// One turn of asking.
+#[derive(Debug)]
+pub(super) struct Asking {
+    is_one_attempt: bool,
+    /// Whether the store can say when a lease ends.
+    remaining_known: bool,
+    /// Whether a reply said that somebody else has the key.
+    is_busy: bool,
+    /// The error of an acquire whose outcome was polled.
+    unanswered: Option<Error>,
+    /// Whether a reply to a single attempt was compared with the released locker.
+    was_compared: bool,
+    recall: Option<Recall>,
+}
+
+impl Asking {
+    pub(super) fn new(is_one_attempt: bool, remaining_known: bool) -> Self {
+        Self { is_one_attempt, remaining_known, is_busy: false, unanswered: None, was_compared: false, recall: None }
+    }
+
+    /// Returns whether a reply said that somebody else has the key.
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Returns the step after an answer that is not the lock. See the table.
+    pub(super) fn next(&mut self, answer: Answer, seen: &Seen) -> Step {
+        let ends = self.is_one_attempt || seen.is_over;
+        match answer {
+            Answer::Gone { .. } if self.recall.is_some() => Step::Ask(Place::None),
+            Answer::Gone { .. } if ends => {
+                Step::End { abandoned: None, failure: self.unanswered.take().filter(|_| !self.is_busy) }
+            }
+            Answer::Gone { .. } => Step::Ask(Place::IfHeard),
+            Answer::Failed { error, unsettled: Some(unsettled) }
+                if self.unanswered.is_none() && is_unknown(&error) && !seen.is_closed && !seen.is_over =>
+            {
+                self.unanswered = Some(error);
+                if mutant!(AsksAnewWithoutAnswer) {
+                    return Step::Ask(Place::IfHeard);
+                }
+                Step::Poll { unsettled, after: Duration::ZERO }
+            }
+            // That nobody acknowledges it shows that the lock has become free.
+            Answer::Failed { error: Error::Backend { failure, .. }, unsettled }
+                if self.is_busy && failure != BackendFailure::Unacknowledged && !seen.is_closed && ends =>
+            {
+                Step::End { abandoned: unsettled, failure: None }
+            }
+            Answer::Busy { busy, unsettled: Some(unsettled) } => self.queued(busy, unsettled, seen),
+            Answer::Busy { busy, unsettled: None } => self.looked(busy, seen),
+            answer => self.otherwise(answer, seen),
+        }
+    }
+
+    /// The locker stands in the store's queue, or may yet get there.
+    fn queued(&mut self, busy: Busy, unsettled: Unsettled, seen: &Seen) -> Step {
+        if !unsettled.answered && !self.is_busy && !seen.is_over {
+            self.is_busy = true;
+            return Step::Poll { unsettled, after: Duration::ZERO };
+        }
+        if self.is_one_attempt {
+            let pause = self.recall.as_mut().and_then(|recall| recall.pause(seen.now));
+            return match pause.filter(|_| seen.may_recall) {
+                Some(after) => Step::Poll { unsettled, after },
+                None => Step::End { abandoned: Some(unsettled), failure: None },
+            };
+        }
+        self.otherwise(Answer::Busy { busy, unsettled: Some(unsettled) }, seen)
+    }
+
+    /// The store has looked at the key alone. Asked again, it gives a place in its queue, or says when the lease ends.
+    fn looked(&mut self, busy: Busy, seen: &Seen) -> Step {
+        let may_learn = seen.wants_place || busy.remaining.is_none() && self.remaining_known;
+        if may_learn && !self.is_busy && seen.has_time {
+            self.is_busy = true;
+            return Step::Ask(Place::OnceHeard);
+        }
+        if self.is_one_attempt {
+            if !std::mem::replace(&mut self.was_compared, true) && seen.is_released {
+                self.is_busy = true;
+                return Step::Ask(Place::None);
+            }
+            if self.recall.is_none() && seen.may_recall {
+                self.recall = Some(Recall::begin(seen.now, seen.took));
+                self.is_busy = true;
+                return Step::Ask(Place::ForRecall);
+            }
+        }
+        self.otherwise(Answer::Busy { busy, unsettled: None }, seen)
+    }
+
+    fn otherwise(&self, answer: Answer, seen: &Seen) -> Step {
+        let ends = self.is_one_attempt || seen.is_closed || seen.is_refused;
+        if ends { Step::Refuse(answer) } else { Step::Wait(answer) }
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../tests/white_box/client/acquire/steps.rs"]
+mod tests;

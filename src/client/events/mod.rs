@@ -1,0 +1,355 @@
+//! What a client tells the program, and when: the log, the channels of a loss, the functions of the builder, and the recorder of metrics.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `mod.rs` | what is told of an acquisition, a hold, a renewal, a loss, a call of the store |
+//! | `observer.rs` | who is told |
+//! | `hook.rs` | the functions of the program, and the queues before them |
+//! | `metrics.rs` | what is recorded |
+//! | `long_waits.rs` | threads that wait for one another |
+//!
+//! Nothing here knows the store, or another part of the client.
+
+mod hook;
+mod long_waits;
+mod metrics;
+mod observer;
+
+pub(crate) use self::hook::Function;
+pub(super) use self::long_waits::LongWait;
+pub(crate) use self::observer::{Hooks, Queued};
+
+use self::long_waits::LongWaits;
+use self::metrics::{Renewal, Sample, name_of, word_for};
+use self::observer::Observer;
+use crate::clock::Moment;
+use crate::config::DLockConfig;
+use crate::error::{BackendFailure, Error};
+use crate::event::{Acquired, Event, HoldEnd, How, NewServer, Released, RenewedLate, SlowWait};
+use crate::log;
+use crate::state::key::Key;
+use crate::state::queue::Waiter;
+use crate::state::tenure::Tenure;
+use crate::state::{names, owner};
+use crate::store::processor::{Outcome, ReleaseOutcome, Request};
+use crate::timer::Timer;
+use crate::timing;
+use crossbeam_channel::Sender;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A call that wants a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    pub(super) settings: &'a Arc<DLockConfig>,
+    /// When it began, if anybody wants to know.
+    pub(super) called_at: Option<Moment>,
+    /// How its thread gets the lock.
+    pub(super) how: How,
+}
+
+/// What a client tells. See the module.
+#[derive(Debug)]
+pub(crate) struct Events {
+    clock: Timer,
+    /// Who is told what happens, if anybody is.
+    observer: Option<Observer>,
+    long_waits: LongWaits,
+}
+
+impl Events {
+    pub(super) fn new(clock: Timer, hooks: Hooks) -> Self {
+        Self { clock, observer: hooks.into_observer(), long_waits: LongWaits::default() }
+    }
+
+    /// Returns what time it is if somebody wants to know how long threads wait and hold.
+    pub(super) fn now(&self) -> Option<Moment> {
+        self.observer.as_ref().filter(|observer| observer.times_holds()).map(|_| self.clock.now())
+    }
+
+    /// Returns when a wait that begins now counts as slow, if anybody wants to know.
+    pub(super) fn slow_at(&self) -> Option<Moment> {
+        let after = self.observer.as_ref()?.slow_after?;
+        Some(self.clock.now() + after)
+    }
+
+    /// Returns how many events were dropped because a function was too slow for them.
+    pub(super) fn dropped(&self) -> u64 {
+        self.observer.as_ref().map_or(0, Observer::dropped)
+    }
+
+    /// Lets the threads of the functions end once they have told all events. Nobody waits for them.
+    pub(super) fn end(&self) {
+        if let Some(observer) = &self.observer {
+            observer.end();
+        }
+    }
+
+    /// Queues that the calling thread has the lock. Call it with the key's mutex held.
+    #[inline]
+    pub(super) fn queue_acquired(&self, tenure: &mut Tenure, call: Call<'_>) -> Queued {
+        match (&self.observer, call.called_at) {
+            (Some(observer), Some(called_at)) => self.acquired(observer, tenure, call, called_at),
+            _ => Queued::nothing(),
+        }
+    }
+
+    #[cold]
+    fn acquired(&self, observer: &Observer, tenure: &mut Tenure, call: Call<'_>, called_at: Moment) -> Queued {
+        let waited = self.clock.now().since(called_at);
+        // A tenure that the store has just granted has had no other hold.
+        let how = if call.how == How::Granted && tenure.kept_on { How::PassedOn } else { call.how };
+        tenure.of_hold = Some(Arc::clone(call.settings));
+        let (lock, token) = (Arc::clone(call.settings), tenure.token());
+        let sample = Sample::Acquired { lock: Arc::clone(&lock), waited, how };
+        observer.queue(&Event::Acquired(Acquired { lock, token, waited, how }), Some(sample))
+    }
+
+    /// Queues that the hold with this token has ended. Call it with the key's mutex held, or as the thread that has the turn.
+    #[inline]
+    pub(super) fn queue_released(&self, tenure: &Tenure, token: u64, now: Moment, end: HoldEnd) -> Queued {
+        match &self.observer {
+            Some(observer) if observer.times_holds() => released(observer, tenure, token, now, end),
+            _ => Queued::nothing(),
+        }
+    }
+
+    /// Tells that the last hold of a tenure has ended. Call it as the thread that has the turn.
+    pub(super) fn tell_released(&self, tenure: &Tenure, now: Moment, result: &Result<(), Error>) {
+        let end = match result {
+            _ if tenure.is_lost() => HoldEnd::Lost,
+            Ok(()) => HoldEnd::GivenBack,
+            Err(Error::LeaseLost(_)) => HoldEnd::Lost,
+            Err(_) => HoldEnd::Unconfirmed,
+        };
+        self.queue_released(tenure, tenure.token(), now, end).finish();
+    }
+
+    /// Queues that a lease is extended, as the reply that arrived now says. Call it with the key's mutex held, before the tenure knows.
+    pub(super) fn queue_renewed(&self, tenure: &Tenure, now: Moment) -> Queued {
+        let Some(observer) = &self.observer else { return Queued::nothing() };
+        // Nobody has the lock before the first extension of a grant that came late.
+        if !tenure.told {
+            return Queued::nothing();
+        }
+        let lock = holder(tenure);
+        if tenure.lease.is_late(now) {
+            let sample = Sample::Renewal { lock: Arc::clone(&lock), result: Renewal::Late };
+            let left = tenure.deadline().since(now);
+            return observer.queue(&Event::RenewedLate(RenewedLate { lock, left }), Some(sample));
+        }
+        Queued::of(observer, Sample::Renewal { lock, result: Renewal::InTime })
+    }
+
+    /// Records that an extension has failed. No mutex may be held.
+    pub(super) fn record_unrenewed(&self, lock: &Arc<DLockConfig>) {
+        if let Some(observer) = &self.observer {
+            observer.record(Sample::Renewal { lock: Arc::clone(lock), result: Renewal::Failed });
+        }
+    }
+
+    /// Tells that another server answers than before.
+    pub(super) fn tell_new_server(&self, number: u64) {
+        if let Some(observer) = &self.observer {
+            observer.queue(&Event::NewServer(NewServer { number }), Some(Sample::NewServer)).finish();
+        }
+    }
+}
+
+/// Losses.
+impl Events {
+    /// Queues the loss of a tenure, if a thread was told of the hold. Call it with the key's mutex held, or as the thread that has the turn.
+    pub(super) fn queue_lost(&self, key: &str, tenure: &Tenure) -> Queued {
+        let Some(observer) = self.observer.as_ref().filter(|_| tenure.told) else { return Queued::nothing() };
+        let Some((cause, at)) = tenure.loss() else { return Queued::nothing() };
+        let Some(loss) = tenure.loss_of(key, *at) else { return Queued::nothing() };
+        let sample = Sample::Lost { lock: Arc::clone(&tenure.settings), cause: word_for(cause) };
+        observer.queue(&Event::Lost(loss), Some(sample))
+    }
+
+    /// Announces a lost tenure to the log, the loss channels and the program. Does nothing if the tenure is not lost. Call it without holding
+    /// any mutex.
+    pub(super) fn tell_lost(&self, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
+        tell_queued(self.queue_lost(key, tenure), key, tenure, watchers);
+    }
+}
+
+/// As [`Events::tell_lost`], for a loss that is queued for the program.
+pub(super) fn tell_queued(queued: Queued, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
+    let Some((loss, at)) = tenure.loss() else { return };
+    let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
+    match tenure.settings.reason() {
+        _ if !tenure.told => log::debug!(LEASE, "lock {key:?}: lost before its thread was told of the grant: {loss}"),
+        Some(reason) => log::warn!(LEASE, "{error} (held for: {reason})"),
+        None => log::warn!(LEASE, "{error}"),
+    }
+    tell_watchers(watchers);
+    queued.finish();
+}
+
+/// Sends the message of a loss to the loss channels of the hold.
+pub(super) fn tell_watchers(watchers: Vec<Sender<()>>) {
+    for watcher in watchers {
+        // There is room for it, and the receiver may be gone.
+        let _ = watcher.try_send(());
+    }
+}
+
+/// Waits.
+impl Events {
+    /// Counts the calling thread as one that waits, until the returned value is dropped. Both must happen with no mutex held.
+    pub(super) fn count_waiter(&self, settings: &Arc<DLockConfig>) -> Option<Waits<'_>> {
+        let observer = self.observer.as_ref().filter(|observer| observer.is_metered())?;
+        observer.record(Sample::Waiting { lock: Arc::clone(settings), more: true });
+        Some(Waits { observer, lock: Arc::clone(settings) })
+    }
+
+    /// Tells the program that the calling thread's wait has been slow for `since`, and the circle that it has closed.
+    pub(super) fn tell_slow(&self, key: &Key, settings: &DLockConfig, since: Duration, wait: Option<&LongWait<'_>>) {
+        let circle = wait.map_or(&[][..], |wait| &wait.circle);
+        if let Some(after) = self.observer.as_ref().and_then(|observer| observer.slow_after) {
+            self.tell_slow_wait(key, settings, after.saturating_add(since), circle);
+        }
+    }
+
+    /// Tells the program that the calling thread has waited for so long, and the circle that it waits in.
+    fn tell_slow_wait(&self, key: &Key, settings: &DLockConfig, waited: Duration, circle: &[String]) {
+        if let Some(observer) = &self.observer {
+            let thread = std::thread::current().name().map(str::to_owned);
+            let reason = settings.reason().map(str::to_owned);
+            let (key, circle) = (key.name.to_string(), circle.to_vec());
+            observer.tell(&Event::SlowWait(SlowWait { key, waited, thread, reason, circle }));
+        }
+    }
+
+    /// Returns when to look whether the wait of the calling thread closes a circle. A thread without a hold is in none.
+    pub(super) fn circle_at(waiter: &Waiter) -> Option<Moment> {
+        owner::has_holds().then(|| waiter.since + timing::CIRCLE)
+    }
+
+    /// Enters the calling thread among those that have waited long, and tells the program if that closes a circle.
+    pub(super) fn waits_long(&self, key: &Arc<Key>, waiter: &Waiter) -> LongWait<'_> {
+        let wait = self.long_waits.enter(waiter.thread, key);
+        if !wait.circle.is_empty() {
+            let name = names::of(waiter.thread).and_then(|name| name.name).unwrap_or_default();
+            log::warn!(
+                ACQUIRE,
+                "lock {:?}: thread {name:?} waits in a circle, which will not end by itself: each of the locks {:?} is held by the thread \
+                 that waits for the next one, and the last one by this thread; lock them in one order everywhere",
+                key.name,
+                wait.circle
+            );
+            let waited = self.clock.now().since(waiter.since);
+            self.tell_slow_wait(key, &waiter.settings, waited, &wait.circle);
+        }
+        wait
+    }
+}
+
+/// Calls of the store.
+impl Events {
+    /// Sends one request by `call`, and notes how it ended.
+    #[inline]
+    pub(super) fn observe_request(
+        &self,
+        request: &Request<'_>,
+        limit: Duration,
+        call: impl FnOnce() -> Result<Outcome, Error>,
+    ) -> Result<Outcome, Error> {
+        match &self.observer {
+            None => call(),
+            Some(observer) => self.observed(observer, (name_of(request), request.key()), limit, call),
+        }
+    }
+
+    /// Sends many requests by `call`, and notes how each ended.
+    pub(super) fn observe_batch(
+        &self,
+        requests: &[Request<'_>],
+        call: impl FnOnce() -> Vec<Result<Outcome, Error>>,
+    ) -> Vec<Result<Outcome, Error>> {
+        let Some(observer) = &self.observer else { return call() };
+        let sent_at = self.metered_now();
+        let results = call();
+        if let Some(sent_at) = sent_at {
+            let took = self.clock.now().since(sent_at);
+            let is_answered = results.iter().all(Result::is_ok);
+            observer.record(Sample::Call { name: "batch", took, is_answered });
+        }
+        for (request, result) in requests.iter().zip(&results) {
+            observer.note_answer(request.key(), result.as_ref().err(), || self.clock.now());
+        }
+        results
+    }
+
+    /// Returns what time it is if the times of calls are recorded.
+    pub(super) fn metered_now(&self) -> Option<Moment> {
+        self.observer.as_ref().filter(|observer| observer.is_metered()).map(|_| self.clock.now())
+    }
+
+    /// Notes how a release has ended that was posted when [`metered_now`](Self::metered_now) returned `posted_at`.
+    pub(super) fn note_posted(&self, key: &str, posted_at: Option<Moment>, answer: &Result<ReleaseOutcome, Error>) {
+        let Some(observer) = &self.observer else { return };
+        if let Some(posted_at) = posted_at {
+            let took = self.clock.now().since(posted_at);
+            observer.record(Sample::Call { name: "release", took, is_answered: answer.is_ok() });
+        }
+        observer.note_answer(key, answer.as_ref().err(), || self.clock.now());
+    }
+
+    #[cold]
+    fn observed<T>(
+        &self,
+        observer: &Observer,
+        (name, key): (&'static str, &str),
+        limit: Duration,
+        call: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let sent_at = self.metered_now();
+        let result = call();
+        if let Some(sent_at) = sent_at {
+            let took = self.clock.now().since(sent_at);
+            observer.record(Sample::Call { name, took, is_answered: result.is_ok() });
+        }
+        match &result {
+            Err(error) if !is_of_the_store(error, limit) => {}
+            result => observer.note_answer(key, result.as_ref().err(), || self.clock.now()),
+        }
+        result
+    }
+}
+
+/// Returns whether an error says something of the store. A limit of the caller's own may be too short for any store.
+fn is_of_the_store(error: &Error, limit: Duration) -> bool {
+    match error {
+        Error::Backend { failure: BackendFailure::NotExecuted | BackendFailure::Unknown, .. } => {
+            limit >= timing::FAIR_LIMIT
+        }
+        _ => true,
+    }
+}
+
+/// Returns the settings of the handle through which a hold was acquired.
+fn holder(tenure: &Tenure) -> Arc<DLockConfig> {
+    Arc::clone(tenure.of_hold.as_ref().unwrap_or(&tenure.settings))
+}
+
+#[cold]
+fn released(observer: &Observer, tenure: &Tenure, token: u64, now: Moment, end: HoldEnd) -> Queued {
+    let (lock, held) = (holder(tenure), now.since(tenure.held_since()));
+    let sample = Sample::Released { lock: Arc::clone(&lock), held, end };
+    observer.queue(&Event::Released(Released { lock, token, held, end }), Some(sample))
+}
+
+/// A thread that is counted as waiting.
+#[must_use]
+pub(super) struct Waits<'a> {
+    observer: &'a Observer,
+    lock: Arc<DLockConfig>,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.observer.record(Sample::Waiting { lock: Arc::clone(&self.lock), more: false });
+    }
+}

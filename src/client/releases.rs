@@ -1,0 +1,294 @@
+//! The releases of a client: what it gives back to the store, immediately, without waiting for the reply, or through the clean-up list.
+//!
+//! The replies to posted releases arrive on whichever thread reads them. If none calls the store any more, the retry thread collects
+//! them. Those that fail go on the clean-up list. The end of the main thread waits for the outcome of all that were posted before.
+
+use super::core::Core;
+use crate::backoff::Backoff;
+use crate::client::cleanup::{Cleanup, Ending};
+use crate::client::events::Events;
+use crate::client::loss;
+use crate::client::twin;
+use crate::clock::Moment;
+use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
+use crate::log;
+use crate::state::tenure::{Tenure, Unsettled};
+use crate::store::processor::{NotOurs, Operations, Posting, ReleaseOutcome, Request};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{mutant, thread};
+use crate::timer::Timer;
+use crate::timing;
+use crossbeam_channel::Sender;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Releases {
+    unanswered: Arc<Unanswered>,
+    /// When to collect the replies to posted releases; zero if none is known to be outstanding.
+    // ORDERING: the value alone matters. `collect_soon` loads it after a release was posted; `collect` stores zero and
+    // then asks the store. The store's mutex, which both take in between, orders the two: either `collect` finds the
+    // post, or `collect_soon` sees the zero and sets a new moment. Neither Acquire nor Release decides this.
+    collect_at: AtomicU64,
+}
+
+impl Releases {
+    /// Releases a tenure. After three failed tries, leaves it to the clean-up list.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeaseLost`] if the key was no longer ours; otherwise the error of the last try.
+    pub(crate) fn give_back(&self, core: &Core, key: &str, tenure: &Tenure) -> Result<(), Error> {
+        self.release(core, key, tenure, false)
+    }
+
+    /// Releases a tenure again, after a release of it that may have been executed.
+    ///
+    /// # Errors
+    ///
+    /// As [`give_back`](Self::give_back).
+    pub(crate) fn give_back_again(&self, core: &Core, key: &str, tenure: &Tenure) -> Result<(), Error> {
+        self.release(core, key, tenure, true)
+    }
+
+    /// Releases a tenure. `perhaps_done` says that an earlier release of it may have been executed.
+    fn release(&self, core: &Core, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
+        if !core.is_ours(&tenure.locker) {
+            // It is of an identity that a twin has, too: see `twin.rs`.
+            return Ok(());
+        }
+        let release = Request::Release(core.ending(key, tenure));
+        let mut failures = 0;
+        loop {
+            // After the lease's end the key is gone by itself, and there is nothing left to wait for.
+            let left = tenure.deadline().since(core.clock.now());
+            match core.run(&release, release_limit(core, left)).and_then(ReleaseOutcome::try_from) {
+                // After a try without a reply, "not ours" may be the effect of that try.
+                Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return self.not_ours(core, key, tenure, other),
+                Ok(_) => return Ok(()),
+                Err(error) => {
+                    failures += 1;
+                    perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
+                    if failures >= timing::RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
+                        log::warn!(
+                            RELEASE,
+                            "lock {key:?}: release of {:?} failed, retrying in background: {error}",
+                            tenure.locker
+                        );
+                        self.release_later(core, key, tenure);
+                        return Err(error);
+                    }
+                    thread::sleep(Backoff::capped(timing::longest_release_pause(tenure.lease())).after(failures));
+                }
+            }
+        }
+    }
+
+    /// Releases a tenure without waiting for the reply, which is handled when it arrives.
+    pub(crate) fn post(&self, core: &Core, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
+        super::at_exit::note_use(core);
+        let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
+        let claim = core.claim(key, &locker, kept).with_poller_gap(gap);
+        let limit = release_limit(core, tenure.deadline().since(core.clock.now()));
+        let posted = Posted {
+            core: Weak::clone(&core.this),
+            clock: core.clock.clone(),
+            cleanup: Arc::clone(&core.retries.cleanup),
+            events: Arc::clone(&core.events),
+            posted_at: core.events.metered_now(),
+            key: key.to_owned(),
+            ticket: self.ticket(),
+        };
+        match core.processor.posting() {
+            Some(posting) => {
+                let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
+                if posting.post_release(&claim, limit, done) {
+                    self.collect_soon(core);
+                }
+            }
+            None => posted.answered(tenure, watchers, core.processor.release(&claim, limit)),
+        }
+    }
+
+    /// Interprets `NotOurs` for a release of a tenure whose hold ended in time: a loss, unless the lease, which
+    /// nobody renews after the hold, has run out by now.
+    pub(crate) fn not_ours(&self, core: &Core, key: &str, tenure: &Tenure, other: NotOurs) -> Result<(), Error> {
+        if let Some(holder) = other.holder.as_deref().filter(|holder| core.id().is_of_twin(holder)) {
+            twin::meet(core, key, holder);
+        }
+        if core.clock.now() >= tenure.deadline() {
+            return Ok(());
+        }
+        let cause = loss::broken(core, key, tenure, core.limits.command).unwrap_or_else(|| LossCause::from(other));
+        let locker = tenure.locker.to_string();
+        Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
+    }
+
+    /// Leaves the release of a tenure to the clean-up list.
+    pub(crate) fn release_later(&self, core: &Core, key: &str, tenure: &Tenure) {
+        if !core.is_ours(&tenure.locker) {
+            return;
+        }
+        let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.ticket());
+        core.retries.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
+        core.retries.wake_for_cleanup();
+    }
+
+    /// Gives up a locker that was sent. The clean-up list releases it, and begins at once.
+    pub(crate) fn abandon(&self, core: &Core, key: &str, unsettled: Option<Unsettled>) {
+        if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
+            if !core.is_ours(&locker) || mutant!(ForgetsGivenUp) {
+                return;
+            }
+            let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
+            core.retries.cleanup.add(key, &locker, settings.kept(), ending);
+            core.retries.wake_for_cleanup();
+        }
+    }
+
+    /// Releases a locker that was granted a key and that nobody here wants.
+    pub(crate) fn give_up_grant(&self, core: &Core, key: &str, locker: &Arc<str>) {
+        if !core.is_ours(locker) {
+            return;
+        }
+        core.retries.cleanup.add(key, locker, core.limits.shortest_lease, Ending::GivenUp);
+        core.retries.wake_for_cleanup();
+    }
+
+    /// Makes sure that the replies to posted releases are collected, even if no thread calls the store any more.
+    fn collect_soon(&self, core: &Core) {
+        // ORDERING: the value alone matters: see `collect_at`. The store's mutex orders this after the post.
+        if self.collect_at.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        if let Err(error) = core.retries.start() {
+            log::debug!(RELEASE, "cannot start the retry thread, replies to releases are read later: {error}");
+            return;
+        }
+        let at = core.clock.now() + timing::COLLECT_PAUSE;
+        // ORDERING: as above. The exchange lets one of several posters wake the retry thread.
+        if self.collect_at.compare_exchange(0, at.as_nanos(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            core.retries.wake_by(at);
+        }
+    }
+
+    /// Returns when to collect the replies to posted releases.
+    pub(super) fn next_collection(&self) -> Moment {
+        // ORDERING: the value alone matters: see `collect_at`.
+        match self.collect_at.load(Ordering::Acquire) {
+            0 => Moment::NEVER,
+            at => Moment::from_nanos(at),
+        }
+    }
+
+    /// Collects the replies to posted releases, if that is due. Called by the retry thread.
+    pub(super) fn collect(&self, core: &Core, now: Moment) {
+        if now < self.next_collection() {
+            return;
+        }
+        // Reset first: a release that is posted after this may be missed by the call below.
+        self.collect_at.store(0, Ordering::Release); // ORDERING: the value alone matters: see `collect_at`.
+        if self.collect_replies(core) {
+            self.collect_soon(core);
+        }
+    }
+
+    /// Processes the replies to posted releases that have arrived. Returns `true` if some are still outstanding.
+    pub(super) fn collect_replies(&self, core: &Core) -> bool {
+        core.processor.posting().is_some_and(Posting::collect)
+    }
+
+    /// Waits for the replies to posted releases, for at most the limit of one command.
+    pub(super) fn await_replies(&self, core: &Core) {
+        let most = core.limits.command.as_nanos() / timing::CLOSING_LOOK.as_nanos();
+        let mut looks = 0;
+        while self.collect_replies(core) && looks < most {
+            looks += 1;
+            thread::sleep(timing::CLOSING_LOOK);
+        }
+    }
+
+    fn ticket(&self) -> Ticket {
+        let of = Arc::clone(&self.unanswered);
+        let half = of.half.load(Ordering::SeqCst) % 2;
+        of.counts[half].fetch_add(1, Ordering::SeqCst);
+        Ticket { of, half }
+    }
+
+    /// Counts later releases apart. Returns the number of those that were posted until now and are not answered.
+    #[cfg_attr(any(not(unix), all(test, dlock_shuttle)), expect(dead_code, reason = "nobody waits there"))]
+    pub(super) fn turn_over(&self) -> &AtomicUsize {
+        &self.unanswered.counts[self.unanswered.half.fetch_add(1, Ordering::SeqCst) % 2]
+    }
+}
+
+/// Returns how long one try of a release may take if `left` of the lease remains.
+fn release_limit(core: &Core, left: Duration) -> Duration {
+    left.max(timing::SHORTEST_RELEASE).min(core.limits.command)
+}
+
+/// The number of unanswered posted releases, in two halves: those posted before the end of the main thread, and those
+/// posted since. The end waits for the former.
+#[derive(Debug, Default)]
+struct Unanswered {
+    half: AtomicUsize,
+    counts: [AtomicUsize; 2],
+}
+
+/// One unanswered release, counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    of: Arc<Unanswered>,
+    half: usize,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.of.counts[self.half].fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A release whose reply nobody waits for.
+struct Posted {
+    core: Weak<Core>,
+    // These outlive the client, whose last replies arrive in its last moments.
+    clock: Timer,
+    cleanup: Arc<Cleanup>,
+    events: Arc<Events>,
+    /// When it was posted, if metrics are recorded.
+    posted_at: Option<Moment>,
+    key: String,
+    /// Makes the end of the main thread wait for this release.
+    ticket: Ticket,
+}
+
+impl Posted {
+    /// Handles the reply. Runs on whichever thread receives it, and must not block.
+    fn answered(self, mut tenure: Tenure, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
+        self.events.note_posted(&self.key, self.posted_at, &answer);
+        match answer {
+            Ok(ReleaseOutcome::NotOurs(other)) => {
+                let now = self.clock.now();
+                if now < tenure.deadline() && tenure.lose(LossCause::from(other), now) {
+                    self.events.tell_lost(&self.key, &tenure, watchers);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                log::info!(
+                    RELEASE,
+                    "lock {:?}: release of {:?} not confirmed, retrying in background: {error}",
+                    self.key,
+                    tenure.locker
+                );
+                let ending = Ending::ReleaseUnanswered(tenure.deadline());
+                self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.ticket));
+                if let Some(core) = self.core.upgrade() {
+                    core.retries.wake_for_cleanup();
+                    core.drop_elsewhere();
+                }
+            }
+        }
+    }
+}

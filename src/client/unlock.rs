@@ -1,0 +1,309 @@
+//! `unlock()`: what happens to a tenure when its hold ends. It is passed on in this process, kept for a while, or given back.
+//!
+//! | when the last hold ends | then |
+//! |---|---|
+//! | threads of this process wait, and no others do, or only since a moment ago | the first of these threads gets the next hold |
+//! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
+//! | otherwise | it is released; if threads wait here, this client goes to the end of the store's queue again |
+
+use crate::client::core::Core;
+use crate::client::events::tell_watchers;
+use crate::client::loss;
+use crate::client::question::{Answer, is_unknown};
+use crate::client::renew;
+use crate::client::turn::Turn;
+use crate::client::twin;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::event::HoldEnd;
+use crate::state::key::Key;
+use crate::state::machine::{Phase, State};
+use crate::state::owner::{self, current_thread};
+use crate::state::tenure::{Tenure, Unsettled};
+use crate::store::processor::{Note, ReleaseOutcome, Request};
+use crate::sync::{MutexGuard, mutant};
+use crossbeam_channel::Sender;
+use std::sync::Arc;
+
+/// What an unlock does about the store's reply to the release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It waits for the reply, and returns what it says.
+    Awaited,
+    /// It waits only if threads of this client wait for the key. Otherwise the reply is handled later.
+    Unawaited,
+}
+
+/// A thread that unlocks a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unlock<'c> {
+    core: &'c Core,
+    key: &'c Arc<Key>,
+    reply: Reply,
+}
+
+impl<'c> Unlock<'c> {
+    pub(crate) fn new(core: &'c Core, key: &'c Arc<Key>, reply: Reply) -> Self {
+        Self { core, key, reply }
+    }
+
+    /// Unlocks once: the hold with this token, or without a token whichever hold the calling thread has.
+    pub(crate) fn unlock(self, token: Option<u64>) -> Result<(), Error> {
+        let (core, key) = (self.core, self.key);
+        let not_held = || Error::NotHeld { key: key.name.to_string() };
+        if !key.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != key.hold.token()) {
+            return Err(not_held());
+        }
+        if key.hold.leave_inner() {
+            return if key.hold.is_lost() { Err(loss::error(core, key)) } else { Ok(()) };
+        }
+        owner::hold_ends();
+        if !core.subscription.hands_over() || !self.keep_tenure() {
+            return self.end_tenure().unwrap_or_else(|| Err(not_held()));
+        }
+        drop(core.leaving());
+        Ok(())
+    }
+
+    /// Keeps the tenure of the calling thread's hold, which ends, for the first thread that waits in this process or
+    /// for the next one to arrive. Returns `false` if the tenure must be given back.
+    fn keep_tenure(self) -> bool {
+        let (core, key) = (self.core, self.key);
+        let mut state = key.state();
+        if self.needs_numbers(&state) && !core.process.is_forked() {
+            let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
+            drop(state);
+            if let Some(locker) = locker {
+                renew::extend_now(core, key, &locker, true, core.limits.command);
+            }
+            state = key.state();
+        }
+        let now = core.clock.now();
+        match &state.phase {
+            Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !core.is_closed() => {}
+            Phase::Held(_) if mutant!(KeepsWhatIsLost) => {}
+            _ => return false,
+        }
+        if state.gap_is_due(now) {
+            return false;
+        }
+        if state.queue.is_empty() { self.linger(state, now) } else { self.pass_on(state, now) }
+    }
+
+    /// Returns whether the tokens run out while the tenure may be kept: once after 1024 holds, and then every ten
+    /// million.
+    fn needs_numbers(self, state: &State) -> bool {
+        match &state.phase {
+            Phase::Held(tenure) if tenure.needs_numbers() && self.core.limits.numbers => {
+                !state.queue.is_empty() || tenure.may_linger() && self.core.subscription.hears(self.key)
+            }
+            _ => false,
+        }
+    }
+
+    /// Passes the hold on to the first waiting thread, unless other clients must be let in.
+    fn pass_on(self, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
+        let (core, key) = (self.core, self.key);
+        let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
+        if !core.subscription.hears(key) {
+            // Nobody would tell this client that others wait, so it assumes that they do.
+            tenure.note_waiting(1, now);
+        }
+        if !tenure.may_pass(now) || !tenure.tokens().advance() {
+            return false;
+        }
+        let Some(waiter) = queue.pop() else { return false };
+        let queued = core.events.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
+        tenure.kept_on = true;
+        tenure.hold_begins(now);
+        let ended = std::mem::take(watchers);
+        key.hold.end();
+        key.hold.begin(waiter.thread, &waiter.settings, tenure);
+        drop(state);
+        waiter.parked.notify_one();
+        drop(ended);
+        queued.finish();
+        true
+    }
+
+    /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns whether it does.
+    fn linger(self, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
+        let (core, key) = (self.core, self.key);
+        match &state.phase {
+            // Without an inbox, nobody would tell this client that others want the key.
+            Phase::Held(tenure) if tenure.may_linger() && core.subscription.hears(key) && !tenure.needs_numbers() => {}
+            _ => return false,
+        }
+        if core.retries.start().is_err() {
+            return false;
+        }
+        let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
+        tenure.hold_ended();
+        let queued = core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
+        let until = now + tenure.settings.linger();
+        if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
+            // Not again for each hold: the retry thread checks when this linger would end, and then considers any
+            // later one.
+            core.retries.ask_at(key, until);
+        }
+        state.phase = Phase::Lingering { tenure, until };
+        key.hold.end();
+        let ended = std::mem::take(&mut state.watchers);
+        drop(state);
+        drop(ended);
+        queued.finish();
+        true
+    }
+
+    /// Ends the hold of the calling thread and its tenure. The key goes back to the store; if threads of this client
+    /// wait, the client goes to the end of the store's queue.
+    fn end_tenure(self) -> Option<Result<(), Error>> {
+        let (core, key) = (self.core, self.key);
+        if let Err(forked) = core.process.check() {
+            // The parent's hold continues. Only this process's copy of it ends.
+            core.end_hold(key, Phase::Idle)?;
+            return Some(Err(forked));
+        }
+        let (mut tenure, watchers) = core.end_hold(key, Phase::Releasing { ended: None, about: None })?;
+        let _leaving = core.leaving();
+        let turn = Turn::of(core, key);
+        let now = core.clock.now();
+        let is_told = tenure.is_lost();
+        if self.reply == Reply::Awaited
+            && tenure.may_be_broken()
+            && let Some(cause) = loss::broken(core, &key.name, &tenure, core.renewals.side_limit())
+        {
+            // The thread that has noticed the loss is still asking.
+            tenure.lost_by(&cause);
+        }
+        if !is_told && let Some((cause, at)) = tenure.overdue(now) {
+            tenure.lose(cause, at);
+        }
+        let next = if tenure.is_lost() { None } else { self.next_in_line() };
+        if next.is_none() && self.reply == Reply::Unawaited && !tenure.is_lost() {
+            core.events.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
+            core.releases.post(core, &key.name, tenure, watchers);
+            drop(turn);
+            return Some(Ok(()));
+        }
+        Some(self.give_back(turn, tenure, next, (watchers, is_told), now))
+    }
+
+    /// Gives the key back, waits for the reply, and tells of the end of the hold, and of its loss unless that `is_told`.
+    fn give_back(
+        self,
+        turn: Turn<'c>,
+        mut tenure: Tenure,
+        next: Option<Unsettled>,
+        (watchers, is_told): (Vec<Sender<()>>, bool),
+        now: Moment,
+    ) -> Result<(), Error> {
+        let (core, key) = (self.core, self.key);
+        // Without a next locker the first waiter gets its turn only after everything about this hold has been
+        // announced.
+        let (mut released, rest) = match next {
+            Some(next) => self.hand_over(turn, &tenure, next),
+            None => (core.releases.give_back(core, &key.name, &tenure), Some(turn)),
+        };
+        if let Err(Error::LeaseLost(loss)) = &released {
+            tenure.lose(loss.cause.clone(), now);
+        }
+        if let Some(loss) = tenure.loss_error(&key.name, now) {
+            released = Err(loss);
+        }
+        if !is_told {
+            core.events.tell_lost(&key.name, &tenure, watchers);
+        } else if !mutant!(UnlocksUntold) {
+            // The thread that has noticed the loss may not have told yet, and this one returns the loss.
+            tell_watchers(watchers);
+        }
+        if rest.is_some() {
+            core.events.tell_released(&tenure, now, &released);
+        }
+        drop(rest);
+        released
+    }
+
+    /// Returns the locker with which this client goes to the end of the store's queue, if threads of it wait and it
+    /// would hear of a grant.
+    fn next_in_line(self) -> Option<Unsettled> {
+        let (core, key) = (self.core, self.key);
+        if !core.subscription.hears(key) || core.is_closed() || core.retries.start().is_err() {
+            return None;
+        }
+        let mut state = key.state();
+        let settings = Arc::clone(&state.queue.head()?.settings);
+        let locker = core.next_locker(&settings);
+        state.ask_about(&locker);
+        Some(Unsettled { locker, settings, answered: false, counts_from: core.clock.now() })
+    }
+
+    /// Releases a tenure and joins the store's queue again, in one command. `next` counts from before that command is
+    /// written. Returns the turn if it is not over; otherwise, has told of the end of the hold.
+    ///
+    /// # Errors
+    ///
+    /// As [`Releases::give_back`](crate::client::releases::Releases::give_back), in the first value.
+    fn hand_over(self, turn: Turn<'c>, tenure: &Tenure, mut next: Unsettled) -> (Result<(), Error>, Option<Turn<'c>>) {
+        let (core, key) = (self.core, self.key);
+        let sent_at = next.counts_from;
+        let outcome = self.send_hand_over(tenure, &next);
+        let heard = key.state().heard();
+        let answer = match (outcome, heard) {
+            (Ok(ReleaseOutcome::Passed(grant)), _) => Answer::Acquired(next.granted(grant)),
+            (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => Answer::Acquired(next.heard(grant)),
+            (Ok(ReleaseOutcome::Queued(busy)), None) => {
+                next.answered = true;
+                Answer::Busy { busy, unsettled: Some(next) }
+            }
+            // The store knows the next locker only if the tenure was ours.
+            (Ok(ReleaseOutcome::NotOurs(other)), _) => {
+                if other.holder.as_deref() == Some(&*next.locker) {
+                    twin::meet(core, &key.name, &next.locker);
+                }
+                return (core.releases.not_ours(core, &key.name, tenure, other), Some(turn));
+            }
+            (Ok(ReleaseOutcome::Released { .. }), _) => {
+                return (Ok(()), Some(turn));
+            }
+            (Err(error), heard) if is_unknown(&error) && !mutant!(ForgetsNextLocker) => {
+                let answer = match heard {
+                    Some(grant) => Answer::Acquired(next.heard(grant)),
+                    // A poll tells its outcome.
+                    None => Answer::Failed { error, unsettled: Some(next) },
+                };
+                core.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::Unconfirmed).finish();
+                self.end_hand_over(turn, answer, sent_at);
+                // It is safe to repeat the release without a next locker, whatever its outcome was.
+                return (core.releases.give_back_again(core, &key.name, tenure), None);
+            }
+            (Err(_), _) => {
+                // The command was not executed.
+                return (core.releases.give_back(core, &key.name, tenure), Some(turn));
+            }
+        };
+        core.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::GivenBack).finish();
+        self.end_hand_over(turn, answer, sent_at);
+        (Ok(()), None)
+    }
+
+    fn send_hand_over(self, tenure: &Tenure, next: &Unsettled) -> Result<ReleaseOutcome, Error> {
+        let (core, key) = (self.core, self.key);
+        let note = Note::new(next.settings.reason(), None, Some(core.id().host()));
+        let wanted = core.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
+        let request = Request::HandOver(core.ending(&key.name, tenure), wanted);
+        core.run(&request, core.limits.command).and_then(ReleaseOutcome::try_from)
+    }
+
+    fn end_hand_over(self, turn: Turn<'_>, answer: Answer, sent_at: Moment) {
+        let (core, key) = (self.core, self.key);
+        let again = key.state().release_ends();
+        if let Some(locker) = again {
+            core.releases.give_up_grant(core, &key.name, &locker);
+        }
+        if let Some((turn, unwanted)) = turn.end_retry(answer, sent_at) {
+            let _ = core.releases.give_back(core, &key.name, &unwanted);
+            drop(turn);
+        }
+    }
+}

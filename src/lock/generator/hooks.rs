@@ -1,0 +1,102 @@
+//! The part of the builder that sets what the program is told.
+
+use crate::client::Function;
+use crate::error::LeaseLoss;
+use crate::event::{Event, SlowWait};
+use crate::lock::generator::GeneratorBuilder;
+use std::time::Duration;
+
+impl GeneratorBuilder {
+    /// Sets a function that is told what happens to the locks and to the store: each [`Event`]. Use it for figures of your own, for a trace of
+    /// who held what, or to find out what slows a program down. The manual has the list, and the order, of the events: see
+    /// [Events](crate::manual::events).
+    ///
+    /// It runs on a thread (`dlock-events`, started by the first event), for one event after another, with no mutex of this crate
+    /// held. So it may lock, and a slow function delays no lock. Of the other functions it delays only that of
+    /// [`on_slow_wait`](Self::on_slow_wait). It is not told of everything then: while 4,096 acquisitions and releases
+    /// wait for it, further ones are dropped; while 4,096 other events wait for it, further ones of those are. [`Event::Dropped`] says how
+    /// many, at their place in the order, and [`DLockGenerator::dropped_events`](crate::DLockGenerator::dropped_events) counts all. A panic in
+    /// the function is logged. Events that are still to be told when the generator ends are told afterwards; nobody waits for that. A second
+    /// call replaces the function.
+    ///
+    /// With a function, a lock and its release cost two more readings of the clock and two entries in a queue. Without one they cost nothing.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, Event, MemoryLockProcessor};
+    /// let generator = DLockGenerator::builder()
+    ///     .on_event(|event| match event {
+    ///         Event::Released(released) => println!("{} was held for {:?}", released.lock.unique_key(), released.held),
+    ///         Event::StoreFailing(failing) => eprintln!("{}", failing.error),
+    ///         _ => {}
+    ///     })
+    ///     .build(MemoryLockProcessor::new())?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn on_event(mut self, told: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.client.hooks.on_event = Some(Function::Events(Box::new(told)));
+        self
+    }
+
+    /// Sets a function that is called for every hold whose lease is lost, at once, with the key, the locker and the cause. Use
+    /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of its own
+    /// (`dlock-lost`, started by the first loss), for one loss after another, so a slow function delays no renewal. A panic in
+    /// it is logged. Losses that are still to be reported when the generator ends are reported afterwards. While 4,096 losses wait
+    /// for the function, further ones are only logged. A second call replaces the function.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// let generator = DLockGenerator::builder()
+    ///     .on_lost(|loss| eprintln!("stop the work on {}: {}", loss.key, loss.cause))
+    ///     .build(MemoryLockProcessor::new())?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn on_lost(mut self, told: impl Fn(&LeaseLoss) + Send + Sync + 'static) -> Self {
+        self.client.hooks.on_lost = Some(Function::Losses(Box::new(told)));
+        self
+    }
+
+    /// Sets a function that is called once for every thread that has waited for a lock for this long; the thread keeps its
+    /// place and waits on. Use it to find out why work stalls: [`inspect`](crate::DistributedReentrantLock::inspect) says who holds
+    /// the lock. It runs on the thread of [`on_event`](Self::on_event) (`dlock-events`), for one wait after another. So a slow function
+    /// delays no lock, but the functions of this thread wait for one another. A panic in it is logged. While 4,096 waits are
+    /// still to be reported, further ones are only logged. A second call replaces the function and the time. So does
+    /// [`slow_wait_after`](Self::slow_wait_after) the time.
+    ///
+    /// A call whose own limit ends sooner is not reported. The time is measured by the generator's [clock](Self::clock). If the
+    /// thread is just asking the store, the wait is reported when the store has answered.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// # use std::time::Duration;
+    /// let generator = DLockGenerator::builder()
+    ///     .on_slow_wait(Duration::from_secs(5), |wait| eprintln!("a thread has waited for {} for {:?}", wait.key, wait.waited))
+    ///     .build(MemoryLockProcessor::new())?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn on_slow_wait(mut self, after: Duration, told: impl Fn(&SlowWait) + Send + Sync + 'static) -> Self {
+        self.client.hooks.on_slow_wait = Some(Function::SlowWaits(Box::new(told)));
+        self.client.hooks.slow_after = Some(after);
+        self
+    }
+
+    /// Sets how long a thread must wait for a lock until [`Event::SlowWait`] tells of it. Defaults to 10 s. The time is that of
+    /// [`on_slow_wait`](Self::on_slow_wait), too.
+    pub fn slow_wait_after(mut self, after: Duration) -> Self {
+        self.client.hooks.slow_after = Some(after);
+        self
+    }
+
+    /// Sets whether the generator records metrics with the facade of the crate [`metrics`](https://docs.rs/metrics). Defaults to `false`, so
+    /// that a program pays for them only where it wants them. The manual has the table of the names: see
+    /// [Events](crate::manual::events#metrics).
+    ///
+    /// Install the recorder before this generator is [built](Self::build): the building tells the recorder the units. The recorder is called
+    /// on the threads that lock and on those of this crate, with no mutex of this crate held. A panic in it is logged.
+    ///
+    /// Needs the feature `metrics`.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(mut self, on: bool) -> Self {
+        self.client.hooks.metrics = on;
+        self
+    }
+}

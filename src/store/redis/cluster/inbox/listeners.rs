@@ -1,0 +1,56 @@
+//! The clients with an open inbox, for the threads that lock. A store has one, or a few.
+
+use super::ears::Ears;
+use crate::error::{BackendFailure, Error};
+use crate::store::redis::script::slot::slot_of;
+use crate::sync::unseen::RwLock;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// See the module. What each of them hears. An inbox may be opened before an earlier one of its client has ended; the later one counts.
+#[derive(Default)]
+pub(crate) struct Listeners(RwLock<Vec<Arc<Ears>>>);
+
+impl Listeners {
+    pub(super) fn add(&self, ears: &Arc<Ears>) {
+        self.0.write().push(Arc::clone(ears));
+    }
+
+    /// Forgets an inbox that is closed.
+    pub(super) fn forget(&self, ears: &Arc<Ears>) {
+        self.0.write().retain(|other| !Arc::ptr_eq(other, ears));
+    }
+
+    fn of(&self, client: &str) -> Option<Arc<Ears>> {
+        self.0.read().iter().rev().find(|ears| ears.client == client).cloned()
+    }
+
+    /// Returns `true` if a client hears of grants of this key.
+    pub(crate) fn hears(&self, client: &str, key: &str) -> bool {
+        self.of(client).is_some_and(|ears| ears.hears(slot_of(key.as_bytes())))
+    }
+
+    /// Waits until a client hears of grants of this key, for at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not hear yet.
+    pub(crate) fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        match self.of(client) {
+            Some(ears) => ears.get_ready(slot_of(key.as_bytes()), key, limit),
+            None => Err(Error::backend(BackendFailure::NotExecuted, "the client has no open inbox")),
+        }
+    }
+
+    /// Notes that a tenure of a client, with this lease, holds or waits for a key now.
+    pub(crate) fn note_need(&self, client: &str, key: &str, lease: Duration) {
+        if let Some(ears) = self.of(client) {
+            ears.note_need(slot_of(key.as_bytes()), lease);
+        }
+    }
+
+    /// Tells all of a new map.
+    pub(in super::super) fn note_map(&self) {
+        self.0.read().iter().for_each(|ears| ears.note_map());
+    }
+}

@@ -1,0 +1,142 @@
+//! The URLs that name several hosts, as Sentinels and the nodes of a Cluster are named:
+//!
+//! ```text
+//! scheme://[[user]:password@]host[:port][,host…][/path][?name=value&…][#fragment]
+//! ```
+//!
+//! The crate `redis` reads a URL of one server (`address.rs`), with the crate `url`, which refuses several hosts. So these are read here, once
+//! for all kinds: a [`Kind`] says what distinguishes one. What a path, a setting or a fragment means is the business of each kind.
+//!
+//! Nothing of a URL that cannot be used is shown, except its scheme: where its password is could only be guessed. A password with a `/`, `?`
+//! or `#` in it that is not encoded ends the hosts too early. An `@` behind them shows that, and is refused before anything else is looked at.
+
+use super::address::{NOT_SHOWN, Place};
+use super::hosts::host_and_port;
+use crate::error::Error;
+
+/// What distinguishes one kind of URL.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// The scheme without TLS, and the one with TLS to all hosts.
+    pub(crate) schemes: [&'static str; 2],
+    /// The port of a host that names none.
+    pub(crate) port: u16,
+    /// Whether a login without a colon is a password, and not a user.
+    pub(crate) lone_password: bool,
+    /// A hint how such a URL is written.
+    pub(crate) form: &'static str,
+}
+
+/// A URL, taken apart. It contains secrets.
+pub(crate) struct HostsUrl<'u> {
+    scheme: &'static str,
+    form: &'static str,
+    pub(crate) tls: bool,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    /// There is one at least.
+    pub(crate) hosts: Vec<Place>,
+    /// What stands between the hosts and a `?` or `#`. Nothing of it is decoded, and neither is what follows.
+    pub(crate) path: &'u str,
+    pub(crate) query: Option<&'u str>,
+    pub(crate) fragment: Option<&'u str>,
+}
+
+impl Kind {
+    /// Returns the scheme, and whether it means TLS, if the URL is of this kind.
+    pub(crate) fn scheme_of(&self, url: &str) -> Option<(&'static str, bool)> {
+        let (scheme, _) = url.split_once("://")?;
+        let at = self.schemes.iter().position(|known| *known == scheme)?;
+        Some((self.schemes[at], at == 1))
+    }
+}
+
+impl<'u> HostsUrl<'u> {
+    /// Takes a URL of this kind apart.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`], which shows nothing of the URL except its scheme.
+    pub(crate) fn read(url: &'u str, kind: &Kind) -> Result<Self, Error> {
+        let Some((scheme, tls)) = kind.scheme_of(url) else {
+            return Err(Error::invalid_config("URL", NOT_SHOWN, kind.form));
+        };
+        let rest = &url[scheme.len() + "://".len()..];
+        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (rest, fragment) = rest.split_once('#').map_or((rest, None), |(rest, fragment)| (rest, Some(fragment)));
+        let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+        let (user, password, hosts) = (None, None, Vec::new());
+        let mut read = Self { scheme, form: kind.form, tls, user, password, hosts, path, query, fragment };
+        if tls && cfg!(not(feature = "tls")) {
+            return Err(read.invalid("for TLS enable the feature `tls` of the crate redis-dlock"));
+        }
+        if [Some(path), query, fragment].into_iter().flatten().any(|part| part.contains('@')) {
+            let hint = "there is an `@` after a `/`, `?` or `#`: write %2F, %3F, %23 and %40 for those of a password";
+            return Err(read.invalid(hint));
+        }
+        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        read.read_login(login, kind)?;
+        read.read_hosts(hosts, kind)?;
+        Ok(read)
+    }
+
+    fn read_login(&mut self, login: &str, kind: &Kind) -> Result<(), Error> {
+        let (user, password) = match login.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None if kind.lone_password && !login.is_empty() => ("", Some(login)),
+            None => (login, None),
+        };
+        self.user = Some(self.decoded(user)?).filter(|user| !user.is_empty());
+        self.password = password.map(|password| self.decoded(password)).transpose()?;
+        if self.user.is_some() && self.password.is_none() {
+            return Err(self.invalid("there is a user without a password: write user:password@"));
+        }
+        Ok(())
+    }
+
+    fn read_hosts(&mut self, hosts: &str, kind: &Kind) -> Result<(), Error> {
+        for host in hosts.split(',') {
+            let Some((host, port)) = host_and_port(host, kind.port) else {
+                return Err(self.invalid(&format!("a host or a port cannot be read; {}", self.form)));
+            };
+            self.hosts.push(Place::Tcp { host, port, tls: self.tls });
+        }
+        Ok(())
+    }
+
+    /// Decodes a part of the URL.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] if it is not UTF-8.
+    pub(crate) fn decoded(&self, text: &str) -> Result<String, Error> {
+        decode(text).ok_or_else(|| self.invalid("there is a `%` that encodes no UTF-8: write %25 for a `%`"))
+    }
+
+    /// The error for a URL that cannot be used.
+    pub(crate) fn invalid(&self, hint: &str) -> Error {
+        Error::invalid_config("URL", format!("{}://… {NOT_SHOWN}", self.scheme), hint)
+    }
+
+    /// The same, with a hint how such a URL is written.
+    pub(crate) fn misses(&self, what: &str) -> Error {
+        self.invalid(&format!("{what}; {}", self.form))
+    }
+}
+
+/// Decodes `%xx`.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first == b'%' {
+            let code = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| !code.starts_with('+'))?);
+            rest = &rest[2..];
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,9 @@
+//! The times of the store.
+
+use std::time::Duration;
+
+/// After this long without a byte from the server the inbox sends a PING: a half-open connection would stay silent for ever.
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
+
+/// How long a Cluster may be without a master of a slot, unless something else is set: its default node time-out, and the election.
+pub(super) const CLUSTER_OUTAGE: Duration = Duration::from_secs(20);

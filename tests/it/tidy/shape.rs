@@ -1,0 +1,325 @@
+//! The shape of the code: a type's methods stand in the file or the folder of the type, a type has at most thirty of them, a function
+//! fits a screen, and no room passes a bare `bool` to another. Files may be as long as one thing is.
+//!
+//! Each rule has a list of what does not keep it yet. A list may only shrink: what is added to it is a mistake, and what is in it and keeps
+//! the rule fails, too. The reader knows Rust by the lines that rustfmt writes.
+
+use super::{files, is_comment, is_test_only, package, room_of, rooms, sources, without_tests};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+const MOST_METHODS: usize = 30;
+const LONGEST_FUNCTION: usize = 60;
+
+/// The types that have more methods, by the files that define them.
+const LARGE: &[(&str, &str)] = &[
+    ("RaftStore", "crates/consensus/src/store.rs"),
+    ("Cluster", "src/store/redis/cluster/core.rs"),
+    ("Transport", "src/store/redis/transport/mod.rs"),
+    ("Mux", "src/store/redis/transport/mux/core.rs"),
+];
+
+/// The impl blocks that stand elsewhere than their types, by their files.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("Suite", "crates/conformance/src/cases/keep.rs"),
+    ("Case", "crates/conformance/src/lib.rs"),
+    ("RaftStore", "crates/consensus/src/acquire.rs"),
+    ("Client", "crates/consensus/src/consul/node.rs"),
+    ("Client", "crates/consensus/src/consul/sweep.rs"),
+    ("RaftStore", "crates/consensus/src/release.rs"),
+    ("Http", "crates/consensus/src/stream.rs"),
+    ("KeyState", "src/store/memory/spec/breaking.rs"),
+    ("KeyState", "src/store/memory/spec/hand_over.rs"),
+    ("MemoryLockProcessor", "src/store/memory/test_util.rs"),
+    ("Request", "src/store/processor/lock_processor.rs"),
+    ("RedisLockProcessor", "src/store/redis/builder.rs"),
+    ("RedisLockProcessor", "src/store/redis/capabilities.rs"),
+    ("View", "src/store/redis/cluster/inbox/subscribing.rs"),
+    ("RedisLockProcessor", "src/store/redis/directory.rs"),
+    ("RedisLockProcessor", "src/store/redis/examine/mod.rs"),
+];
+
+/// The functions that are longer, by their files.
+const LONG: &[(&str, &str)] = &[
+    ("parse", "crates/consensus/src/url.rs"),
+    ("build", "src/store/redis/builder.rs"),
+    ("parse", "src/store/redis/sentinel/url.rs"),
+    ("take_in", "src/store/redis/transport/mux/reading.rs"),
+    ("write_all", "src/store/redis/transport/mux/writing.rs"),
+];
+
+/// The functions that another room calls with a bare `bool`, by their files.
+const BARE: &[(&str, &str)] = &[
+    ("with_describes", "src/description.rs"),
+    ("run", "src/store/redis/cluster/follow.rs"),
+    ("begin", "src/store/redis/node/mod.rs"),
+    ("end", "src/store/redis/node/mod.rs"),
+    ("run", "src/store/redis/node/mod.rs"),
+    ("run", "src/store/redis/plain/attempt.rs"),
+    ("pack", "src/store/redis/script/scripts.rs"),
+    ("begin", "src/store/redis/transport/mod.rs"),
+    ("end", "src/store/redis/transport/mod.rs"),
+    ("run", "src/store/redis/transport/mod.rs"),
+    ("begin", "src/store/redis/transport/mux/calling.rs"),
+    ("finish", "src/store/redis/transport/mux/calling.rs"),
+    ("fail", "src/store/redis/transport/pending.rs"),
+];
+
+/// One function of the product.
+struct Function {
+    name: String,
+    lines: usize,
+    /// Whether all of the crate may call it, and must pass a bare `bool`.
+    takes_bool: bool,
+    /// How it is called, but for the arguments.
+    call: String,
+    /// The type of the inherent impl that it is a method of.
+    of: Option<String>,
+}
+
+/// One file of the product, read.
+#[derive(Default)]
+struct Source {
+    types: BTreeSet<String>,
+    /// The types of its inherent impls.
+    impls: BTreeSet<String>,
+    functions: Vec<Function>,
+}
+
+/// What stands behind the visibility and the qualifiers of an item.
+fn item(line: &str) -> &str {
+    let mut rest = line.trim_start();
+    if let Some(behind) = rest.strip_prefix("pub(") {
+        rest = behind.split_once(") ").map_or("", |(_, behind)| behind);
+    }
+    for word in ["pub ", "default ", "const ", "async ", "unsafe "] {
+        rest = rest.strip_prefix(word).unwrap_or(rest);
+    }
+    rest
+}
+
+fn word(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+/// The name of the item, if it is one of this kind.
+fn named(line: &str, kind: &str) -> Option<String> {
+    item(line).strip_prefix(kind).map(word).filter(|name| !name.is_empty())
+}
+
+/// The type of an inherent impl that begins in this line.
+fn inherent(line: &str) -> Option<String> {
+    let rest = line.trim_start().strip_prefix("impl")?;
+    let rest = match rest.strip_prefix('<') {
+        Some(generics) => {
+            let mut depth = 1;
+            let end = generics.char_indices().find(|(at, c)| {
+                depth += i32::from(*c == '<');
+                depth -= i32::from(*c == '>' && !generics[..*at].ends_with('-'));
+                depth == 0
+            })?;
+            generics[end.0 + 1..].strip_prefix(' ')?
+        }
+        None => rest.strip_prefix(' ')?,
+    };
+    let name = word(rest.rsplit_once("::").filter(|(path, _)| !path.contains('<')).map_or(rest, |(_, name)| name));
+    (!rest.contains(" for ") && line.trim_end().ends_with(['{', '}']) && !name.is_empty()).then_some(name)
+}
+
+fn read(text: &str) -> Source {
+    let mut source = Source::default();
+    let lines: Vec<_> = without_tests(text).lines().collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let end = |from: usize| {
+        let closing = format!("{}}}", " ".repeat(indent(lines[from])));
+        lines.iter().skip(from + 1).position(|line| *line == closing).map_or(from, |n| from + 1 + n)
+    };
+    let mut block: Option<(usize, usize, Option<String>)> = None;
+    for (n, line) in lines.iter().enumerate().filter(|(_, line)| !is_comment(line)) {
+        block = block.filter(|(_, last, _)| n <= *last);
+        source.types.extend(["struct ", "enum ", "union "].iter().find_map(|kind| named(line, kind)));
+        let begins_impl = line.trim_start().starts_with("impl ") || line.trim_start().starts_with("impl<");
+        if begins_impl && line.trim_end().ends_with('{') {
+            let of = inherent(line);
+            source.impls.extend(of.clone());
+            block = Some((indent(line), end(n), of));
+        }
+        let Some(name) = named(line, "fn ") else { continue };
+        // The body begins where the signature ends: in this line, or in the next one of the same indentation.
+        let head = (n..lines.len())
+            .find(|at| *at == n && line.ends_with(['{', '}', ';']) || *at > n && indent(lines[*at]) == indent(line));
+        let Some(head) = head.filter(|head| !lines[*head].ends_with(';')) else { continue };
+        let last = if lines[head].ends_with('{') { end(head) } else { head };
+        let of = block.as_ref().filter(|(at, ..)| indent(line) == at + 4).and_then(|(_, _, of)| of.clone());
+        let signature = lines[n..=head].join(" ");
+        let takes_bool =
+            line.contains("pub(crate)") && signature.split("->").next().is_some_and(|args| args.contains(": bool"));
+        let call = match &of {
+            _ if signature.contains("self") => format!(".{name}("),
+            Some(of) => format!("{of}::{name}("),
+            None => format!("{name}("),
+        };
+        source.functions.push(Function { name, lines: last - n + 1, takes_bool, call, of });
+    }
+    source
+}
+
+/// The files of the product, in all crates.
+fn product() -> BTreeMap<String, Source> {
+    let mut files = Vec::new();
+    sources(&package().join("src"), &mut files);
+    if let Ok(crates) = fs::read_dir(package().join("crates")) {
+        crates
+            .map(|entry| entry.expect("an entry").path().join("src"))
+            .filter(|src| src.is_dir())
+            .for_each(|src| sources(&src, &mut files));
+    }
+    let name = |file: &std::path::Path| {
+        file.strip_prefix(package()).expect("below").to_str().expect("a name").replace('\\', "/")
+    };
+    let texts = files.iter().map(|file| (name(file), fs::read_to_string(file).expect("a text")));
+    texts
+        .filter(|(file, text)| !is_test_only(file, text) && !file.contains("/tests"))
+        .map(|(file, text)| (file, read(&text)))
+        .collect()
+}
+
+/// The name of the folder that would be all of this type's: `Mux` may fill `mux/`.
+fn folder_of(name: &str) -> String {
+    let mut folder = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !folder.is_empty() {
+            folder.push('_');
+        }
+        folder.extend(c.to_lowercase());
+    }
+    folder
+}
+
+/// Whether an impl in `file` stands with the type of this name that `home` defines.
+fn is_with(name: &str, file: &str, home: &str) -> bool {
+    let is_below = |folder: &str| file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    let own = home.strip_suffix("/mod.rs").or_else(|| home.strip_suffix(".rs")).expect("a source");
+    let named = home.rsplit_once('/').map_or("", |(folder, _)| folder);
+    file == home || is_below(own) || named.rsplit('/').next() == Some(&folder_of(name)) && is_below(named)
+}
+
+/// The file that defines the type of an impl in `file`: one that it stands with if there is one, and otherwise the nearest one.
+fn home<'a>(files: &'a BTreeMap<String, Source>, name: &str, file: &str) -> Option<&'a str> {
+    let alike = |home: &str| home.split('/').zip(file.split('/')).take_while(|(a, b)| a == b).count();
+    let homes = files.iter().filter(|(_, source)| source.types.contains(name)).map(|(home, _)| home.as_str());
+    homes.max_by_key(|home| (is_with(name, file, home), alike(home), home.len()))
+}
+
+fn check(found: BTreeSet<(String, String)>, known: &[(&str, &str)], rule: &str) {
+    let known: BTreeSet<_> = known.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+    let (new, gone) = (found.difference(&known).collect::<Vec<_>>(), known.difference(&found).collect::<Vec<_>>());
+    assert!(new.is_empty(), "{rule}: {new:#?}");
+    assert!(gone.is_empty(), "these keep the rule now ({rule}), so strike them off the list: {gone:#?}");
+}
+
+#[test]
+fn methods_stand_with_their_type() {
+    let files = product();
+    let mut elsewhere = BTreeSet::new();
+    for (file, source) in &files {
+        for name in &source.impls {
+            // What a macro defines is not found.
+            let home = home(&files, name, file);
+            if home.is_some_and(|home| !is_with(name, file, home)) {
+                elsewhere.insert((name.clone(), file.clone()));
+            }
+        }
+    }
+    check(elsewhere, ELSEWHERE, "an inherent impl stands in the file of its type or in its folder");
+}
+
+#[test]
+fn no_type_has_many_methods() {
+    let files = product();
+    let mut methods = BTreeMap::<_, usize>::new();
+    for (file, source) in &files {
+        for name in source.functions.iter().filter_map(|function| function.of.as_ref()) {
+            *methods.entry((name.clone(), home(&files, name, file).unwrap_or(file).to_owned())).or_default() += 1;
+        }
+    }
+    assert!(methods.values().sum::<usize>() > 1000, "the search finds too little");
+    let large = methods.into_iter().filter(|(_, count)| *count > MOST_METHODS).map(|(of, _)| of).collect();
+    check(large, LARGE, "a type has at most thirty methods");
+}
+
+#[test]
+fn no_function_is_long() {
+    let mut long = BTreeSet::new();
+    for (file, source) in product() {
+        let functions = source.functions.into_iter().filter(|function| function.lines > LONGEST_FUNCTION);
+        long.extend(functions.map(|function| (function.name, file.clone())));
+    }
+    check(long, LONG, "a function has at most sixty lines");
+}
+
+/// At such a call nobody sees what `true` means.
+#[test]
+fn no_other_room_passes_a_bare_bool() {
+    let rooms = rooms();
+    let texts = files();
+    let mut bare = BTreeSet::new();
+    for (file, text) in texts.iter().filter(|(file, text)| !is_test_only(file, text)) {
+        let home = &room_of(&rooms, file).name;
+        for function in read(text).functions.iter().filter(|function| function.takes_bool) {
+            let is_called = |(other, text): (&String, &String)| {
+                let is_above = !is_test_only(other, text) && room_of(&rooms, other).may_use.contains(home);
+                is_above && without_tests(text).lines().any(|line| !is_comment(line) && line.contains(&function.call))
+            };
+            if texts.iter().any(is_called) {
+                bare.insert((function.name.clone(), file.clone()));
+            }
+        }
+    }
+    check(bare, BARE, "no bool among the parameters of a function that another room calls");
+}
+
+#[test]
+fn the_reader_finds_what_it_looks_for() {
+    let text = "\
+pub(crate) struct Thing<T>(T);
+
+impl<T: Fn() -> bool> Thing<T> {
+    /// A comment with fn nothing().
+    pub(crate) const fn short(&self) -> u8 { 1 }
+
+    fn long(
+        &self,
+        more: u8,
+    ) -> u8 {
+        more
+    }
+}
+
+impl<T> Drop for Thing<T> {
+    fn drop(&mut self) {}
+}
+
+trait Verb {
+    fn declared(&self);
+}
+
+#[cfg(test)]
+mod tests {
+    fn ignored() {}
+}
+";
+    let source = read(text);
+    assert_eq!(source.types.into_iter().collect::<Vec<_>>(), ["Thing"]);
+    assert_eq!(source.impls.into_iter().collect::<Vec<_>>(), ["Thing"]);
+    let found: Vec<_> = source.functions.iter().map(|f| (&*f.name, f.lines, f.of.as_deref())).collect();
+    assert_eq!(found, [("short", 1, Some("Thing")), ("long", 6, Some("Thing")), ("drop", 1, None)]);
+    let is_thing = |file, home| is_with("BigThing", file, home);
+    assert!(
+        is_thing("src/a/b.rs", "src/a.rs")
+            && is_thing("src/a/b.rs", "src/a/mod.rs")
+            && is_thing("src/a.rs", "src/a.rs")
+    );
+    assert!(is_thing("src/big_thing/b.rs", "src/big_thing/core.rs"));
+    assert!(!is_thing("src/a/b.rs", "src/a/c.rs") && !is_thing("src/ab.rs", "src/a.rs"));
+}
