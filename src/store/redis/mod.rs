@@ -31,10 +31,7 @@
 //!
 //! The crate of the same name is always written `::redis` here.
 
-mod builder;
-mod capabilities;
 mod cluster;
-mod directory;
 #[cfg(any(test, fuzzing))]
 #[path = "../../../tests/white_box/store/redis/fuzz.rs"]
 pub(crate) mod fuzz;
@@ -45,11 +42,8 @@ mod plain;
 mod processor;
 mod script;
 mod sentinel;
-mod server;
 mod timing;
 mod transport;
 mod ways;
 
-pub use builder::RedisBuilder;
-pub use processor::RedisLockProcessor;
-pub use server::Server;
+pub use processor::{RedisBuilder, RedisLockProcessor, Server};

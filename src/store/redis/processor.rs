@@ -2,6 +2,14 @@
 //!
 //! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
+mod builder;
+mod capabilities;
+mod directory;
+mod server;
+
+pub use builder::RedisBuilder;
+pub use server::Server;
+
 use super::net::address::Address;
 use super::net::classify::classify;
 use super::node::Manner;

@@ -1,5 +1,10 @@
 //! Which servers are examined, and in what order.
 
+mod clock;
+mod info;
+mod messages;
+mod rights;
+
 use super::finding::{Finding, Severity, Subject};
 use crate::output::one_line;
 use crate::settings::{Settings, mapped};

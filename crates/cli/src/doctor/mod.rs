@@ -5,17 +5,13 @@
 //! | `mod.rs` | the subcommand, and how findings are printed |
 //! | `finding.rs` | what is found |
 //! | `examination.rs` | which servers are examined, and in what order |
-//! | `info.rs` | what a server says of itself |
-//! | `rights.rs` | whether the login may do what locks do |
-//! | `messages.rs` | whether a client that waits is heard |
-//! | `clock.rs` | clock and round trip |
+//! | `examination/info.rs` | what a server says of itself |
+//! | `examination/rights.rs` | whether the login may do what locks do |
+//! | `examination/messages.rs` | whether a client that waits is heard |
+//! | `examination/clock.rs` | clock and round trip |
 
-mod clock;
 mod examination;
 mod finding;
-mod info;
-mod messages;
-mod rights;
 
 use crate::args::Doctor;
 use crate::output;

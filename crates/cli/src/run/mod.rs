@@ -141,7 +141,12 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
         return Err(failure);
     };
     let outcome = supervise(wanted, launchers, &mut guard, &inbox, &lock, &held, settings.rules.max_hold)?;
-    match release(held) {
+    Ok(conclude(release(held), outcome, wanted, generator, started))
+}
+
+/// Ends the client, and returns what `dlock` ends with.
+fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGenerator, started: Instant) -> Outcome {
+    match release {
         // Nothing is left to be done, and the threads end with the process.
         Release::Done if started.elapsed() < RECORDED => std::mem::forget(generator),
         // The client record is removed.
@@ -149,14 +154,14 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
         Release::TooLate(error) if outcome.status != status::LOST => {
             say(&error.to_string());
             if wanted.on_lost == OnLost::Stop {
-                return Ok(Outcome { status: status::LOST, interrupted: None });
+                return Outcome { status: status::LOST, interrupted: None };
             }
         }
         Release::TooLate(_) => {}
         // Repeats it for as long as it takes a few commands to fail.
         Release::Unanswered => generator.close(),
     }
-    Ok(outcome)
+    outcome
 }
 
 /// Says that the command may outlive the lease, if it may.

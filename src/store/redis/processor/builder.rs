@@ -1,22 +1,22 @@
 //! Settings of a connection to Redis.
 
-use super::cluster::{self, Cluster};
-use super::net::address::{Address, Place};
-use super::net::endpoint::{Dialer, Endpoint, Finder};
-use super::net::handshake::no_database_of_a_cluster;
-use super::net::hosts::AddressMap;
-#[cfg(feature = "tls")]
-use super::net::tls::Tls;
-use super::node::{Node, confirming};
-use super::processor::RedisLockProcessor;
-use super::script::acks::ReplicaAcks;
-use super::script::scripts::SLACK;
-use super::sentinel::url::{self, Service};
-use super::sentinel::{Outage, Sentinels};
-use super::timing::CLUSTER_OUTAGE;
-use super::transport::Transport;
-use super::ways::{OneServer, Topology};
+use super::RedisLockProcessor;
 use crate::error::Error;
+use crate::store::redis::cluster::{self, Cluster};
+use crate::store::redis::net::address::{Address, Place};
+use crate::store::redis::net::endpoint::{Dialer, Endpoint, Finder};
+use crate::store::redis::net::handshake::no_database_of_a_cluster;
+use crate::store::redis::net::hosts::AddressMap;
+#[cfg(feature = "tls")]
+use crate::store::redis::net::tls::Tls;
+use crate::store::redis::node::{Node, confirming};
+use crate::store::redis::script::acks::ReplicaAcks;
+use crate::store::redis::script::scripts::SLACK;
+use crate::store::redis::sentinel::url::{self, Service};
+use crate::store::redis::sentinel::{Outage, Sentinels};
+use crate::store::redis::timing::CLUSTER_OUTAGE;
+use crate::store::redis::transport::Transport;
+use crate::store::redis::ways::{OneServer, Topology};
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
 #[cfg(feature = "tls")]
 use crate::tls::TlsSettings;

@@ -1,7 +1,7 @@
 //! Whether a client that waits can be told of a grant: it subscribes, a script sees the subscription, and a message arrives.
 
-use super::examination::{Examination, words_of};
-use super::finding::Subject;
+use super::{Examination, words_of};
+use crate::doctor::finding::Subject;
 use redis_dlock::Error;
 
 /// The commands of a single server: to subscribe, to ask for subscribers, to publish.

@@ -1,14 +1,14 @@
 //! What the Redis store tells people.
 
-use super::net::classify::classify;
-use super::node::Manner;
-use super::processor::RedisLockProcessor;
-use super::script::directory;
-use super::script::keys::{key_of_queue, queue_key, record_key};
-use super::script::request::millis;
-use super::ways::Topology;
+use super::RedisLockProcessor;
 use crate::error::Error;
 use crate::store::processor::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcessor, Parties, Request};
+use crate::store::redis::net::classify::classify;
+use crate::store::redis::node::Manner;
+use crate::store::redis::script::directory;
+use crate::store::redis::script::keys::{key_of_queue, queue_key, record_key};
+use crate::store::redis::script::request::millis;
+use crate::store::redis::ways::Topology;
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ impl Directory for RedisLockProcessor {
         }
         let keys: Vec<_> = clients.iter().map(|client| record_key(client)).collect();
         let calls: Vec<_> = keys.iter().map(|key| directory::record(key, &[])).collect();
-        let read = |reply: super::transport::Reply| match reply?.value {
+        let read = |reply: crate::store::redis::transport::Reply| match reply?.value {
             Value::BulkString(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             // Such as a value of another type, which no client wrote.
             _ => Ok(None),

@@ -1,7 +1,7 @@
 //! What a server says of itself: version, role, eviction, persistence, replicas.
 
-use super::examination::{Examination, Part};
-use super::finding::Subject;
+use super::{Examination, Part};
+use crate::doctor::finding::Subject;
 use redis_dlock::Error;
 use std::collections::HashMap;
 

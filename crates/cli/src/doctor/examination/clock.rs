@@ -1,7 +1,7 @@
 //! The server's clock, and how long a command takes.
 
-use super::examination::Examination;
-use super::finding::Subject;
+use super::Examination;
+use crate::doctor::finding::Subject;
 use redis_dlock::Error;
 use std::time::{Duration, Instant, SystemTime};
 

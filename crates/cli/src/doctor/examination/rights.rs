@@ -3,8 +3,8 @@
 //! Each command is sent once, with arguments with which it changes nothing that anybody needs: about a key of its own that is a number, so that
 //! the commands for lists are refused after the rights were checked. A replica checks the rights before it says that it is none to write to.
 
-use super::examination::{Examination, Part, words_of};
-use super::finding::Subject;
+use super::{Examination, Part, words_of};
+use crate::doctor::finding::Subject;
 use redis_dlock::Error;
 
 /// How long the key lasts if it cannot be removed, in milliseconds.

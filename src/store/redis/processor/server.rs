@@ -1,15 +1,15 @@
 //! The servers behind a store, one by one: plain commands for a program that examines them.
 
-use super::net::address::{Address, Place};
-use super::net::classify::classify;
-use super::net::endpoint::Endpoint;
-use super::net::handshake::failed;
-use super::net::link::Link;
-use super::net::resp::Packed;
-use super::processor::RedisLockProcessor;
-use super::script::slot::{Slot, tag_of};
-use super::ways::Topology;
+use super::RedisLockProcessor;
 use crate::error::{BackendFailure, Error};
+use crate::store::redis::net::address::{Address, Place};
+use crate::store::redis::net::classify::classify;
+use crate::store::redis::net::endpoint::Endpoint;
+use crate::store::redis::net::handshake::failed;
+use crate::store::redis::net::link::Link;
+use crate::store::redis::net::resp::Packed;
+use crate::store::redis::script::slot::{Slot, tag_of};
+use crate::store::redis::ways::Topology;
 use crate::timing::end_of;
 use ::redis::Value;
 use std::fmt;
@@ -55,7 +55,7 @@ impl RedisLockProcessor {
             }
             Topology::Cluster(cluster) => {
                 let masters = cluster.masters(deadline)?;
-                let server = |(node, slots): (Arc<super::node::Node>, Vec<Slot>)| {
+                let server = |(node, slots): (Arc<crate::store::redis::node::Node>, Vec<Slot>)| {
                     let endpoint = node.transport.endpoint();
                     Server::at(endpoint, endpoint.address.clone(), slots)
                 };

@@ -1,12 +1,12 @@
 //! What the Redis store can do beyond its requests: the inbox of its queue, and posted releases.
 
-use super::net::classify::classify;
-use super::processor::RedisLockProcessor;
-use super::script::reply::{self, mismatch};
-use super::script::request::Texts;
-use super::transport::{Answer, KeyHash};
+use super::RedisLockProcessor;
 use crate::error::Error;
 use crate::store::processor::{Claim, Inbox, Posting, ReleaseDone, ReleaseOutcome, Request, WaitQueue};
+use crate::store::redis::net::classify::classify;
+use crate::store::redis::script::reply::{self, mismatch};
+use crate::store::redis::script::request::Texts;
+use crate::store::redis::transport::{Answer, KeyHash};
 use ::redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
