@@ -15,7 +15,7 @@ use crate::log;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::store::processor::{NotOurs, Operations, Posting, ReleaseOutcome, Request};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{mutant, thread};
+use crate::sync::thread;
 use crate::timer::Timer;
 use crate::timing;
 use crossbeam_channel::Sender;
@@ -138,10 +138,10 @@ impl Releases {
     /// Gives up a locker that was sent. The clean-up list releases it, and begins at once.
     pub(crate) fn abandon(&self, core: &Core, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
-            if !core.is_ours(&locker) || mutant!(ForgetsGivenUp) {
+            if !core.is_ours(&locker) {
                 return;
             }
-            let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
+            let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
             core.retries.cleanup.add(key, &locker, settings.kept(), ending);
             core.retries.wake_for_cleanup();
         }

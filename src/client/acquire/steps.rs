@@ -31,7 +31,6 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::state::tenure::Unsettled;
 use crate::store::processor::Busy;
-use crate::sync::mutant;
 use std::time::Duration;
 
 /// The place in the store's queue that a request for a fresh locker asks for.
@@ -121,9 +120,6 @@ impl Asking {
                 if self.unanswered.is_none() && is_unknown(&error) && !seen.is_closed && !seen.is_over =>
             {
                 self.unanswered = Some(error);
-                if mutant!(AsksAnewWithoutAnswer) {
-                    return Step::Ask(Place::IfHeard);
-                }
                 Step::Poll { unsettled, after: Duration::ZERO }
             }
             // That nobody acknowledges it shows that the lock has become free.

@@ -235,6 +235,14 @@ fn no_function_is_long() {
     check(long, LONG, "a function has at most sixty lines");
 }
 
+/// What only tests switch on is put into a copy: see `tests/mutants`.
+#[test]
+fn no_mistake_is_built_into_a_product() {
+    for (file, text) in files() {
+        assert!(!text.contains("mutant!"), "{file}: put it into a patch below tests/mutants/patches");
+    }
+}
+
 /// At such a call nobody sees what `true` means.
 #[test]
 fn no_other_room_passes_a_bare_bool() {
