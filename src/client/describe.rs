@@ -157,9 +157,7 @@ impl Describe {
     pub(super) fn on_said(&self, text: &str) -> Heard {
         match read(text) {
             Some(Words::Inquiry(question)) => {
-                if self.inquiries.note(question) {
-                    return Heard::Question;
-                }
+                return if self.inquiries.note(question) { Heard::Question } else { Heard::Nothing };
             }
             Some(Words::Answer { nonce, text }) => self.inquiries.hear(nonce, text),
             Some(Words::Greeting { nonce, client }) => return Heard::Greeting { nonce, client },
