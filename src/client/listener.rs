@@ -8,7 +8,7 @@
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
-use crate::store::processor::{Inbox, InboxBreaker};
+use crate::port::{Inbox, InboxBreaker};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, before_notifying};

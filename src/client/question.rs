@@ -4,9 +4,9 @@ use crate::client::core::Core;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
+use crate::port::{AcquireOutcome, Busy, Claim, Grant, Note, Outcome, PollOutcome, Request};
 use crate::state::locker::ClientId;
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Note, Outcome, PollOutcome, Request};
 use std::sync::Arc;
 
 /// One request: the first for a fresh locker (acquire), or a later one for an unsettled locker (poll).

@@ -10,9 +10,9 @@ use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
+use crate::port::{Outcome, Request};
 use crate::state::key::Key;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{Outcome, Request};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -48,9 +48,9 @@
 use crate::clock::Moment;
 use crate::config::DEFAULT_LEASE;
 use crate::error::Error;
+use crate::port::{Gap, Grant};
 use crate::state::queue::{Queue, Waiter};
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{Gap, Grant};
 use crate::timing;
 use crossbeam_channel::Sender;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use crate::clock::Moment;
 use crate::config::{DLockConfig, whole_milliseconds};
 use crate::error::{Error, LeaseLoss, LossCause};
+use crate::port::{Gap, Grant};
 use crate::state::lease::Lease;
 use crate::state::tokens::Tokens;
-use crate::store::processor::{Gap, Grant};
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,8 +29,8 @@ use super::recall::Recall;
 use crate::client::question::{Answer, is_unknown};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
+use crate::port::Busy;
 use crate::state::tenure::Unsettled;
-use crate::store::processor::Busy;
 use std::time::Duration;
 
 /// The place in the store's queue that a request for a fresh locker asks for.

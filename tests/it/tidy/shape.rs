@@ -19,8 +19,6 @@ const LARGE: &[(&str, &str)] =
 const ELSEWHERE: &[(&str, &str)] = &[
     ("Suite", "crates/conformance/src/cases/keep.rs"),
     ("Case", "crates/conformance/src/lib.rs"),
-    ("Client", "crates/consensus/src/consul/node.rs"),
-    ("Client", "crates/consensus/src/consul/sweep.rs"),
     ("KeyState", "src/store/memory/spec/breaking.rs"),
     ("KeyState", "src/store/memory/spec/hand_over.rs"),
     ("MemoryLockProcessor", "src/store/memory/test_util.rs"),

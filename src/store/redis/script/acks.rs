@@ -34,7 +34,7 @@
 //! See the `WAIT` page of Redis: a replica that did not acknowledge may be promoted nevertheless.
 
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{AcquireOutcome, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome, Request};
+use crate::port::{AcquireOutcome, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome, Request};
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;

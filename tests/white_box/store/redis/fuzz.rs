@@ -15,7 +15,7 @@ use crate::check::fuzz::target::{Target, assert_plain, assert_plain_error};
 use crate::check::fuzz::trees::{encode, grow};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
-use crate::store::processor::{
+use crate::port::{
     AcquireOutcome, Break, BreakOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Message, NotOurs, Outcome,
     PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };

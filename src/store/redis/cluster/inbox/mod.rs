@@ -46,7 +46,7 @@ use super::redirect::{Said, said};
 use super::timing::{GATHER, LOOK_FOR_IDLE, SHORT_LINE, SUBSCRIBE_AGAIN};
 use crate::error::{BackendFailure, Error};
 use crate::log;
-use crate::store::processor::{Inbox, InboxBreaker, KeyFilter, Message};
+use crate::port::{Inbox, InboxBreaker, KeyFilter, Message};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::script::message;
