@@ -24,7 +24,9 @@ const LEASE: Duration = Duration::from_secs(3600);
 type Call = fn(&DistributedReentrantLock, Duration) -> Result<bool, Error>;
 
 fn is_got<G>(guard: Option<G>) -> bool {
-    guard.is_some()
+    let is_got = guard.is_some();
+    drop(guard);
+    is_got
 }
 
 fn owned(guard: Result<Option<OwnedDLockGuard>, Error>) -> Result<bool, Error> {
