@@ -85,6 +85,7 @@ mod log;
 #[cfg(doc)]
 pub mod manual;
 mod one_line;
+pub mod port;
 mod state;
 mod store;
 mod sync;
@@ -115,15 +116,13 @@ pub use lock::{
 pub use store::memory::MemoryLockProcessor;
 // The name of the port in 0.1.0.
 #[doc(hidden)]
-pub use store::processor;
-#[doc(inline)]
-pub use store::processor as port;
-pub use store::processor::BreakOutcome;
+pub use port as processor;
+pub use port::BreakOutcome;
 #[doc(no_inline)]
-pub use store::processor::LockProcessor;
+pub use port::LockProcessor;
 // Only implementors of stores need these, and they find them in `port`. Code written against 0.1.0 finds them here.
 #[doc(hidden)]
-pub use store::processor::{
+pub use port::{
     AcquireOutcome, Busy, ExtendOutcome, Grant, Inbox, InboxBreaker, Inspection, Message, NotOurs, Outcome,
     PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request,
 };

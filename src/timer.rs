@@ -6,7 +6,7 @@
 //! between the reading and the sleep.
 
 use crate::clock::{Clock, Moment};
-use crate::sync::{Mutex, mutant};
+use crate::sync::Mutex;
 use crate::timing::LONGEST_SLEEP;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -79,7 +79,7 @@ impl Timer {
     /// question was sent. Such a clock may have been moved since then. That move may be the one that should end the pause, and
     /// there may be no other.
     pub(crate) fn pause_begins(&self, sent_at: Moment) -> Moment {
-        if self.moved.is_some() && !mutant!(PausesFromAnswer) { sent_at } else { self.now() }
+        if self.moved.is_some() { sent_at } else { self.now() }
     }
 
     /// Has a sleeper woken whenever the clock is moved, until the registration is dropped. The sleeper must read the clock

@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use crate::sync::{Condvar, Mutex, before_notifying, mutant};
+use crate::sync::{Condvar, Mutex, before_notifying};
 
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
@@ -41,7 +41,7 @@ impl Activity {
             return Err(Error::ShutDown);
         }
         self.inside.fetch_add(1, SeqCst);
-        if self.is_closed() && !mutant!(EntersWithoutSecondLook) {
+        if self.is_closed() {
             self.leave();
             return Err(Error::ShutDown);
         }
@@ -64,10 +64,10 @@ impl Activity {
     /// Counts a hold out. Returns `true` if it was the last one and the closing thread has gone: the caller must then
     /// run the shutdown.
     pub(crate) fn end_hold(&self) -> bool {
-        let then = self.holds.fetch_sub(1, SeqCst) - 1;
+        self.holds.fetch_sub(1, SeqCst);
         // Read in this order: until all threads have left, one of them may still get a hold, even after this was the
         // last one.
-        self.drained.load(SeqCst) && (if mutant!(EndsByOldCount) { then } else { self.holds.load(SeqCst) }) == 0
+        self.drained.load(SeqCst) && self.holds.load(SeqCst) == 0
     }
 
     /// After the closing, waits until no thread is inside. Returns whether there is no hold then either. (This call

@@ -15,7 +15,7 @@ use crate::client::schedule::Schedule;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
-use crate::store::processor::{Claim, Request};
+use crate::port::{Claim, Request};
 use crate::sync::Mutex;
 use crate::timer::Timer;
 use crate::timing;

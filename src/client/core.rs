@@ -20,13 +20,13 @@ use crate::clock::{Clock, Moment};
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::log;
+use crate::port::LockProcessor;
 use crate::state::key::Key;
 use crate::state::machine::{Ended, Phase, State};
 use crate::state::queue::Waiter;
 use crate::state::tenure::Tenure;
-use crate::store::processor::LockProcessor;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, mutant, thread};
+use crate::sync::{Mutex, thread};
 use crossbeam_channel::Sender;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -154,7 +154,7 @@ impl Core {
     /// repeated due now: the other server may not know of them, or know of them alone. The listener does not wait any longer either:
     /// until it has subscribed, waiters may lose their places.
     fn note_server(&self, server: u64) {
-        if mutant!(IgnoresNewServers) || self.server.fetch_max(server, Ordering::SeqCst) >= server {
+        if self.server.fetch_max(server, Ordering::SeqCst) >= server {
             return;
         }
         log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");
@@ -209,9 +209,6 @@ impl Core {
     pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, to: Taker<'_>) {
         let now = self.clock.now();
         tenure.begin(now);
-        if mutant!(CountsFromHearing) && self.counts(&tenure) {
-            tenure.lease.renewed(now);
-        }
         if let Some(about) = state.about().filter(|about| about.locker == tenure.locker) {
             if about.contended {
                 tenure.note_waiting(1, now);
@@ -234,7 +231,7 @@ impl Core {
 
     /// Returns whether what the client knows of a tenure is enough to tell a thread of its hold.
     pub(super) fn counts(&self, tenure: &Tenure) -> bool {
-        tenure.lease.is_answered() || !self.limits.extends_heard_grants || mutant!(BelievesMessages)
+        tenure.lease.is_answered() || !self.limits.extends_heard_grants
     }
 
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if

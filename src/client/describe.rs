@@ -9,11 +9,11 @@ use super::subscription::Subscription;
 use crate::description::{ClientRecord, Description, MOST_WAITERS, Party, Told, WaitingThread};
 use crate::error::Error;
 use crate::log;
+use crate::port::{Directory, Parties};
 use crate::state::key::Key;
 use crate::state::locker::lock_delay_left;
 use crate::state::machine::Phase;
 use crate::state::names;
-use crate::store::processor::{Directory, Parties};
 use crate::sync::{Mutex, thread};
 use crate::timing::{ANSWERS_LIMIT, DESCRIBE_LIMIT, SHORTEST_COMMAND, SUBSCRIBE_LOOK};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -157,9 +157,7 @@ impl Describe {
     pub(super) fn on_said(&self, text: &str) -> Heard {
         match read(text) {
             Some(Words::Inquiry(question)) => {
-                if self.inquiries.note(question) {
-                    return Heard::Question;
-                }
+                return if self.inquiries.note(question) { Heard::Question } else { Heard::Nothing };
             }
             Some(Words::Answer { nonce, text }) => self.inquiries.hear(nonce, text),
             Some(Words::Greeting { nonce, client }) => return Heard::Greeting { nonce, client },

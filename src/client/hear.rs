@@ -14,10 +14,10 @@ use crate::client::listener::{InboxControl, Subscribed};
 use crate::client::twin;
 use crate::error::Error;
 use crate::log;
+use crate::port::{Grant, Inbox, Message};
 use crate::state::key::Key;
 use crate::state::machine::Phase;
-use crate::store::processor::{Grant, Inbox, Message};
-use crate::sync::{catch_panic, mutant};
+use crate::sync::catch_panic;
 use crate::timer::Timer;
 use crate::timing;
 use std::sync::{Arc, Weak};
@@ -75,18 +75,17 @@ fn on_granted(core: &Core, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
     match &mut state.phase {
         Phase::Held(tenure) | Phase::Lingering { tenure, .. } => *tenure.locker == *locker,
         Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
-            if *about.locker == *locker && !mutant!(DeafWhileAsking) =>
+            if *about.locker == *locker =>
         {
             about.heard = Some(grant);
             true
         }
-        Phase::Releasing { ended: Some(ended), .. } if *ended.locker == *locker && !mutant!(RepeatsAtOnce) => {
+        Phase::Releasing { ended: Some(ended), .. } if *ended.locker == *locker => {
             ended.heard = true;
             true
         }
         Phase::Waiting { unsettled } => {
-            let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker || mutant!(TakesAnyGrant))
-            else {
+            let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker) else {
                 return false;
             };
             let Some(waiter) = state.queue.pop() else { return false };

@@ -8,7 +8,7 @@
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
-use crate::store::processor::{Inbox, InboxBreaker};
+use crate::port::{Inbox, InboxBreaker};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, before_notifying};
@@ -18,11 +18,14 @@ use std::sync::{Arc, Weak};
 /// The work of the thread: it listens for its subject until it is told to end or the subject is gone.
 pub(crate) type Listen<S> = fn(&InboxControl, &Weak<S>, &Timer);
 
+/// The same for the listener's own subject.
+type Work = dyn Fn(&InboxControl, &Timer) + Send + Sync;
+
 /// The listener thread of a client, started when a thread first has to wait or a tenure may linger.
 pub(crate) struct Listener {
     enabled: bool,
     clock: Timer,
-    listen: Arc<dyn Fn(&InboxControl, &Timer) + Send + Sync>,
+    listen: Arc<Work>,
     /// What the thread shares with the others.
     control: Arc<InboxControl>,
     _woken: Option<Registration>,

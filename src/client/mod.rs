@@ -58,8 +58,8 @@ use self::events::Hooks;
 use crate::clock::Clock;
 use crate::description::Description;
 use crate::error::Error;
+use crate::port::LockProcessor;
 use crate::state::key::Key;
-use crate::store::processor::LockProcessor;
 use std::ops::Deref;
 use std::sync::Arc;
 

@@ -4,11 +4,9 @@ use crate::client::core::Core;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
+use crate::port::{AcquireOutcome, Busy, Claim, Grant, Note, Outcome, PollOutcome, Request};
 use crate::state::locker::ClientId;
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Note, Outcome, PollOutcome, Request};
-use crate::sync::mutant;
-use crate::timer::Timer;
 use std::sync::Arc;
 
 /// One request: the first for a fresh locker (acquire), or a later one for an unsettled locker (poll).
@@ -69,13 +67,7 @@ impl Question {
 
     /// Interprets the result. `sent_at` was read before the request was first written; `heard` is a grant that
     /// arrived before the reply.
-    pub(crate) fn answer(
-        mut self,
-        result: Result<Outcome, Error>,
-        sent_at: Moment,
-        heard: Option<Grant>,
-        clock: &Timer,
-    ) -> Answer {
+    pub(crate) fn answer(mut self, result: Result<Outcome, Error>, sent_at: Moment, heard: Option<Grant>) -> Answer {
         if !self.again {
             self.about.counts_from = sent_at;
         }
@@ -84,7 +76,7 @@ impl Question {
                 Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant))),
                 _,
             ) => {
-                self.about.counts_from = if mutant!(CountsFromReply) { clock.now() } else { sent_at };
+                self.about.counts_from = sent_at;
                 Answer::Acquired(self.about.granted(grant))
             }
             // The store has undone what it did for the locker; a grant that was heard is undone with it.

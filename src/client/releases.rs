@@ -12,10 +12,10 @@ use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
+use crate::port::{NotOurs, Operations, Posting, ReleaseOutcome, Request};
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{NotOurs, Operations, Posting, ReleaseOutcome, Request};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{mutant, thread};
+use crate::sync::thread;
 use crate::timer::Timer;
 use crate::timing;
 use crossbeam_channel::Sender;
@@ -86,7 +86,7 @@ impl Releases {
     }
 
     /// Releases a tenure without waiting for the reply, which is handled when it arrives.
-    pub(crate) fn post(&self, core: &Core, key: &str, tenure: Tenure, watchers: Vec<Sender<()>>) {
+    pub(crate) fn post(&self, core: &Core, key: &Arc<str>, tenure: Tenure, watchers: Vec<Sender<()>>) {
         super::at_exit::note_use(core);
         let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
         let claim = core.claim(key, &locker, kept).with_poller_gap(gap);
@@ -97,7 +97,7 @@ impl Releases {
             cleanup: Arc::clone(&core.retries.cleanup),
             events: Arc::clone(&core.events),
             posted_at: core.events.metered_now(),
-            key: key.to_owned(),
+            key: Arc::clone(key),
             ticket: self.ticket(),
         };
         match core.processor.posting() {
@@ -138,10 +138,10 @@ impl Releases {
     /// Gives up a locker that was sent. The clean-up list releases it, and begins at once.
     pub(crate) fn abandon(&self, core: &Core, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
-            if !core.is_ours(&locker) || mutant!(ForgetsGivenUp) {
+            if !core.is_ours(&locker) {
                 return;
             }
-            let ending = if answered || mutant!(CleansUpOnce) { Ending::GivenUp } else { Ending::AcquireUnanswered };
+            let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
             core.retries.cleanup.add(key, &locker, settings.kept(), ending);
             core.retries.wake_for_cleanup();
         }
@@ -258,7 +258,7 @@ struct Posted {
     events: Arc<Events>,
     /// When it was posted, if metrics are recorded.
     posted_at: Option<Moment>,
-    key: String,
+    key: Arc<str>,
     /// Makes the end of the main thread wait for this release.
     ticket: Ticket,
 }

@@ -16,10 +16,9 @@ use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LossCause};
 use crate::log;
+use crate::port::{ExtendOutcome, Extension, Outcome, ProbeOutcome, Request};
 use crate::state::key::Key;
 use crate::state::owner;
-use crate::store::processor::{ExtendOutcome, Extension, Outcome, ProbeOutcome, Request};
-use crate::sync::mutant;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
@@ -174,7 +173,7 @@ fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>
     match result {
         Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
             let queued = core.events.queue_renewed(tenure, now);
-            tenure.lease.renewed(if mutant!(CountsFromReply) { now } else { sent_at });
+            tenure.lease.renewed(sent_at);
             tenure.note_waiting_as_of(waiting, sent_at, now);
             if let Some(numbers) = numbers {
                 tenure.tokens().refill(numbers);
@@ -198,12 +197,6 @@ fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>
                 return None;
             }
             return Lost::mark(core, key, state, LossCause::from(other), now);
-        }
-        Err(Error::Denied { .. }) if mutant!(TakesDenialForLoss) => {
-            return Lost::mark(core, key, state, LossCause::Deleted, now);
-        }
-        Err(Error::Denied { .. }) if mutant!(GivesUpWhenDenied) => {
-            core.renewals.look_at(key, tenure, tenure.deadline());
         }
         other => {
             let from = core.clock.pause_begins(sent_at);

@@ -10,10 +10,9 @@ use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
+use crate::port::{Outcome, Request};
 use crate::state::key::Key;
 use crate::state::tenure::Tenure;
-use crate::store::processor::{Outcome, Request};
-use crate::sync::mutant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,9 +31,7 @@ pub(crate) fn round_apart(core: &Core, _now: Moment) -> Moment {
     let (keys, leftovers) = core.apart.take_retries();
     ask(core, keys, leftovers);
     // What is to be repeated is in the schedules of the other thread, which may know of nothing that is due.
-    if !mutant!(RepeatsApartUnheard) {
-        core.retries.wake();
-    }
+    core.retries.wake();
     Moment::NEVER
 }
 

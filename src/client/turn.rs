@@ -7,11 +7,11 @@ use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LossCause};
 use crate::log;
+use crate::port::Outcome;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::tenure::Tenure;
-use crate::store::processor::Outcome;
-use crate::sync::{MutexGuard, mutant};
+use crate::sync::MutexGuard;
 use crate::timing;
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ impl<'c> Turn<'c> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if self.mine && !mutant!(DropsTurn) {
+        if self.mine {
             let mut state = self.key.state();
             // The inbox has already delivered this grant and no thread will claim it: release it.
             let orphan = state.heard().and_then(|_| state.about().map(|about| Arc::clone(&about.locker)));
@@ -140,7 +140,7 @@ impl Turn<'_> {
                 let Some(waiter) = state.queue.pop() else {
                     state.phase = Phase::Releasing { ended: None, about: None };
                     drop(state);
-                    return Some((self, tenure)).filter(|_| !mutant!(KeepsUnwanted));
+                    return Some((self, tenure));
                 };
                 core.grant(&key, &mut state, tenure, (&waiter).into());
                 self.end();
@@ -162,7 +162,7 @@ impl Turn<'_> {
         let (core, key) = (self.core, &self.key);
         let fresh = question.is_first().then(|| Arc::clone(question.locker()));
         let heard = if question.wait { key.state().heard() } else { None };
-        let answer = question.answer(result, sent_at, heard, &core.clock);
+        let answer = question.answer(result, sent_at, heard);
         let mut answer = twin::checked(core, &key.name, fresh.as_deref(), answer);
         if let Answer::Gone { abandoned } = &mut answer {
             core.releases.abandon(core, &key.name, abandoned.take());
@@ -184,7 +184,6 @@ impl Turn<'_> {
                 let left = busy.remaining.map(|left| left.saturating_add(core.limits.tick));
                 let pause = state.busy_pause(left, unsettled.as_ref());
                 let due = match late || state.about().is_some_and(|about| about.changed) {
-                    true if mutant!(WaitsUnqueued) => Moment::NEVER,
                     true => now,
                     false => now + pause,
                 };

@@ -16,12 +16,12 @@ use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::HoldEnd;
+use crate::port::{Note, ReleaseOutcome, Request};
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{Note, ReleaseOutcome, Request};
-use crate::sync::{MutexGuard, mutant};
+use crate::sync::MutexGuard;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
 
@@ -81,7 +81,6 @@ impl<'c> Unlock<'c> {
         let now = core.clock.now();
         match &state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !core.is_closed() => {}
-            Phase::Held(_) if mutant!(KeepsWhatIsLost) => {}
             _ => return false,
         }
         if state.gap_is_due(now) {
@@ -141,7 +140,7 @@ impl<'c> Unlock<'c> {
         tenure.hold_ended();
         let queued = core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
         let until = now + tenure.settings.linger();
-        if !std::mem::replace(&mut tenure.watched, true) && !mutant!(LingersUnwatched) {
+        if !std::mem::replace(&mut tenure.watched, true) {
             // Not again for each hold: the retry thread checks when this linger would end, and then considers any
             // later one.
             core.retries.ask_at(key, until);
@@ -213,7 +212,7 @@ impl<'c> Unlock<'c> {
         }
         if !is_told {
             core.events.tell_lost(&key.name, &tenure, watchers);
-        } else if !mutant!(UnlocksUntold) {
+        } else {
             // The thread that has noticed the loss may not have told yet, and this one returns the loss.
             tell_watchers(watchers);
         }
@@ -266,7 +265,7 @@ impl<'c> Unlock<'c> {
             (Ok(ReleaseOutcome::Released { .. }), _) => {
                 return (Ok(()), Some(turn));
             }
-            (Err(error), heard) if is_unknown(&error) && !mutant!(ForgetsNextLocker) => {
+            (Err(error), heard) if is_unknown(&error) => {
                 let answer = match heard {
                     Some(grant) => Answer::Acquired(next.heard(grant)),
                     // A poll tells its outcome.

@@ -2,8 +2,8 @@
 
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, mutant};
 use crate::timer::{Registration, Sleeper, Sleepers};
 use crate::timing::{SHORTEST_COMMAND, next_trip};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -171,9 +171,6 @@ impl<'a> WaitLimit<'a> {
     /// token is cancelled.
     pub(crate) fn register(self, sleeper: impl FnOnce() -> Arc<dyn Sleeper>) -> Option<Registration> {
         let token = self.token()?;
-        if mutant!(ParksUnregistered) {
-            return None;
-        }
         Some(token.0.parked.register(sleeper()))
     }
 }

@@ -3,7 +3,7 @@
 use crate::config::{DLockConfig, MIN_LEASE};
 use crate::error::Error;
 use crate::log;
-use crate::store::processor::StoreLimits;
+use crate::port::StoreLimits;
 use crate::sync::Mutex;
 use crate::timing;
 use std::collections::HashSet;

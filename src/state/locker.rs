@@ -5,7 +5,7 @@
 //! tenures. A locker is never used twice, so a late or repeated command can only touch the tenure that it was meant for.
 
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::marks;
+use crate::port::marks;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

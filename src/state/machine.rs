@@ -48,10 +48,9 @@
 use crate::clock::Moment;
 use crate::config::DEFAULT_LEASE;
 use crate::error::Error;
+use crate::port::{Gap, Grant};
 use crate::state::queue::{Queue, Waiter};
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::store::processor::{Gap, Grant};
-use crate::sync::mutant;
 use crate::timing;
 use crossbeam_channel::Sender;
 use std::sync::Arc;
@@ -215,7 +214,7 @@ impl State {
     /// Returns the tenure of a locker that the inbox has heard of since its reply was read, and takes the first waiter out for it.
     pub(crate) fn heard_meanwhile(&mut self, unsettled: Option<&Unsettled>) -> Option<(Tenure, Arc<Waiter>)> {
         let (unsettled, About { locker, heard: Some(grant), .. }) = (unsettled?, self.about()?) else { return None };
-        if unsettled.locker != *locker || mutant!(SettlesWithoutLook) {
+        if unsettled.locker != *locker {
             return None;
         }
         let tenure = unsettled.clone().heard(*grant);
@@ -274,12 +273,12 @@ impl State {
 
     /// Returns the tenure with this locker if it is held or lingers and is not lost.
     pub(crate) fn live_tenure(&mut self, locker: &str) -> Option<&mut Tenure> {
-        self.kept().filter(|tenure| !tenure.is_lost() && (&*tenure.locker == locker || mutant!(ExtendsAnyTenure)))
+        self.kept().filter(|tenure| !tenure.is_lost() && &*tenure.locker == locker)
     }
 
     /// Returns whether the tenure lingers while others want the key.
     pub(crate) fn is_recalled(&self) -> bool {
-        matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended() && !mutant!(IgnoresRecall))
+        matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended())
     }
 
     fn rest(&mut self) {

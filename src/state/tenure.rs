@@ -3,10 +3,9 @@
 use crate::clock::Moment;
 use crate::config::{DLockConfig, whole_milliseconds};
 use crate::error::{Error, LeaseLoss, LossCause};
+use crate::port::{Gap, Grant};
 use crate::state::lease::Lease;
 use crate::state::tokens::Tokens;
-use crate::store::processor::{Gap, Grant};
-use crate::sync::mutant;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +73,7 @@ impl Tenure {
             locker,
             settings,
             of_hold: None,
-            tokens: Tokens::of(if mutant!(TokensStand) { grant.number >> 20 } else { grant.number }),
+            tokens: Tokens::of(grant.number),
             waiting: grant.waiting,
             contended: None,
             heard_at: counts_from,
@@ -195,7 +194,6 @@ impl Tenure {
     /// Returns whether the hold may be passed on to a thread of this process, and counts the pass.
     pub(crate) fn may_pass(&mut self, now: Moment) -> bool {
         match &mut self.contended {
-            _ if mutant!(PassesWithoutEnd) => true,
             None => true,
             Some((since, passes)) if *passes < self.settings.local_passes() && now < *since + timing::LOCAL_TIME => {
                 *passes += 1;

@@ -1,6 +1,5 @@
-//! The stores that keep locks, and their [contract](processor).
+//! The stores that keep locks; their contract is the [port](crate::port).
 
 pub(crate) mod memory;
-pub mod processor;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

@@ -1,6 +1,6 @@
 //! Mistakes, each built into the library of the worker processes: what the scenarios and the checker must find.
 //!
-//! Only in a build with `--cfg dlock_mutants`; see the library's `src/sync.rs`. Without a mistake the same scenarios are
+//! Only in the copy with mutants; see tests/mutants/main.rs. Without a mistake the same scenarios are
 //! clean, in the same build.
 
 use crate::checker::Property;

@@ -27,7 +27,9 @@ const NEW: &str = "new";
 type Call = fn(&DistributedReentrantLock, Duration) -> Result<bool, Error>;
 
 fn is_got<G>(guard: Option<G>) -> bool {
-    guard.is_some()
+    let is_got = guard.is_some();
+    drop(guard);
+    is_got
 }
 
 fn owned(guard: Result<Option<OwnedDLockGuard>, Error>) -> Result<bool, Error> {

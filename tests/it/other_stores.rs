@@ -21,11 +21,14 @@ use std::time::Duration;
 /// So long that no time but that of a clock moved by hand ends it.
 const LEASE: Duration = Duration::from_secs(1000);
 
+/// A function to call when another server answers.
+type Told = Box<dyn Fn(u64) + Send + Sync>;
+
 /// Whatever a test turns on in a [`Special`] store, and what it counts.
 #[derive(Default)]
 struct Switches {
     /// Who is told when another server answers.
-    told: Mutex<Vec<Box<dyn Fn(u64) + Send + Sync>>>,
+    told: Mutex<Vec<Told>>,
     /// How many acquires and polls are executed and not answered.
     unanswered: AtomicUsize,
     /// Whether an inbox tells only that something has changed.
@@ -131,7 +134,7 @@ impl LockProcessor for Special {
         limits
     }
 
-    fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
+    fn on_new_server(&self, told: Told) {
         self.switches.told.lock().push(told);
     }
 

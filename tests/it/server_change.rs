@@ -14,10 +14,13 @@ use std::time::Duration;
 /// What is done between the answer to an acquire and its delivery.
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
+/// A function to call when another server answers.
+type Told = Box<dyn Fn(u64) + Send + Sync>;
+
 #[derive(Default)]
 struct Switches {
     server: AtomicU64,
-    told: Mutex<Vec<Box<dyn Fn(u64) + Send + Sync>>>,
+    told: Mutex<Vec<Told>>,
     probes: Mutex<Vec<String>>,
     failed_releases: AtomicU64,
     failed_inboxes: AtomicU64,
@@ -75,7 +78,7 @@ impl LockProcessor for Replaced {
         requests.iter().map(|request| self.execute(*request, limit)).collect()
     }
 
-    fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
+    fn on_new_server(&self, told: Told) {
         self.1.told.lock().push(told);
     }
 

@@ -82,7 +82,7 @@ impl<const N: usize> Columns<N> {
             let cells: Vec<_> = cells.into_iter().enumerate().map(cell).collect();
             format!("{}\n", cells.join(&" ".repeat(GAP)).trim_end())
         };
-        let head = with_head.then(|| line(self.head)).unwrap_or_default();
+        let head = if with_head { line(self.head) } else { String::new() };
         head + &rows.iter().map(|row| line(row.each_ref().map(String::as_str))).collect::<String>()
     }
 }

@@ -3,7 +3,7 @@
 use super::tenure::{PATIENCE, Tenure};
 use crossbeam_channel::{Receiver, unbounded};
 use redis_dlock::Error;
-use redis_dlock::processor::{Grant, Inbox, InboxBreaker, Message};
+use redis_dlock::port::{Grant, Inbox, InboxBreaker, Message};
 use std::fmt;
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use dlock_conformance::Store;
-//! use redis_dlock::processor::LockProcessor;
+//! use redis_dlock::port::LockProcessor;
 //! # use redis_dlock::MemoryLockProcessor;
 //! # use std::{sync::Arc, time::Duration};
 //!
@@ -41,14 +41,14 @@
 //! | word | what a store with it has |
 //! |---|---|
 //! | `Queue`, `Directory`, `Posting` | the method of [`LockProcessor`] of that name returns something |
-//! | `Numbers`, `Settling`, `Breaking` | [`numbers`](redis_dlock::processor::StoreLimits::numbers), [`settles`](redis_dlock::processor::StoreLimits::settles), [`breaks`](redis_dlock::processor::StoreLimits::breaks) of its limits |
-//! | `Gaps` | [gaps for pollers](redis_dlock::processor::StoreLimits::poller_gaps) |
-//! | `DeadAtOnce` | dead waiters are [dropped at once](redis_dlock::processor::StoreLimits::dead_waiters) |
-//! | `Keeps` | waiters that nobody hears [keep their places](redis_dlock::processor::StoreLimits::keeps_unheard) for a while |
+//! | `Numbers`, `Settling`, `Breaking` | [`numbers`](redis_dlock::port::StoreLimits::numbers), [`settles`](redis_dlock::port::StoreLimits::settles), [`breaks`](redis_dlock::port::StoreLimits::breaks) of its limits |
+//! | `Gaps` | [gaps for pollers](redis_dlock::port::StoreLimits::poller_gaps) |
+//! | `DeadAtOnce` | dead waiters are [dropped at once](redis_dlock::port::StoreLimits::dead_waiters) |
+//! | `Keeps` | waiters that nobody hears [keep their places](redis_dlock::port::StoreLimits::keeps_unheard) for a while |
 //! | `Denials` | [`Store::deny`] can deny the commands of the Redis scripts |
 //!
 //! A case waits for the end of leases of 600 ms, or of the shortest that the store allows
-//! ([`StoreLimits`](redis_dlock::processor::StoreLimits)); no case looks at absolute time otherwise.
+//! ([`StoreLimits`](redis_dlock::port::StoreLimits)); no case looks at absolute time otherwise.
 //!
 //! For cases of your own there are the words in which these are written: a [`Suite`] has [`Client`]s, a client has [`Tenure`]s, a tenure
 //! asks, an [`Ear`] hears.

@@ -1,6 +1,6 @@
 //! What the suite needs of a store beside the [`LockProcessor`] itself.
 
-use redis_dlock::processor::LockProcessor;
+use redis_dlock::port::LockProcessor;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub trait Store: Send + Sync {
     }
 
     /// As [`pass_time`](Self::pass_time), but perhaps only for a key's queue, its gaps and the waiters that it
-    /// [keeps](redis_dlock::processor::StoreLimits::keeps_unheard), and at once.
+    /// [keeps](redis_dlock::port::StoreLimits::keeps_unheard), and at once.
     fn pass_time_of_gaps(&self, _key: &str, time: Duration) {
         self.pass_time(time);
     }

@@ -4,7 +4,7 @@ use super::ear::Ear;
 use super::store::{Need, Store};
 use super::tenure::{PATIENCE, Tenure};
 use parking_lot::Mutex;
-use redis_dlock::processor::{Claim, DeadWaiters, Inspection, LockProcessor, Operations, StoreLimits, WaitQueue};
+use redis_dlock::port::{Claim, DeadWaiters, Inspection, LockProcessor, Operations, StoreLimits, WaitQueue};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! A tenure asks.
 
-use redis_dlock::processor::{
+use redis_dlock::port::{
     AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Gap, Grant, LockProcessor, NotOurs, Operations, PollOutcome,
     ProbeOutcome, ReleaseOutcome,
 };

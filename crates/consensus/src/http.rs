@@ -4,6 +4,14 @@
 //! reaches a healthy server in time. A request that may have been executed goes to the next server only if it does no harm twice; any other
 //! fails with an unknown outcome, and the [session](super::sessions) that it names is ended.
 //!
+//! | what came | is known as | the next server is asked |
+//! |---|---|---|
+//! | no connection, no address, a certificate that is not trusted | not executed | yes |
+//! | a refusal by the server before it did anything | not executed | yes |
+//! | no answer in time, a broken connection, an answer that cannot be read | unknown | if the request may be repeated |
+//! | an answer of the store, of whatever kind | what it says | no |
+//! | an answer of something else | not executed where HTTP says so, else unknown | as above |
+//!
 //! One limit is for all steps of a request, from the look-up of a name to the end of the body.
 
 use super::deadline::Deadline;

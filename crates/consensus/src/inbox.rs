@@ -3,6 +3,12 @@
 //! A read of HTTP cannot be interrupted when a limit ends, and it must not be: what has arrived of an answer would be lost. So a thread of its
 //! own reads, for as long as the inbox lives, and whoever owns the inbox waits at the channel.
 //!
+//! | who | blocks on | is woken by |
+//! |---|---|---|
+//! | the thread `dlock-inbox` | the connection | a message, the end of a query or a stream, the end of the connection |
+//! | the client's thread `dlock-listen` | the channel | a message, the end of its limit, a cut |
+//! | whoever cuts or drops the inbox | the thread's end, when it is dropped | the end of the connection, which it brings about itself |
+//!
 //! The end of an inbox has three causes: the connection breaks, somebody cuts it ([`InboxBreaker`]), or it is dropped. In each of them the thread
 //! ends, because its connection is shut down; and `next` learns it, because the thread says so when it ends, however that comes. The
 //! client then opens another inbox, and asks about all that it waits for: between two inboxes a message may be missed.

@@ -4,6 +4,19 @@
 //! queue and gives the key on: one write. Whoever was not, frees the key: one write, too. A client without an inbox, which has never waited, is
 //! told nothing, so its hand-over takes two: a release that is refused, or that has to be followed by a gift.
 //!
+//! | known of the queue | found | release | hand-over to a next locker | writes |
+//! |---|---|---|---|---|
+//! | nobody was told to wait | nobody waits | the entry is deleted | the entry is written anew for the next locker | 1 |
+//! | the same | somebody waits: etcd | refused; then as below | the same | 1 |
+//! | the same | somebody waits: Consul | deleted, then given to the first waiter | written anew, then given on, with the next locker behind | 2 |
+//! | somebody waits | somebody waits | given to the first waiter | the same, with the next locker at the queue's end | 1 |
+//! | somebody waits | nobody waits any more | the entry is deleted | the entry is written anew for the next locker | 1 |
+//! | anything | the key is in its lock-delay | the entry is deleted; the waiter gets it later | the same; the next locker waits, too | 1; 2 |
+//! | a request is in doubt | anything | the session is ended, and with it the hold; the key is given on | the same; the next locker begins anew | 2; more |
+//!
+//! Each row is one look at most and one transaction after another. If the key changes in between, the transaction is refused, nothing was done, and
+//! the release begins again with a look.
+//!
 //! Consul cannot check that nobody waits. So a release there may free the key although somebody does. It sees the queue in the answer, and gives
 //! the free key to the first waiter; if that fails, the waiter's next poll does it.
 

@@ -32,22 +32,3 @@ mod twin {
         }
     }
 }
-
-/// Evaluates to `true` where a deliberate mistake is switched on. Only a copy of the sources has such points: see `tests/mutants` of the workspace.
-/// The model names the mistake in the test; elsewhere the environment variable `DLOCK_MUTANT` does.
-#[cfg(all(dlock_mutants, test))]
-macro_rules! mutant {
-    ($name:ident) => {
-        $crate::white_box::mutants::is($crate::white_box::mutants::Mutant::$name)
-    };
-}
-
-#[cfg(all(dlock_mutants, not(test)))]
-macro_rules! mutant {
-    ($name:ident) => {
-        std::env::var("DLOCK_MUTANT").is_ok_and(|name| name == stringify!($name))
-    };
-}
-
-#[cfg(dlock_mutants)]
-pub(crate) use mutant;

@@ -35,7 +35,6 @@ use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
 use crate::state::tenure::Tenure;
-use crate::sync::mutant;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
@@ -221,7 +220,7 @@ impl<'c> Acquire<'c> {
         let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
         let now = core.clock.now();
         let is_over = now >= tenure.deadline();
-        if !is_over && (tenure.is_contended() && !mutant!(TakesUpRecalled) || !tenure.tokens().advance()) {
+        if !is_over && (tenure.is_contended() || !tenure.tokens().advance()) {
             return Lingering::No;
         }
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });

@@ -9,7 +9,7 @@ use crate::event::How;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::queue::Waiter;
-use crate::sync::{MutexGuard, mutant};
+use crate::sync::MutexGuard;
 use crate::timer::{AT_WORK, Sleeper};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,10 +45,10 @@ impl Acquire<'_> {
         let (mut circle_at, mut long_wait) = (Events::circle_at(waiter), None);
         let mut state = key.state();
         loop {
-            if key.hold.is_owned_by(waiter.thread) && !(mutant!(GivesUpWithHold) && limit.is_over(core.clock.now())) {
+            if key.hold.is_owned_by(waiter.thread) {
                 return Ok(Progress::Holds(How::Granted));
             }
-            if state.is_turn_of(waiter.thread) && !(mutant!(GivesUpWithTurn) && limit.is_over(core.clock.now())) {
+            if state.is_turn_of(waiter.thread) {
                 return Ok(Progress::HasTurn);
             }
             let now = core.clock.now();
@@ -79,7 +79,7 @@ impl Acquire<'_> {
         let (core, key) = (self.core, self.key);
         let failure = if core.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
         let (was_last, unsettled) = state.give_up(waiter.thread);
-        if was_last && !mutant!(ForgetsRetryLate) {
+        if was_last {
             // Do this before the mutex is released: the next thread that waits adds an entry of its own.
             core.retries.forget(key);
         }
@@ -88,9 +88,6 @@ impl Acquire<'_> {
             core.retries.ask_at(key, now);
         }
         drop(state);
-        if was_last && mutant!(ForgetsRetryLate) {
-            core.retries.forget(key);
-        }
         core.releases.abandon(core, &key.name, unsettled);
         self.limit.outcome(failure).map(|()| Progress::Ended)
     }

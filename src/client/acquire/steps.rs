@@ -29,9 +29,8 @@ use super::recall::Recall;
 use crate::client::question::{Answer, is_unknown};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
+use crate::port::Busy;
 use crate::state::tenure::Unsettled;
-use crate::store::processor::Busy;
-use crate::sync::mutant;
 use std::time::Duration;
 
 /// The place in the store's queue that a request for a fresh locker asks for.
@@ -121,9 +120,6 @@ impl Asking {
                 if self.unanswered.is_none() && is_unknown(&error) && !seen.is_closed && !seen.is_over =>
             {
                 self.unanswered = Some(error);
-                if mutant!(AsksAnewWithoutAnswer) {
-                    return Step::Ask(Place::IfHeard);
-                }
                 Step::Poll { unsettled, after: Duration::ZERO }
             }
             // That nobody acknowledges it shows that the lock has become free.

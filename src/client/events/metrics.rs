@@ -8,7 +8,7 @@ use crate::error::LossCause;
 use crate::event::{HoldEnd, How};
 #[cfg(feature = "metrics")]
 use crate::log;
-use crate::store::processor::Request;
+use crate::port::Request;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use crate::error::{BackendFailure, Error};
 use crate::lock::generator::DLockGenerator;
 use crate::log;
 use crate::one_line::OneLine;
-use crate::store::processor::{Break, BreakOutcome, Broken, Operations};
+use crate::port::{Break, BreakOutcome, Broken, Operations};
 
 /// How many characters of the reason for a break a holder is told.
 const LONGEST_REASON: usize = 256;

@@ -6,8 +6,8 @@ use crate::description::{Description, ListedLock};
 use crate::error::{BackendFailure, Error};
 use crate::glob;
 use crate::lock::generator::DLockGenerator;
+use crate::port::{Inspection, KeyFilter};
 use crate::state::locker::lock_delay_left;
-use crate::store::processor::{Inspection, KeyFilter};
 use std::collections::VecDeque;
 use std::sync::Arc;
 

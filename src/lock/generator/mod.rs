@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::lock::limits::{self, ShortLeases};
 use crate::lock::properties::{self, Leases};
 use crate::lock::reentrant::DistributedReentrantLock;
-use crate::store::processor::LockProcessor;
+use crate::port::LockProcessor;
 #[cfg(feature = "redis")]
 use crate::store::redis::RedisLockProcessor;
 use std::panic::{RefUnwindSafe, UnwindSafe};

@@ -2,7 +2,7 @@
 
 use super::processor::MemoryLockProcessor;
 use crate::error::Error;
-use crate::store::processor::{Directory, KeyFilter, ListPage, Message, Operations, Parties};
+use crate::port::{Directory, KeyFilter, ListPage, Message, Operations, Parties};
 use std::time::Duration;
 
 /// How many waiting lockers are named.

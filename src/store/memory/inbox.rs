@@ -4,7 +4,7 @@ use super::inboxes::CAPACITY;
 use super::link::Link;
 use super::store::Shared;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{Inbox, InboxBreaker, Message};
+use crate::port::{Inbox, InboxBreaker, Message};
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;

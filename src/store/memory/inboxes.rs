@@ -1,7 +1,7 @@
 //! All open inboxes: how the store reaches a client, and how it knows that the client is alive.
 
 use super::link::Link;
-use crate::store::processor::Message;
+use crate::port::Message;
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use super::state::{KEEP, KeyState, Scene};
 use super::store::{Shared, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
-use crate::store::processor::{
+use crate::port::{
     Break, BreakOutcome, Broken, Directory, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue,
 };
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ use std::time::Duration;
 /// finds it free. Fence numbers are one rising sequence for all stores of the process. They start at the wall clock and do not outrun
 /// it, so they also rise across a restart, unless the wall clock was stepped back meanwhile. Memory does not grow with the number of
 /// lock names used over time: a free key for which nobody waits leaves nothing behind, once the time between its
-/// [gaps for pollers](crate::store::processor::Gap), if it had one, is over.
+/// [gaps for pollers](crate::port::Gap), if it had one, is over.
 ///
 /// No operation waits, so the limits that callers give are ignored. No operation fails unless the store was
 /// [set unreachable](Self::set_reachable).

@@ -5,7 +5,7 @@ use super::inboxes::Inboxes;
 use super::spec::{self, Acquire, Busy, Context, Extend, Poll, Release, Stop, Tenure, Ticks};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{
+use crate::port::{
     self, AcquireOutcome, BreakOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Message, NotOurs, Parties,
     PollOutcome, ProbeOutcome, ReleaseOutcome,
 };
@@ -204,10 +204,10 @@ fn granted(grant: spec::Grant) -> Grant {
     Grant::new(grant.number, grant.waiting)
 }
 
-fn busy(busy: Busy<String>) -> processor::Busy {
+fn busy(busy: Busy<String>) -> port::Busy {
     match busy {
-        Busy::Held { by, left } => processor::Busy::new(by, left.map(Duration::from_nanos)),
-        Busy::Gap { left } => processor::Busy::free(Some(Duration::from_nanos(left))),
+        Busy::Held { by, left } => port::Busy::new(by, left.map(Duration::from_nanos)),
+        Busy::Gap { left } => port::Busy::free(Some(Duration::from_nanos(left))),
     }
 }
 

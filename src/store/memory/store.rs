@@ -3,7 +3,7 @@
 use super::inboxes::Inboxes;
 use super::state::{KeyState, Scene};
 use crate::clock::{Clock, Moment};
-use crate::store::processor::Broken;
+use crate::port::Broken;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -70,7 +70,7 @@ impl MemoryLockProcessor {
         store.broken = HashMap::new();
     }
 
-    /// Lists the keys that are held, waited for, or remembered for a [gap for pollers](crate::store::processor::Gap), in no particular order, as an
+    /// Lists the keys that are held, waited for, or remembered for a [gap for pollers](crate::port::Gap), in no particular order, as an
     /// administrator's `KEYS` does.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {

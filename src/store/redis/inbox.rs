@@ -9,7 +9,7 @@ use super::script::keys::inbox_channel;
 use super::script::message;
 use super::timing::SILENCE;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{Inbox, InboxBreaker, Message};
+use crate::port::{Inbox, InboxBreaker, Message};
 use crate::timing::end_of;
 use ::redis::Value;
 use std::fmt;

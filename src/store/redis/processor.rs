@@ -24,7 +24,7 @@ use super::transport::Reply;
 use super::ways::{Topology, Ways};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
-use crate::store::processor::{
+use crate::port::{
     Claim, Directory, Limit, LockProcessor, Outcome, Posting, Request, StoreLimits, WaitQueue, one_by_one,
 };
 use ::redis::Value;

@@ -13,7 +13,7 @@ use super::script::slot::slot_of;
 use super::transport::{Callback, KeyHash, Replied, Reply};
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::store::processor::{Inbox, Outcome, ReleaseOutcome, Request};
+use crate::port::{Inbox, Outcome, ReleaseOutcome, Request};
 use ::redis::Value;
 use std::fmt;
 use std::sync::{Arc, Weak};

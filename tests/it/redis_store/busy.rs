@@ -121,34 +121,6 @@ fn a_timed_attempt_asks_nothing_that_cannot_be_answered_in_its_time() {
     assert!(seen >= 1 && unanswered <= 20, "{seen} plain attempts seen, {unanswered} unanswered");
 }
 
-/// `cargo test --all-features --test it -- --ignored --nocapture errors_of_attempts`
-#[test]
-#[ignore = "a figure"]
-fn errors_of_attempts_with_little_time() {
-    for (what, trip, limit) in [("for 15 ms", 10, Some(15)), ("for 25 ms", 10, Some(25)), ("once", 80, None)] {
-        let server = RedisServer::start();
-        let proxy = Proxy::to(server.port(), Duration::from_millis(trip));
-        let elsewhere = DLockGenerator::connect(&server.url()).unwrap();
-        let store = RedisLockProcessor::builder(&proxy.url()).unwrap();
-        let store = store.io_timeout(Duration::from_millis(150)).connect().unwrap();
-        let generator = DLockGenerator::new(store).unwrap();
-        let calm = lock(&generator, "calm");
-        let mut errors = 0;
-        for n in 0..20 {
-            let theirs = lock(&elsewhere, &n.to_string());
-            let _held = theirs.lock().unwrap();
-            let lock = lock(&generator, &n.to_string());
-            (0..2).for_each(|_| calm.lock().unwrap().unlock().unwrap());
-            let outcome = match limit {
-                Some(limit) => lock.try_lock_for(Duration::from_millis(limit)),
-                None => lock.try_lock(),
-            };
-            errors += u32::from(outcome.is_err());
-        }
-        eprintln!("{what}, round trips of {trip} ms: {errors} of 20 are errors");
-    }
-}
-
 /// Nothing is known of the key then: an error, which names the server and the limit.
 #[test]
 fn a_limit_that_ends_before_any_answer_is_an_error_that_says_so() {

@@ -41,6 +41,17 @@ pub(crate) fn warnings(key: &str) -> Vec<String> {
     lines(key, Level::Warn)
 }
 
+/// The warnings that contain a text, in order.
+#[allow(dead_code, reason = "the tests of etcd and Consul use it")]
+pub(crate) fn warnings_with(text: &str) -> Vec<String> {
+    let journal = JOURNAL.0.lock();
+    journal
+        .iter()
+        .filter(|(level, line)| *level == Level::Warn && line.contains(text))
+        .map(|(_, l)| l.clone())
+        .collect()
+}
+
 /// What was noted about a key, in order.
 pub(crate) fn notes(key: &str) -> Vec<String> {
     lines(key, Level::Info)

@@ -1,5 +1,4 @@
-//! Test-only code that checks the crate from above. It may use everything; nothing uses it, except through the macro
-//! [`mutant`](crate::sync::mutant).
+//! Test-only code that checks the crate from above. It may use everything; nothing uses it.
 
 #[cfg(feature = "redis")]
 pub(crate) mod fuzz;

@@ -16,7 +16,9 @@ mod finding;
 use crate::args::Doctor;
 use crate::output;
 use crate::settings::Settings;
-use crate::status::{Failure, UNSOUND, USAGE};
+#[cfg(any(feature = "consul", feature = "etcd"))]
+use crate::status::USAGE;
+use crate::status::{Failure, UNSOUND};
 use crate::store::{Builder, Store};
 use anstyle::{AnsiColor, Style};
 use finding::{Finding, Severity};
@@ -25,9 +27,10 @@ use std::fmt::Write;
 use std::time::Instant;
 
 pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failure> {
-    let Builder::Redis(builder) = settings.builder()? else {
-        let message = "doctor examines Redis servers: ask etcd with `etcdctl endpoint health`, and Consul with `consul operator raft list-peers`";
-        return Err(Failure::new(USAGE, message));
+    let builder = match settings.builder()? {
+        Builder::Redis(builder) => builder,
+        #[cfg(any(feature = "consul", feature = "etcd"))]
+        _ => return Err(Failure::new(USAGE, OF_REDIS)),
     };
     // A connect finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
     let end = wanted.wait.map_or_else(|| Some(Instant::now()), |wait| Instant::now().checked_add(wait));
@@ -39,6 +42,9 @@ pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failur
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
     Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })
 }
+
+#[cfg(any(feature = "consul", feature = "etcd"))]
+const OF_REDIS: &str = "doctor examines Redis servers: ask etcd with `etcdctl endpoint health`, and Consul with `consul operator raft list-peers`";
 
 fn worst(findings: &[Finding]) -> Severity {
     findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Fine)

@@ -40,6 +40,12 @@ impl Daemons {
         children().iter().any(|child| !self.own.contains(child))
     }
 
+    /// Returns whether one has come to this process that was not asked to end. It is asked often, and looks at the children alone, too: to look at all
+    /// processes may take longer than a lease has left.
+    pub(crate) fn any_new(&self, command: Pid) -> bool {
+        children().iter().any(|child| *child != command && !self.own.contains(child) && !self.asked.contains(child))
+    }
+
     /// Returns all of them, children of children too.
     fn all(&self, group: Group) -> Vec<Pid> {
         let processes = group::processes();

@@ -170,19 +170,26 @@ impl<'a> Supervisor<'a> {
     }
 
     /// A signal for the command. Where daemons are waited for, it is for them, too.
-    fn pass_on(&self, signal: Signal) {
+    fn pass_on(&mut self, signal: Signal) {
+        // The news of the command's end may be behind the signal.
+        self.reap();
         self.group.signal(signal);
         if self.end.is_some() && self.is_at_work() {
             self.daemons.signal(self.group, signal);
         }
     }
 
-    /// Looks what became of the children, and does what is due.
-    fn look(&mut self) {
+    /// Looks what became of the children.
+    fn reap(&mut self) {
         // No child is left when it fails.
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             self.child_changed(Pid::from_raw(pid.as_raw_nonzero().get()), status);
         }
+    }
+
+    /// Looks what became of the children, and does what is due.
+    fn look(&mut self) {
+        self.reap();
         if self.may_go_on_for().is_some_and(|left| left.is_zero()) {
             self.lose_now();
         }
@@ -195,10 +202,12 @@ impl<'a> Supervisor<'a> {
                 self.group.signal(Signal::SIGKILL);
                 self.ending = Ending::Killed { at: Instant::now() };
             }
-            Ending::Asked { .. } if with_daemons => self.daemons.ask_to_end(self.group, self.wanted.stop_signal),
+            Ending::Asked { .. } if with_daemons && self.daemons.any_new(self.group.0) => {
+                self.daemons.ask_to_end(self.group, self.wanted.stop_signal);
+            }
             _ => {}
         }
-        if with_daemons && matches!(self.ending, Ending::Killed { .. }) {
+        if with_daemons && matches!(self.ending, Ending::Killed { .. }) && self.daemons.any() {
             self.daemons.signal(self.group, Signal::SIGKILL);
         }
         if let (Hook::Runs(group), Some(until)) = (&self.hook, self.hook_until)
@@ -330,11 +339,12 @@ impl<'a> Supervisor<'a> {
 
     fn end_all(&mut self, grace: Duration) {
         if matches!(self.ending, Ending::No) {
+            // The grace begins here: to find the daemons takes its time.
+            self.ending = Ending::Asked { until: after(grace) };
             self.group.ask_to_end(self.wanted.stop_signal);
             if self.wanted.daemons != WithDaemons::Leave {
                 self.daemons.ask_to_end(self.group, self.wanted.stop_signal);
             }
-            self.ending = Ending::Asked { until: after(grace) };
         }
     }
 

@@ -1,6 +1,6 @@
 //! Processes that leave the command's process group: by `setsid`, by a double fork, as a job of a shell. And the command of `--on-lost`.
 
-use super::kit::{KEY, Kit, Start, state};
+use super::kit::{KEY, Killed, Kit, Start, state};
 use super::support::crew::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -9,7 +9,7 @@ use std::fs;
 const WAYS: [(&str, &str); 3] = [
     ("setsid", "setsid sh daemon &"),
     ("double fork", "setsid sh -c '(sh daemon &)' &"),
-    ("job control", "bash -mc 'sh daemon &'"),
+    ("job control", "bash -c 'set -m; sh daemon &'"),
 ];
 
 /// A command that starts a daemon in one of these ways, and ends with 3 once the daemon runs.
@@ -67,16 +67,16 @@ fn a_daemon_is_waited_for_if_that_is_wanted() {
     let kit = Kit::new();
     let until_go = "echo $$ > pid; until [ -e go ]; do sleep 0.01; done; echo done > told";
     for (name, way) in WAYS {
-        let running =
-            kit.run(&["--daemons", "wait"], &format!("echo $$ > command; {}", command(&kit, way, until_go))).start();
-        let command = kit.pid_of("command");
-        eventually("the command has ended", || is_gone(command));
+        let mut dlock = kit.run(&["--daemons", "wait"], &command(&kit, way, until_go));
+        let err = fs::File::create(kit.path("err")).unwrap();
+        let mut running = Killed(dlock.stderr(err).spawn().unwrap());
+        assert!(kit.line_of("err").contains("the lock is kept until these end"), "{name}");
         assert!(kit.is_locked() && !is_gone(kit.pid_of("pid")), "{name}");
         fs::write(kit.path("go"), "").unwrap();
-        let ended = running.end().expect(3);
-        assert!(ended.err.contains("until these end") && kit.path("told").exists(), "{name}: {ended:?}");
+        eventually("it has ended", || running.0.try_wait().unwrap().is_some());
+        assert_eq!(running.0.wait().unwrap().code(), Some(3), "{name}");
+        assert!(kit.path("told").exists(), "{name}");
         kit.expect_free();
-        fs::remove_file(kit.path("command")).unwrap();
     }
     // A signal is for whoever is waited for.
     let running = kit.run(&["--daemons", "wait"], &command(&kit, WAYS[0].1, SLEEPS)).start();

@@ -1,7 +1,7 @@
 //! Asking for a key.
 
 use crate::suite::Suite;
-use redis_dlock::processor::NotOurs;
+use redis_dlock::port::NotOurs;
 
 pub(crate) fn takes_a_free_key(suite: &Suite) {
     let a = suite.client().tenure("k");
@@ -75,7 +75,7 @@ pub(crate) fn copes_with_holders_of_any_shape(suite: &Suite) {
         assert_eq!(b.poll_waiting().holder.as_deref(), Some(holder));
         assert_eq!(b.poll_waiting().holder.as_deref(), Some(holder));
         let not_ours = NotOurs::new(Some(holder.to_owned()));
-        assert_eq!(a.probe(), redis_dlock::processor::ProbeOutcome::NotOurs(not_ours));
+        assert_eq!(a.probe(), redis_dlock::port::ProbeOutcome::NotOurs(not_ours));
         b.release();
         assert!(suite.store().delete("k"));
     }

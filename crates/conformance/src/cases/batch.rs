@@ -1,7 +1,7 @@
 //! Many requests in one go.
 
 use crate::suite::Suite;
-use redis_dlock::processor::{
+use redis_dlock::port::{
     AcquireOutcome, Busy, ExtendOutcome, Limit, NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 

@@ -4,9 +4,7 @@ use crate::ear::Ear;
 use crate::suite::Suite;
 use crate::tenure::{PATIENCE, Tenure};
 use redis_dlock::Error;
-use redis_dlock::processor::{
-    Break, BreakOutcome, Broken, Gap, Message, NotOurs, Operations, ProbeOutcome, ReleaseOutcome,
-};
+use redis_dlock::port::{Break, BreakOutcome, Broken, Gap, Message, NotOurs, Operations, ProbeOutcome, ReleaseOutcome};
 
 const BY: &str = "operator-1-c0ffee";
 const WHY: &str = "hangs since noon: {} \"quoted\" \\ é";

@@ -2,7 +2,7 @@
 
 use crate::suite::Suite;
 use crate::tenure::Tenure;
-use redis_dlock::processor::ReleaseOutcome;
+use redis_dlock::port::ReleaseOutcome;
 
 /// Shows: S6.
 pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {

@@ -2,7 +2,7 @@
 
 use crate::suite::Suite;
 use crate::tenure::PATIENCE;
-use redis_dlock::processor::{Directory, KeyFilter, LockProcessor, Message};
+use redis_dlock::port::{Directory, KeyFilter, LockProcessor, Message};
 use std::time::Duration;
 
 const KEY: &str = "DLOCK_T_x";
@@ -15,7 +15,7 @@ pub(crate) fn names_the_holder_and_who_waits_in_order(suite: &Suite) {
     let clients = [suite.client(), suite.client(), suite.client()];
     let _ears = [clients[1].listen(), clients[2].listen()];
     let parties = || of(clients[0].processor()).parties(KEY, PATIENCE).unwrap();
-    assert_eq!(parties(), redis_dlock::processor::Parties::default());
+    assert_eq!(parties(), redis_dlock::port::Parties::default());
     let holder = clients[0].holder(KEY);
     let waiting = [clients[1].waiter(KEY), clients[2].waiter(KEY)];
     let found = parties();

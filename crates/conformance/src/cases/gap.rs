@@ -2,7 +2,7 @@
 
 use crate::suite::Suite;
 use crate::tenure::Tenure;
-use redis_dlock::processor::{Busy, Gap, Inspection, NotOurs, ReleaseOutcome};
+use redis_dlock::port::{Busy, Gap, Inspection, NotOurs, ReleaseOutcome};
 use std::time::Duration;
 
 /// Far shorter than [`LONG`], and ends during no test but by [`end`].

@@ -1,7 +1,7 @@
 //! Who gets a key that is given away.
 
 use crate::suite::Suite;
-use redis_dlock::processor::{AcquireOutcome, ReleaseOutcome};
+use redis_dlock::port::{AcquireOutcome, ReleaseOutcome};
 use std::time::Duration;
 
 /// Shows: G7, G8, G10.
@@ -90,7 +90,7 @@ pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
     let dead = [suite.client().waiter("k"), suite.client().waiter("k")];
     let waiting = suite.kept(2);
     assert_eq!(holder.release(), ReleaseOutcome::Released { waiting });
-    assert_eq!(suite.inspect("k"), redis_dlock::processor::Inspection::free().with_waiting(waiting));
+    assert_eq!(suite.inspect("k"), redis_dlock::port::Inspection::free().with_waiting(waiting));
     suite.outlast_the_unheard("k");
     assert_eq!(suite.client().tenure("k").acquire().waiting, 0);
     dead.iter().for_each(crate::tenure::Tenure::poll_gone);

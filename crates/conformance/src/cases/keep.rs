@@ -1,7 +1,7 @@
 //! Waiters that nobody hears for a moment: they are passed over, and keep their places.
 
 use crate::suite::Suite;
-use redis_dlock::processor::{AcquireOutcome, Gap, Inspection, NotOurs, ReleaseOutcome};
+use redis_dlock::port::{AcquireOutcome, Gap, Inspection, NotOurs, ReleaseOutcome};
 use std::time::Duration;
 
 /// Ends during no test.

@@ -2,7 +2,7 @@
 
 use crate::suite::Suite;
 use crate::tenure::Tenure;
-use redis_dlock::processor::{ExtendOutcome, NotOurs, ProbeOutcome};
+use redis_dlock::port::{ExtendOutcome, NotOurs, ProbeOutcome};
 
 /// A tenure that holds the key for a lease of its own.
 fn holder_with(suite: &Suite, lease: std::time::Duration) -> Tenure {

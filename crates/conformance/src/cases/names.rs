@@ -1,7 +1,7 @@
 //! Names of keys.
 
 use crate::suite::Suite;
-use redis_dlock::processor::LONGEST_KEY;
+use redis_dlock::port::LONGEST_KEY;
 
 pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
     let longest = "é".repeat(LONGEST_KEY / 2);

@@ -2,7 +2,7 @@
 
 use crate::suite::Suite;
 use crate::tenure::Tenure;
-use redis_dlock::processor::{ExtendOutcome, Extension, ReleaseOutcome};
+use redis_dlock::port::{ExtendOutcome, Extension, ReleaseOutcome};
 use std::ops::RangeInclusive;
 
 /// Collects numbers in the order in which they were issued.

@@ -4,7 +4,7 @@ use crate::suite::Suite;
 use crate::tenure::Tenure;
 use crossbeam_channel::{Receiver, unbounded};
 use redis_dlock::Error;
-use redis_dlock::processor::{NotOurs, Posting, ReleaseOutcome};
+use redis_dlock::port::{NotOurs, Posting, ReleaseOutcome};
 use std::thread;
 use std::time::{Duration, Instant};
 

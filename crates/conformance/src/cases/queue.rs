@@ -1,7 +1,7 @@
 //! Standing in the queue.
 
 use crate::suite::Suite;
-use redis_dlock::processor::ReleaseOutcome;
+use redis_dlock::port::ReleaseOutcome;
 
 pub(crate) fn tells_the_holder_of_its_head(suite: &Suite) {
     let client = suite.client();
@@ -151,7 +151,7 @@ pub(crate) fn lives_on_by_polls(suite: &Suite) {
 }
 
 pub(crate) fn is_counted(suite: &Suite) {
-    assert_eq!(suite.inspect("k"), redis_dlock::processor::Inspection::free());
+    assert_eq!(suite.inspect("k"), redis_dlock::port::Inspection::free());
     let a = suite.client().holder("k");
     let waiters: Vec<_> = (1..=5)
         .map(|n| {
@@ -163,6 +163,6 @@ pub(crate) fn is_counted(suite: &Suite) {
     waiters[2].release();
     assert_eq!(suite.waiting("k"), 4);
     assert!(suite.store().delete("k"));
-    assert_eq!(suite.inspect("k"), redis_dlock::processor::Inspection::free().with_waiting(4));
+    assert_eq!(suite.inspect("k"), redis_dlock::port::Inspection::free().with_waiting(4));
     assert!(!a.holds());
 }

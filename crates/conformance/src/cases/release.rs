@@ -1,7 +1,7 @@
 //! Giving a key back.
 
 use crate::suite::Suite;
-use redis_dlock::processor::{NotOurs, ReleaseOutcome};
+use redis_dlock::port::{NotOurs, ReleaseOutcome};
 
 /// Shows: L2.
 pub(crate) fn frees_the_key(suite: &Suite) {

@@ -1,7 +1,7 @@
-//! What the required methods alone must do: acquire, extend, release, inspect, and what follows from them.
+//! What every store must do: acquire, extend, release, inspect, and what follows from them.
 
 use crate::suite::{Client, Suite};
-use redis_dlock::processor::{
+use redis_dlock::port::{
     AcquireOutcome, ExtendOutcome, Inspection, NotOurs, PollOutcome, ProbeOutcome, ReleaseOutcome,
 };
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 
 use crate::suite::Suite;
 use crate::tenure::Tenure;
-use redis_dlock::processor::Operations;
+use redis_dlock::port::Operations;
 use std::time::Duration;
 
 /// How long anything may take that must happen.

@@ -1,7 +1,7 @@
 //! Many threads at once.
 
 use crate::suite::{Client, Suite};
-use redis_dlock::processor::{AcquireOutcome, Message, PollOutcome, ReleaseOutcome};
+use redis_dlock::port::{AcquireOutcome, Message, PollOutcome, ReleaseOutcome};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;

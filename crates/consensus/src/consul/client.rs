@@ -3,6 +3,14 @@
 //! Any agent or server answers them, and hands on to the leader what only the leader may do. The token stands in a header, never in the URL, which
 //! servers write into their logs.
 //!
+//! | status | comes to |
+//! |---|---|
+//! | 200 | what was asked for |
+//! | 404 | it is not there: an outcome, not an error |
+//! | 409 | a transaction was refused: an outcome, too |
+//! | 500 about a session or a node | the session has ended, or the node for a new one is missing |
+//! | anything else of Consul | an error by its status and words: see `classify.rs` |
+//!
 //! An answer counts as Consul's only if it has a header of Consul's, or is an error that Consul sends without one. Before the first such answer,
 //! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes.
 

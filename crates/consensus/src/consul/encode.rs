@@ -3,6 +3,13 @@
 //! A transaction is a list of verbs, executed in order as one step. If one of them fails, none is executed, and the answer says which failed and
 //! nothing of what is there. The results of the others come without names, one after another, so the reader must know how many each verb has.
 //!
+//! | write | verbs | results |
+//! |---|---|---|
+//! | hold | `lock` | 1 |
+//! | pass | `unlock`, `lock` | 2 |
+//! | say | `lock`, `unlock` | 2 |
+//! | delete | `delete` | 0 |
+//!
 //! `lock` has a session hold an entry that it holds already, or that nobody holds; it fails otherwise. So passing the lock is `unlock` and
 //! `lock`, in one transaction: nobody comes between. An entry that keeps value, flags and session is no change for Consul, and keeps its index.
 

@@ -15,6 +15,7 @@
 
 use super::client::{Client, odd};
 use super::encode;
+use super::node::open_lasting_session;
 use super::query::Query;
 use crate::deadline::Deadline;
 use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
@@ -76,7 +77,7 @@ impl Kv for Arc<Client> {
 
     /// Its name says whose it is, so that a sweep finds the clients that live.
     fn open_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
-        self.open_lasting_session(life, client, deadline)
+        open_lasting_session(self, life, client, deadline)
     }
 
     /// The answer of a leader that does not know the session yet is the same as of one that has ended: the protocol looks twice.

@@ -39,70 +39,73 @@ const RIGHT: &str = "node \"dlock\" { policy = \"write\" }";
 /// What the names of our sessions begin with.
 pub(super) const NAMED: &str = "dlock ";
 
-impl Client {
-    /// Creates a session that lasts for its time to live, whatever becomes of agents and servers.
-    pub(super) fn open_lasting_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
-        for _ in 0..TRIES {
-            if let Some(id) = self.create(Some(NODE), life, client, deadline)? {
-                return Ok(id);
-            }
-            match self.register(deadline) {
-                Ok(()) => {}
-                Err(Error::Denied { message, .. }) => return self.open_on_agent(&message, life, client, deadline),
-                Err(error) => return Err(error),
-            }
+/// Creates a session that lasts for its time to live, whatever becomes of agents and servers.
+pub(super) fn open_lasting_session(
+    client: &Client,
+    life: Life,
+    name: &str,
+    deadline: Deadline,
+) -> Result<String, Error> {
+    for _ in 0..TRIES {
+        if let Some(id) = create(client, Some(NODE), life, name, deadline)? {
+            return Ok(id);
         }
-        Err(odd("a node that was registered"))
+        match register(client, deadline) {
+            Ok(()) => {}
+            Err(Error::Denied { message, .. }) => return open_on_agent(client, &message, life, name, deadline),
+            Err(error) => return Err(error),
+        }
     }
+    Err(odd("a node that was registered"))
+}
 
-    /// Puts the node into the catalog. Whoever does the same at the same time writes the same.
-    fn register(&self, deadline: Deadline) -> Result<(), Error> {
-        let body = json!({ "Node": NODE, "Address": ADDRESS, "NodeMeta": { "purpose": "sessions of redis-dlock" } });
-        self.call(Method::PUT, "/v1/catalog/register", &body, true, deadline).map(drop)
-    }
+/// Puts the node into the catalog. Whoever does the same at the same time writes the same.
+fn register(client: &Client, deadline: Deadline) -> Result<(), Error> {
+    let body = json!({ "Node": NODE, "Address": ADDRESS, "NodeMeta": { "purpose": "sessions of redis-dlock" } });
+    client.call(Method::PUT, "/v1/catalog/register", &body, true, deadline).map(drop)
+}
 
-    /// Creates a session on the node of the agent or server that is asked. Its end keeps others out for a lease.
-    fn open_on_agent(&self, refusal: &str, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
-        let delay = life.delay.max(life.needed);
-        if delay > LONGEST_LOCK_DELAY {
-            return Err(Error::denied(format!(
-                "the token may not register the node {NODE:?}, and without it no lease is safe that is longer than {LONGEST_LOCK_DELAY:?}, \
-                 such as {:?}: give the token the right {RIGHT} ({refusal})",
-                life.needed
-            )));
-        }
-        // ORDERING: SeqCst, as all flags of these stores. Whoever sets it first says so.
-        if !self.is_on_agents.swap(true, Ordering::SeqCst) {
-            log::warn(format_args!(
-                "the token may not register the node {NODE:?}: give it the right {RIGHT}. Until then a lock is lost when the agent or server that \
-                 created its session dies or leaves, and nobody gets it for a lease after that ({refusal})"
-            ));
-        }
-        self.create(None, Life { delay, ..life }, client, deadline)?
-            .ok_or_else(|| odd("the node of the agent that was asked"))
+/// Creates a session on the node of the agent or server that is asked. Its end keeps others out for a lease.
+fn open_on_agent(client: &Client, refusal: &str, life: Life, name: &str, deadline: Deadline) -> Result<String, Error> {
+    let delay = life.delay.max(life.needed);
+    if delay > LONGEST_LOCK_DELAY {
+        return Err(Error::denied(format!(
+            "the token may not register the node {NODE:?}, and without it no lease is safe that is longer than {LONGEST_LOCK_DELAY:?}, \
+             such as {:?}: give the token the right {RIGHT} ({refusal})",
+            life.needed
+        )));
     }
+    // ORDERING: SeqCst, as all flags of these stores. Whoever sets it first says so.
+    if !client.is_on_agents.swap(true, Ordering::SeqCst) {
+        log::warn(format_args!(
+            "the token may not register the node {NODE:?}: give it the right {RIGHT}. Until then a lock is lost when the agent or server that \
+             created its session dies or leaves, and nobody gets it for a lease after that ({refusal})"
+        ));
+    }
+    create(client, None, Life { delay, ..life }, name, deadline)?
+        .ok_or_else(|| odd("the node of the agent that was asked"))
+}
 
-    /// Creates a session. `None` if there is no such node.
-    fn create(
-        &self,
-        node: Option<&str>,
-        life: Life,
-        client: &str,
-        deadline: Deadline,
-    ) -> Result<Option<String>, Error> {
-        let text = |time: Duration| format!("{}ms", time.as_millis());
-        // Without checks: only the time to live counts. By default, the session ends when the node's health check fails.
-        let mut body = json!({
-            "Name": format!("{NAMED}{client}"), "TTL": text(life.time), "LockDelay": text(life.delay),
-            "Behavior": "delete", "NodeChecks": [], "ServiceChecks": [],
-        });
-        if let Some(node) = node {
-            body["Node"] = node.into();
-        }
-        let Some(reply) = self.call(Method::PUT, "/v1/session/create", &body, false, deadline)? else {
-            return Ok(None);
-        };
-        let id = reply.body.get("ID").and_then(Value::as_str).ok_or_else(|| odd("the session"))?;
-        Ok(Some(id.to_owned()))
+/// Creates a session. `None` if there is no such node.
+fn create(
+    client: &Client,
+    node: Option<&str>,
+    life: Life,
+    name: &str,
+    deadline: Deadline,
+) -> Result<Option<String>, Error> {
+    let text = |time: Duration| format!("{}ms", time.as_millis());
+    // Without checks: only the time to live counts. By default, the session ends when the node's health check fails.
+    let mut body = json!({
+        "Name": format!("{NAMED}{name}"), "TTL": text(life.time), "LockDelay": text(life.delay),
+        "Behavior": "delete", "NodeChecks": [], "ServiceChecks": [],
+    });
+    if let Some(node) = node {
+        body["Node"] = node.into();
     }
+    let Some(reply) = client.call(Method::PUT, "/v1/session/create", &body, false, deadline)? else {
+        return Ok(None);
+    };
+    let id = reply.body.get("ID").and_then(Value::as_str).ok_or_else(|| odd("the session"))?;
+    Ok(Some(id.to_owned()))
 }

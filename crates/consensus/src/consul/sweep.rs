@@ -46,37 +46,32 @@ impl Sweep {
     pub(super) fn go_if_due(&mut self, client: &Client, inbox: &str) {
         let is_due = self.done.is_none_or(|done| done.elapsed() >= SWEEPS);
         let Some((all, _)) = inbox.rsplit_once('/').filter(|_| is_due) else { return };
-        if !matches!(client.sweep(&format!("{all}/"), Deadline::after(SWEEPING)), Ok(true)) {
+        if !matches!(sweep(client, &format!("{all}/"), Deadline::after(SWEEPING)), Ok(true)) {
             self.done = Some(Instant::now());
         }
     }
 }
 
-impl Client {
-    /// Deletes inboxes whose clients have no session. Returns whether there may be more.
-    fn sweep(&self, inboxes: &str, deadline: Deadline) -> Result<bool, Error> {
-        // First the inboxes, then the sessions.
-        let path = format!("/v1/kv/{}?recurse&consistent", encode::in_url(inboxes));
-        let found = self.call(Method::GET, &path, &Value::Null, true, deadline)?;
-        let found = found.and_then(|reply| encode::entries(&reply.body)).unwrap_or_default();
-        let reply = self.call(Method::GET, "/v1/session/list?consistent", &Value::Null, true, deadline)?;
-        let Some(sessions) = reply.filter(|reply| !reply.is_filtered) else { return Ok(false) };
-        let sessions = sessions.body.as_array().map(Vec::as_slice).unwrap_or_default();
-        let living: HashSet<_> = sessions
-            .iter()
-            .filter_map(|session| session.get("Name")?.as_str()?.strip_prefix(NAMED).map(encoded))
-            .collect();
-        let is_left = |inbox: &&Entry| {
-            inbox.path.strip_prefix(inboxes).is_some_and(|client| inbox.is_ours && !living.contains(client))
-        };
-        let left: Vec<_> = found.iter().filter(is_left).collect();
-        for some in left[..left.len().min(MOST)].chunks(TOGETHER) {
-            let delete =
-                |inbox: &&Entry| json!({ "KV": { "Verb": "delete-cas", "Key": inbox.path, "Index": inbox.changed } });
-            // Refused if one of them has changed since.
-            let all: Vec<_> = some.iter().map(delete).collect();
-            self.call(Method::PUT, "/v1/txn", &all.into(), true, deadline)?;
-        }
-        Ok(left.len() > MOST)
+/// Deletes inboxes whose clients have no session. Returns whether there may be more.
+fn sweep(client: &Client, inboxes: &str, deadline: Deadline) -> Result<bool, Error> {
+    // First the inboxes, then the sessions.
+    let path = format!("/v1/kv/{}?recurse&consistent", encode::in_url(inboxes));
+    let found = client.call(Method::GET, &path, &Value::Null, true, deadline)?;
+    let found = found.and_then(|reply| encode::entries(&reply.body)).unwrap_or_default();
+    let reply = client.call(Method::GET, "/v1/session/list?consistent", &Value::Null, true, deadline)?;
+    let Some(sessions) = reply.filter(|reply| !reply.is_filtered) else { return Ok(false) };
+    let sessions = sessions.body.as_array().map(Vec::as_slice).unwrap_or_default();
+    let living: HashSet<_> =
+        sessions.iter().filter_map(|session| session.get("Name")?.as_str()?.strip_prefix(NAMED).map(encoded)).collect();
+    let is_left =
+        |inbox: &&Entry| inbox.path.strip_prefix(inboxes).is_some_and(|owner| inbox.is_ours && !living.contains(owner));
+    let left: Vec<_> = found.iter().filter(is_left).collect();
+    for some in left[..left.len().min(MOST)].chunks(TOGETHER) {
+        let delete =
+            |inbox: &&Entry| json!({ "KV": { "Verb": "delete-cas", "Key": inbox.path, "Index": inbox.changed } });
+        // Refused if one of them has changed since.
+        let all: Vec<_> = some.iter().map(delete).collect();
+        client.call(Method::PUT, "/v1/txn", &all.into(), true, deadline)?;
     }
+    Ok(left.len() > MOST)
 }

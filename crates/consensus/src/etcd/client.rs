@@ -6,6 +6,16 @@
 //! Where users are enabled, a call needs a token, which etcd issues for a password and forgets after a while. A call whose token is not accepted
 //! was not executed: it is sent again, once, with a new one.
 //!
+//! | answer | comes to |
+//! |---|---|
+//! | 200 with a header | what was asked for; its term may be the highest so far |
+//! | "lease not found" | the session has ended: an outcome, not an error |
+//! | "invalid auth token", "user name is empty" | the call is sent again with a new token |
+//! | "authentication is not enabled" | anybody may do anything: the call is sent again without a token |
+//! | 400 about a common name | an error that says what works, by name |
+//! | anything else of etcd | an error by its code and words: see `classify.rs` |
+//! | anything that is not etcd's | an error that says so |
+//!
 //! An answer counts as etcd's only if it has what each of them has. Before the first such answer, whatever else answers is told at once, because
 //! the URL may lead to a web server, or to an etcd without its gateway, which no waiting changes.
 

@@ -3,6 +3,13 @@
 //! A transaction has comparisons and two lists of operations: one is executed if all comparisons hold, the other if not. Both end with our look,
 //! so that a transaction that is refused tells what is there, and no second request asks for it.
 //!
+//! | check | comparison |
+//! |---|---|
+//! | this session holds it | its lease is this one |
+//! | nobody has written it | it was created at revision 0 |
+//! | it has not changed | its last change has this revision |
+//! | nobody waits | each entry with the prefix was created at revision 0: there is none |
+//!
 //! An entry that is put with a lease belongs to it from then on, and to no other one. So passing the lock to a waiter is one put with its lease.
 
 use crate::json::{from_base64, number, to_base64};

@@ -3,6 +3,14 @@
 //! etcd sends one JSON document a line: the first says that the watch is there, the others contain changes, each with its revision. A stream
 //! ends after a while, so that a connection that has died silently is noticed; the next one begins with the change after the last.
 //!
+//! | line | comes to |
+//! |---|---|
+//! | `created` | the watch is there; the revision is where the next stream would begin |
+//! | `events` | a message for each `PUT`; deletions are none |
+//! | `canceled` | the end of the inbox: a right that was taken away, or changes that were compacted |
+//! | no line, the stream's time is over | the next stream |
+//! | no line, the connection broke | the end of the inbox: another server is asked by the next one |
+//!
 //! Nothing is missed from the first line on: it has the revision at which the watch was there. A stream that begins with an earlier revision is
 //! told every change since, unless etcd has compacted them; then it ends with a reason, and the client opens the inbox anew and asks about all
 //! that it waits for. Deletions are no messages: an inbox is deleted when its client closes.

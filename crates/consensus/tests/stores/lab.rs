@@ -176,6 +176,8 @@ macro_rules! on {
     ($store:ident, a_grant_that_crosses_with_giving_up_is_passed_on) => {};
     // Who waits and dies is passed over when its session has ended, and not at once.
     ($store:ident, the_dead_are_passed_over) => {};
+    // The same with the place that a client has left to its twin: the lock stays there for as long as the session.
+    ($store:ident, a_thread_that_waits_goes_on_under_another_name) => {};
     // A lease is extended earlier here, since a leader may be missing for a while, and each by a request of its own.
     ($store:ident, it_extends_at_three_quarters_and_probes_in_between) => {};
     ($store:ident, it_keeps_all_that_is_due_in_one_round_trip) => {};

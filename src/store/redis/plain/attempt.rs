@@ -2,10 +2,10 @@
 
 use super::commands::{Found, pack, read};
 use super::contention::Contention;
-use super::taking_back::TakingBack;
+use super::given_up::TakingBack;
 use super::trust::FenceTrust;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
+use crate::port::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::transport::{KeyHash, Transport, Way};

@@ -1,7 +1,7 @@
 //! The four commands of a plain attempt, and what their replies mean.
 
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::Claim;
+use crate::port::Claim;
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::keys::{FENCE, queue_key};

@@ -1,6 +1,6 @@
 //! Which keys are likely to be free.
 
-use crate::store::processor::{AcquireOutcome, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
+use crate::port::{AcquireOutcome, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome};
 use crate::store::redis::transport::KeyHash;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -80,7 +80,7 @@ fn shows_contention(outcome: &Outcome) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::processor::{Busy, Grant};
+    use crate::port::{Busy, Grant};
 
     #[test]
     fn a_key_that_was_busy_is_contended_until_some_successes_in_a_row() {

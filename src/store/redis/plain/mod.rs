@@ -35,19 +35,16 @@
 //! | `commands.rs` | the commands, and what their replies mean |
 //! | `contention.rs` | which keys are likely to be free |
 //! | `trust.rs` | when to trust a number that no script has compared with the clock |
-//! | `taking_back.rs` | the release of what an attempt must not keep |
-//! | `given_up.rs` | the lockers whose release has not been answered |
+//! | `given_up.rs` | the release of what an attempt must not keep, and the lockers whose release has not been answered |
 
 mod attempt;
 mod commands;
 mod contention;
 mod given_up;
-mod taking_back;
 mod timing;
 mod trust;
 
 pub(super) use attempt::{Attempt, Tried};
 pub(super) use contention::Contention;
-pub(super) use given_up::GivenUp;
-pub(super) use taking_back::TakingBack;
+pub(super) use given_up::{GivenUp, TakingBack};
 pub(super) use trust::FenceTrust;

@@ -2,7 +2,7 @@
 
 use super::RedisLockProcessor;
 use crate::error::Error;
-use crate::store::processor::{Claim, Inbox, Posting, ReleaseDone, ReleaseOutcome, Request, WaitQueue};
+use crate::port::{Claim, Inbox, Posting, ReleaseDone, ReleaseOutcome, Request, WaitQueue};
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::script::reply::{self, mismatch};
 use crate::store::redis::script::request::Texts;

@@ -2,7 +2,7 @@
 
 use super::RedisLockProcessor;
 use crate::error::Error;
-use crate::store::processor::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcessor, Parties, Request};
+use crate::port::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcessor, Parties, Request};
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::node::Manner;
 use crate::store::redis::script::directory;

@@ -34,10 +34,9 @@
 //! See the `WAIT` page of Redis: a replica that did not acknowledge may be promoted nevertheless.
 
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{AcquireOutcome, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome, Request};
+use crate::port::{AcquireOutcome, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome, Request};
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::resp::Packed;
-use crate::sync::mutant;
 use ::redis::Value;
 use std::time::Duration;
 
@@ -99,9 +98,6 @@ impl ReplicaAcks {
     /// [`Error::Unsupported`].
     pub(crate) fn count(&self, confirmation: Option<&Value>) -> Result<(), Error> {
         let Self { wanted, timeout } = self;
-        if mutant!(CountsUnacknowledged) {
-            return Ok(());
-        }
         let why = match confirmation {
             Some(Value::Int(n)) if *n >= i64::from(*wanted) => return Ok(()),
             Some(Value::Int(n)) => format!("{n} of {wanted} replicas acknowledged the write within {timeout:?}"),

@@ -3,7 +3,7 @@
 use super::keys::broken_key;
 use super::reply::{items, natural, text};
 use crate::one_line::OneLine;
-use crate::store::processor::{Break, BreakOutcome, Broken};
+use crate::port::{Break, BreakOutcome, Broken};
 use ::redis::Value;
 
 /// The longest locker that is told. Those of this crate are shorter, and nobody else asks.
@@ -67,7 +67,7 @@ fn read_words(bytes: &[u8]) -> Broken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::processor::Request;
+    use crate::port::Request;
     use crate::store::redis::script::request::Texts;
     use crate::store::redis::script::scripts::Form;
     use proptest::prelude::*;

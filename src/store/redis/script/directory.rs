@@ -3,7 +3,7 @@
 use super::reply::{items, natural, remaining, text, unexpected};
 use super::scripts::{Call, Form, LOCKERS, RECORD, Script, Slack};
 use crate::error::Error;
-use crate::store::processor::Parties;
+use crate::port::Parties;
 use crate::store::redis::net::classify::classify;
 use ::redis::Value;
 

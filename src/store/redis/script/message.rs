@@ -4,7 +4,7 @@
 //! Clients send `describe …` and `described …` to one another, and `here …` to whoever has their identity, too. Version 0.1.0 ignores all three.
 
 use super::reply::HIGHEST_NUMBER;
-use crate::store::processor::{Grant, Message};
+use crate::port::{Grant, Message};
 
 /// The longest words of a client to another one. Longer ones are nobody's.
 const MOST_SAID: usize = 4096;

@@ -3,7 +3,7 @@
 
 use super::breaking;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{
+use crate::port::{
     AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
     ReleaseOutcome, Request,
 };
@@ -186,7 +186,7 @@ pub(super) fn unexpected(reply: &Value) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::processor::Claim;
+    use crate::port::Claim;
 
     #[test]
     fn shapes_that_no_script_has_are_errors() {

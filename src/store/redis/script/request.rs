@@ -4,7 +4,8 @@ use super::acks;
 use super::breaking::{looked_at_key, told_key, words};
 use super::keys::{FENCE, gapped_key, queue_key, slot_fence_key};
 use super::scripts::{ACQUIRE, BREAK, BROKEN, Call, EXTEND, Form, INSPECT, POLL, PROBE, RELEASE, Script, Slack};
-use crate::store::processor::{Break, Claim, Request};
+use crate::port::{Break, Claim, Request};
+use std::ops::Deref;
 use std::time::Duration;
 
 /// The texts that a request's call borrows in addition to those of the request. A text that is not needed is empty.
@@ -14,8 +15,8 @@ pub(crate) struct Texts {
     queue: String,
     /// The fence of the key's slot, in a Cluster.
     fence: Option<String>,
-    lease: String,
-    next_lease: String,
+    lease: Millis,
+    next_lease: Millis,
     gap: Option<GapTexts>,
     /// The key that says by whom a hold was broken.
     broken: String,
@@ -27,8 +28,8 @@ pub(crate) struct Texts {
 #[derive(Debug)]
 struct GapTexts {
     key: String,
-    length: String,
-    every: String,
+    length: Millis,
+    every: Millis,
 }
 
 impl GapTexts {
@@ -45,8 +46,8 @@ impl Texts {
             form,
             queue: String::new(),
             fence: None,
-            lease: String::new(),
-            next_lease: String::new(),
+            lease: Millis::default(),
+            next_lease: Millis::default(),
             gap: None,
             broken: String::new(),
             words: String::new(),
@@ -154,7 +155,7 @@ impl Texts {
     fn release<'a>(&'a self, claim: &Claim<'a>, next: Option<&Claim<'a>>) -> Call<'a> {
         let (key, next_locker) = (claim.key, next.map_or("", |next| next.locker));
         let (keys, key_count, length, every) = match &self.gap {
-            Some(gap) => ([key, &self.queue, self.fence(), &gap.key], 4, gap.length.as_str(), gap.every.as_str()),
+            Some(gap) => ([key, &self.queue, self.fence(), &gap.key], 4, &*gap.length, &*gap.every),
             None => ([key, &self.queue, self.fence(), ""], 3, "", ""),
         };
         let arg_count = match (&self.gap, next) {
@@ -191,7 +192,27 @@ pub(crate) fn inspect<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
     }
 }
 
-/// A time in whole milliseconds, as Redis expects it.
-pub(crate) fn millis(time: Duration) -> String {
-    itoa::Buffer::new().format(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)).to_owned()
+/// A time in whole milliseconds, as Redis expects it: a text that costs no allocation.
+#[derive(Debug, Default)]
+pub(crate) struct Millis {
+    digits: [u8; 20],
+    count: usize,
+}
+
+/// Writes a time in whole milliseconds.
+pub(crate) fn millis(time: Duration) -> Millis {
+    let mut buffer = itoa::Buffer::new();
+    let text = buffer.format(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let mut millis = Millis { count: text.len(), ..Millis::default() };
+    millis.digits[..text.len()].copy_from_slice(text.as_bytes());
+    millis
+}
+
+impl Deref for Millis {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // They are digits.
+        std::str::from_utf8(&self.digits[..self.count]).unwrap_or_default()
+    }
 }

@@ -5,7 +5,6 @@
 //! `SHARDNUMSUB` for `NUMSUB`, and the name of the channel, which begins as the name of the queue does.
 
 use crate::store::redis::net::resp::{Packed, Stamp};
-use crate::sync::mutant;
 use ::redis::Script as Hashed;
 use once_cell::sync::{Lazy, OnceCell};
 
@@ -14,13 +13,6 @@ const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
 const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
 const WAITERS: &str = include_str!("../../../../scripts/waiters.lua");
 const LOOK: &str = include_str!("../../../../scripts/look.lua");
-
-/// The comparison that the scripts make before they change a key. Mutants replace it.
-const COMPARE: &str = "if holder == ARGV[1] then";
-const COMPARE_ARGS: &str = "if holder == args[1] then";
-
-/// What decides whether waiters that nobody hears keep their places.
-const KEEPS: &str = "local keeps, stands = unheard > 0, false";
 
 /// The slack of the fence in microseconds, as the scripts receive it. Calls are packed with none.
 const NO_SLACK: Stamp = *b"00000";
@@ -64,17 +56,10 @@ pub(crate) static ACQUIRE: Lazy<Script> = Lazy::new(|| Script::new(include_str!(
 pub(crate) static POLL: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/poll.lua")));
 pub(crate) static EXTEND: Lazy<Script> = Lazy::new(|| {
     let source = include_str!("../../../../scripts/extend.lua");
-    if mutant!(ExtendsWithoutCompare) {
-        let mistaken = "if true then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
-        return Script::new(&source.replacen(COMPARE, mistaken, 1));
-    }
     Script::new(source)
 });
 pub(crate) static RELEASE: Lazy<Script> = Lazy::new(|| {
     let source = include_str!("../../../../scripts/release.lua");
-    if mutant!(DeletesWithoutCompare) {
-        return Script::new(&source.replacen(COMPARE_ARGS, "if holder then", 1));
-    }
     Script::new(source)
 });
 pub(crate) static PROBE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/probe.lua")));
@@ -112,11 +97,7 @@ impl Text {
 
     fn for_cluster(&self) -> Self {
         let text = REPLACEMENTS.iter().fold(self.text.clone(), |text, (here, there)| text.replace(here, there));
-        Self::new(if mutant!(DropsTheUnheard) {
-            text.replace(KEEPS, "local keeps, stands = false, false")
-        } else {
-            text
-        })
+        Self::new(text)
     }
 }
 
@@ -180,8 +161,7 @@ impl Call<'_> {
             let [locker, ..] = self.args;
             return Some(Self { key_count: 3, args: [locker, "", "", "", "", ""], ..*self });
         }
-        let extends =
-            std::ptr::eq(self.script, &raw const *EXTEND) && self.args[2] == "0" && !mutant!(ExtendsWithAllKeys);
+        let extends = std::ptr::eq(self.script, &raw const *EXTEND) && self.args[2] == "0";
         extends.then(|| Self { script: &EXTEND_ALONE, key_count: 1, arg_count: 2, slack: Slack::None, ..*self })
     }
 

@@ -11,7 +11,11 @@ pub(crate) const SLOTS: usize = 16_384;
 
 /// The CRC16 of XMODEM: polynomial 0x1021, initial value 0, no reflection.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC_OF_BYTE[usize::from((crc >> 8) as u8 ^ byte)])
+    let mut crc = 0;
+    for byte in bytes {
+        crc = (crc << 8) ^ CRC_OF_BYTE[usize::from((crc >> 8) as u8 ^ byte)];
+    }
+    crc
 }
 
 /// As [`crc16`], for constants: the CRC of a text that is longer by a byte.

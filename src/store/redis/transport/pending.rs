@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::log;
 use crate::store::redis::net::classify::is_noscript;
 use crate::store::redis::net::resp::{Packed, Stamp};
-use crate::sync::{Condvar, Mutex, catch_panic, mutant, now};
+use crate::sync::{Condvar, Mutex, catch_panic, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
@@ -72,9 +72,7 @@ struct Core {
 
 impl Core {
     fn waits(&self) -> bool {
-        matches!(self.phase, Phase::Queued | Phase::Written)
-            && !self.is_sent
-            && (self.is_attended || mutant!(WaitsTwice))
+        matches!(self.phase, Phase::Queued | Phase::Written) && !self.is_sent && self.is_attended
     }
 
     /// Takes in a reply to the last write.
@@ -224,7 +222,7 @@ impl Pending {
     /// Returns `true` if the caller may go on reading: its answer has not come, and it is not promoted to writer.
     pub(crate) fn may_read_on(&self) -> bool {
         let core = self.core.lock();
-        core.phase != Phase::Done && (!core.promotion.to_writer || mutant!(ReadsOnInDuty))
+        core.phase != Phase::Done && !core.promotion.to_writer
     }
 
     /// Notes that the caller waits for this call from now on.
@@ -319,7 +317,7 @@ impl Pending {
             return Taken::Kept;
         }
         core.take(value);
-        if core.came < core.packed.replies() || (self.is_confirmed && !mutant!(AnswersUnconfirmed)) {
+        if core.came < core.packed.replies() || self.is_confirmed {
             return Taken::Kept;
         }
         core.end_write()
@@ -363,9 +361,6 @@ impl Pending {
         let mut core = self.core.lock();
         let phase =
             if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
-        if mutant!(GivesPassageBackEarly) {
-            core.route.give_back();
-        }
         (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer), core.epoch)
     }
 

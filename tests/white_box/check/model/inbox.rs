@@ -2,7 +2,7 @@
 
 use super::network::Network;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{Inbox, InboxBreaker, Message};
+use crate::port::{Inbox, InboxBreaker, Message};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

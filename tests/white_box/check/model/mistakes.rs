@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(dlock_mutants), allow(dead_code, reason = "only the copy with mutants names all of them"))]
 pub(crate) enum Mutant {
     /// A grant that arrives between reading a reply and entering `Waiting` is ignored.
     SettlesWithoutLook,

@@ -72,4 +72,4 @@ pub(crate) mod time;
 mod visitor;
 mod world;
 
-use crate::store::processor as port;
+use crate::port;

@@ -38,6 +38,7 @@ pub(crate) fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'sta
 macro_rules! caught {
     ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
         $(#[test]
+        #[cfg_attr(not(dlock_mutants), ignore = "only in the copy with mutants: tests/run.sh schedules")]
         fn $name() {
             $crate::check::model::mutants::caught(
                 $crate::check::model::mistakes::Mutant::$mutant,

@@ -9,11 +9,11 @@ use super::time::{self, StoreClock};
 use super::twins::{Condvar, Mutex, thread};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
-use crate::store::memory::MemoryLockProcessor;
-use crate::store::processor::{
+use crate::port::{
     AcquireOutcome, Break, BreakOutcome, ExtendOutcome, Extension, Limit, Message, Operations, Outcome, PollOutcome,
     ReleaseOutcome, Request,
 };
+use crate::store::memory::MemoryLockProcessor;
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -4,7 +4,7 @@ use super::inbox::ModelInbox;
 use super::network::Network;
 use super::time;
 use crate::error::{BackendFailure, Error};
-use crate::store::processor::{
+use crate::port::{
     AcquireOutcome, Claim, Inbox, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, WaitQueue,
 };
 use shuttle::rand::{Rng, thread_rng};

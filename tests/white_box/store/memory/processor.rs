@@ -3,7 +3,7 @@
 use super::super::store::SWEEP_FROM;
 use super::*;
 use crate::clock::ManualClock;
-use crate::store::processor::{AcquireOutcome, Claim, Gap, Operations};
+use crate::port::{AcquireOutcome, Claim, Gap, Operations};
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -1,6 +1,6 @@
 //! The fuzz targets for whatever comes from a server, or leads to one: see [`crate::check::fuzz`].
 
-use super::builder::RedisBuilder;
+use super::RedisLockProcessor;
 use super::cluster;
 use super::inbox::payload;
 use super::net::address::{Address, NOT_SHOWN, Place, SCHEMES};
@@ -15,7 +15,7 @@ use crate::check::fuzz::target::{Target, assert_plain, assert_plain_error};
 use crate::check::fuzz::trees::{encode, grow};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
-use crate::store::processor::{
+use crate::port::{
     AcquireOutcome, Break, BreakOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Message, NotOurs, Outcome,
     PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
@@ -45,7 +45,8 @@ fn url(data: &[u8]) {
     }
     match Address::parse(&text) {
         Ok(address) => {
-            let shown = format!("{address} {address:?} {:?}", RedisBuilder::new(&text).expect("the same URL"));
+            let shown =
+                format!("{address} {address:?} {:?}", RedisLockProcessor::builder(&text).expect("the same URL"));
             assert_plain(&shown);
             let again = Address::parse(&printed(&address)).expect("what was printed is read");
             let parts = |a: &Address| (a.place.clone(), a.user.clone(), a.password.clone(), a.db);
@@ -72,7 +73,7 @@ fn url(data: &[u8]) {
 fn service(text: &str) {
     match sentinel::url::parse(text) {
         Ok(service) => {
-            let builder = RedisBuilder::new(text).expect("the same URL");
+            let builder = RedisLockProcessor::builder(text).expect("the same URL");
             let shown = format!("{} {service:?} {builder:?}", service.address);
             assert_plain(&shown);
             let Place::Service { name, .. } = &service.address.place else { panic!("{:?}", service.address) };
@@ -92,7 +93,7 @@ fn service(text: &str) {
 fn seeds(text: &str) {
     match cluster::url::parse(text) {
         Ok(seeds) => {
-            let shown = format!("{seeds:?} {:?}", RedisBuilder::new(text).expect("the same URL"));
+            let shown = format!("{seeds:?} {:?}", RedisLockProcessor::builder(text).expect("the same URL"));
             assert_plain(&shown);
             let hosts: String = seeds.iter().map(|seed| seed.to_string()).collect();
             assert!(!seeds.is_empty() && (hosts.contains(SECRET) || !shown.contains(SECRET)), "{shown}");

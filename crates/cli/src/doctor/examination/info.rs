@@ -64,7 +64,7 @@ impl Examination {
     fn role(&mut self, fields: &Fields<'_>) {
         let (host, port) = (fields.text("master_host"), fields.text("master_port"));
         match (fields.text("role"), self.part) {
-            ("master", Part::Master) => self.fine(Subject::Role, "it is a master".to_owned()),
+            ("master", Part::Master) => self.fine(Subject::Role, "it is a master"),
             ("", _) => self.notice(Subject::Role, "the server does not tell its role", WITHOUT_ROLE),
             (_, Part::Master) => {
                 self.part = Part::Replica;
@@ -92,7 +92,7 @@ impl Examination {
                 let message = "the server does not tell which keys it drops when its memory is full".to_owned();
                 self.notice(Subject::Eviction, message, "make sure that it drops none with a TTL");
             }
-            ("noeviction", _) => self.fine(Subject::Eviction, "it drops no keys (noeviction)".to_owned()),
+            ("noeviction", _) => self.fine(Subject::Eviction, "it drops no keys (noeviction)"),
             (policy, Some(0)) => {
                 let message = format!("maxmemory is 0, so {policy} drops no keys");
                 self.fine(Subject::Eviction, message);
@@ -114,11 +114,11 @@ impl Examination {
             let message = "the last attempt to save its data failed, so it may refuse writes".to_owned();
             self.wrong(Subject::Persistence, message, "look at the server's log; often its disk is full");
         } else if fields.is("aof_enabled", "1") {
-            self.fine(Subject::Persistence, "it keeps an append-only file".to_owned());
+            self.fine(Subject::Persistence, "it keeps an append-only file");
         } else if fields.is("aof_enabled", "0") {
             let message =
                 "it keeps no append-only file: after a restart it has lost the locks of the last minutes, or all";
-            self.notice(Subject::Persistence, message.to_owned(), WITHOUT_FILE);
+            self.notice(Subject::Persistence, message, WITHOUT_FILE);
         }
     }
 

@@ -47,7 +47,7 @@ impl Examination {
             Err(error) => return self.failed(Subject::Messages, &error),
         }
         match listener.next_message(self.left()) {
-            Ok(Some(_)) => self.fine(Subject::Messages, "scripts see a subscription, and a message arrives".to_owned()),
+            Ok(Some(_)) => self.fine(Subject::Messages, "scripts see a subscription, and a message arrives"),
             Ok(None) => {
                 let advice = "look for a proxy that holds messages back; until then, waiting locks poll";
                 self.wrong(Subject::Messages, "a message to a subscriber did not arrive", advice);

@@ -46,12 +46,11 @@ use super::redirect::{Said, said};
 use super::timing::{GATHER, LOOK_FOR_IDLE, SHORT_LINE, SUBSCRIBE_AGAIN};
 use crate::error::{BackendFailure, Error};
 use crate::log;
-use crate::store::processor::{Inbox, InboxBreaker, KeyFilter, Message};
+use crate::port::{Inbox, InboxBreaker, KeyFilter, Message};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::script::message;
 use crate::store::redis::script::slot::{Slot, slot_of};
-use crate::sync::mutant;
 use crate::timing::end_of;
 use ::redis::{ServerError, Value};
 use ears::Ears;
@@ -208,7 +207,7 @@ impl ClusterInbox {
 
     /// Notes that a slot is not heard on this line any more, and is to be heard again at once.
     fn lose(&mut self, slot: Slot, line: LineId, now: Instant) {
-        if !mutant!(KeepsOldSubscriptions) && self.ears.lose(slot, Some(line), None, |_| now) {
+        if self.ears.lose(slot, Some(line), None, |_| now) {
             self.lost.insert(slot);
             // The client asks now, and once more when it hears again.
             self.note_change(slot, now);

@@ -9,7 +9,7 @@ use super::state::State;
 use super::writing::WriterClaim;
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
-use crate::sync::{mutant, now};
+use crate::sync::now;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ impl<C: Connector> Mux<C> {
         state.is_back();
         let state = self.write(state, call, deadline, WriterClaim::Free);
         let reads = !at_once || !state.will_read(call);
-        self.hand_on(state, reads && !mutant!(WritesUnread));
+        self.hand_on(state, reads);
     }
 
     /// Begins to wait for this call, after the caller had other calls to wait for; [`finish`](Self::finish) must follow at once.
@@ -81,7 +81,7 @@ impl<C: Connector> Mux<C> {
         let mut state = self.state.lock();
         // Takes the role from a promoted caller too: that caller may read instead, and sleep for a while.
         let takes_over = |state: &mut State<C>| !state.writing || std::mem::take(&mut state.promoted);
-        if state.has_work() && !mutant!(LeavesPostedBehind) && takes_over(&mut state) {
+        if state.has_work() && takes_over(&mut state) {
             state = self.write_left_over(state);
         }
         state.connecting.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
@@ -98,7 +98,7 @@ impl<C: Connector> Mux<C> {
             state = self.fail(state, epoch, closed_by_us());
         }
         drop(state);
-        let told = queue.iter().filter(|call| !(call.is_posted && mutant!(ForgetsPostedAtClose)));
+        let told = queue.iter();
         fail_all(told, &Error::ShutDown, false);
         self.end_connecting();
     }
@@ -122,13 +122,13 @@ impl<C: Connector> Mux<C> {
                     } else {
                         state
                     };
-                    if now() >= deadline && !mutant!(AppointsItself) {
+                    if now() >= deadline {
                         // Hand nothing on here: while this caller still counts as waiting it could be promoted again and again.
                         return false;
                     }
                     // A caller whose answer has come promotes a reader; one that still waits for it reads itself.
                     let reads = !state.will_read(call);
-                    self.hand_on(state, reads && !mutant!(WritesUnread));
+                    self.hand_on(state, reads);
                 }
             }
         }

@@ -22,7 +22,7 @@ use super::state::State;
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::Ordering;
-use crate::sync::{catch_panic, guarded, mutant, now, thread};
+use crate::sync::{catch_panic, guarded, now, thread};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -32,11 +32,7 @@ impl<C: Connector> Mux<C> {
     /// Has a connection opened for the mux. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
     /// attend to its call, or has what it came for.
     pub(super) fn connect<'a>(&'a self, state: Guard<'a, C>, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, C> {
-        let mut state = self.connect_while(state, deadline, || !own.is_over() && (own.waits() || own.is_posted));
-        if mutant!(TakesConnectAlong) && now() >= deadline {
-            state.connecting.is_busy = false;
-        }
-        state
+        self.connect_while(state, deadline, || !own.is_over() && (own.waits() || own.is_posted))
     }
 
     /// Opens the connection before the first call, until the deadline at most.
@@ -136,9 +132,6 @@ impl<C: Connector> Mux<C> {
     /// Takes the outcome of a connect.
     fn end_connect(&self, opened: Result<Open<C>, Error>, start: Instant) {
         let mut state = self.state.lock();
-        if mutant!(TakesConnectAlong) && !state.connecting.is_busy {
-            return;
-        }
         let me = thread::current().id();
         state.connecting.is_busy = false;
         state.connecting.tellers.push(me);
@@ -186,9 +179,7 @@ impl<C: Connector> Mux<C> {
 
     /// Wakes the threads that wait for the end of a connect, or of what follows it.
     fn wake_waiting(&self) {
-        if !mutant!(ConnectsUnheard) {
-            self.connected.notify_all();
-        }
+        self.connected.notify_all();
     }
 
     /// Called when the mux is closed. Waits until no thread whose connect has ended runs callbacks any more, and for the end of the last

@@ -7,7 +7,7 @@ use super::session::Confirming;
 use super::state::{State, Woken};
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, mutant, now};
+use crate::sync::{Condvar, Mutex, MutexGuard, now};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -140,9 +140,7 @@ impl<C: Connector> Mux<C> {
     /// Unlocks the state. Promotes a writer, and a reader if `reads`, when there is work for one and nobody does it.
     pub(super) fn hand_on(&self, mut state: Guard<'_, C>, reads: bool) {
         let mut successors = Woken::new();
-        if !mutant!(WriterLeavesAlone) {
-            state.promote_writer(&mut successors);
-        }
+        state.promote_writer(&mut successors);
         if reads {
             state.promote_reader(&mut successors);
         }

@@ -15,7 +15,7 @@ use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
 use crate::sync::atomic::Ordering;
-use crate::sync::{mutant, now};
+use crate::sync::now;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,9 +34,7 @@ impl<C: Connector> Mux<C> {
         let message = format!("no answer from {}: {cause}", self.settings.server);
         let error = Error::backend_caused_by(BackendFailure::Unknown, message, cause);
         let due = session.abort();
-        if !mutant!(FailsNobody) {
-            fail_all(&due, &error, false);
-        }
+        fail_all(&due, &error, false);
         self.state.lock()
     }
 
@@ -64,7 +62,7 @@ impl<C: Connector> Mux<C> {
             Phase::Queued => {
                 let before = state.queue.len();
                 state.queue.retain(|other| !Arc::ptr_eq(other, call));
-                was_queued = state.queue.len() < before || mutant!(BreaksWithoutTime);
+                was_queued = state.queue.len() < before;
                 let is_confirming = state.session.as_ref().is_some_and(|session| session.is_confirming);
                 let why = match () {
                     () if state.connecting.is_busy => "; the connect goes on",
@@ -80,13 +78,8 @@ impl<C: Connector> Mux<C> {
             }
             Phase::Left | Phase::Done => {}
         }
-        if promotion.to_writer && !mutant!(DepartsWithDuty) {
+        if promotion.to_writer {
             state.resign();
-        }
-        if mutant!(LeavesTheOrder)
-            && let Some(session) = &mut state.session
-        {
-            session.due.retain(|due| !matches!(due.calls(), [only] if Arc::ptr_eq(only, call)));
         }
         // A connection that was opened within the caller's time is fresh and is not broken.
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;

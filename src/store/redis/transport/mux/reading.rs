@@ -14,7 +14,7 @@ use super::session::Session;
 use super::state::Woken;
 use crate::store::redis::net::classify::{is_demotion, is_no_master};
 use crate::sync::atomic::Ordering;
-use crate::sync::{guarded, mutant, now};
+use crate::sync::{guarded, now};
 use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -107,9 +107,7 @@ impl<C: Connector> Mux<C> {
     /// because somebody else writes. But every writer sees to a reader when it leaves.)
     fn put_down(&self, own: &Arc<Pending>, epoch: u64, inbound: C::In) {
         let mut state = self.state.lock();
-        if let Some(session) = state.session_of(epoch)
-            && !mutant!(KeepsTheRole)
-        {
+        if let Some(session) = state.session_of(epoch) {
             session.inbound = Some(inbound);
             if own.is_confirmed && !session.has_reply_for(own) {
                 self.hand_on(state, true);
@@ -171,9 +169,7 @@ impl<C: Connector> Mux<C> {
         let result = session.deliver(arrived.replies, own, &mut woken, &mut again).and(arrived.result);
         let result = result.and_then(|more| session.check_overdue(more, at, self.settings.patience()));
         let repeats = !again.is_empty();
-        if !mutant!(RepeatsLate) {
-            state.queue.append(&mut again);
-        }
+        state.queue.append(&mut again);
         if let Err(cause) = result {
             state = self.fail(state, epoch, cause);
         }
@@ -181,9 +177,7 @@ impl<C: Connector> Mux<C> {
             state = self.write_left_over(state);
         }
         // Calls that waited for the end of a confirmation, or of this connection, may be written now.
-        if !mutant!(ConfirmsUnheard) {
-            state.promote_writer(&mut woken);
-        }
+        state.promote_writer(&mut woken);
         let reads_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
         let back = match state.session_of(epoch) {
             Some(session) if reads_on && !session.due.is_empty() => {
@@ -193,19 +187,12 @@ impl<C: Connector> Mux<C> {
                 if let Some(session) = session {
                     session.inbound = Some(inbound);
                 }
-                if !mutant!(ReaderLeavesAlone) {
-                    state.promote_reader(&mut woken);
-                }
+                state.promote_reader(&mut woken);
                 None
             }
         };
         drop(state);
         woken.iter().for_each(|call| call.wake());
-        if mutant!(RepeatsLate) {
-            let mut state = self.state.lock();
-            state.queue.append(&mut again);
-            self.hand_on(state, true);
-        }
         back
     }
 

@@ -14,8 +14,7 @@ use super::leaving::overdue_by;
 use super::state::State;
 use crate::store::redis::net::link::KEPT;
 use crate::sync::atomic::Ordering;
-use crate::sync::{guarded, mutant, now};
-use std::io;
+use crate::sync::{guarded, now};
 use std::time::Instant;
 
 impl<C: Connector> Mux<C> {
@@ -45,9 +44,6 @@ impl<C: Connector> Mux<C> {
         drop(state);
         let until = deadline.min(since + self.settings.io_timeout);
         let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
-        if mutant!(KeepsRoleInPanic) && written.as_ref().is_err_and(|cause| cause.kind() == io::ErrorKind::Other) {
-            return self.state.lock();
-        }
         bytes.clear();
         let mut state = self.state.lock();
         let Some(session) = state.session_of(epoch) else { return state };
@@ -58,7 +54,7 @@ impl<C: Connector> Mux<C> {
         session.last_use = since;
         match written {
             Ok(all) => {
-                session.has_backlog = !all && !mutant!(ForgetsBacklog);
+                session.has_backlog = !all;
                 if all {
                     session.all_sent();
                 }

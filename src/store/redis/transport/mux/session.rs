@@ -12,7 +12,7 @@ use super::super::pending::{Pending, Taken};
 use super::super::timing::IDLE;
 use super::leaving::overdue_by;
 use crate::store::redis::net::resp::Stamp;
-use crate::sync::{guarded, mutant, now};
+use crate::sync::{guarded, now};
 use ::redis::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -121,7 +121,7 @@ impl<C: Connector> Session<C> {
         since: Instant,
     ) {
         let (mut confirmed, mut held_back) = (Vec::new(), VecDeque::new());
-        let holds_back = self.is_confirming && !mutant!(ConfirmsTwice);
+        let holds_back = self.is_confirming;
         for call in queue.drain(..) {
             if call.is_confirmed {
                 if holds_back {
@@ -222,7 +222,7 @@ impl<C: Connector> Session<C> {
 
     /// Returns `true` if this call stays in the queue until a confirmation has come.
     pub(super) fn holds_back(&self, call: &Pending) -> bool {
-        self.is_confirming && call.is_confirmed && call.is_queued() && !mutant!(HoldsBackUnread)
+        self.is_confirming && call.is_confirmed && call.is_queued()
     }
 
     /// Notes that the server has said that it is no master.

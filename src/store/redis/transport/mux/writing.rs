@@ -13,7 +13,7 @@ use super::core::{Guard, Mux};
 use super::role::Role;
 use crate::log;
 use crate::one_line::OneLine;
-use crate::sync::{mutant, now};
+use crate::sync::now;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -49,9 +49,6 @@ impl<C: Connector> Mux<C> {
                 _ => !state.lacks_callers() && state.gathering.take().is_some(),
             };
             if !takes_over {
-                return state;
-            }
-            if mutant!(TakesOverAndLeaves) {
                 return state;
             }
         }

@@ -1,7 +1,7 @@
 //! Unit tests of `src/store/redis/plain/given_up.rs`.
 
 use super::*;
-use crate::store::processor::{Claim, ProbeOutcome, ReleaseOutcome};
+use crate::port::{Claim, ProbeOutcome, ReleaseOutcome};
 use std::time::Duration;
 
 #[test]

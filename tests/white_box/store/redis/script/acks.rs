@@ -1,7 +1,7 @@
 //! Unit tests of `src/store/redis/script/acks.rs`.
 
 use super::*;
-use crate::store::processor::{Busy, Claim, Extension, Grant};
+use crate::port::{Busy, Claim, Extension, Grant};
 
 fn acks() -> ReplicaAcks {
     ReplicaAcks::new(2, Duration::from_millis(50)).expect("some are wanted")

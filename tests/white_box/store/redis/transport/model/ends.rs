@@ -2,9 +2,9 @@
 
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
 use super::network::{COMMAND, CONFIRM, Net, Network, REPLY, UNKNOWN, reply_to};
+use crate::check::model::mistakes::{self, Mutant};
 use crate::check::model::time;
 use crate::error::Error;
-use crate::sync::mutant;
 use ::redis::Value;
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ impl Connector for Network {
 
     fn may_spawn(&self) -> bool {
         // Without the thread a caller connects within its own time.
-        !mutant!(ThrowsConnectsAway) && !self.net.0.lock().strikes(|faults| &mut faults.threads)
+        !mistakes::is(Mutant::ThrowsConnectsAway) && !self.net.0.lock().strikes(|faults| &mut faults.threads)
     }
 
     fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {

@@ -29,7 +29,8 @@ caught_each! {
     repeats_late: RepeatsLate, POSTING_UNKNOWN, &["overtakes"];
     keeps_role_in_panic: KeepsRoleInPanic, PANICS, LEFT;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason", "is not sent when its poster goes on"];
-    throws_connects_away: ThrowsConnectsAway, CONNECTING, &["connects in vain", "without a reason"];
+    throws_connects_away: ThrowsConnectsAway, CONNECTING,
+        &["connects in vain", "without a reason", "is not sent when its poster goes on"];
     takes_connect_along: TakesConnectAlong, CONNECTING, &["connects in vain"];
     leaves_tellers_behind: LeavesTellersBehind, CONNECTING_REFUSED, UNHEARD;
     connects_unheard: ConnectsUnheard, CONNECTING, LEFT;
