@@ -95,9 +95,9 @@ fn lose(core: &Core, key: &Arc<Key>) {
             core.retries.ask_at(key, now);
         }
         // What was heard meanwhile may be the twin's: it is neither taken nor given up.
-        Phase::Asking { about, .. } => *about = None,
+        Phase::Asking { about: Some(about), .. } => (about.heard, about.changed) = (None, true),
         Phase::Releasing { ended, about } => (*ended, *about) = (None, None),
-        Phase::Idle => {}
+        Phase::Asking { .. } | Phase::Idle => {}
     }
 }
 
