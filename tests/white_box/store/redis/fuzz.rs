@@ -45,7 +45,8 @@ fn url(data: &[u8]) {
     }
     match Address::parse(&text) {
         Ok(address) => {
-            let shown = format!("{address} {address:?} {:?}", RedisLockProcessor::builder(&text).expect("the same URL"));
+            let shown =
+                format!("{address} {address:?} {:?}", RedisLockProcessor::builder(&text).expect("the same URL"));
             assert_plain(&shown);
             let again = Address::parse(&printed(&address)).expect("what was printed is read");
             let parts = |a: &Address| (a.place.clone(), a.user.clone(), a.password.clone(), a.db);
