@@ -4,6 +4,48 @@
 //! [`model`](crate::check::model) explore the schedules of the same code. The types are then twins that pass every step to a
 //! scheduler, and sleeping uses virtual time. The stores always use the real ones: in the model, an operation of a store is one
 //! step.
+//!
+//! # Atomics
+//!
+//! Shared state is data under a mutex. An atomic stands only where a path that must stay fast, or may not wait for a mutex, reads a value that
+//! is whole in itself. Where an ordering is weaker than `SeqCst`, a comment `// ORDERING:` at the field and at each use names the partner, or
+//! says why none is needed; `tests/it/tidy.rs` fails on a use without one.
+//!
+//! | where | what | written by | read by | why no mutex |
+//! |---|---|---|---|---|
+//! | `state/hold` `owner`, `count`, `token`, `lost`, `deadline` | the hold of one thread | whoever begins, renews, loses or ends it, under the key's mutex; `count` by its owner | reentry, inner unlocks, `is_valid`, `remaining`; the lease thread | these calls are made in hot loops and take a few nanoseconds |
+//! | `state/locker` `next` (a `OnceLock`) | the identity that takes the place of one that a copy has, too | the thread that meets the copy | each request | it is read for each locker and claim |
+//! | `client/core` `server`, `server_rose_at` | the number of the server that answered last, and when that number last rose | whoever had an answer | the same | it is looked at after each answer |
+//! | `state/owner` `ANY` | how many ended threads left holds | ending threads, the lease thread, under the table's mutex | the lease thread, for each due key | it is mostly zero, and then the table's mutex, which all clients share, is not taken |
+//! | `state/owner` `LAST` | the number of the newest thread | a thread at its first lock | the same | one addition; the thread then enters its name (`state/names`), once |
+//! | `state/locker` `tenures` | how many lockers a client has made | each thread that asks | the same | one addition; the keys of a client share no mutex that an asker holds |
+//! | `state/queue` `parked_until` | until when a parked thread sleeps, for a clock that is moved by hand | that thread, under the key's mutex | `ManualClock::next_wake`, under the key's mutex | all threads share the waiter in an `Arc`, and its mutex is the key's |
+//! | `client/releases` `collect_at` | when to collect the replies to posted releases | the poster, the retry thread | both | each posted release looks at it, and mostly finds it set |
+//! | `client/subscription` `is_checked` | whether the right to send messages was checked | the first thread that locks | every `lock()` | every `lock()` looks at it |
+//! | `client/renewals` `trip` | the slowest recent round trip | whoever had an answer | the lease thread, whoever schedules a renewal | a statistic |
+//! | `client/listener`, `client/worker` `started` | whether the thread runs | the thread that starts or stops it, under the mutex of its alarm or inbox | every `lock()`, every wait | the mutex is held while the thread is spawned |
+//! | `client/listener` `subscribed` | whether the inbox is open | the listener | whoever asks, passes on or lingers | read under the mutexes of keys |
+//! | `client/activity` `closed`, `inside`, `drained`, `holds` | who needs the store, and whether the client is closed | each `lock()` and each last unlock | the same, and `close` | all keys would share that mutex |
+//! | `client/releases` `half`, `counts` | posted releases without an answer | the poster, whoever reads the answer | the end of the main thread | it is counted down on threads that may not block |
+//! | `client/wait_limit` `cancelled` | whether a `CancelToken` is cancelled | `cancel` | threads that wait with the token | a waiter looks at it under its key's mutex |
+//! | `redis/node` `is_silent` | whether a batch had no answer, and nothing was answered since | whoever waits for replies | whoever makes batches, or posts | a hint |
+//! | `redis/node` `acknowledged` | of which server enough replicas have acknowledged the last call | whoever waits for replies | whoever makes batches | a hint |
+//! | `cluster/core` `number` | how often a node may have lost what it knew | whoever connects, or takes in a map | each request, when it has its answer | it is looked at after each answer |
+//! | `cluster/core` `stale_at`, `has_answered`, `is_closed` | when the map becomes old; whether there is one; whether the store is closed | the refresher; `close` | each call | each call looks at them |
+//! | `cluster/inbox/ears` `Bits` | a bit for each slot: in `heard`, whether the client hears there; in `present`, whether it has an ear there | the listener and those who get ready, under the mutex of the slots | whoever asks, passes on or lingers | `heard` is read under the mutexes of keys; `present` for each reply |
+//! | `redis/plain` `Contention` | which keys were contended recently | whoever reads a reply | each plain attempt | a guess |
+//! | `redis/plain` `GivenUp::any` | whether the list of given-up lockers has any | whoever adds or removes one, under the list's mutex | every request | it is nearly always false |
+//! | `transport/mux` `load`, `is_connected`, `epoch`, `written`, `stamped`, `deposed` | what other callers must know of a connection | callers and the writer, mostly under the mutex of the mux; `stamped` by whoever reads a fence number | callers that choose a mux, the plain attempt | a caller looks at every mux for each call, and may not wait for those that use it |
+//! | `transport/mux` `Settings::connect_took` | how long the last connect took | whoever connects | callers that choose a mux | an estimate |
+//! | `transport/yielding` | how well yielding has worked | all callers of a client | the same | estimates; all muxes would share that mutex |
+//! | `transport/routes` | for each hash of a key, its mux and its calls in flight | each call when it begins and when it has its last reply | the same | one exchange; all muxes would share that mutex |
+//! | `net/identity` `is_cluster` | whether a server was refused because it is a node of a Cluster | whoever connects | `connect`, after that error | a flag |
+//! | `net/identity` `number` | how often another server has answered than before | whoever connects, under the mutex of `last` | each request, when it has its answer | that mutex is held while connections are cut |
+//! | `redis/sentinel` `down_after` | the longest time after which a Sentinel calls a master down | whoever hears a Sentinel | `limits` | it is a value of its own |
+//! | `sentinel/watch` `is_started` | whether `dlock-watch` was started | the first connect | each connect | it saves a connect the mutex |
+//! | `memory/fence` `LAST` | the last number issued in this process | each acquire of an embedded store | the same | stores share it, and no mutex |
+//! | `memory/link` `cut` | whether a test has cut the store off | `set_reachable`, under the store's mutex | every request, under it | it belongs to the connection, and the mutex to the store, which connections share |
+//! | `clock/manual` `now` | the time of a clock that tests move | `advance` | whoever reads the clock | sleepers read it under mutexes of their own |
 
 #[cfg(not(all(test, dlock_shuttle)))]
 mod imp {

@@ -6,6 +6,33 @@
 //! the release, so the release is repeated, but only after it is answered. Usually that grant is the one with which
 //! the tenure began. A repetition that arrived first would then take the key away before the release, whose reply
 //! would report a loss.
+//!
+//! # What can cross, and why it does no harm
+//!
+//! A message and an answer about the same locker come on two connections. Whichever is first, the tenure begins once:
+//!
+//! | crossing | why it is right |
+//! |---|---|
+//! | The grant is received before the answer "you wait" is read | The grant is kept with the question (`About`), and looked at when the answer is read. |
+//! | … or after the answer is read, before the thread has settled to wait | The grant is looked at again under the mutex under which the phase changes to `Waiting`. (Otherwise the grant would belong to nobody known and be released as a stranger's, and the lock would pass over the thread that had it.) |
+//! | The retry thread's poll finds the key ours, and the grant is received later | The grant's locker is that of the tenure that is held, or has ended. The grant is ignored, or the locker is released once more, which does nothing. |
+//! | A grant is received for a locker whose release is under way | The grant may be later than the release, so the locker is released once more when the release is answered, or posted. (Mostly it is the grant by which the tenure began, received after the retry thread's poll. If the release were repeated earlier, the repetition would end the tenure, and the release itself would be answered "not ours": a false loss.) |
+//! | The last local waiter gives up, and the grant is on its way | The locker is on the clean-up list; its release passes the key on, whether it finds the locker in the queue or holding. When the grant arrives, nobody here wants it, and it is released. |
+//! | `contended` is received before the answer that made the key ours | It is kept with the question, too. |
+//! | A grant is read long after it was given | Its lease counts from the sending of the last question that was answered "you wait" (before any answer: from the first sending). The grant can only be later. If little of the lease is left, it is extended before `lock()` returns; if the lease is over, the tenure is given up before that. |
+//! | `broken` is received, and the store still says "ours" | The message is a hint: the lease thread probes at once, for one tenure once a second at most, and only the answer ends the hold. After a failover that has lost the break, the hold goes on. |
+//! | `broken` is lost, or nobody listens | The next probe finds the key gone or another's, and the client asks by whom it was broken. |
+//! | A client is dead, and the message reaches nobody | Its inbox has no listener, so `NUMSUB` passes it over, in the same call. A stopped client costs its lease once; then the others' polls hand the key on. |
+//! | The subscription is broken for a while | The client's lockers are passed over and keep their places, after a second are dropped as dead, or are granted without its knowledge. When it subscribes again, all waiting keys are polled at once (waiting, `gone`, or ours), and what is held counts as contended. |
+//! | All subscriptions are broken at once, as at a failover | Nobody is heard, so a released key is freed. Whoever asks first gets it, and all others keep their places. Each client's polls come when its subscription breaks and when it is back. |
+//!
+//! *Why no waiter is forgotten*: a locker leaves the queue by a grant, by its own release, by the queue's end two leases after its last
+//! poll, or when it has been unheard for a second; its own poll finds the last two (`gone`), and it asks anew. A grant that nobody takes up
+//! is found by the poll of the same client, at most lease/6 later, or ends with its lease, and then any poll of any waiter hands the key on. So each
+//! waiter's progress needs no message at all, only its own retry thread.
+//!
+//! *Why no two hold*: the key has one value. A client believes that it holds the key only after a script's success, and
+//! counts the lease from before that. A locker is never sent by two acquires, so no late command can bring an ended tenure back.
 
 use crate::backoff::Backoff;
 use crate::client::core::Core;

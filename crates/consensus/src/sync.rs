@@ -1,5 +1,13 @@
 //! Mutexes and atomics. In the build of the unit tests a mutex is one at which the scheduler of the model (`tests/white_box`) may let another
 //! thread go on: between two looks at what is known of the sessions, other threads of the process act.
+//!
+//! # Atomics
+//!
+//! | where | what | written by | read by | why no mutex |
+//! |---|---|---|---|---|
+//! | `consensus/src/http` `preferred`, `has_answered`, `is_closed` | the server to ask first; whether one ever has answered; whether the store is closed | whoever had an answer or none; `close` | each request | hints, but for the last, which only rises |
+//! | `consensus/src/consul/client` `is_on_agents` | whether a session had to be created on the node of an agent or server | whoever created the first one, and warns | the end of a session after a request without an answer | it only rises; requests share no mutex |
+//! | `consensus/src/etcd/client` `term` | the highest term in any answer of etcd | each answer | `renew` | only rises |
 
 #[cfg(not(test))]
 pub(crate) use parking_lot::Mutex;

@@ -3,6 +3,25 @@
 //!
 //! The holder's locker says that its tenure *may* linger (the `L` at its end), not that no thread is inside. So the
 //! moment is short, and an attempt on any other busy key returns immediately.
+//!
+//! # How a lock lingers
+//!
+//! ```text
+//!   client A                        Redis                       client B
+//!      last hold ends: A-3L stays
+//!      lock(): next token, no Redis
+//!      last hold ends: A-3L stays
+//!                                   acquire(B-7, wait) ◀─────── B asks
+//!      contended(A-3L) ◀─────────── PUBLISH
+//!      Lingering → Releasing
+//!      release(A-3L) ─────────────▶ key := B-7 ───────────────▶ granted
+//! ```
+//!
+//! This is lock caching with revocation. The phase `Lingering` has three ways out, all under the key's mutex: an arriving thread takes the next
+//! hold; the retry thread releases, when the time is over or others want the key; the lease thread notices a loss. A client lingers only if it
+//! would learn that others wait: without a subscription a tenure ends with its last hold. The retry thread is told once, not for each hold;
+//! when it comes too early, it looks when to come again. The `L` in the locker tells others that asking is worthwhile: `try_lock` then stands
+//! in the queue for a moment (`src/client/acquire/recall.rs`). Every other busy key is answered at once.
 
 use crate::clock::Moment;
 use crate::timing::{FIRST_RECALL_PAUSE, MOST_RECALLS, RECALL, RECALL_TRIPS};

@@ -9,6 +9,22 @@
 //! | `long_waits.rs` | threads that wait for one another |
 //!
 //! Nothing here knows the store, or another part of the client.
+//!
+//! A client tells its Events (`src/client/events/mod.rs`) what happens. They have an observer (`src/client/events/observer.rs`) only if the
+//! builder was given a function or told to record metrics; otherwise each place costs a branch, and reads no clock. `on_lost` and `on_slow_wait`
+//! are functions that want one kind of event each. There is no other way to them.
+//!
+//! * *An event is queued where it happens, and delivered elsewhere.* Queueing takes the queue's own mutex and does no I/O, so it may be done under
+//!   the mutex of a key. What is left (`Queued::finish`: start the thread, write to the log, call the recorder) comes after that mutex is released.
+//! * *The events of a key are in order*, because each is queued under the key's mutex, or by the thread that has the turn before it passes it on.
+//!   So a hand-over that ends a turn tells of the release before it wakes the next thread. The reply to a posted release is the exception.
+//! * *There are two queues*, each with a thread (`src/client/events/hook.rs`): one for `on_lost`, which must be told at once, and one for
+//!   `on_event` and `on_slow_wait`. So a function that blocks delays no loss. A queue counts acquisitions and releases apart from all other
+//!   events, with room for 4,096 of each: many locks cannot crowd out a loss. What finds no room is counted, and `Dropped` stands in its place.
+//! * *No client waits for a function*, not at its end either: a function may close its own client.
+//! * *Metrics are recorded on the thread that locks*, after all mutexes are released. A recorder is made for that, and a queue could drop figures.
+//! * *Failing and back* are read from the results of requests (`src/client/events/observer.rs` `note_answer`). The port does not say which
+//!   server of several a key is on, so an answer ends an outage only if it is about the key that failed last, or if nothing has failed for 3 s.
 
 mod hook;
 mod long_waits;

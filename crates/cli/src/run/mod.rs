@@ -1,4 +1,33 @@
 //! `dlock run`: a command under a lock.
+//!
+//! `dlock run` is three processes, split off first of all, because a page that is written after a fork is copied
+//! (`crates/cli/src/run/fork.rs` has the one `unsafe`, and refuses to work beside other threads):
+//!
+//! | process | is | ends |
+//! |---|---|---|
+//! | `dlock` | the client, and the parent of the two others (run (`crates/cli/src/run/mod.rs`)) | when nothing of the command's process group is left, and the lock is released |
+//! | the launcher, then the command | (`crates/cli/src/run/launch.rs`) begins a process group, waits at a pipe for its orders, asks the kernel for the stop signal at its parent's death, and becomes the command | as the command does; at the pipe's end if there are no orders |
+//! | the guard | (`crates/cli/src/run/guard.rs`) in a session of its own, with all signals blocked, at the end of a pipe | when `dlock` kills it, because the group is gone. If the pipe ends before that, `dlock` was killed, and the guard ends the group |
+//!
+//! * *`dlock` connects on a thread* `dlock-dial`. The command begins one write to a pipe after the lock was acquired. The command of `--on-lost` has a
+//!   launcher of its own, which waits in the same way.
+//! * *All signals are blocked after the launchers were split off, and before any thread begins*; a thread `dlock-signals` waits for them. Each one is
+//!   an event for the main thread, as are the connection and a loss. A signal that was ignored at the start stays ignored.
+//! * *The launcher is started by the main thread*, because the kernel takes the end of the thread that started a process for its parent's death.
+//! * *`dlock` adopts orphans* (`PR_SET_CHILD_SUBREAPER`), so that it sees the last process of the group end, and every daemon: as long as one lives, it has
+//!   a child (`crates/cli/src/run/daemons.rs`). It releases the lock only after that.
+//! * *The guard gives the group a fifth of the lease at most*, and less if the grace is shorter: a holder that was killed has a quarter of its lease
+//!   left. So the group is gone before anybody else is inside.
+//! * *A command is told to stop before its lease is over*: the grace before, and a sixth of the lease at most (`crates/cli/src/run/supervise.rs`).
+//!   A lease that could not be renewed until then is given up. To outlive as long an outage as elsewhere nevertheless, it is renewed after 55 %, and
+//!   earlier where the store may be away for longer.
+//! * *In a terminal the command's group is the foreground* while the command runs, if standard input and output are the terminal; else it becomes so when
+//!   it reads from the terminal. So `dlock run … | less` leaves the terminal to `less`. When the command stops, `dlock` takes the terminal back, and
+//!   stops its own group, for which the shell waits; SIGCONT goes on to the command, unless the lock is lost. Where no shell could continue it,
+//!   `dlock` does not stop.
+//! * *The other subcommands only ask*, but for `break`: `list.rs` and `show.rs` print what `list` and `describe` return, `watch.rs` does so again
+//!   and again, `doctor/` examines the servers that `RedisLockProcessor::servers` gives it (doctor (`crates/cli/src/doctor/mod.rs`)). `output.rs` is the only file that prints for
+//!   people. `args.rs` is the only definition of the arguments; `pages.rs` makes completions and manual pages of it.
 
 mod daemons;
 mod fork;
