@@ -135,7 +135,7 @@ impl Turn<'_> {
     pub(crate) fn end_retry(self, answer: Answer, sent_at: Moment) -> Option<(Self, Tenure)> {
         let (core, key) = (self.core, Arc::clone(&self.key));
         let mut state = key.state();
-        match answer {
+        match twin::without_given_up(core, &key.name, answer) {
             Answer::Acquired(tenure) => {
                 let Some(waiter) = state.queue.pop() else {
                     state.phase = Phase::Releasing { ended: None, about: None };
@@ -176,7 +176,7 @@ impl Turn<'_> {
         let (core, state) = (self.core, &mut *guard);
         let now = core.clock.pause_begins(sent_at);
         let mut warning = None;
-        let (due, unsettled) = match answer {
+        let (due, unsettled) = match twin::without_given_up(core, &self.key.name, answer) {
             Answer::Busy { busy, unsettled } => {
                 // The client is outside the store's queue for one of two reasons: the inbox was not open yet (now it
                 // is), or the store looked at the key only.

@@ -56,6 +56,24 @@ pub(super) fn checked(core: &Core, key: &str, fresh: Option<&str>, answer: Answe
     }
 }
 
+/// Takes out of an answer what was asked for under an identity that this client has given up since: the twin may have it, too, and what
+/// the twin alone has is neither taken nor released. Call it with the key's mutex held: [`lose`] has then seen the key, or will see what is
+/// made of the answer.
+pub(super) fn without_given_up(core: &Core, key: &str, answer: Answer) -> Answer {
+    match answer {
+        Answer::Acquired(tenure) if !core.is_ours(&tenure.locker) => {
+            Answer::Failed { error: meet(core, key, &tenure.locker), unsettled: None }
+        }
+        Answer::Busy { busy, unsettled } => {
+            Answer::Busy { busy, unsettled: unsettled.filter(|unsettled| core.is_ours(&unsettled.locker)) }
+        }
+        Answer::Failed { error, unsettled } => {
+            Answer::Failed { error, unsettled: unsettled.filter(|unsettled| core.is_ours(&unsettled.locker)) }
+        }
+        other => other,
+    }
+}
+
 /// Draws a new identity, and loses everything that this client has under the present one.
 pub(super) fn meet(core: &Core, key: &str, locker: &str) -> Error {
     // Another thread may have met it before.

@@ -5,6 +5,7 @@ use super::{Acquire, Confirmed, Progress};
 use crate::client::core::Taker;
 use crate::client::question::{Answer, Question};
 use crate::client::turn::Turn;
+use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::event::How;
@@ -28,7 +29,7 @@ impl<'c> Acquire<'c> {
             let answer = self.put(&turn, question, sent_at);
             if let Answer::Acquired(tenure) = answer {
                 let how = if asking.is_busy() { How::Granted } else { How::Free };
-                return Ok(self.take(turn, tenure, sent_at, how));
+                return self.take(turn, tenure, sent_at, how);
             }
             let seen = self.look(&answer, wants_place, sent_at);
             question = match asking.next(answer, &seen) {
@@ -109,18 +110,26 @@ impl<'c> Acquire<'c> {
     }
 
     /// Takes the hold that the store has granted, ends the turn, and confirms the hold if that takes no request.
-    fn take(&self, turn: Turn<'c>, tenure: Tenure, sent_at: Moment, how: How) -> Progress {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cloned`] if the client has given up the identity that asked: a copy of this process may have the hold, too.
+    fn take(&self, turn: Turn<'c>, tenure: Tenure, sent_at: Moment, how: How) -> Result<Progress, Error> {
         let (core, key) = (self.core, self.key);
         core.renewals.note_trip(core.clock.now().since(sent_at));
         let to = Taker { thread: current_thread(), settings: self.settings };
         let mut state = key.state();
+        if !core.is_ours(&tenure.locker) {
+            drop(state);
+            return Err(twin::meet(core, &key.name, &tenure.locker));
+        }
         core.grant(key, &mut state, tenure, to);
         turn.end();
         let confirmed = self.tell(&mut state, self.call(how));
         drop(state);
         match confirmed {
-            Some(Confirmed::Yes(queued)) => Progress::Confirmed(queued),
-            _ => Progress::Holds(how),
+            Some(Confirmed::Yes(queued)) => Ok(Progress::Confirmed(queued)),
+            _ => Ok(Progress::Holds(how)),
         }
     }
 

@@ -1,14 +1,17 @@
 //! A copy of a running process, whose client makes the same lockers: imitated by keys that contain the locker that comes next.
 
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, Member, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::{Kind, When};
 use crossbeam_channel::RecvTimeoutError;
-use redis_dlock::{Error, LossCause};
+use redis_dlock::{DistributedReentrantLock, Error, LossCause};
 use std::time::Duration;
 
 on_both_stores!(
     who_meets_its_twin_loses_what_it_has_and_goes_on_under_another_name,
     a_thread_that_waits_goes_on_under_another_name,
+    a_place_that_was_asked_for_when_it_met_its_twin_is_left_to_that,
+    a_lock_that_was_asked_for_when_it_met_its_twin_is_left_to_that,
     a_locker_that_it_has_never_made_is_a_twins,
     a_hold_that_a_locker_has_replaced_which_it_has_never_made_is_lost_to_a_twin,
 );
@@ -81,6 +84,56 @@ fn a_thread_that_waits_goes_on_under_another_name(lab: &Lab) {
     guard.unlock().unwrap();
     let locker = lab.time.join(waiter);
     assert_ne!(client_of(&locker), client_of(&mine));
+}
+
+/// A client that meets its twin while a question of another thread is under way.
+fn meet_during<R>(
+    lab: &Lab,
+    target: &str,
+    ask: impl FnOnce(DistributedReentrantLock) -> R + Send + 'static,
+) -> (String, Member<R>)
+where
+    R: Send + 'static,
+{
+    let (generator, watch) = lab.listening_generator();
+    let [wanted, twin, probe] =
+        [target, "twin", "probe"].map(|target| generator.generate_with(config(target, 3_600_000)).unwrap());
+    let guard = probe.lock().unwrap();
+    let mine = lab.holder(probe.key()).unwrap().holder;
+    guard.unlock().unwrap();
+    let asking = watch.stop_next(Kind::Acquire, When::Coming);
+    let asks = spawn(move || ask(wanted));
+    asking.wait();
+    lab.overwrite(twin.key(), &later_than(&mine, 1000), MINUTE);
+    assert!(matches!(twin.try_lock(), Err(Error::Cloned { .. })));
+    asking.open();
+    (client_of(&mine).to_owned(), asks)
+}
+
+/// The twin may stand there. The thread asks for another place, as soon as the inbox of the new name is open.
+/// Shows: L1.
+fn a_place_that_was_asked_for_when_it_met_its_twin_is_left_to_that(lab: &Lab) {
+    let holder = lab.generator().generate_with(config("wanted", 3_600_000)).unwrap();
+    let guard = holder.lock().unwrap();
+    let (client, waiter) =
+        meet_during(lab, "wanted", |wanted| wanted.with(|_| wanted.holder().unwrap().unwrap().locker).unwrap());
+    let observer = lab.builder().build(lab.processor()).unwrap();
+    lab.time.until_soon("it has another place", || {
+        let waiting = observer.describe("TEST", "wanted").unwrap().waiting;
+        waiting.iter().any(|party| client_of(&party.locker) != client)
+    });
+    guard.unlock().unwrap();
+    assert_ne!(client_of(&lab.time.join(waiter)), client);
+}
+
+/// The twin may have it.
+/// Shows: G1.
+fn a_lock_that_was_asked_for_when_it_met_its_twin_is_left_to_that(lab: &Lab) {
+    let (client, asks) = meet_during(lab, "wanted", |wanted| wanted.lock().map(drop));
+    let got = asks.join();
+    assert!(matches!(got, Err(Error::Cloned { .. })), "{got:?}");
+    let wanted = lab.generator().generate_with(config("wanted", 3_600_000)).unwrap();
+    assert_eq!(client_of(&lab.holder(wanted.key()).unwrap().holder), client);
 }
 
 /// The twin has made more lockers.

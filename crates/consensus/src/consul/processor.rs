@@ -25,7 +25,8 @@ const PORT: u16 = 8500;
 /// [the crate's page](crate#the-sessions-of-consul) says what happens without it.
 ///
 /// ```no_run
-/// use redis_dlock::{ConsulLockProcessor, DLockConfig, DLockGenerator};
+/// use dlock_consensus::ConsulLockProcessor;
+/// use redis_dlock::{DLockConfig, DLockGenerator};
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), redis_dlock::Error> {
