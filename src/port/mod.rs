@@ -94,7 +94,8 @@
 //!
 //! let lock = DLockGenerator::new(Map::default())?.generate("ORDER", "4711")?;
 //! let guard = lock.lock()?;
-//! assert_eq!((guard.fencing_token(), lock.is_locked()?), (1, true));
+//! // The first hold of tenure n has the token n × 1024.
+//! assert_eq!((guard.fencing_token(), lock.is_locked()?), (1024, true));
 //! # Ok::<_, Error>(())
 //! ```
 //!
