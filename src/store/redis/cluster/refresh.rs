@@ -22,7 +22,6 @@ use crate::store::redis::node::Node;
 use crate::sync::unseen::{Condvar, Mutex};
 use ::redis::Value;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -34,10 +33,6 @@ pub(super) struct Refresher {
     map: Arc<Map>,
     state: Mutex<Refreshing>,
     ended: Condvar,
-    begun: Instant,
-    /// When the map becomes old, in milliseconds after `begun`.
-    // ORDERING: Relaxed: a hint. Whoever sees an outdated value asks for a refresh, and the mutex of `state` decides.
-    stale_at: AtomicU64,
 }
 
 /// What is known of refreshes.
@@ -47,6 +42,8 @@ struct Refreshing {
     is_busy: bool,
     /// Whether the map must be asked for once more.
     is_wanted: bool,
+    /// When the map becomes old. `None` before the first question.
+    old_at: Option<Instant>,
     /// How many refreshes have ended.
     ended: u64,
     /// When the next one may begin.
@@ -61,6 +58,17 @@ struct Refreshing {
     knows: Option<Place>,
 }
 
+impl Refreshing {
+    /// Returns whether the map is old, and nobody has found that out yet.
+    fn is_old(&mut self, now: Instant) -> bool {
+        let is_old = self.old_at.is_none_or(|at| at <= now);
+        if is_old {
+            self.old_at = Some(now + OLD_MAP);
+        }
+        is_old
+    }
+}
+
 impl Refresher {
     pub(super) fn new(seeds: Vec<Place>, map: Arc<Map>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
@@ -69,27 +77,14 @@ impl Refresher {
             map,
             state: Mutex::default(),
             ended: Condvar::new(),
-            begun: Instant::now(),
-            stale_at: AtomicU64::new(0),
         })
     }
 
     /// Asks for a new map if the present one is old.
     pub(super) fn keep_fresh(&self, now: Instant) {
-        let millis = self.millis(now);
-        // ORDERING: Relaxed: a hint: see the field.
-        if millis >= self.stale_at.load(Ordering::Relaxed) {
-            self.set_stale_at(now + OLD_MAP);
+        if self.state.lock().is_old(now) {
             self.want();
         }
-    }
-
-    fn millis(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn set_stale_at(&self, at: Instant) {
-        self.stale_at.store(self.millis(at), Ordering::Relaxed); // ORDERING: Relaxed: a hint: see the field.
     }
 
     /// Has the map asked for, soon. Returns how many refreshes have ended before: a later one is new to the caller. Does not block.
@@ -274,8 +269,8 @@ fn refresh(refresher: &Weak<Refresher>) {
             ))
         });
         let now = Instant::now();
-        strong.set_stale_at(now + OLD_MAP);
         let mut state = strong.state.lock();
+        state.old_at = Some(now + OLD_MAP);
         let was_failing = state.failure.is_some();
         // What was asked for long ago says nothing about how things are now.
         let is_new = matches!(told, Ok(true)) || state.not_before.is_none_or(|at| now > at + Duration::from_secs(1));
