@@ -38,8 +38,6 @@ pub(crate) struct Ears {
     pub(super) waker: Waker,
     state: Mutex<State>,
     changed: Condvar,
-    /// The connections that were opened for the listening thread, and why others were not.
-    opened: Mutex<Vec<Opened>>,
 }
 
 /// The outcome of a connect.
@@ -56,6 +54,8 @@ struct State {
     off: HashSet<Slot>,
     /// Keys whose threads went on without hearing.
     late: HashMap<Slot, HashSet<String>>,
+    /// The connections that were opened for the listening thread, and why others were not.
+    opened: Vec<Opened>,
     is_closed: bool,
 }
 
@@ -100,13 +100,7 @@ impl State {
 
 impl Ears {
     pub(super) fn new(client: &str, waker: Waker) -> Self {
-        Self {
-            client: client.to_owned(),
-            waker,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            opened: Mutex::default(),
-        }
+        Self { client: client.to_owned(), waker, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Opens a connection for a line, on a thread of its own.
@@ -123,7 +117,7 @@ impl Ears {
                 let message = "opening a connection panicked; please report it";
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             });
-            ears.opened.lock().push(Opened { line, place, link });
+            ears.state.lock().opened.push(Opened { line, place, link });
             ears.waker.wake();
         };
         std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(open).map(drop)
@@ -131,7 +125,7 @@ impl Ears {
 
     /// Takes the connections that were opened.
     pub(super) fn take_opened(&self) -> Vec<Opened> {
-        std::mem::take(&mut *self.opened.lock())
+        std::mem::take(&mut self.state.lock().opened)
     }
 
     /// Makes the listening thread look at the map.
