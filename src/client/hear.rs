@@ -58,7 +58,9 @@ fn on_message(core: &Core, message: &Message) {
                 return;
             }
             // What a copy of this process was granted is not given up. The message alone shows no copy: anybody may have sent it.
-            if !core.id().is_of_twin(locker) {
+            // Nor is what has a locker of another key: on a consensus store, giving it up would end the session with which that is held.
+            let is_of_another_key = || core.keys.all().iter().any(|key| key.state().has(locker));
+            if !core.id().is_of_twin(locker) && !is_of_another_key() {
                 // The locker was given up while the grant was on its way, or the grant is long outdated.
                 core.releases.give_up_grant(core, key, &Arc::from(locker.as_str()));
             }
