@@ -4,7 +4,7 @@ use crate::fields::{self, Fields};
 use std::time::{Duration, SystemTime};
 
 /// The feature of a client that answers when it is asked about a key.
-const DESCRIBES: &str = "describe";
+pub(crate) const DESCRIBES: &str = "describe";
 
 /// How many waiting threads a client names at most.
 pub(crate) const MOST_WAITERS: usize = 16;
@@ -144,8 +144,8 @@ pub struct ListedLock {
 }
 
 impl ClientRecord {
-    /// Describes this process, with a client that was made then.
-    pub(crate) fn of_this_process(host: &str, started: SystemTime) -> Self {
+    /// Describes this process, with a client that was made then and can do this.
+    pub(crate) fn of_this_process(host: &str, started: SystemTime, features: &[&str]) -> Self {
         let program = std::env::current_exe().ok();
         let program =
             program.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
@@ -156,16 +156,8 @@ impl ClientRecord {
             user: user(),
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             started: Some(started),
-            features: Vec::new(),
+            features: features.iter().map(|feature| (*feature).to_owned()).collect(),
         }
-    }
-
-    /// Adds that the client answers when it is asked, if it does.
-    pub(crate) fn with_describes(mut self, describes: bool) -> Self {
-        if describes {
-            self.features.push(DESCRIBES.to_owned());
-        }
-        self
     }
 
     /// Returns whether the client answers when it is asked about a key.

@@ -30,9 +30,6 @@
 //! | `client/wait_limit` `cancelled` | whether a `CancelToken` is cancelled | `cancel` | threads that wait with the token | a waiter looks at it under its key's mutex |
 //! | `redis/node` `is_silent` | whether a batch had no answer, and nothing was answered since | whoever waits for replies | whoever makes batches, or posts | a hint |
 //! | `redis/node` `acknowledged` | of which server enough replicas have acknowledged the last call | whoever waits for replies | whoever makes batches | a hint |
-//! | `cluster/core` `number` | how often a node may have lost what it knew | whoever connects, or takes in a map | each request, when it has its answer | it is looked at after each answer |
-//! | `cluster/core` `stale_at`, `has_answered`, `is_closed` | when the map becomes old; whether there is one; whether the store is closed | the refresher; `close` | each call | each call looks at them |
-//! | `cluster/inbox/ears` `Bits` | a bit for each slot: in `heard`, whether the client hears there; in `present`, whether it has an ear there | the listener and those who get ready, under the mutex of the slots | whoever asks, passes on or lingers | `heard` is read under the mutexes of keys; `present` for each reply |
 //! | `redis/plain` `Contention` | which keys were contended recently | whoever reads a reply | each plain attempt | a guess |
 //! | `redis/plain` `GivenUp::any` | whether the list of given-up lockers has any | whoever adds or removes one, under the list's mutex | every request | it is nearly always false |
 //! | `transport/mux` `load`, `is_connected`, `epoch`, `written`, `stamped`, `deposed` | what other callers must know of a connection | callers and the writer, mostly under the mutex of the mux; `stamped` by whoever reads a fence number | callers that choose a mux, the plain attempt | a caller looks at every mux for each call, and may not wait for those that use it |

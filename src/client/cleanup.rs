@@ -208,6 +208,10 @@ impl Leftover {
         &self.key
     }
 
+    pub(crate) fn locker(&self) -> &str {
+        &self.locker
+    }
+
     /// Describes the locker, one of this client, to the store.
     pub(crate) fn claim<'a>(&'a self, client: &'a str) -> Claim<'a> {
         Claim::new(&self.key, client, &self.locker, self.kept)

@@ -145,10 +145,7 @@ pub(super) enum Heard {
     /// There is a question to [answer](Describe::answer_questions).
     Question,
     /// A client says that it hears its inbox.
-    Greeting {
-        nonce: u64,
-        client: String,
-    },
+    Greeting(Greeting),
 }
 
 /// The client that is asked.
@@ -160,7 +157,7 @@ impl Describe {
                 return if self.inquiries.note(question) { Heard::Question } else { Heard::Nothing };
             }
             Some(Words::Answer { nonce, text }) => self.inquiries.hear(nonce, text),
-            Some(Words::Greeting { nonce, client }) => return Heard::Greeting { nonce, client },
+            Some(Words::Greeting(greeting)) => return Heard::Greeting(greeting),
             None => {}
         }
         Heard::Nothing
@@ -280,6 +277,14 @@ struct Open {
     asked: HashMap<u64, (usize, Sender<Answer>)>,
 }
 
+/// What a client says when it hears its inbox: see [`twin`](super::twin).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Greeting {
+    pub(super) nonce: u64,
+    pub(super) client: String,
+    pub(super) proof: u64,
+}
+
 /// Words of another client.
 #[derive(Debug, PartialEq, Eq)]
 enum Words {
@@ -289,10 +294,7 @@ enum Words {
         text: String,
     },
     /// A client says that it hears its inbox.
-    Greeting {
-        nonce: u64,
-        client: String,
-    },
+    Greeting(Greeting),
 }
 
 /// Reads the words of another client. `None` if they are no words of this version.
@@ -307,7 +309,10 @@ fn read(text: &str) -> Option<Words> {
             is_named.then(|| Words::Inquiry(Inquiry { nonce, asker: asker.to_owned(), key: key.to_owned() }))
         }
         "described" => Some(Words::Answer { nonce, text: rest.to_owned() }),
-        "here" => Some(Words::Greeting { nonce, client: rest.to_owned() }),
+        "here" => {
+            let (client, proof) = rest.split_once(' ')?;
+            Some(Words::Greeting(Greeting { nonce, client: client.to_owned(), proof: proof.parse().ok()? }))
+        }
         _ => None,
     }
 }
@@ -322,9 +327,10 @@ fn answer(nonce: u64, line: &str) -> String {
     format!("described {nonce} {line}")
 }
 
-/// Writes a greeting.
-pub(super) fn greeting(nonce: u64, client: &str) -> String {
-    format!("here {nonce} {client}")
+impl Greeting {
+    pub(super) fn to_line(&self) -> String {
+        format!("here {} {} {}", self.nonce, self.client, self.proof)
+    }
 }
 
 impl Inquiries {
@@ -399,10 +405,20 @@ mod tests {
         let words = Words::Inquiry(Inquiry { nonce: 7, asker: asker.clone(), key: key.clone() });
         assert_eq!(read(&inquiry(7, &asker, &key)), Some(words));
         assert_eq!(read(&answer(7, "")), Some(Words::Answer { nonce: 7, text: String::new() }));
-        assert_eq!(read(&greeting(7, &asker)), Some(Words::Greeting { nonce: 7, client: asker.clone() }));
-        for other in
-            ["", "describe", "describe 1", "describe 1 k", "describe x a k", "describe 1  k", "described 7", "x 7 y"]
-        {
+        let greeting = || Greeting { nonce: 7, client: asker.clone(), proof: u64::MAX };
+        assert_eq!(read(&greeting().to_line()), Some(Words::Greeting(greeting())));
+        for other in [
+            "",
+            "describe",
+            "describe 1",
+            "describe 1 k",
+            "describe x a k",
+            "describe 1  k",
+            "described 7",
+            "here 7 c",
+            "here 7 c -1",
+            "x 7 y",
+        ] {
             assert_eq!(read(other), None, "{other:?}");
         }
         assert_eq!(read(&inquiry(7, &"x".repeat(257), "k")), None);

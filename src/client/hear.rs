@@ -58,7 +58,9 @@ fn on_message(core: &Core, message: &Message) {
                 return;
             }
             // What a copy of this process was granted is not given up. The message alone shows no copy: anybody may have sent it.
-            if !core.id().is_of_twin(locker) {
+            // Nor is what has a locker of another key: on a consensus store, giving it up would end the session with which that is held.
+            let is_of_another_key = || core.keys.all().iter().any(|key| key.state().has(locker));
+            if !core.id().is_of_twin(locker) && !is_of_another_key() {
                 // The locker was given up while the grant was on its way, or the grant is long outdated.
                 core.releases.give_up_grant(core, key, &Arc::from(locker.as_str()));
             }
@@ -162,7 +164,7 @@ fn on_broken(core: &Core, key: &Arc<Key>, locker: &str) {
 fn on_said(core: &Core, text: &str) {
     match core.describe.on_said(text) {
         Heard::Question if core.retries.start().is_ok() => core.retries.wake_by(core.clock.now()),
-        Heard::Greeting { nonce, client } => twin::on_greeting(core, nonce, &client),
+        Heard::Greeting(greeting) => twin::on_greeting(core, &greeting),
         Heard::Question | Heard::Nothing => {}
     }
 }
@@ -174,10 +176,15 @@ pub(super) fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
         let Some(strong) = core.upgrade() else { return };
         let asked_at = clock.now();
         let Some(queue) = strong.processor.queue() else { return };
-        let opened = queue.open_inbox(strong.id().as_str(), timing::SUBSCRIBE_LIMIT);
+        let client = strong.id().as_str();
+        let opened = queue.open_inbox(client, timing::SUBSCRIBE_LIMIT);
         match opened {
             Ok(mut inbox) if control.register(&*inbox) => {
                 failures = 0;
+                // Until the inbox was registered, nobody could cut it for a new identity.
+                if strong.id().as_str() != client {
+                    continue;
+                }
                 let subscribed = Subscribed::on(control);
                 // Ask for what was granted or freed while nobody listened.
                 strong.retries.ask_about_all();

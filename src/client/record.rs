@@ -5,7 +5,7 @@
 
 use super::context::Context;
 use crate::clock::Moment;
-use crate::description::ClientRecord;
+use crate::description::{ClientRecord, DESCRIBES};
 use crate::error::Error;
 use crate::log;
 use crate::sync::Mutex;
@@ -84,8 +84,8 @@ impl Record {
             return After::Nothing;
         }
         let id = self.context.id();
-        let of_this_process =
-            || ClientRecord::of_this_process(id.host(), self.started).with_describes(describes).to_line();
+        let features: &[_] = if describes { &[DESCRIBES] } else { &[] };
+        let of_this_process = || ClientRecord::of_this_process(id.host(), self.started, features).to_line();
         let line = self.state.lock().line.take().unwrap_or_else(of_this_process);
         let written = directory.put_record(id.as_str(), &line, RECORD_LIFE, limit());
         let is_tried_soon = matches!(written, Err(Error::Backend { .. }));

@@ -109,6 +109,19 @@ impl Retries {
         }
     }
 
+    /// Takes the lockers that are due. Those of an identity that this client has given up are left to the twin that has it, too: a release of
+    /// one may have been under way, or posted, when the list was forgotten.
+    pub(super) fn take_leftovers(&self, now: Moment) -> Vec<Leftover> {
+        loop {
+            let mut due = self.cleanup.take_due(now);
+            let are_all_taken = due.is_empty();
+            due.retain(|leftover| self.context.is_ours(leftover.locker()));
+            if are_all_taken || !due.is_empty() {
+                return due;
+            }
+        }
+    }
+
     /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
     /// that can.
     pub(super) fn settle(&self, leftovers: Vec<Leftover>) {
@@ -133,7 +146,7 @@ impl Retries {
     pub(super) fn release_leftovers(&self) {
         let (mut released, mut unanswered) = (0, 0);
         while unanswered == 0 {
-            let mut leftovers = self.cleanup.take_due(Moment::NEVER);
+            let mut leftovers = self.take_leftovers(Moment::NEVER);
             if leftovers.is_empty() {
                 break;
             }

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the leftovers that are due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.releases.collect(core, now);
-    let (mut keys, mut leftovers) = (core.retries.take_due(now), core.retries.cleanup.take_due(now));
+    let (mut keys, mut leftovers) = (core.retries.take_due(now), core.retries.take_leftovers(now));
     retry_apart(core, &mut keys, &mut leftovers);
     ask(core, keys, leftovers);
     core.describe.answer_questions();

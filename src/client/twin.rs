@@ -6,14 +6,14 @@
 //! * if an acquire is told that its own locker holds the key,
 //! * if the store names a holder of its identity whose locker it has not made yet,
 //! * if it hears in its inbox that somebody else has opened that inbox. Each copy has to open it anew, because no connection has two ends
-//!   on one side, and says so then (`here`), with random bytes drawn at that moment.
+//!   on one side, and says so then (`here`), with a number drawn at that moment and its proof: the number's hash, by a key that is never sent.
+//!   Only a copy has the key, too. So nobody else, who may know all lockers and send messages, makes a client take itself for a copy.
 //!
 //! The client then draws a new identity, and keeps nothing that the twin could have, too. It releases nothing of that either, because it
-//! may be the twin's. Nor does it give up what a message says was granted to a locker that it has not made. Whoever may send messages can
-//! make a client take itself for a copy, as they can make one that waits believe in a grant.
+//! may be the twin's. Nor does it give up what a message says was granted to a locker that it has not made.
 
 use super::core::Core;
-use super::describe;
+use super::describe::Greeting;
 use super::loss;
 use super::question::Answer;
 use super::turn::Turn;
@@ -123,17 +123,21 @@ fn lose(core: &Core, key: &Arc<Key>) {
 /// Cluster an inbox has many channels, which are opened later, and nothing is said.
 pub(super) fn greet(core: &Core) {
     let (Some(directory), Some(queue)) = (core.processor.directory(), core.processor.queue()) else { return };
-    let client = core.id().as_str();
+    let id = core.id();
+    let client = id.as_str();
     let Some(nonce) = random_number().filter(|_| queue.hears(client, "")) else { return };
     core.greetings.add(nonce);
-    if let Err(error) = directory.say(client, "", &describe::greeting(nonce, client), core.renewals.side_limit()) {
+    let words = Greeting { nonce, client: client.to_owned(), proof: id.proof(nonce) }.to_line();
+    if let Err(error) = directory.say(client, "", &words, core.renewals.side_limit()) {
         log::debug!(CLIENT, "cannot tell a copy of this process, if there is one, of this one: {error}");
     }
 }
 
-/// Handles a greeting. Its own one means that it hears itself.
-pub(super) fn on_greeting(core: &Core, nonce: u64, client: &str) {
-    if client == core.id().as_str() && !core.greetings.0.lock().contains(&nonce) {
+/// Handles a greeting. Its own one means that it hears itself. One without its proof is not a twin's.
+pub(super) fn on_greeting(core: &Core, greeting: &Greeting) {
+    let id = core.id();
+    let Greeting { nonce, client, proof } = greeting;
+    if client == id.as_str() && *proof == id.proof(*nonce) && !core.greetings.0.lock().contains(nonce) {
         log::error!(
             CLIENT,
             "another client hears this client's own inbox {client:?}: a copy of this process runs elsewhere; drawing a new identity, \

@@ -7,6 +7,7 @@
 use crate::error::{BackendFailure, Error};
 use crate::port::marks;
 use std::fmt::Write as _;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub(crate) struct ClientId {
     /// How many lockers there are.
     // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
     tenures: AtomicU64,
+    /// A keyed hash (SipHash). A copy of this process has its key, too, and nobody else learns it.
+    secret: RandomState,
     /// The identity that took its place, because another process has this one, too.
     next: OnceLock<Box<Self>>,
 }
@@ -56,7 +59,13 @@ impl ClientId {
             // Writing to a `String` cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
-        Ok(Self { text, host: host.len(), tenures: AtomicU64::new(0), next: OnceLock::new() })
+        Ok(Self {
+            text,
+            host: host.len(),
+            tenures: AtomicU64::new(0),
+            secret: RandomState::new(),
+            next: OnceLock::new(),
+        })
     }
 
     /// Returns the identity that counts now: this one, or the last one that took its place.
@@ -92,6 +101,11 @@ impl ClientId {
         let digits = count.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         // ORDERING: Relaxed: whoever has been told of a locker of its own client was told after that was made.
         digits.parse::<u64>().is_ok_and(|n| n > self.tenures.load(Ordering::Relaxed))
+    }
+
+    /// Returns what shows, beside this number, that its sender has this identity or is a copy of a process that has it.
+    pub(crate) fn proof(&self, nonce: u64) -> u64 {
+        self.secret.hash_one(nonce)
     }
 
     /// Returns the host name in the client id.

@@ -271,6 +271,17 @@ impl State {
         }
     }
 
+    /// Returns whether this locker holds the key, waits for it, or asks for it.
+    pub(crate) fn has(&self, locker: &str) -> bool {
+        let known = match &self.phase {
+            Phase::Held(tenure) | Phase::Lingering { tenure, .. } => Some(&tenure.locker),
+            Phase::Waiting { unsettled } => unsettled.as_ref().map(|unsettled| &unsettled.locker),
+            Phase::Asking { .. } | Phase::Releasing { .. } => self.about().map(|about| &about.locker),
+            Phase::Idle => None,
+        };
+        known.is_some_and(|known| **known == *locker)
+    }
+
     /// Returns the tenure with this locker if it is held or lingers and is not lost.
     pub(crate) fn live_tenure(&mut self, locker: &str) -> Option<&mut Tenure> {
         self.kept().filter(|tenure| !tenure.is_lost() && &*tenure.locker == locker)

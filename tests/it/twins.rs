@@ -163,6 +163,19 @@ fn listening(server: &RedisServer) -> (DLockGenerator, OwnedDLockGuard, String) 
     (generator, guard, client)
 }
 
+/// A client with an open inbox reads a grant. So it has read everything that was sent before.
+fn hears_a_grant(server: &RedisServer, generator: &DLockGenerator) {
+    let other = connect(&server.url());
+    let busy = lock(&other, "next").lock_owned().unwrap();
+    let waits = spawn({
+        let lock = lock(generator, "next");
+        move || lock.lock_owned().map(drop)
+    });
+    eventually("it waits", || lock(&other, "next").inspect().unwrap().waiting == 1);
+    busy.unlock().unwrap();
+    waits.join().unwrap();
+}
+
 /// What the twin was granted is neither given up nor taken.
 /// Shows: G1, S3.
 #[test]
@@ -172,19 +185,43 @@ fn a_grant_to_a_locker_that_it_has_never_made_is_the_twins() {
     let (key, theirs) = (config("twins", LEASE_MS).unique_key().to_owned(), format!("{client}-4711"));
     server.run::<()>(&["SET", &key, &theirs, "PX", "600000"]);
     server.run::<u64>(&["PUBLISH", &format!("DLOCK:1:inbox:{client}"), &format!("granted 9 0 {theirs} {key}")]);
-    // It reads this grant after that one.
-    let other = connect(&server.url());
-    let busy = lock(&other, "next").lock_owned().unwrap();
-    let waits = spawn({
-        let lock = lock(&generator, "next");
-        move || lock.lock_owned().map(drop)
-    });
-    eventually("it waits", || lock(&other, "next").inspect().unwrap().waiting == 1);
-    busy.unlock().unwrap();
-    waits.join().unwrap();
+    hears_a_grant(&server, &generator);
     guard.unlock().unwrap();
     generator.close();
     assert_eq!(server.run::<String>(&["GET", &key]), theirs);
+}
+
+/// Whoever may send messages to it knows its name, its lockers and what it has said of itself, and still does not pass for its twin.
+/// Shows: G3.
+#[test]
+fn words_of_another_client_about_an_inbox_are_not_those_of_a_twin() {
+    let server = RedisServer::start();
+    let mut spy = server.connection();
+    let mut spy = spy.as_pubsub();
+    spy.set_read_timeout(Some(HANG)).unwrap();
+    spy.psubscribe("DLOCK:1:inbox:*").unwrap();
+    let (generator, guard, client) = listening(&server);
+    let channel = format!("DLOCK:1:inbox:{client}");
+    let own = loop {
+        let message = spy.get_message().unwrap();
+        let words: String = message.get_payload().unwrap();
+        if message.get_channel_name() == channel && words.starts_with("here ") {
+            break words;
+        }
+    };
+    spy.punsubscribe("DLOCK:1:inbox:*").unwrap();
+    let proof = own.rsplit_once(' ').unwrap().1;
+    for words in [
+        format!("here 4711 {client}"),
+        format!("here 4711 {client} 4711"),
+        format!("here 4711 {client} {proof}"),
+        own.clone(),
+    ] {
+        assert_eq!(server.run::<u64>(&["PUBLISH", &channel, &words]), 1);
+    }
+    hears_a_grant(&server, &generator);
+    assert!(guard.loss().is_none());
+    guard.unlock().unwrap();
 }
 
 /// It hears itself each time that it opens its inbox anew, and is no twin of its own.

@@ -3,7 +3,7 @@
 use crate::around::Around;
 use crate::list::List;
 use crate::rules::{Mutant, Rules};
-use crate::spec::hand_over::Keep;
+use crate::spec::key::hand_over::Keep;
 use crate::spec::{Acquire, Break, Extend, Gap, Grant, Holder, KeyState, Poll, Release, Stop, Tenure, Ticks};
 
 /// A number from the fence; 0 is none.

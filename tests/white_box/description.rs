@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_record_is_read_back() {
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_700_000);
-    let record = ClientRecord::of_this_process("web-1", started).with_describes(true);
+    let record = ClientRecord::of_this_process("web-1", started, &[DESCRIBES]);
     let read = ClientRecord::of_line(&record.to_line());
     assert_eq!(read, record);
     assert!(read.describes() && !ClientRecord::of_line("pid=x features=described,de").describes());

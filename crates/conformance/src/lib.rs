@@ -75,7 +75,6 @@ pub use store::Store;
 pub use suite::{Client, Suite};
 pub use tenure::Tenure;
 
-use list::Case;
 use store::Need;
 
 /// Runs one case on a store of its own, by its name: `"queue::is_counted"`. Afterwards every locker is released, and the
@@ -118,11 +117,4 @@ pub fn lacks(store: impl Store + 'static) -> Vec<&'static str> {
 /// Returns the names of all cases.
 pub fn cases() -> impl Iterator<Item = &'static str> {
     list::CASES.iter().map(|case| case.name)
-}
-
-impl Case {
-    /// What this case needs and the store does not have.
-    fn lacks(&self, suite: &Suite) -> Option<Need> {
-        self.needs.iter().copied().find(|need| !suite.has(*need))
-    }
 }

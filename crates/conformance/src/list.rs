@@ -13,6 +13,13 @@ pub(super) struct Case {
     pub(super) run: fn(&Suite),
 }
 
+impl Case {
+    /// What this case needs and the store does not have.
+    pub(super) fn lacks(&self, suite: &Suite) -> Option<Need> {
+        self.needs.iter().copied().find(|need| !suite.has(*need))
+    }
+}
+
 /// Makes a test of each case of the [suite](crate), in a module of this name: each on a store of its own, made
 /// by the expression.
 ///

@@ -101,6 +101,16 @@ impl Suite {
         self.inspect(key).holder
     }
 
+    /// How many of these waiters stay in the queue when they are passed over as dead: none, if the store keeps no places.
+    pub(crate) fn kept(&self, waiters: u64) -> u64 {
+        if self.limits.keeps_unheard.is_zero() { 0 } else { waiters }
+    }
+
+    /// Lets the time be over for which the waiters of a key that were passed over keep their places. The next hand-over drops them.
+    pub(crate) fn outlast_the_unheard(&self, key: &str) {
+        self.store().pass_time_of_gaps(key, self.limits.keeps_unheard);
+    }
+
     /// Releases every locker, and panics if the store still keeps anything.
     pub fn assert_nothing_is_left(&self) {
         for (key, locker, lease) in self.tenures.lock().drain(..) {

@@ -13,7 +13,7 @@ const PAGE: usize = 1000;
 
 impl Directory for MemoryLockProcessor {
     fn parties(&self, key: &str, _limit: Duration) -> Result<Parties, Error> {
-        self.serve(key, |state, scene| state.parties(scene.now, MOST_NAMED))
+        self.serve(key, |entry, scene| entry.parties(scene.now, MOST_NAMED))
     }
 
     /// Pages are in the order of the names.

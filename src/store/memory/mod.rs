@@ -6,12 +6,12 @@
 //! | `directory.rs` | what people are told |
 //! | `inbox.rs` | the inbox of a client |
 //! | `store.rs` | the keys and the inboxes, one mutex around everything |
-//! | `state.rs` | one key of this store: the specification in the terms of the port |
+//! | `entry.rs` | one key of this store: the specification in the terms of the port |
 //! | `spec/` | one key: its holder, its queue, and the rules of every operation, as data |
 //! | `inboxes.rs` | which clients have an inbox, and how a message reaches them |
 //! | `link.rs` | a client's connection to the store, which may be cut |
 //! | `fence.rs` | the fence numbers, one sequence for the whole process |
-//! | `test_util.rs` | what a test may do to the store (feature `test-util`) |
+//! | `processor/test_util.rs` | what a test may do to the store (feature `test-util`) |
 //!
 //! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs on both. The model
 //! of the protocol explores the same rules: its package includes the files. One mutex makes each operation as atomic as a
@@ -19,15 +19,13 @@
 //! in the order of the events that they report.
 
 mod directory;
+mod entry;
 mod fence;
 mod inbox;
 mod inboxes;
 mod link;
 mod processor;
 mod spec;
-mod state;
 mod store;
-#[cfg(any(test, feature = "test-util"))]
-mod test_util;
 
 pub use processor::MemoryLockProcessor;

@@ -1,8 +1,11 @@
 //! The processor of the embedded store: what its clones do for their clients.
 
+#[cfg(any(test, feature = "test-util"))]
+mod test_util;
+
+use super::entry::{Entry, KEEP, Scene};
 use super::inbox::MemoryInbox;
 use super::link::Link;
-use super::state::{KEEP, KeyState, Scene};
 use super::store::{Shared, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
@@ -77,40 +80,18 @@ impl MemoryLockProcessor {
     /// # Errors
     ///
     /// [`Error::Backend`] while the store is unreachable; the operation is then not executed.
-    pub(super) fn serve<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> Result<R, Error> {
+    pub(super) fn serve<R>(&self, key: &str, act: impl FnOnce(&mut Entry, &mut Scene<'_>) -> R) -> Result<R, Error> {
         let mut store = self.shared.store.lock();
         self.link.check()?;
         // The clock is read under the mutex, so that operations see the time in the order in which they happen.
         Ok(store.on_key(self.shared.clock.now(), key, act))
     }
-}
 
-impl MemoryLockProcessor {
     fn execute(&self, request: &Request<'_>) -> Result<Outcome, Error> {
-        let key = request.key();
         match request {
-            Request::Acquire(claim) => {
-                self.serve(key, |state, scene| state.acquire(scene, claim, false))?.map(Into::into)
-            }
-            Request::Join(claim) => self.serve(key, |state, scene| state.acquire(scene, claim, true))?.map(Into::into),
-            Request::Poll(claim) => self.serve(key, |state, scene| state.poll(scene, claim))?.map(Into::into),
-            Request::Extend(claim) => {
-                self.serve(key, |state, scene| state.extend(scene, claim, false))?.map(Into::into)
-            }
-            Request::ExtendWithNumbers(claim) => {
-                self.serve(key, |state, scene| state.extend(scene, claim, true))?.map(Into::into)
-            }
-            Request::Release(claim) => {
-                self.serve(key, |state, scene| state.release(scene, claim, None))?.map(Into::into)
-            }
-            Request::HandOver(claim, next) => {
-                self.serve(key, |state, scene| state.release(scene, claim, Some(next)))?.map(Into::into)
-            }
-            Request::Probe(claim) => self.serve(key, |state, _| state.probe(claim.locker)).map(Into::into),
-            Request::Inspect { .. } => self.serve(key, |state, scene| state.inspect(scene.now)).map(Into::into),
             Request::Break(order) => self.break_hold(order).map(Into::into),
             Request::Broken { locker, .. } => self.broken(locker).map(Into::into),
-            Request::Settle(_) => Err(request.unsupported()),
+            _ => self.serve(request.key(), |entry, scene| entry.run(scene, request))?,
         }
     }
 
@@ -118,7 +99,7 @@ impl MemoryLockProcessor {
         let mut store = self.shared.store.lock();
         self.link.check()?;
         let now = self.shared.clock.now();
-        let (outcome, until) = store.on_key(now, order.key, |state, scene| state.break_hold(scene, order.locker))?;
+        let (outcome, until) = store.on_key(now, order.key, |entry, scene| entry.break_hold(scene, order.locker))?;
         store.broken.retain(|_, (_, until)| *until > now);
         if let Some(until) = until {
             store.broken.insert(order.locker.to_owned(), (Broken::new(order.by, order.reason), until));

@@ -1,7 +1,7 @@
 //! The keys and the inboxes of a store, behind one mutex.
 
+use super::entry::{Entry, Scene};
 use super::inboxes::Inboxes;
-use super::state::{KeyState, Scene};
 use crate::clock::{Clock, Moment};
 use crate::port::Broken;
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ pub(super) struct Shared {
 /// Everything behind the mutex.
 pub(super) struct Store {
     /// The keys that are held, waited for or remembered for a gap, and those for which all of this ended after the last sweep.
-    pub(super) keys: HashMap<String, KeyState>,
+    pub(super) keys: HashMap<String, Entry>,
     /// The number of keys that starts the next sweep: twice as many as the last one left. So sweeping costs constant time for each new
     /// key, and the ended leases of dead clients at most double the memory.
     pub(super) sweep_at: usize,
@@ -46,42 +46,37 @@ impl Store {
     }
 
     /// Runs one atomic operation on one key: forgets what has expired, acts, and removes an entry that has become empty.
-    pub(super) fn on_key<R>(
-        &mut self,
-        now: Moment,
-        key: &str,
-        act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R,
-    ) -> R {
+    pub(super) fn on_key<R>(&mut self, now: Moment, key: &str, act: impl FnOnce(&mut Entry, &mut Scene<'_>) -> R) -> R {
         let mut scene = Scene { key, now, inboxes: &mut self.inboxes, denied: &self.denied };
-        if let Some(state) = self.keys.get_mut(key) {
-            state.expire(now);
-            let result = act(state, &mut scene);
-            if state.is_empty() {
+        if let Some(entry) = self.keys.get_mut(key) {
+            entry.expire(now);
+            let result = act(entry, &mut scene);
+            if entry.is_empty() {
                 self.keys.remove(key);
             }
             result
         } else {
-            let mut state = KeyState::default();
-            let result = act(&mut state, &mut scene);
-            if !state.is_empty() {
-                self.insert(now, key, state);
+            let mut entry = Entry::default();
+            let result = act(&mut entry, &mut scene);
+            if !entry.is_empty() {
+                self.insert(now, key, entry);
             }
             result
         }
     }
 
-    fn insert(&mut self, now: Moment, key: &str, state: KeyState) {
+    fn insert(&mut self, now: Moment, key: &str, entry: Entry) {
         if self.keys.len() >= self.sweep_at {
             self.sweep(now);
         }
-        self.keys.insert(key.to_owned(), state);
+        self.keys.insert(key.to_owned(), entry);
     }
 
     /// Drops every key for which everything has ended, and shrinks a map that has become too large.
     pub(super) fn sweep(&mut self, now: Moment) {
-        self.keys.retain(|_, state| {
-            state.expire(now);
-            !state.is_empty()
+        self.keys.retain(|_, entry| {
+            entry.expire(now);
+            !entry.is_empty()
         });
         self.sweep_at = SWEEP_FROM.max(2 * self.keys.len());
         self.keys.shrink_to(self.sweep_at);

@@ -6,7 +6,8 @@ use crate::support::lab::config;
 use crate::support::watched::{Kind, Watch, Watched, When};
 use parking_lot::Mutex;
 use redis_dlock::{
-    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, LossCause, ManualClock, MemoryLockProcessor,
+    BackendFailure, CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, ManualClock,
+    MemoryLockProcessor,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ const LEASE: Duration = Duration::from_secs(1000);
 struct Scene {
     clock: Arc<ManualClock>,
     watch: Arc<Watch>,
+    store: MemoryLockProcessor,
     lock: DistributedReentrantLock,
 }
 
@@ -30,9 +32,10 @@ fn scene_of_turns() -> Scene {
 
 fn scene_with(listener: bool, settings: DLockConfig) -> Scene {
     let clock = Arc::new(ManualClock::new());
-    let (processor, watch) = Watched::new(Arc::new(MemoryLockProcessor::with_clock(clock.clone())));
+    let store = MemoryLockProcessor::with_clock(clock.clone());
+    let (processor, watch) = Watched::new(Arc::new(store.clone()));
     let generator = DLockGenerator::builder().clock(clock.clone()).listener(listener).build(processor).unwrap();
-    Scene { clock, watch, lock: generator.generate_with(settings.with_lease(LEASE)).unwrap() }
+    Scene { clock, watch, store, lock: generator.generate_with(settings.with_lease(LEASE)).unwrap() }
 }
 
 /// Shows: G5.
@@ -45,6 +48,39 @@ fn what_remains_is_the_lease_less_a_margin_and_what_has_passed() {
     assert_eq!(guard.remaining(), Duration::from_secs(900));
     assert!(guard.is_valid());
     guard.unlock().unwrap();
+}
+
+/// A release of it was under way, and is not repeated.
+/// Shows: G1.
+#[test]
+fn what_a_client_has_given_up_is_left_to_a_twin_that_it_has_met_since() {
+    let scene = scene();
+    let unanswered = |lock: &DistributedReentrantLock| {
+        scene.watch.fail(BackendFailure::Unknown);
+        assert!(lock.try_lock().is_err());
+        scene.watch.calls_of(Kind::Acquire).pop().unwrap().locker
+    };
+    scene.lock.lock().unwrap().unlock().unwrap();
+    let releasing = scene.watch.stop_next(Kind::Release, When::Going);
+    let given_up = unanswered(&scene.lock);
+    releasing.wait();
+    scene.watch.heal();
+    let (client, _) = given_up.rsplit_once('-').unwrap();
+    scene.store.overwrite(scene.lock.key(), &format!("{client}-4711"), None);
+    assert!(matches!(scene.lock.try_lock(), Err(Error::Cloned { .. })));
+    let releases =
+        |locker: &str| scene.watch.calls_of(Kind::Release).iter().filter(|call| call.locker == locker).count();
+    let before = releases(&given_up);
+    releasing.open();
+    let next = unanswered(&scene.lock);
+    scene.watch.heal();
+    // The one before would be due as often.
+    for _ in 0..3 {
+        let of_next = releases(&next);
+        scene.clock.advance(LEASE / 6);
+        eventually("it is repeated", || releases(&next) > of_next);
+    }
+    assert_eq!(releases(&given_up), before);
 }
 
 /// Shows: G5, G6.

@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     Inspect,
     /// A message, which may be stopped when it comes; it is no call, and not recorded.
     Message,
+    /// An inbox that is opened, which may be stopped, too, and is not recorded.
+    Inbox,
 }
 
 impl Kind {
@@ -397,6 +399,7 @@ impl WaitQueue for Watched {
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         let inner = self.inner_queue().open_inbox(client, limit)?;
         let Some(watch) = &self.watch else { return Ok(inner) };
+        watch.pass_gates(&[(Kind::Inbox, "", "")], When::Coming);
         Ok(Box::new(WatchedInbox { inner, watch: Arc::clone(watch), begun: false, told: false }))
     }
 

@@ -1,9 +1,9 @@
 //! Entries that no lock of ours wrote, and what people find in ours.
 
 use crate::consensus::{ConsensusStore, Consul, Etcd, LOCAL, Look, Quorum};
-use crate::support::crew::eventually;
+use crate::support::crew::{eventually, spawn};
 use redis_dlock::port::{Claim, Note, Operations};
-use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
+use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -49,6 +49,45 @@ fn etcd_has_an_entry_in_a_queue_that_waits_for_ever() {
     is_refused(&lock, &path);
     servers.delete(&path);
     lock.lock().unwrap().unlock().unwrap();
+}
+
+/// Whoever may write to an inbox knows the locker. It is not given up, and with it the session that holds the lock.
+///
+/// Shows: G1.
+#[test]
+fn etcd_has_a_message_that_a_locker_which_holds_was_granted_another_key() {
+    let servers = Etcd::start(1);
+    let clients = [(); 2].map(|()| DLockGenerator::new(Etcd::processor(&servers.url("team"))).unwrap());
+    let lock = |client: usize, target: &str| {
+        clients[client].generate_with(DLockConfig::new("STORES", target).with_lease(LEASE)).unwrap()
+    };
+    // The inbox is open once a thread has a place in the queue. It is told of the grant after the other message.
+    let waits = |held: DistributedReentrantLock, wanted: DistributedReentrantLock, meanwhile: &dyn Fn(&CancelToken)| {
+        let (guard, token) = (held.lock().unwrap(), CancelToken::new());
+        let waiter = spawn({
+            let token = token.clone();
+            move || wanted.lock_cancellable(&token).unwrap().map(drop)
+        });
+        eventually("it waits", || held.inspect().unwrap().waiting == 1);
+        meanwhile(&token);
+        drop(guard);
+        waiter.join()
+    };
+    let held = lock(0, "held");
+    let guard = held.lock().unwrap();
+    let locker = held.holder().unwrap().unwrap().locker;
+    let (client, _) = locker.rsplit_once('-').unwrap();
+    let words = serde_json::json!({ "granted": "DLOCK_STORES_other", "who": locker, "waiting": 0 }).to_string();
+    let say = |_: &CancelToken| servers.hold(&format!("team/.inbox/{client}"), &words, None);
+    assert!(waits(lock(1, "first"), lock(0, "first"), &say).is_some());
+    // A place that is given up after it comes later on the clean-up list.
+    let given_up = lock(1, "second");
+    let give_up = |token: &CancelToken| {
+        token.cancel();
+        eventually("its place is given up", || given_up.inspect().unwrap().waiting == 0);
+    };
+    assert!(waits(given_up.clone(), lock(0, "second"), &give_up).is_none());
+    guard.unlock().unwrap();
 }
 
 /// A process that holds a lock of `etcdctl lock`, killed when dropped.

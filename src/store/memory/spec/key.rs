@@ -7,14 +7,18 @@
 //! | some | waiters | held and contended: the holder's client was told |
 //! | none | waiters | the holder's lease ended or its key was deleted: the next acquire or poll hands over |
 //! | none | any, in a gap | free for pollers: nobody is given the key before the gap is over |
-//! | any | waiters, marked | somebody was passed over because nobody heard its inbox: see `hand_over.rs` |
+//! | any | waiters, marked | somebody was passed over because nobody heard its inbox: see `key/hand_over.rs` |
 //!
 //! Invariants: a locker is in the queue only because it was sent with `wait` or as a next locker. It leaves the queue by a grant, by a
 //! release, by a hand-over that finds it unheard when its time is over, or when the queue ends. The holder changes only by the operations
 //! below, by the end of its lease, and by administrators.
 
-use super::hand_over::{HandOver, Keep, Parties};
-use super::{Acquire, Busy, Context, Extend, Gap, Grant, Holder, Message, Name, Poll, Release, Stop, Tenure, Ticks};
+pub(crate) mod hand_over;
+
+use super::{
+    Acquire, Break, Busy, Context, Extend, Gap, Grant, Holder, Message, Name, Poll, Release, Stop, Tenure, Ticks,
+};
+use hand_over::{HandOver, Keep, Parties};
 use std::collections::VecDeque;
 
 /// The state of one key. It is empty when the key is free, nobody waits, and no gap is remembered.
@@ -240,6 +244,29 @@ impl<L: Clone> KeyState<L> {
             }
             (None, None) => self.free(context),
         }
+    }
+
+    /// Takes the key from a locker that was seen to hold it: gives it to the first waiter that is heard, or else frees it. If another one
+    /// holds the key by now, changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Stop`]; as of a release.
+    pub(crate) fn break_hold<N: Name<L>>(
+        &mut self,
+        context: &mut impl Context<L>,
+        locker: N,
+    ) -> Result<Break<L>, Stop> {
+        if !self.is_held_by(locker) {
+            return Ok(Break::NotHeldBy(self.held_by()));
+        }
+        // What its entry in the queue would be matters only to a locker that does not hold.
+        let released = self.release(context, Tenure { locker, lease: 0 }, None, None)?;
+        context.tell(Message::Broken { locker: locker.into() });
+        Ok(match released {
+            Release::Released { waiting } => Break::Broken { next: self.held_by(), waiting },
+            Release::Passed(_) | Release::Queued(_) | Release::NotOurs(_) => Break::NotHeldBy(self.held_by()),
+        })
     }
 
     fn free(&mut self, context: &mut impl Context<L>) -> Result<Release<L>, Stop> {

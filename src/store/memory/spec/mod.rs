@@ -7,46 +7,18 @@
 //! |---|---|
 //! | `mod.rs` | what an operation needs, what it tells, and its outcomes |
 //! | `key.rs` | [`KeyState`]: the state of one key, and the operations |
-//! | `hand_over.rs` | who is given a key that is free |
-//! | `breaking.rs` | the forced break |
+//! | `key/hand_over.rs` | who is given a key that is free |
 //!
 //! The state is plain data. An operation changes it as the script of the same name does. It makes the calls of the script that write, in
 //! the same order, and each may be refused. Everything else comes from the caller, through a [`Context`]: the time, which clients
 //! listen, the fence numbers. The specification leaves out calls that only read, keys of another type, and how the fence follows the clock.
 
-mod breaking;
-pub(crate) mod hand_over;
-mod key;
+pub(crate) mod key;
 
 pub(crate) use key::KeyState;
 
 /// A moment or a length of time, in units of the caller's choice. Moments count from an origin of the caller's choice.
 pub(crate) type Ticks = u64;
-
-/// What an operation needs to know in addition to the key's state.
-pub(crate) trait Context<L> {
-    /// Returns the time of the operation.
-    fn now(&self) -> Ticks;
-
-    /// Returns whether the client of this locker has an open inbox.
-    fn hears(&mut self, locker: &L) -> bool;
-
-    /// Returns how long a waiter whose client has none keeps its place.
-    fn keep(&self) -> Ticks;
-
-    /// Asks whether a call that writes is allowed, by its Redis command in capital letters. The operation then does what the call does.
-    ///
-    /// # Errors
-    ///
-    /// Any [`Stop`] if it is not; usually [`Stop::Refused`].
-    fn call(&mut self, command: &'static str) -> Result<(), Stop>;
-
-    /// Issues a fence number, greater than every number before it. The call for it is already allowed.
-    fn issue(&mut self) -> u64;
-
-    /// Sends a message. Nothing that an operation does after it is refused.
-    fn tell(&mut self, message: Message<L>);
-}
 
 /// Why an operation ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +107,31 @@ pub(crate) enum Message<L> {
         /// The locker.
         locker: L,
     },
+}
+
+/// What an operation needs to know in addition to the key's state.
+pub(crate) trait Context<L> {
+    /// Returns the time of the operation.
+    fn now(&self) -> Ticks;
+
+    /// Returns whether the client of this locker has an open inbox.
+    fn hears(&mut self, locker: &L) -> bool;
+
+    /// Returns how long a waiter whose client has none keeps its place.
+    fn keep(&self) -> Ticks;
+
+    /// Asks whether a call that writes is allowed, by its Redis command in capital letters. The operation then does what the call does.
+    ///
+    /// # Errors
+    ///
+    /// Any [`Stop`] if it is not; usually [`Stop::Refused`].
+    fn call(&mut self, command: &'static str) -> Result<(), Stop>;
+
+    /// Issues a fence number, greater than every number before it. The call for it is already allowed.
+    fn issue(&mut self) -> u64;
+
+    /// Sends a message. Nothing that an operation does after it is refused.
+    fn tell(&mut self, message: Message<L>);
 }
 
 /// The outcome of [`KeyState::acquire`].

@@ -79,9 +79,9 @@ impl Cluster {
     pub(crate) fn run(&self, calls: &[Call<'_>], manner: &Manner) -> Replies {
         let journey = Journey { cluster: self, terms: Terms::of(calls.len(), manner) };
         let Terms { begun, limit, .. } = journey.terms;
-        self.keep_fresh(begun);
+        self.refresher.keep_fresh(begun);
         if !self.has_answered()
-            && let Err(error) = self.first_map(end_of(limit, begun))
+            && let Err(error) = self.refresher.wait_for_first(end_of(limit, begun))
         {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
@@ -93,7 +93,7 @@ impl Cluster {
 
     /// Returns `true` if a batch should not wait for the node that owns the key's slot beside others.
     pub(crate) fn keeps_waiting(&self, key: &str) -> bool {
-        self.owner(slot_of(key.as_bytes())).is_some_and(|node| node.keeps_waiting())
+        self.map.owner(slot_of(key.as_bytes())).is_some_and(|node| node.keeps_waiting())
     }
 }
 
@@ -106,7 +106,7 @@ struct Journey<'c> {
 impl Journey<'_> {
     fn leg<'a>(&self, call: &Call<'a>) -> Leg<'a> {
         let slot = slot_of(call.keys[0].as_bytes());
-        let node = self.cluster.owner(slot);
+        let node = self.cluster.map.owner(slot);
         let course = Course::default();
         Leg { call: *call, slot, course, node, asking: false, reply: None, is_over: false }
     }
@@ -159,7 +159,7 @@ impl Journey<'_> {
     fn patience(&self, groups: &[(Arc<Node>, Vec<usize>)], left: Duration) -> Duration {
         let spoken = groups.iter().filter(|(node, _)| !node.is_silent());
         let took = spoken.map(|(node, _)| node.transport.connect_took()).max();
-        let confirmation = self.cluster.nodes.reach.acks.map_or(Duration::ZERO, |acks| acks.timeout);
+        let confirmation = self.cluster.map.nodes.reach.acks.map_or(Duration::ZERO, |acks| acks.timeout);
         let calls = groups.iter().map(|(_, members)| members.len()).sum();
         patience(left, groups.len() > 1, took, confirmation, calls)
     }
@@ -202,26 +202,22 @@ impl Journey<'_> {
                     && let Some(node) = &leg.node
                 {
                     // All its keys are there: the move may be over, and the node that redirects may not know it yet.
-                    self.cluster.ask_first(&node.transport.endpoint().address.place);
-                    self.cluster.want_map();
+                    self.cluster.refresher.ask_first(&node.transport.endpoint().address.place);
+                    self.cluster.refresher.want();
                 }
                 None
             }
             Said::Moved { host, port } => {
                 let old = leg.node.take()?;
-                let next = self
-                    .cluster
-                    .place(&old, host, port)
-                    .and_then(|place| self.cluster.follow_to(&place, leg.slot, &old));
-                self.cluster.want_map();
-                let Some(next) = next else { return self.again(leg) };
+                let Some(next) = self.cluster.redirect(leg.slot, &old, host, port) else { return self.again(leg) };
                 leg.node = Some(next);
                 leg.asking = false;
                 leg.course.redirect()
             }
             Said::Ask { host, port } => {
-                let Some(place) = self.cluster.place(leg.node.as_ref()?, host, port) else { return self.again(leg) };
-                leg.node = Some(self.cluster.nodes.at(&place));
+                let map = &self.cluster.map;
+                let Some(place) = map.place(leg.node.as_ref()?, host, port) else { return self.again(leg) };
+                leg.node = Some(map.nodes.at(&place));
                 leg.asking = true;
                 leg.call = leg.call.alone().unwrap_or(leg.call);
                 leg.course.redirect()
@@ -234,7 +230,7 @@ impl Journey<'_> {
                 self.again(leg)
             }
             Said::Later => {
-                self.cluster.want_map();
+                self.cluster.refresher.want();
                 self.again(leg)
             }
         }
@@ -242,21 +238,21 @@ impl Journey<'_> {
 
     /// Sends a call to the owner of its slot once more, after a pause.
     fn again(&self, leg: &mut Leg<'_>) -> Option<Duration> {
-        leg.node = self.cluster.owner(leg.slot);
+        leg.node = self.cluster.map.owner(leg.slot);
         leg.asking = false;
         Some(leg.course.pause())
     }
 
     /// Looks for another owner of a slot whose owner could not be reached.
     fn after_no_connection(&self, leg: &mut Leg<'_>, is_unsent: bool) -> Option<Duration> {
-        let ended = self.cluster.want_map();
+        let ended = self.cluster.refresher.want();
         if !is_unsent {
             return None;
         }
         if !self.terms.is_batch {
-            self.cluster.await_map(ended, Instant::now() + self.terms.left().min(MAP_WAIT));
+            self.cluster.refresher.wait(ended, Instant::now() + self.terms.left().min(MAP_WAIT));
         }
-        let owner = self.cluster.owner(leg.slot)?;
+        let owner = self.cluster.map.owner(leg.slot)?;
         if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || self.terms.left().is_zero() {
             return None;
         }

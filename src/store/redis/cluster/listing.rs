@@ -23,8 +23,8 @@ impl Cluster {
         address: &str,
         limit: Duration,
     ) -> Result<(Option<Master>, Option<String>), Error> {
-        self.first_map(end_of(limit, Instant::now()))?;
-        let view = self.view();
+        self.refresher.wait_for_first(end_of(limit, Instant::now()))?;
+        let view = self.map.view();
         let of = |node: &Arc<Node>| (node.transport.endpoint().address.to_string(), Arc::clone(node));
         let mut masters: Vec<_> = view.nodes.iter().map(of).filter(|(known, _)| known.as_str() >= address).collect();
         masters.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -36,10 +36,10 @@ impl Cluster {
 
     /// Asks a master for what is asked of all. If it gives no answer, the map is asked for: another node may have its place by now.
     pub(crate) fn ask_master(&self, master: &Node, words: &[&str], limit: Duration) -> Result<Value, Error> {
-        self.keep_fresh(Instant::now());
+        self.refresher.keep_fresh(Instant::now());
         let reply = master.say(words, limit);
         if reply.is_err() {
-            self.want_map();
+            self.refresher.want();
         }
         reply
     }

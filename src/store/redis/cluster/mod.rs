@@ -6,8 +6,9 @@
 //! | `slots.rs` | which node owns each slot |
 //! | `redirect.rs` | what a reply says about the way of its call |
 //! | `nodes.rs` | the nodes, each with its connections |
-//! | `core.rs` | the Cluster: what every step is given |
+//! | `map.rs` | the map and its nodes, and what the nodes say of it |
 //! | `refresh.rs` | asks the nodes for a new map |
+//! | `core.rs` | the Cluster: what every step is given |
 //! | `follow.rs` | a call from its first node to the one that executes it |
 //! | `inbox/` | the messages of each slot |
 //! | `posting.rs` | calls whose replies nobody waits for, and commands without a key |
@@ -36,6 +37,7 @@ mod core;
 mod follow;
 mod inbox;
 mod listing;
+mod map;
 mod nodes;
 mod posting;
 mod redirect;

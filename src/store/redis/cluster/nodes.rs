@@ -163,6 +163,10 @@ impl Nodes {
         self.table.lock().entries.values().map(|entry| Arc::clone(&entry.node)).collect()
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.table.lock().is_closed
+    }
+
     /// Closes all nodes, and every later one.
     pub(crate) fn close(&self) {
         let mut table = self.table.lock();

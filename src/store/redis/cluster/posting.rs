@@ -22,9 +22,9 @@ impl Cluster {
     /// waits for it: it fails as not executed. So does one to a node that is silent, or to which no connection could be opened a moment ago:
     /// its caller would wait for that node until the call is written.
     pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
-        self.keep_fresh(Instant::now());
+        self.refresher.keep_fresh(Instant::now());
         let slot = slot_of(call.keys[0].as_bytes());
-        let Some(node) = self.owner(slot) else {
+        let Some(node) = self.map.owner(slot) else {
             return done(Answer::failed(self.unowned(slot)));
         };
         if is_not_tried(&node) {
@@ -40,16 +40,15 @@ impl Cluster {
                 Some(value) => {
                     if let Said::Moved { host, port } = said(value)
                         && let Some(node) = weak_node.upgrade()
-                        && let Some(place) = cluster.place(&node, host, port)
                     {
-                        cluster.follow_to(&place, slot, &node);
+                        cluster.redirect(slot, &node, host, port);
                     }
-                    cluster.want_map();
+                    cluster.refresher.want();
                     let message = format!("the slot is at another node, or moving: {}", words(value));
                     answer = Answer::failed(Error::backend(BackendFailure::NotExecuted, message));
                 }
                 None => {
-                    cluster.want_map();
+                    cluster.refresher.want();
                     if matches!(answer.failure, Some(Error::ShutDown)) && !cluster.is_closed() {
                         // The node was replaced, or has left the Cluster.
                         let message = "the connection to the node was closed";
@@ -66,7 +65,7 @@ impl Cluster {
     /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.
     pub(crate) fn collect(&self) -> bool {
         // Visits all nodes; `any` would stop at the first that misses an answer.
-        self.nodes.all().iter().filter(|node| node.transport.collect()).count() > 0
+        self.map.nodes.all().iter().filter(|node| node.transport.collect()).count() > 0
     }
 
     /// Sends one command to the first node that answers. Each leaves the nodes behind it their shares of the time.
@@ -76,9 +75,9 @@ impl Cluster {
     /// That of the last node.
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let deadline = end_of(limit, Instant::now());
-        self.first_map(deadline)?;
+        self.refresher.wait_for_first(deadline)?;
         let mut failure = self.unowned(0);
-        let nodes = &self.view().nodes;
+        let nodes = &self.map.view().nodes;
         for (n, node) in nodes.iter().enumerate() {
             let left = deadline.saturating_duration_since(Instant::now());
             match node.say(words, left.div_f64((nodes.len() - n) as f64)) {
@@ -97,10 +96,10 @@ impl Cluster {
     /// [`Error::Backend`] if no node takes it in that time.
     pub(crate) fn publish(&self, slot: Slot, channel: &str, text: &str, limit: Duration) -> Result<Value, Error> {
         let deadline = end_of(limit, Instant::now());
-        self.first_map(deadline)?;
+        self.refresher.wait_for_first(deadline)?;
         let deadline = deadline.min(Instant::now() + PUBLISH_LIMIT);
         let left = || deadline.saturating_duration_since(Instant::now());
-        let (mut course, mut node) = (Course::default(), self.owner(slot));
+        let (mut course, mut node) = (Course::default(), self.map.owner(slot));
         loop {
             let owner = node.take().ok_or_else(|| self.unowned(slot))?;
             if owner.transport.rests(REST) {
@@ -111,16 +110,16 @@ impl Cluster {
             let pause = match said(&reply) {
                 Said::Answer => return Ok(reply),
                 Said::Moved { host, port } => {
-                    node = self.place(&owner, host, port).and_then(|place| self.follow_to(&place, slot, &owner));
+                    node = self.redirect(slot, &owner, host, port);
                     course.redirect()
                 }
                 Said::Ask { host, port } => {
-                    node = self.place(&owner, host, port).map(|place| self.nodes.at(&place));
+                    node = self.map.place(&owner, host, port).map(|place| self.map.nodes.at(&place));
                     course.redirect()
                 }
                 Said::TryAgain | Said::Later => {
-                    self.want_map();
-                    node = self.owner(slot);
+                    self.refresher.want();
+                    node = self.map.owner(slot);
                     Some(course.pause())
                 }
             };

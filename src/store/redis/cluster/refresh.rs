@@ -9,7 +9,7 @@
 //! theirs would hide it until the next cause to ask. Otherwise it begins with the one after the last that was asked first, so that one node
 //! that is cut off from the others is not believed twice in a row. Nodes that have not answered lately come last. A node is asked on the connection that callers share, if that is open: hundreds of clients that ask during an outage open none.
 
-use super::core::Cluster;
+use super::map::Map;
 use super::slots::{SlotMap, Told};
 use super::timing::{MAP_AGAIN, NODE_PATIENCE, OLD_MAP};
 use crate::error::{BackendFailure, Error};
@@ -19,44 +19,88 @@ use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::handshake;
 use crate::store::redis::net::resp::{Packed, shape};
 use crate::store::redis::node::Node;
+use crate::sync::unseen::{Condvar, Mutex};
 use ::redis::Value;
-use std::sync::atomic::Ordering;
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-impl Cluster {
+/// See the module.
+pub(super) struct Refresher {
+    this: Weak<Self>,
+    /// The configured nodes.
+    seeds: Vec<Place>,
+    map: Arc<Map>,
+    state: Mutex<Refreshing>,
+    ended: Condvar,
+}
+
+/// What is known of refreshes.
+#[derive(Debug, Default)]
+struct Refreshing {
+    /// Whether a thread refreshes.
+    is_busy: bool,
+    /// Whether the map must be asked for once more.
+    is_wanted: bool,
+    /// When the map becomes old. `None` before the first question.
+    old_at: Option<Instant>,
+    /// How many refreshes have ended.
+    ended: u64,
+    /// When the next one may begin.
+    not_before: Option<Instant>,
+    /// How many in a row have changed nothing.
+    unchanged: u32,
+    /// Why the last one has failed.
+    failure: Option<Error>,
+    /// The index of the node that is asked first, if none is known to know more.
+    turn: usize,
+    /// A node that knows of a change.
+    knows: Option<Place>,
+}
+
+impl Refreshing {
+    /// Returns whether the map is old, and nobody has found that out yet.
+    fn is_old(&mut self, now: Instant) -> bool {
+        let is_old = self.old_at.is_none_or(|at| at <= now);
+        if is_old {
+            self.old_at = Some(now + OLD_MAP);
+        }
+        is_old
+    }
+}
+
+impl Refresher {
+    pub(super) fn new(seeds: Vec<Place>, map: Arc<Map>) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            seeds,
+            map,
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        })
+    }
+
     /// Asks for a new map if the present one is old.
     pub(super) fn keep_fresh(&self, now: Instant) {
-        let millis = self.millis(now);
-        // ORDERING: Relaxed: a hint: see the field.
-        if millis >= self.stale_at.load(Ordering::Relaxed) {
-            self.set_stale_at(now + OLD_MAP);
-            self.want_map();
+        if self.state.lock().is_old(now) {
+            self.want();
         }
     }
 
-    fn millis(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn set_stale_at(&self, at: Instant) {
-        self.stale_at.store(self.millis(at), Ordering::Relaxed); // ORDERING: Relaxed: a hint: see the field.
-    }
-
     /// Has the map asked for, soon. Returns how many refreshes have ended before: a later one is new to the caller. Does not block.
-    pub(super) fn want_map(&self) -> u64 {
-        let mut refreshing = self.refreshing.lock();
-        refreshing.is_wanted = true;
-        let ended = refreshing.ended;
-        if refreshing.is_busy || self.is_closed() {
+    pub(super) fn want(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.is_wanted = true;
+        let ended = state.ended;
+        if state.is_busy || self.map.nodes.is_closed() {
             return ended;
         }
         let this = Weak::clone(&self.this);
         match std::thread::Builder::new().name("dlock-map".to_owned()).spawn(move || refresh(&this)) {
-            Ok(_) => refreshing.is_busy = true,
+            Ok(_) => state.is_busy = true,
             Err(cause) => {
                 let message = format!("the operating system refused the thread dlock-map: {cause}");
-                refreshing.failure = Some(Error::backend_caused_by(BackendFailure::NotExecuted, message, cause));
+                state.failure = Some(Error::backend_caused_by(BackendFailure::NotExecuted, message, cause));
             }
         }
         ended
@@ -64,14 +108,14 @@ impl Cluster {
 
     /// Has the next map asked of this node first, because it knows of a change.
     pub(super) fn ask_first(&self, place: &Place) {
-        self.refreshing.lock().knows = Some(place.clone());
+        self.state.lock().knows = Some(place.clone());
     }
 
     /// Waits until a refresh has ended that was begun after `ended` others, at most until the deadline.
-    pub(super) fn await_map(&self, ended: u64, deadline: Instant) {
-        let mut refreshing = self.refreshing.lock();
-        while refreshing.ended <= ended && refreshing.is_busy && !self.is_closed() {
-            if self.refreshed.wait_until(&mut refreshing, deadline).timed_out() {
+    pub(super) fn wait(&self, ended: u64, deadline: Instant) {
+        let mut state = self.state.lock();
+        while state.ended <= ended && state.is_busy && !self.map.nodes.is_closed() {
+            if self.ended.wait_until(&mut state, deadline).timed_out() {
                 return;
             }
         }
@@ -82,28 +126,38 @@ impl Cluster {
     /// # Errors
     ///
     /// Why no node tells it.
-    pub(super) fn first_map(&self, deadline: Instant) -> Result<(), Error> {
-        if self.is_closed() {
+    pub(super) fn wait_for_first(&self, deadline: Instant) -> Result<(), Error> {
+        if self.map.nodes.is_closed() {
             return Err(Error::ShutDown);
         }
-        if self.has_answered() {
+        if self.map.is_known() {
             return Ok(());
         }
-        let ended = self.want_map();
-        self.await_map(ended, deadline);
-        if self.has_answered() {
+        let ended = self.want();
+        self.wait(ended, deadline);
+        if self.map.is_known() {
             return Ok(());
         }
-        let failure = self.refreshing.lock().failure.clone();
-        Err(failure.unwrap_or_else(|| {
+        Err(self.failure().unwrap_or_else(|| {
             let message = format!("no node of the Cluster at {self} has told its slots in time");
             Error::backend(BackendFailure::NotExecuted, message)
         }))
     }
 
+    /// Returns why the last refresh has failed, if it has.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.state.lock().failure.clone()
+    }
+
+    /// Lets those go on who wait for a map. Call it when the nodes are closed.
+    pub(super) fn close(&self) {
+        let _looked_under = self.state.lock();
+        self.ended.notify_all();
+    }
+
     /// Asks until a node tells a map.
     fn ask_for_map(&self, turn: usize, knows: Option<Place>) -> Result<(SlotMap, Instant), Error> {
-        let mut places: Vec<Place> = self.view().slots.places().to_vec();
+        let mut places: Vec<Place> = self.map.view().slots.places().to_vec();
         if !places.is_empty() {
             let turn = turn % places.len();
             places.rotate_left(turn);
@@ -118,16 +172,16 @@ impl Cluster {
             }
         }
         let is_quiet = |node: &Arc<Node>| node.is_silent() || node.transport.rests(NODE_PATIENCE);
-        let quiet: Vec<_> = self.nodes.all().into_iter().filter(is_quiet).collect();
+        let quiet: Vec<_> = self.map.nodes.all().into_iter().filter(is_quiet).collect();
         places.sort_by_key(|place| quiet.iter().any(|node| node.transport.endpoint().address.place == *place));
-        let timeout = self.nodes.reach.endpoint.connect_timeout;
+        let timeout = self.map.nodes.reach.endpoint.connect_timeout;
         let patience = if places.len() > 1 { timeout.min(NODE_PATIENCE) } else { timeout };
         let mut failures = Vec::new();
         for place in places {
             let asked_at = Instant::now();
             match self.ask(&place, asked_at + patience) {
                 Ok(map) => return Ok((map, asked_at)),
-                Err(_) if self.is_closed() => return Err(Error::ShutDown),
+                Err(_) if self.map.nodes.is_closed() => return Err(Error::ShutDown),
                 Err(error) => failures.push((place, error)),
             }
         }
@@ -146,9 +200,9 @@ impl Cluster {
     /// Asks one node.
     fn ask(&self, place: &Place, deadline: Instant) -> Result<SlotMap, Error> {
         const QUESTION: [&str; 2] = ["CLUSTER", "SLOTS"];
-        let endpoint = self.nodes.reach.endpoint_at(place, Arc::default());
+        let endpoint = self.map.nodes.reach.endpoint_at(place, Arc::default());
         let address = &endpoint.address;
-        let reply = match self.nodes.connected(place) {
+        let reply = match self.map.nodes.connected(place) {
             Some(node) => {
                 let reply = node.say(&QUESTION, deadline.saturating_duration_since(Instant::now()));
                 if reply.is_err() {
@@ -170,32 +224,43 @@ impl Cluster {
         match &reply {
             None => Err(strange("too late".to_owned())),
             Some(Value::ServerError(e)) => Err(address.hide(classify(e, ""))),
-            Some(reply) => SlotMap::read(reply, Told { by: place, map: self.address_map.as_ref() })
+            Some(reply) => SlotMap::read(reply, Told { by: place, map: self.map.address_map.as_ref() })
                 .ok_or_else(|| strange(format!("with {}, which names no owner of a slot", shape(reply)))),
         }
     }
 }
 
+/// Shows the configured nodes.
+impl fmt::Display for Refresher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, place) in self.seeds.iter().enumerate() {
+            let address = self.map.nodes.reach.endpoint_at(place, Arc::default()).address;
+            write!(f, "{}{address}", if n == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
 /// The work of the thread.
-fn refresh(cluster: &Weak<Cluster>) {
+fn refresh(refresher: &Weak<Refresher>) {
     loop {
-        let Some(strong) = cluster.upgrade() else { return };
-        let not_before = strong.refreshing.lock().not_before;
+        let Some(strong) = refresher.upgrade() else { return };
+        let not_before = strong.state.lock().not_before;
         drop(strong);
         if let Some(at) = not_before {
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
         }
-        let Some(strong) = cluster.upgrade() else { return };
+        let Some(strong) = refresher.upgrade() else { return };
         let (turn, knows) = {
-            let mut refreshing = strong.refreshing.lock();
-            refreshing.is_wanted = false;
-            refreshing.turn = refreshing.turn.wrapping_add(1);
-            (refreshing.turn, refreshing.knows.take())
+            let mut state = strong.state.lock();
+            state.is_wanted = false;
+            state.turn = state.turn.wrapping_add(1);
+            (state.turn, state.knows.take())
         };
         // The address map is the program's, and may panic.
         let told = crate::sync::catch_panic(|| {
             let (map, asked_at) = strong.ask_for_map(turn, knows)?;
-            Ok(strong.install(&map, asked_at))
+            Ok(strong.map.install(&map, asked_at))
         });
         let told = told.unwrap_or_else(|_| {
             Err(Error::backend(
@@ -204,21 +269,20 @@ fn refresh(cluster: &Weak<Cluster>) {
             ))
         });
         let now = Instant::now();
-        strong.set_stale_at(now + OLD_MAP);
-        let mut refreshing = strong.refreshing.lock();
-        let was_failing = refreshing.failure.is_some();
+        let mut state = strong.state.lock();
+        state.old_at = Some(now + OLD_MAP);
+        let was_failing = state.failure.is_some();
         // What was asked for long ago says nothing about how things are now.
-        let is_new =
-            matches!(told, Ok(true)) || refreshing.not_before.is_none_or(|at| now > at + Duration::from_secs(1));
-        refreshing.failure = told.err();
-        let news = refreshing.failure.clone().filter(|_| !was_failing && !strong.is_closed());
-        refreshing.ended += 1;
-        refreshing.unchanged = if is_new { 0 } else { refreshing.unchanged.saturating_add(1) };
-        refreshing.not_before = Some(now + MAP_AGAIN.after(refreshing.unchanged + 1));
-        let goes_on = refreshing.is_wanted && !strong.is_closed();
-        refreshing.is_busy = goes_on;
-        strong.refreshed.notify_all();
-        drop(refreshing);
+        let is_new = matches!(told, Ok(true)) || state.not_before.is_none_or(|at| now > at + Duration::from_secs(1));
+        state.failure = told.err();
+        let news = state.failure.clone().filter(|_| !was_failing && !strong.map.nodes.is_closed());
+        state.ended += 1;
+        state.unchanged = if is_new { 0 } else { state.unchanged.saturating_add(1) };
+        state.not_before = Some(now + MAP_AGAIN.after(state.unchanged + 1));
+        let goes_on = state.is_wanted && !strong.map.nodes.is_closed();
+        state.is_busy = goes_on;
+        strong.ended.notify_all();
+        drop(state);
         if let Some(failure) = news {
             log::warn!(TRANSPORT, "{strong}: the slots are not known anew: {failure}");
         }

@@ -9,9 +9,9 @@
 //!
 //! 1. *Only the listening thread subscribes, and moves a slot from phase to phase*; others make an absent slot `Off`, and wait. What another
 //!    line than that of the phase says of the slot does not count: it is late.
-//! 2. *A bit says that a slot is `Heard`*, for those who look under the mutex of a key. It is set after the confirmation, and cleared before
-//!    the subscription is ended. If the server ends the subscription, the bit stays for a moment; whoever queues meanwhile keeps its place, as
-//!    everybody does then.
+//! 2. *A slot is `Heard` after the confirmation, and no more before the subscription is ended.* If the server ends the subscription, it stays
+//!    `Heard` for a moment; whoever queues meanwhile keeps its place, as everybody does then. The threads that lock look at it under the
+//!    mutex of a key, so nothing is sent or waited for under the mutex of the slots.
 //! 3. *Whoever could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
 
 use super::super::timing::{IDLE_SLOT, READY};
@@ -21,13 +21,12 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::link::Link;
-use crate::store::redis::script::slot::{SLOTS, Slot};
+use crate::store::redis::script::slot::Slot;
 use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Above so many slots, those that nobody needs any more are not kept, down to so many.
@@ -37,15 +36,8 @@ const MANY: usize = 4096;
 pub(crate) struct Ears {
     pub(super) client: String,
     pub(super) waker: Waker,
-    /// Which slots are `Heard`. A bit is set after the server has confirmed the subscription, and cleared before it is ended: a thread that sees
-    /// it asks for a place in the queue after the confirmation.
-    heard: Bits,
-    /// Which slots are not absent. Changed under the mutex of the state.
-    present: Bits,
     state: Mutex<State>,
     changed: Condvar,
-    /// The connections that were opened for the listening thread, and why others were not.
-    opened: Mutex<Vec<Opened>>,
 }
 
 /// The outcome of a connect.
@@ -62,6 +54,8 @@ struct State {
     off: HashSet<Slot>,
     /// Keys whose threads went on without hearing.
     late: HashMap<Slot, HashSet<String>>,
+    /// The connections that were opened for the listening thread, and why others were not.
+    opened: Vec<Opened>,
     is_closed: bool,
 }
 
@@ -98,17 +92,15 @@ impl Phase {
     }
 }
 
+impl State {
+    fn hears(&self, slot: Slot) -> bool {
+        self.slots.get(&slot).is_some_and(|ear| ear.phase.is_heard())
+    }
+}
+
 impl Ears {
     pub(super) fn new(client: &str, waker: Waker) -> Self {
-        Self {
-            client: client.to_owned(),
-            waker,
-            heard: Bits::default(),
-            present: Bits::default(),
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            opened: Mutex::default(),
-        }
+        Self { client: client.to_owned(), waker, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Opens a connection for a line, on a thread of its own.
@@ -125,7 +117,7 @@ impl Ears {
                 let message = "opening a connection panicked; please report it";
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             });
-            ears.opened.lock().push(Opened { line, place, link });
+            ears.state.lock().opened.push(Opened { line, place, link });
             ears.waker.wake();
         };
         std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(open).map(drop)
@@ -133,7 +125,7 @@ impl Ears {
 
     /// Takes the connections that were opened.
     pub(super) fn take_opened(&self) -> Vec<Opened> {
-        std::mem::take(&mut *self.opened.lock())
+        std::mem::take(&mut self.state.lock().opened)
     }
 
     /// Makes the listening thread look at the map.
@@ -141,18 +133,15 @@ impl Ears {
         self.waker.wake();
     }
 
-    /// Returns `true` if the slot is heard. Does not block.
+    /// Returns `true` if the slot is heard.
     pub(crate) fn hears(&self, slot: Slot) -> bool {
-        self.heard.has(slot)
+        self.state.lock().hears(slot)
     }
 
     /// Notes that a tenure with this lease needs the slot now, if anybody has got ready there, whether or not it is heard at the moment: the
     /// tenure asks again before a lease is over.
     pub(crate) fn note_need(&self, slot: Slot, lease: Duration) {
-        // Every reply comes by here; most are about slots in which nobody waits.
-        if self.present.has(slot)
-            && let Some(ear) = self.state.lock().slots.get_mut(&slot)
-        {
+        if let Some(ear) = self.state.lock().slots.get_mut(&slot) {
             ear.need(lease);
         }
     }
@@ -175,7 +164,6 @@ impl Ears {
         ear.waiting += 1;
         if is_new {
             state.off.insert(slot);
-            self.present.set(slot, true);
             self.waker.wake();
         }
         let failure = loop {
@@ -188,9 +176,8 @@ impl Ears {
                 _ => None,
             };
             if failure.is_some() || self.changed.wait_until(&mut state, deadline).timed_out() {
-                let is_heard = state.slots.get(&slot).is_some_and(|ear| ear.phase.is_heard());
                 let late = || Error::backend(BackendFailure::NotExecuted, "the subscription is not confirmed yet");
-                break (!is_heard).then(|| failure.unwrap_or_else(late));
+                break (!state.hears(slot)).then(|| failure.unwrap_or_else(late));
             }
         };
         if let Some(ear) = state.slots.get_mut(&slot) {
@@ -245,7 +232,6 @@ impl Ears {
         let mut state = self.state.lock();
         let ear = state.slots.get_mut(&slot).filter(|ear| ear.phase.line() == Some(line))?;
         (ear.phase, ear.failures, ear.failure) = (Phase::Heard(line), 0, None);
-        self.heard.set(slot, true);
         let late = state.late.remove(&slot).unwrap_or_default();
         drop(state);
         self.changed.notify_all();
@@ -265,7 +251,6 @@ impl Ears {
         let mut state = self.state.lock();
         let Some(ear) = state.slots.get_mut(&slot).filter(|ear| ear.phase.line() == line) else { return false };
         let was_heard = ear.phase.is_heard();
-        self.heard.set(slot, false);
         ear.failures = if failure.is_some() { ear.failures.saturating_add(1) } else { ear.failures };
         (ear.phase, ear.due, ear.failure) = (Phase::Off, due(ear.failures), failure);
         state.off.insert(slot);
@@ -286,8 +271,6 @@ impl Ears {
         let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE_SLOT < now;
         let idle: Vec<_> = unneeded.into_iter().enumerate().filter(goes).map(|(_, (_, slot))| slot).collect();
         for slot in &idle {
-            self.heard.set(*slot, false);
-            self.present.set(*slot, false);
             state.slots.remove(slot);
             state.off.remove(slot);
             state.late.remove(slot);
@@ -311,35 +294,6 @@ impl Ear {
         let until = crate::timing::end_of(lease, Instant::now());
         self.needed_until = self.needed_until.max(until);
     }
-}
-
-/// A bit for each slot.
-// ORDERING: `set` stores with Release and `has` loads with Acquire: whoever sees a bit sees what was done before it was set.
-struct Bits(Vec<AtomicU64>);
-
-impl Default for Bits {
-    fn default() -> Self {
-        Self((0..SLOTS / 64).map(|_| AtomicU64::new(0)).collect())
-    }
-}
-
-impl Bits {
-    fn has(&self, slot: Slot) -> bool {
-        self.0[usize::from(slot) / 64].load(Ordering::Acquire) & bit(slot) != 0 // ORDERING: pairs with `set`.
-    }
-
-    fn set(&self, slot: Slot, on: bool) {
-        let bits = &self.0[usize::from(slot) / 64];
-        if on {
-            bits.fetch_or(bit(slot), Ordering::Release); // ORDERING: pairs with `has`.
-        } else {
-            bits.fetch_and(!bit(slot), Ordering::Release); // ORDERING: whoever still sees the bit finds out under the mutex, or polls.
-        }
-    }
-}
-
-fn bit(slot: Slot) -> u64 {
-    1 << (slot % 64)
 }
 
 #[cfg(test)]

@@ -41,7 +41,8 @@ mod rests;
 mod subscribing;
 mod waker;
 
-use super::core::{Cluster, View};
+use super::core::Cluster;
+use super::map::View;
 use super::redirect::{Said, said};
 use super::timing::{GATHER, LOOK_FOR_IDLE, SHORT_LINE, SUBSCRIBE_AGAIN};
 use crate::error::{BackendFailure, Error};
@@ -149,9 +150,9 @@ impl ClusterInbox {
     /// Keeps a line, unless it has failed. Its slots are then subscribed anew: at once if it was of use for a while, else after a pause.
     fn keep(&mut self, line: Line, result: io::Result<()>, now: Instant) {
         let Err(cause) = result else { return self.lines.push(line) };
-        let address = self.cluster.nodes.reach.endpoint_at(&line.place, Arc::default()).address;
+        let address = self.cluster.map.nodes.reach.endpoint_at(&line.place, Arc::default()).address;
         log::info!(HAND_OVER, "the subscription at {address} is broken: {cause}; subscribing again");
-        self.cluster.want_map();
+        self.cluster.refresher.want();
         if line.has_answered && now.saturating_duration_since(line.opened) >= SHORT_LINE {
             line.slots().iter().for_each(|slot| self.lose(*slot, line.id, now));
             return;
@@ -176,8 +177,8 @@ impl ClusterInbox {
                 }
             }
             Event::Ended(slot) => {
-                self.cluster.ask_first(&line.place);
-                self.cluster.want_map();
+                self.cluster.refresher.ask_first(&line.place);
+                self.cluster.refresher.want();
                 self.lose(slot, line.id, now);
             }
             Event::Refused(slot, error) => self.redirect(slot, &error, line, now),
@@ -189,8 +190,8 @@ impl ClusterInbox {
     fn redirect(&mut self, slot: Slot, error: &ServerError, line: &Line, now: Instant) {
         let reply = Value::ServerError(error.clone());
         if let Said::Moved { host, port } = said(&reply) {
-            let node = line.node.upgrade().unwrap_or_else(|| self.cluster.nodes.at(&line.place));
-            if let Some(owner) = self.cluster.place(&node, host, port) {
+            let node = line.node.upgrade().unwrap_or_else(|| self.cluster.map.nodes.at(&line.place));
+            if let Some(owner) = self.cluster.map.place(&node, host, port) {
                 self.cluster.follow_to(&owner, slot, &node);
                 let detours = self.detours.entry(slot).or_insert(0);
                 let pause = if *detours == 0 { Duration::ZERO } else { SUBSCRIBE_AGAIN.after(*detours) };
@@ -199,8 +200,8 @@ impl ClusterInbox {
                 return;
             }
         }
-        self.cluster.want_map();
-        let error = self.cluster.hide(classify(error, ""));
+        self.cluster.refresher.want();
+        let error = self.cluster.map.nodes.reach.endpoint.address.hide(classify(error, ""));
         self.warn(&error);
         self.refuse(slot, Some(line.id), error, |failures| now + SUBSCRIBE_AGAIN.after(failures));
     }

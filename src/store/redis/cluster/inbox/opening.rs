@@ -36,7 +36,7 @@ impl Cluster {
             detours: HashMap::new(),
             messages: VecDeque::new(),
             tell_at: None,
-            view: self.view(),
+            view: self.map.view(),
             look_at: Instant::now(),
             last_line: LineId(0),
             has_warned: false,

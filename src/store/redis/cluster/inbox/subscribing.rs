@@ -1,11 +1,11 @@
 //! Which slot is subscribed where, and when.
 
+use super::super::map::View;
 use super::super::timing::{ASK_FOR_MAP, SUBSCRIBE_AGAIN};
 use super::ClusterInbox;
 use super::ears::Opened;
 use super::line::{Line, LineId};
 use crate::error::{BackendFailure, Error};
-use crate::store::redis::cluster::core::View;
 use crate::store::redis::net::address::Place;
 use crate::store::redis::node::Node;
 use crate::store::redis::script::slot::Slot;
@@ -30,13 +30,13 @@ impl ClusterInbox {
         }
         let mut by_owner: HashMap<Place, (Arc<Node>, Vec<Slot>)> = HashMap::new();
         for slot in self.ears.take_due(now) {
-            match self.cluster.owner(slot) {
+            match self.cluster.map.owner(slot) {
                 Some(node) => {
                     let place = node.transport.endpoint().address.place.clone();
                     by_owner.entry(place).or_insert_with(|| (node, Vec::new())).1.push(slot);
                 }
                 None => {
-                    self.cluster.want_map();
+                    self.cluster.refresher.want();
                     let error = self.cluster.unowned(slot);
                     self.refuse(slot, None, error, |failures| now + SUBSCRIBE_AGAIN.after(failures));
                 }
@@ -47,7 +47,7 @@ impl ClusterInbox {
         }
         let slow_at = self.slow_at();
         let ask_at = self.rests.ask_for_map(now, slow_at.is_some_and(|at| at <= now), || {
-            self.cluster.want_map();
+            self.cluster.refresher.want();
         });
         [self.ears.next_due(), ask_at, slow_at.filter(|at| *at > now)].into_iter().flatten().min()
     }
@@ -101,12 +101,12 @@ impl ClusterInbox {
         let Pending { node, slots, .. } = pending;
         match link {
             Ok(link) => {
-                let mut line = Line::new(line, place, node, link, self.cluster.nodes.reach.io_timeout);
+                let mut line = Line::new(line, place, node, link, self.cluster.map.nodes.reach.io_timeout);
                 let subscribed = line.subscribe(&slots, &self.ears.client);
                 self.keep(line, subscribed, now);
             }
             Err(error) => {
-                self.cluster.want_map();
+                self.cluster.refresher.want();
                 self.warn(&error);
                 let until = self.rests.fail(place, error.clone(), now);
                 slots.into_iter().for_each(|slot| self.refuse(slot, Some(line), error.clone(), |_| until));
@@ -117,13 +117,13 @@ impl ClusterInbox {
     /// Leaves the slots that have another owner by a new map: the earlier one may be silent for ever. They are due at once, as are those
     /// that could not be subscribed at the earlier one.
     fn follow_owners(&mut self, now: Instant) {
-        let view = self.cluster.view();
+        let view = self.cluster.map.view();
         if Arc::ptr_eq(&view, &self.view) {
             return;
         }
         let before = std::mem::replace(&mut self.view, Arc::clone(&view));
         for mut line in std::mem::take(&mut self.lines) {
-            let gone: Vec<_> = line.slots().iter().copied().filter(|slot| !view.owns(&line.node, *slot)).collect();
+            let gone: Vec<_> = line.slots().iter().copied().filter(|slot| !owns(&view, &line.node, *slot)).collect();
             line.leave(&gone);
             gone.into_iter().for_each(|slot| self.lose(slot, line.id, now));
             // Behind the name of a node that was made anew there may be another server.
@@ -140,13 +140,14 @@ impl ClusterInbox {
         let mut moved = Vec::new();
         self.pending.retain(|_, pending| {
             let Pending { line, node, slots, .. } = pending;
-            let gone = |slot: &mut Slot| !view.owns(node, *slot);
+            let gone = |slot: &mut Slot| !owns(&view, node, *slot);
             moved.extend(slots.extract_if(.., gone).map(|slot| (slot, *line)));
             !slots.is_empty()
         });
         moved.into_iter().for_each(|(slot, line)| self.lose(slot, line, now));
         self.rests.keep(view.slots.places());
-        self.ears.hasten(|slot| view.owner(slot) != before.owner(slot), now);
+        let owner = |view: &View, slot| view.owner(slot).map(Arc::as_ptr);
+        self.ears.hasten(|slot| owner(&view, slot) != owner(&before, slot), now);
     }
 }
 
@@ -155,14 +156,7 @@ fn is_same(weak: &Weak<Node>, node: &Arc<Node>) -> bool {
     std::ptr::eq(weak.as_ptr(), Arc::as_ptr(node))
 }
 
-impl View {
-    /// Returns `true` if this node owns the slot.
-    fn owns(&self, node: &Weak<Node>, slot: Slot) -> bool {
-        self.owner(slot) == Some(node.as_ptr())
-    }
-
-    /// Returns which node owns the slot.
-    fn owner(&self, slot: Slot) -> Option<*const Node> {
-        self.slots.owner(slot).and_then(|at| self.nodes.get(at)).map(Arc::as_ptr)
-    }
+/// Returns `true` if this node owns the slot.
+fn owns(view: &View, node: &Weak<Node>, slot: Slot) -> bool {
+    view.owner(slot).is_some_and(|owner| is_same(node, owner))
 }

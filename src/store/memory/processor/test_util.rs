@@ -1,8 +1,8 @@
 //! What a test may do to the store: act as an operator, and make it unreachable.
 
-use super::processor::MemoryLockProcessor;
-use super::state::{KeyState, Scene};
-use super::store::SWEEP_FROM;
+use super::MemoryLockProcessor;
+use crate::store::memory::entry::{Entry, Scene};
+use crate::store::memory::store::SWEEP_FROM;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,14 +49,14 @@ impl MemoryLockProcessor {
     /// The queue stays: the next operation of a waiter gives the key to the first live waiter.
     #[expect(clippy::must_use_candidate, reason = "often only the effect is wanted")]
     pub fn delete(&self, key: &str) -> bool {
-        self.on_key(key, |state, _| state.delete())
+        self.on_key(key, |entry, _| entry.delete())
     }
 
     /// Gives a lock's key to `locker` whoever holds it, as an administrator's `SET` does. Without a lease the key is held for ever.
     ///
     /// Issues no fence number, and notifies nobody.
     pub fn overwrite(&self, key: &str, locker: &str, lease: Option<Duration>) {
-        self.on_key(key, |state, scene| state.overwrite(scene.now, locker, lease));
+        self.on_key(key, |entry, scene| entry.overwrite(scene.now, locker, lease));
     }
 
     /// Forgets all holders and queues, as an administrator's `FLUSHALL` does. Inboxes stay open.
@@ -87,7 +87,7 @@ impl MemoryLockProcessor {
     }
 
     /// Runs one atomic operation on one key, even while the store is unreachable.
-    fn on_key<R>(&self, key: &str, act: impl FnOnce(&mut KeyState, &mut Scene<'_>) -> R) -> R {
+    fn on_key<R>(&self, key: &str, act: impl FnOnce(&mut Entry, &mut Scene<'_>) -> R) -> R {
         let mut store = self.shared.store.lock();
         // The clock is read under the mutex, so that operations see the time in the order in which they happen.
         store.on_key(self.shared.clock.now(), key, act)

@@ -6,8 +6,8 @@ use super::spec::{self, Acquire, Busy, Context, Extend, Poll, Release, Stop, Ten
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::{
-    self, AcquireOutcome, BreakOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Message, NotOurs, Parties,
-    PollOutcome, ProbeOutcome, ReleaseOutcome,
+    self, AcquireOutcome, BreakOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Message, NotOurs, Outcome,
+    Parties, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 use std::time::Duration;
 
@@ -70,9 +70,9 @@ impl Context<String> for Scene<'_> {
 
 /// The state of one key.
 #[derive(Debug, Default)]
-pub(super) struct KeyState(spec::KeyState<String>);
+pub(super) struct Entry(spec::KeyState<String>);
 
-impl KeyState {
+impl Entry {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -82,54 +82,51 @@ impl KeyState {
         self.0.expire(now.as_nanos());
     }
 
-    pub(super) fn acquire(
-        &mut self,
-        scene: &mut Scene<'_>,
-        claim: &Claim<'_>,
-        wait: bool,
-    ) -> Result<AcquireOutcome, Error> {
-        let outcome = self.0.acquire(scene, tenure(claim.locker, claim.lease), wait);
-        Ok(match outcome.map_err(error)? {
-            Acquire::Acquired(grant) => AcquireOutcome::Acquired(granted(grant)),
-            Acquire::Busy(other) => AcquireOutcome::Busy(busy(other)),
-        })
-    }
-
-    pub(super) fn poll(&mut self, scene: &mut Scene<'_>, claim: &Claim<'_>) -> Result<PollOutcome, Error> {
-        let outcome = self.0.poll(scene, tenure(claim.locker, claim.lease));
-        Ok(match outcome.map_err(error)? {
-            Poll::Acquired(grant) => PollOutcome::Acquired(granted(grant)),
-            Poll::Waiting(other) => PollOutcome::Waiting(busy(other)),
-            Poll::Gone => PollOutcome::Gone,
-        })
-    }
-
-    pub(super) fn extend(
-        &mut self,
-        scene: &mut Scene<'_>,
-        claim: &Claim<'_>,
-        fresh_numbers: bool,
-    ) -> Result<ExtendOutcome, Error> {
-        let outcome = self.0.extend(scene, tenure(claim.locker, claim.lease));
-        Ok(match outcome.map_err(error)? {
-            Extend::Extended { waiting } => {
-                let numbers = if fresh_numbers { fence::issue_range() } else { None };
-                ExtendOutcome::Extended(Extension::while_waiting(waiting).with_numbers(numbers))
+    /// Executes a request that is about this key alone.
+    pub(super) fn run(&mut self, scene: &mut Scene<'_>, request: &Request<'_>) -> Result<Outcome, Error> {
+        Ok(match request {
+            Request::Acquire(claim) | Request::Join(claim) => {
+                let wait = matches!(request, Request::Join(_));
+                Outcome::Acquire(match self.0.acquire(scene, tenure(claim), wait)? {
+                    Acquire::Acquired(grant) => AcquireOutcome::Acquired(granted(grant)),
+                    Acquire::Busy(other) => AcquireOutcome::Busy(busy(other)),
+                })
             }
-            Extend::NotOurs(holder) => ExtendOutcome::NotOurs(NotOurs::new(holder)),
+            Request::Poll(claim) => Outcome::Poll(match self.0.poll(scene, tenure(claim))? {
+                Poll::Acquired(grant) => PollOutcome::Acquired(granted(grant)),
+                Poll::Waiting(other) => PollOutcome::Waiting(busy(other)),
+                Poll::Gone => PollOutcome::Gone,
+            }),
+            Request::Extend(claim) | Request::ExtendWithNumbers(claim) => {
+                Outcome::Extend(match self.0.extend(scene, tenure(claim))? {
+                    Extend::Extended { waiting } => {
+                        let numbered = matches!(request, Request::ExtendWithNumbers(_));
+                        let numbers = if numbered { fence::issue_range() } else { None };
+                        ExtendOutcome::Extended(Extension::while_waiting(waiting).with_numbers(numbers))
+                    }
+                    Extend::NotOurs(holder) => ExtendOutcome::NotOurs(NotOurs::new(holder)),
+                })
+            }
+            Request::Release(claim) => Outcome::Release(self.release(scene, claim, None)?),
+            Request::HandOver(claim, next) => Outcome::Release(self.release(scene, claim, Some(next))?),
+            Request::Probe(claim) => Outcome::Probe(if self.0.is_held_by(claim.locker) {
+                ProbeOutcome::Ours
+            } else {
+                ProbeOutcome::NotOurs(NotOurs::new(self.0.held_by()))
+            }),
+            Request::Inspect { .. } => Outcome::Inspect(self.inspect(scene.now)),
+            Request::Break(_) | Request::Broken { .. } | Request::Settle(_) => return Err(request.unsupported()),
         })
     }
 
-    pub(super) fn release(
+    fn release(
         &mut self,
         scene: &mut Scene<'_>,
         claim: &Claim<'_>,
         next: Option<&Claim<'_>>,
     ) -> Result<ReleaseOutcome, Error> {
-        let next = next.map(|next| tenure(next.locker, next.lease));
         let gap = claim.poller_gap.map(|gap| spec::Gap { length: ticks(gap.length), every: ticks(gap.every) });
-        let outcome = self.0.release(scene, tenure(claim.locker, claim.lease), next, gap);
-        Ok(match outcome.map_err(error)? {
+        Ok(match self.0.release(scene, tenure(claim), next.map(tenure), gap)? {
             Release::Released { waiting } => ReleaseOutcome::Released { waiting },
             Release::Passed(grant) => ReleaseOutcome::Passed(granted(grant)),
             Release::Queued(other) => ReleaseOutcome::Queued(busy(other)),
@@ -145,8 +142,7 @@ impl KeyState {
     ) -> Result<(BreakOutcome, Option<Moment>), Error> {
         let lease_ends = self.0.holder.as_ref().and_then(|holder| holder.until).map(Moment::from_nanos);
         let least = scene.now + LEAST_TOLD;
-        let outcome = self.0.break_hold(scene, locker).map_err(error)?;
-        Ok(match outcome {
+        Ok(match self.0.break_hold(scene, locker)? {
             spec::Break::Broken { next, waiting } => {
                 (BreakOutcome::Broken { next, waiting }, Some(lease_ends.map_or(least, |ends| ends.max(least))))
             }
@@ -154,15 +150,7 @@ impl KeyState {
         })
     }
 
-    pub(super) fn probe(&self, locker: &str) -> ProbeOutcome {
-        if self.0.is_held_by(locker) {
-            ProbeOutcome::Ours
-        } else {
-            ProbeOutcome::NotOurs(NotOurs { holder: self.0.held_by() })
-        }
-    }
-
-    pub(super) fn inspect(&self, now: Moment) -> Inspection {
+    fn inspect(&self, now: Moment) -> Inspection {
         let found = match self.0.held(now.as_nanos()).map(busy) {
             Some(held) => Inspection { holder: held.holder, remaining: held.remaining, waiting: 0 },
             None => Inspection::free(),
@@ -191,8 +179,8 @@ impl KeyState {
     }
 }
 
-fn tenure(locker: &str, lease: Duration) -> Tenure<&str> {
-    Tenure { locker, lease: ticks(lease) }
+fn tenure<'a>(claim: &Claim<'a>) -> Tenure<&'a str> {
+    Tenure { locker: claim.locker, lease: ticks(claim.lease) }
 }
 
 /// A duration in ticks. One that is too long becomes [`Moment::NEVER`].
@@ -211,12 +199,16 @@ fn busy(busy: Busy<String>) -> port::Busy {
     }
 }
 
-fn error(stop: Stop) -> Error {
-    match stop {
-        Stop::Refused(command) => Error::Denied { message: format!("the embedded store was told to deny {command}") },
-        Stop::Raised => Error::backend(
-            BackendFailure::Unknown,
-            "the embedded store was told to deny a command, and another one that would have undone the operation",
-        ),
+impl From<Stop> for Error {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Refused(command) => {
+                Self::Denied { message: format!("the embedded store was told to deny {command}") }
+            }
+            Stop::Raised => Self::backend(
+                BackendFailure::Unknown,
+                "the embedded store was told to deny a command, and another one that would have undone the operation",
+            ),
+        }
     }
 }

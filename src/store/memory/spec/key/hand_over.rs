@@ -17,8 +17,8 @@
 //! has a time of its own, which begins when theirs is over. A mark counts places: when one of the waiters that it counts has left before
 //! its time is over, it counts the next one instead.
 
-use super::key::{KeyState, life, number, undo};
-use super::{Context, Holder, Name, Stop, Tenure, Ticks};
+use super::super::{Context, Holder, Name, Stop, Tenure, Ticks};
+use super::{KeyState, life, number, undo};
 
 /// The lockers that a hand-over must know.
 #[derive(Clone, Copy, Debug)]

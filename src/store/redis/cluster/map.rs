@@ -1,0 +1,223 @@
+//! Which node owns each slot, as far as the nodes have said.
+//!
+//! The map and the nodes of its places are one value, the [`View`], which is swapped whole. A call takes a pointer to it, and keeps the nodes
+//! that it needs while it is under way; a node that leaves the map closes its connections when its last call is over. The lock of the view is
+//! held only to copy the pointer or to exchange it, never while a node is asked.
+//!
+//! News arrives in two ways, and either may be late:
+//!
+//! * *Whole*, as the answer to a question (`refresh.rs`): [`install`](Map::install). It is taken in after the present map. A slot that it
+//!   gives to nobody keeps its owner. So does a slot of which a node has said `MOVED` after the question was sent: the answer may have been
+//!   made before.
+//! * *By one slot*, as a `MOVED`: [`moved`](Map::moved). It counts at once, and a whole map is asked for.
+//!
+//! If another map was installed meanwhile, `install` begins again with that one, so that none is lost.
+
+use super::inbox::listeners::Listeners;
+use super::nodes::{Nodes, Reach};
+use super::slots::{SlotMap, Told};
+use crate::log;
+use crate::store::redis::net::address::Place;
+use crate::store::redis::net::hosts::AddressMap;
+use crate::store::redis::net::identity;
+use crate::store::redis::node::Node;
+use crate::store::redis::script::slot::Slot;
+use crate::sync::catch_panic;
+use crate::sync::unseen::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// See the module.
+pub(super) struct Map {
+    pub(super) nodes: Nodes,
+    pub(super) address_map: Option<AddressMap>,
+    /// Swapped whole.
+    view: RwLock<Arc<View>>,
+    pub(super) changes: Arc<Changes>,
+    listeners: Arc<Listeners>,
+}
+
+/// The map at one moment, and the nodes in the order of its places.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) slots: SlotMap,
+    pub(super) nodes: Vec<Arc<Node>>,
+    /// The slots of which a node has said `MOVED` since the question for the last map was sent, and when.
+    moved: HashMap<Slot, Instant>,
+}
+
+impl View {
+    /// Returns the owner of a slot, as far as is known.
+    pub(super) fn owner(&self, slot: Slot) -> Option<&Arc<Node>> {
+        self.nodes.get(self.slots.owner(slot)?)
+    }
+
+    /// Makes a view with a map that differs by at most one place, that of this node.
+    fn with(&self, slots: SlotMap, node: &Arc<Node>) -> Self {
+        let own = &node.transport.endpoint().address.place;
+        let of_place = |(at, place): (usize, &Place)| match self.nodes.get(at) {
+            Some(other) if place != own => Arc::clone(other),
+            _ => Arc::clone(node),
+        };
+        let nodes = slots.places().iter().enumerate().map(of_place).collect();
+        Self { slots, nodes, moved: self.moved.clone() }
+    }
+}
+
+/// How often a server may have lost what it knew, and who is told of it.
+#[derive(Default)]
+pub(super) struct Changes(Mutex<(u64, Vec<Arc<identity::Told>>)>);
+
+impl Changes {
+    /// Counts a change, and tells of it.
+    fn rise(&self) {
+        let mut changes = self.0.lock();
+        changes.0 += 1;
+        let (number, told) = changes.clone();
+        drop(changes);
+        told.iter().for_each(|told| told(number));
+    }
+
+    /// Takes a function to call after each rise of the number.
+    pub(super) fn tell(&self, told: Box<identity::Told>) {
+        self.0.lock().1.push(Arc::from(told));
+    }
+}
+
+impl Map {
+    /// Makes a map in which nobody owns anything.
+    pub(super) fn new(reach: Reach, address_map: Option<AddressMap>, listeners: Arc<Listeners>) -> Self {
+        let changes = Arc::<Changes>::default();
+        let told = Arc::clone(&changes);
+        Self {
+            nodes: Nodes::new(reach, Arc::new(move || told.rise())),
+            address_map,
+            view: RwLock::new(Arc::new(View { slots: SlotMap::empty(), nodes: Vec::new(), moved: HashMap::new() })),
+            changes,
+            listeners,
+        }
+    }
+
+    pub(super) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read())
+    }
+
+    /// Returns the owner of a slot, as far as is known.
+    pub(super) fn owner(&self, slot: Slot) -> Option<Arc<Node>> {
+        self.view.read().owner(slot).cloned()
+    }
+
+    /// Returns `true` if a node has ever told a map: a slot that has an owner keeps one.
+    pub(super) fn is_known(&self) -> bool {
+        !self.view.read().nodes.is_empty()
+    }
+
+    /// Understands an address that a node tells.
+    pub(super) fn place(&self, by: &Node, host: &str, port: u16) -> Option<Place> {
+        let told = Told { by: &by.transport.endpoint().address.place, map: self.address_map.as_ref() };
+        // The address map is the program's, and may panic. This may be the callback of a posted call, which must come to its end.
+        catch_panic(|| told.place(host, port)).unwrap_or_else(|_| {
+            log::error!(TRANSPORT, "the address map of the Cluster panicked for {host}:{port}");
+            None
+        })
+    }
+
+    /// Takes in the map that a node has told when it was asked at that moment. Returns `true` if it is another map than before. The number
+    /// rises if a node of the earlier map is in it no more: the one in its place may lack its last writes.
+    pub(super) fn install(&self, told: &SlotMap, asked_at: Instant) -> bool {
+        let (before, view) = loop {
+            let before = self.view();
+            let newer = before.moved.iter().filter(|(_, at)| **at >= asked_at);
+            let moved: HashMap<_, _> = newer.map(|(slot, at)| (*slot, *at)).collect();
+            let slots = told.clone().follow(&before.slots, |slot| moved.contains_key(&slot));
+            // The nodes are made without holding the map, which every call needs.
+            let nodes: Vec<_> = slots.places().iter().map(|place| self.nodes.at(place)).collect();
+            let view = Arc::new(View { slots, nodes, moved });
+            let mut present = self.view.write();
+            if Arc::ptr_eq(&present, &before) {
+                *present = Arc::clone(&view);
+                break (before, view);
+            }
+        };
+        self.nodes.keep(view.slots.places(), Instant::now());
+        let is_new = before.slots != view.slots;
+        if is_new {
+            self.listeners.note_map();
+        }
+        if before.slots.has_lost_a_node(&view.slots) {
+            self.changes.rise();
+        }
+        is_new
+    }
+
+    /// Notes the new owner of a slot, and returns it.
+    pub(super) fn moved(&self, slot: Slot, place: &Place) -> Arc<Node> {
+        let node = self.nodes.at(place);
+        self.exchange(|view| {
+            if view.owner(slot).is_some_and(|owner| Arc::ptr_eq(owner, &node)) {
+                return None;
+            }
+            let mut new = view.with(view.slots.with(slot, place.clone()), &node);
+            new.moved.insert(slot, Instant::now());
+            Some(new)
+        });
+        node
+    }
+
+    /// Puts a node that was made anew in the place of an earlier one. Returns `None` if that was done a moment ago.
+    pub(super) fn renew(&self, old: &Arc<Node>) -> Option<Arc<Node>> {
+        let node = self.nodes.renew(old, Instant::now())?;
+        // Listening connections to the earlier node end.
+        self.exchange(|view| Some(view.with(view.slots.clone(), &node)));
+        Some(node)
+    }
+
+    /// Puts a new view in the place of the present one, if there is one.
+    fn exchange(&self, new: impl FnOnce(&View) -> Option<View>) {
+        let mut view = self.view.write();
+        let Some(new) = new(&view) else { return };
+        // What ends with the earlier view ends without the lock.
+        let _before = std::mem::replace(&mut *view, Arc::new(new));
+        drop(view);
+        self.listeners.note_map();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::redis::Value;
+
+    fn place(port: u16) -> Place {
+        Place::Tcp { host: "127.0.0.1".to_owned(), port, tls: false }
+    }
+
+    /// A map in which one node owns everything.
+    fn map(port: i64) -> SlotMap {
+        let node = Value::Array(vec![Value::Nil, Value::Int(port)]);
+        let reply = Value::Array(vec![Value::Array(vec![Value::Int(0), Value::Int(16_383), node])]);
+        SlotMap::read(&reply, Told { by: &place(port as u16), map: None }).expect("a map")
+    }
+
+    #[test]
+    fn a_map_that_was_asked_for_before_a_slot_moved_does_not_move_it_back() {
+        let known = Map::new(Reach::nowhere(), None, Arc::default());
+        let owner = |slot| known.owner(slot).map(|node| node.transport.endpoint().address.place.clone());
+        let changes = || known.changes.0.lock().0;
+        assert!(!known.is_known());
+        assert!(known.install(&map(1), Instant::now()) && known.is_known());
+        let asked_at = Instant::now();
+        known.moved(7, &place(2));
+        // Two answers under way, by nodes that do not know it yet.
+        for _ in 0..2 {
+            assert!(!known.install(&map(1), asked_at));
+            assert_eq!([6, 7].map(owner), [1, 2].map(|port| Some(place(port))));
+        }
+        assert_eq!(changes(), 0, "no node has lost its last slot");
+        // Asked for later, it is news.
+        assert!(known.install(&map(1), Instant::now()));
+        assert_eq!([6, 7].map(owner), [1, 1].map(|port| Some(place(port))));
+        assert_eq!(changes(), 1);
+    }
+}
