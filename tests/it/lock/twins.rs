@@ -198,7 +198,9 @@ fn a_hold_that_a_locker_has_replaced_which_it_has_never_made_is_lost_to_a_twin(l
     let theirs = later_than(&lab.holder(other.key()).unwrap().holder, 1);
     lab.overwrite(lock.key(), &theirs, MINUTE);
     // One hold is lost after the other.
-    told.iter().for_each(|lost| drop(lab.time.recv(lost)));
+    for lost in &told {
+        lab.time.recv(lost);
+    }
     assert_eq!(
         [&guard, &also].map(|guard| guard.loss().map(|loss| loss.cause)),
         [const { Some(LossCause::Cloned) }; 2]
