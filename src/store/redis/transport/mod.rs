@@ -213,7 +213,7 @@ impl<C: Connector> Transport<C> {
     /// Returns the epoch in which a command on this way is written, unless a new one begins meanwhile. `None` if the connection was not written
     /// to recently, so that a command begins a new epoch.
     pub(crate) fn warm_epoch(&self, way: &Way) -> Option<u64> {
-        self.muxes[way.mux].epoch_at(now())
+        self.muxes[way.mux].epochs.at(now())
     }
 
     /// Returns an empty batch whose first command goes on a way that was chosen.
@@ -317,17 +317,17 @@ impl<C: Connector> Transport<C> {
     /// From now on, the stamp is written over the bytes of commands that are packed for it, until that epoch ends. A new epoch writes
     /// commands as they are packed.
     pub(crate) fn stamp(&self, epoch: u64) {
-        self.mux_of(epoch).stamp(epoch);
+        self.mux_of(epoch).epochs.stamp(epoch);
     }
 
     /// From now on, commands are written as they are packed, on all connections.
     pub(crate) fn unstamp(&self) {
-        self.muxes.iter().for_each(|mux| mux.unstamp());
+        self.muxes.iter().for_each(|mux| mux.epochs.unstamp());
     }
 
     /// Returns `true` if the server has said, in that epoch or later on the same mux, that it is no master.
     pub(crate) fn is_deposed(&self, epoch: u64) -> bool {
-        self.mux_of(epoch).is_deposed(epoch)
+        self.mux_of(epoch).epochs.is_deposed(epoch)
     }
 
     fn mux_of(&self, epoch: u64) -> &Mux<C> {

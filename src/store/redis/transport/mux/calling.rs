@@ -5,6 +5,7 @@ use super::super::connector::Connector;
 use super::super::pending::{Pending, Wake};
 use super::core::Mux;
 use super::leaving::{closed_by_us, fail_all};
+use super::reading::Reader;
 use super::state::State;
 use super::writing::WriterClaim;
 use crate::error::Error;
@@ -58,7 +59,7 @@ impl<C: Connector> Mux<C> {
         let mut is_free = self.wait(call, deadline);
         let mut answer = if is_free { call.finished() } else { None };
         if answer.is_none() {
-            self.look(call);
+            Reader::look(self, |session| session.has_reply_for(call));
             if !spare.is_zero() && call.is_under_way_again() {
                 if !is_free {
                     self.hand_on(self.state.lock(), true);
@@ -69,7 +70,7 @@ impl<C: Connector> Mux<C> {
         }
         self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         answer.unwrap_or_else(|| {
-            self.look(call);
+            Reader::look(self, |session| session.has_reply_for(call));
             self.depart(call, limit, or_break)
         })
     }
@@ -77,7 +78,7 @@ impl<C: Connector> Mux<C> {
     /// Takes in the replies that have come for calls that nobody waits for. Returns `true` if some of these calls still have no answer.
     /// Does not block.
     pub(crate) fn collect(&self) -> bool {
-        self.read_now();
+        Reader::look(self, |_| true);
         let mut state = self.state.lock();
         // Takes the role from a promoted caller too: that caller may read instead, and sleep for a while.
         let takes_over = |state: &mut State<C>| !state.writing || std::mem::take(&mut state.promoted);

@@ -13,28 +13,20 @@
 //! The thread holds a weak reference to its mux. If the mux is gone when the connection comes, it closes the connection at once.
 
 use super::super::connector::{Connector, Open};
-use super::super::pending::Pending;
 use super::core::{Guard, Mux};
 use super::leaving::fail_all;
-use super::role::Role;
 use super::session::Session;
 use super::state::State;
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::Ordering;
-use crate::sync::{catch_panic, guarded, now, thread};
+use crate::sync::{catch_panic, now, thread};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 impl<C: Connector> Mux<C> {
-    /// Has a connection opened for the mux. The caller is the writer, and waits until its deadline at most; it does not wait if it does not
-    /// attend to its call, or has what it came for.
-    pub(super) fn connect<'a>(&'a self, state: Guard<'a, C>, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, C> {
-        self.connect_while(state, deadline, || !own.is_over() && (own.waits() || own.is_posted))
-    }
-
     /// Opens the connection before the first call, until the deadline at most.
     ///
     /// # Errors
@@ -52,7 +44,7 @@ impl<C: Connector> Mux<C> {
             return Ok(());
         }
         let failed = state.connecting.failed.as_ref().filter(|_| !state.connecting.is_busy);
-        Err(failed.map_or_else(|| self.unconnected(), |(_, error)| error.clone()))
+        Err(failed.map_or_else(|| self.settings.unconnected(), |(_, error)| error.clone()))
     }
 
     /// Starts a connect for later calls, unless there is a connection, one is being opened, or the last connect failed less than `pause`
@@ -72,7 +64,7 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Starts a connect, and waits for its end, until the deadline at most, while the caller `waits`.
-    fn connect_while<'a>(
+    pub(super) fn connect_while<'a>(
         &'a self,
         mut state: Guard<'a, C>,
         deadline: Instant,
@@ -103,7 +95,7 @@ impl<C: Connector> Mux<C> {
     /// # Errors
     ///
     /// If the operating system refuses the thread.
-    fn begin_connect(&self, state: &mut State<C>) -> io::Result<()> {
+    pub(super) fn begin_connect(&self, state: &mut State<C>) -> io::Result<()> {
         if state.connecting.is_busy {
             return Ok(());
         }
@@ -114,19 +106,15 @@ impl<C: Connector> Mux<C> {
                 mux.end_connect(opened, start);
             }
         };
-        let thread = self.spawn(connect).inspect_err(|cause| {
+        let may_spawn = self.settings.connector.may_spawn();
+        let spawn = || thread::Builder::new().name("dlock-connect".to_owned()).spawn(connect);
+        let thread = if may_spawn { spawn() } else { Err(io::ErrorKind::WouldBlock.into()) };
+        let thread = thread.inspect_err(|cause| {
             log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
         })?;
         state.connecting.thread = Some(thread);
         state.connecting.is_busy = true;
         Ok(())
-    }
-
-    fn spawn(&self, connect: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
-        if !self.settings.connector.may_spawn() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        thread::Builder::new().name("dlock-connect".to_owned()).spawn(connect)
     }
 
     /// Takes the outcome of a connect.
@@ -135,7 +123,7 @@ impl<C: Connector> Mux<C> {
         let me = thread::current().id();
         state.connecting.is_busy = false;
         state.connecting.tellers.push(me);
-        self.wake_waiting();
+        self.connected.notify_all();
         // Callbacks and the log may panic.
         let told = catch_panic(|| {
             let state = self.take_up(state, opened, start);
@@ -145,7 +133,7 @@ impl<C: Connector> Mux<C> {
         });
         let mut state = self.state.lock();
         state.connecting.tellers.retain(|teller| *teller != me);
-        self.wake_waiting();
+        self.connected.notify_all();
         drop(state);
         if told.is_err() {
             log::error!(TRANSPORT, "the thread dlock-connect has caught a panic; please report it");
@@ -161,7 +149,7 @@ impl<C: Connector> Mux<C> {
                 self.settings.connect_took.store(took, Ordering::Relaxed);
                 if !state.closed {
                     let step = state.epoch_step;
-                    let epoch = self.begin_epoch(&mut state.next_epoch, step);
+                    let epoch = self.epochs.begin(&mut state.next_epoch, step);
                     state.session = Some(Session::new(epoch, open));
                     self.is_connected.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
                 }
@@ -175,11 +163,6 @@ impl<C: Connector> Mux<C> {
                 self.state.lock()
             }
         }
-    }
-
-    /// Wakes the threads that wait for the end of a connect, or of what follows it.
-    fn wake_waiting(&self) {
-        self.connected.notify_all();
     }
 
     /// Called when the mux is closed. Waits until no thread whose connect has ended runs callbacks any more, and for the end of the last
@@ -205,38 +188,6 @@ impl<C: Connector> Mux<C> {
     #[cfg(all(test, dlock_shuttle))]
     pub(in super::super) fn is_connecting(&self) -> bool {
         self.state.lock().connecting.is_busy
-    }
-
-    fn unconnected(&self) -> Error {
-        let message = format!("{}: not sent: there is no connection", self.settings.server);
-        Error::backend(BackendFailure::NotExecuted, message)
-    }
-
-    /// Writes the queue once, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
-    /// over. What is queued meanwhile goes with a caller that waits, or with the next one. If there is no connection, starts a connect, for
-    /// which the calls wait; if no thread can be started for it, the posted calls fail.
-    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
-        state.writing = true;
-        let role = Role::writing(self, None);
-        let at = now();
-        let idle = state.session.as_mut().map(|session| (session.epoch, guarded(|| session.check_idle(at))));
-        let mut state = match idle {
-            Some((_, Ok(()))) => self.write_once(state, at, at),
-            Some((epoch, Err(cause))) => self.fail(state, epoch, cause),
-            None if self.begin_connect(&mut state).is_ok() => state,
-            None => {
-                let queue = std::mem::take(&mut state.queue);
-                let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
-                state.queue.extend(others);
-                drop(state);
-                fail_all(&posted, &self.unconnected(), false);
-                self.state.lock()
-            }
-        };
-        state.writing = false;
-        role.end();
-        self.hand_on(state, true);
-        self.state.lock()
     }
 }
 

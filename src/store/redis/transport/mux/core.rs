@@ -1,15 +1,16 @@
 //! What the callers of a mux share: its state under the mutex, and beside it what others may read without the mutex.
 
 use super::super::connector::Connector;
-use super::super::timing::QUIET;
 use super::super::yielding::Yielding;
+use super::epochs::Epochs;
 use super::session::Confirming;
 use super::state::{State, Woken};
+use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, now};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What all muxes of a transport share.
 pub(crate) struct Settings<C> {
@@ -33,6 +34,12 @@ impl<C> Settings<C> {
     pub(super) fn patience(&self) -> Duration {
         self.io_timeout + self.confirming.as_ref().map_or(Duration::ZERO, |confirming| confirming.takes)
     }
+
+    /// The error of a call for which there is no connection.
+    pub(super) fn unconnected(&self) -> Error {
+        let message = format!("{}: not sent: there is no connection", self.server);
+        Error::backend(BackendFailure::NotExecuted, message)
+    }
 }
 
 /// One connection and its callers: see [`mux`](super). Its methods stand in the files of their steps.
@@ -48,22 +55,7 @@ pub(crate) struct Mux<C: Connector> {
     pub(super) load: AtomicUsize,
     // ORDERING: Relaxed: a hint. Whoever uses the connection finds it in `state`.
     pub(super) is_connected: AtomicBool,
-    /// The current epoch. A connection has one or more, one after another.
-    // ORDERING: Relaxed, also for `written`: stored with the mutex of `state` held. `epoch_at` loads without it, and may guess wrong: the
-    // answer says in which epoch the call was written, and whoever relies on the epoch compares it.
-    pub(super) epoch: AtomicU64,
-    /// When the connection was last written to, in nanoseconds after `since`.
-    pub(super) written: AtomicU64,
-    since: Instant,
-    /// The last epoch that is stamped.
-    // ORDERING: Relaxed: stored under the mutex of whoever sets stamps, loaded by `write_once` under that of `state`, under which every
-    // call is queued. So the calls that a thread sends after it has ended the stamp are written after that is seen. A stamp that is seen
-    // too late costs the server one write.
-    pub(super) stamped: AtomicU64,
-    /// The last epoch in which the server said that it is no master, even if only to a caller that had left.
-    // ORDERING: Relaxed: `take_in` stores it with the mutex of `state` held, before it delivers replies, each under the mutex of its call.
-    // So whoever takes a reply sees what was read before that reply or together with it.
-    pub(super) deposed: AtomicU64,
+    pub(in super::super) epochs: Epochs,
 }
 
 pub(super) type Guard<'a, C> = MutexGuard<'a, State<C>>;
@@ -78,11 +70,7 @@ impl<C: Connector> Mux<C> {
             connected: Condvar::new(),
             load: AtomicUsize::new(0),
             is_connected: AtomicBool::new(false),
-            epoch: AtomicU64::new(0),
-            written: AtomicU64::new(0),
-            since: now(),
-            stamped: AtomicU64::new(0),
-            deposed: AtomicU64::new(0),
+            epochs: Epochs::new(),
         })
     }
 
@@ -98,43 +86,6 @@ impl<C: Connector> Mux<C> {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed
-    }
-
-    pub(super) fn nanos(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// Returns the epoch in which a command sent at this moment is written, or `None` if it begins a new epoch. Approximate: it does not
-    /// take the mutex, which the users of the connection need.
-    pub(crate) fn epoch_at(&self, at: Instant) -> Option<u64> {
-        // ORDERING: Relaxed: a guess, which the epoch of the answer corrects.
-        let written = self.since + Duration::from_nanos(self.written.load(Ordering::Relaxed));
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        (at.saturating_duration_since(written) <= QUIET && !self.is_deposed(epoch)).then_some(epoch)
-    }
-
-    /// Returns `true` if the server has said in that epoch, or later, that it is no master.
-    pub(crate) fn is_deposed(&self, epoch: u64) -> bool {
-        // ORDERING: Relaxed: the mutex of the call whose reply was taken comes after `take_in`.
-        self.deposed.load(Ordering::Relaxed) >= epoch
-    }
-
-    /// Stamps the commands that are written in that epoch.
-    pub(crate) fn stamp(&self, epoch: u64) {
-        self.stamped.fetch_max(epoch, Ordering::Relaxed); // ORDERING: Relaxed: seen too late, it costs one write.
-    }
-
-    /// Stamps no more commands.
-    pub(crate) fn unstamp(&self) {
-        self.stamped.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the mutex of the mux orders it before later calls.
-    }
-
-    /// Begins an epoch, which is not stamped.
-    pub(super) fn begin_epoch(&self, next: &mut u64, step: u64) -> u64 {
-        let epoch = *next;
-        *next += step;
-        self.epoch.store(epoch, Ordering::Relaxed); // ORDERING: Relaxed: the mutex of the mux is held: see `Mux::epoch`.
-        epoch
     }
 
     /// Unlocks the state. Promotes a writer, and a reader if `reads`, when there is work for one and nobody does it.

@@ -72,12 +72,13 @@
 //! | `sending.rs` | one write |
 //! | `role.rs` | the roles, which are given back even in a panic |
 //! | `leaving.rs` | how a connection fails, and how a caller leaves |
-//! | `core.rs` | the mux: what every step is given |
+//! | `core.rs`, `epochs.rs` | the mux: what every step is given; what others may read without its mutex |
 //! | `state.rs`, `session.rs` | what its mutex protects: the queue and the roles; the connection and the calls that are due on it |
 
 mod calling;
 mod connecting;
 mod core;
+mod epochs;
 mod leaving;
 mod posting;
 mod reading;

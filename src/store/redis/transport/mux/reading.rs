@@ -1,8 +1,9 @@
 //! The leader that reads: it reads replies, delivers them to their calls, and promotes the next reader.
 //!
 //! A caller reads in three ways. It *spins*: a few looks without waiting, between which other threads run. It *reads*: it waits for bytes, for
-//! all callers, until its own answer is there. It *looks*: once, without waiting, before it gives up. All three take the inbound half out of
-//! the session, so no two threads read at once, and end in [`take_in`](Mux::take_in), which is the only place where replies are delivered.
+//! all callers, until its own answer is there. It *looks*: once, without waiting, before it gives up. In all three a [`Reader`] takes the
+//! inbound half out of the session, so no two threads read at once, and ends in [`take_in`](Reader::take_in), which is the only place where
+//! replies are delivered.
 
 use super::super::connector::{Connector, ReadHalf};
 use super::super::pending::Pending;
@@ -12,8 +13,6 @@ use super::core::Mux;
 use super::role::Role;
 use super::session::Session;
 use super::state::Woken;
-use crate::store::redis::net::classify::{is_demotion, is_no_master};
-use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, now};
 use ::redis::Value;
 use smallvec::SmallVec;
@@ -67,82 +66,70 @@ impl<C: Connector> Mux<C> {
     /// it, or another caller reads. Without `waits` it takes only what has come already, and on `false` the caller must come again; the
     /// role is free meanwhile.
     pub(super) fn read(&self, own: &Arc<Pending>, deadline: Instant, waits: bool) -> bool {
-        let mut state = self.state.lock();
-        let Some(session) = &mut state.session else { return false };
-        let epoch = session.epoch;
-        if session.inbound.is_none() || !session.has_reply_for(own) {
-            return false;
-        }
         let mut at = now();
         if at >= deadline {
             return false;
         }
-        let (Some(mut inbound), Some(mut oldest)) = (session.inbound.take(), session.due.front().map(|due| due.since))
-        else {
+        let Some(mut reader) = Reader::begin(self, Some(own), |session| session.has_reply_for(own)) else {
             return false;
         };
-        drop(state);
-        let role = Role::reading(self, Some(own), epoch);
         loop {
-            let overdue = oldest + self.settings.patience();
-            let arrived = Arrived::by(&mut inbound, |inbound| {
+            let overdue = reader.oldest + self.settings.patience();
+            let arrived = Arrived::by(&mut reader.inbound, |inbound| {
                 if waits { inbound.fill(deadline.min(overdue).min(at + ROLE_CHECK)) } else { inbound.fill_now() }
             });
-            match self.take_in(epoch, inbound, arrived, Some((own, deadline))) {
-                Some((back, since)) if waits => (inbound, oldest, at) = (back, since, now()),
-                Some((back, _)) => {
-                    self.put_down(own, epoch, back);
-                    role.end();
+            match reader.take_in(arrived, Some((own, deadline))) {
+                Some(back) if waits => (reader, at) = (back, now()),
+                Some(back) => {
+                    back.put_down(own);
                     return false;
                 }
-                None => {
-                    role.end();
-                    return true;
-                }
+                None => return true,
             }
         }
     }
+}
 
-    /// Gives back the role of reader and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader. Only if the
-    /// caller is not held back any more, and so has no reply to come again for, promotes a reader. (Nor has one whose call is queued once more
-    /// because somebody else writes. But every writer sees to a reader when it leaves.)
-    fn put_down(&self, own: &Arc<Pending>, epoch: u64, inbound: C::In) {
-        let mut state = self.state.lock();
-        if let Some(session) = state.session_of(epoch) {
-            session.inbound = Some(inbound);
-            if own.is_confirmed && !session.has_reply_for(own) {
-                self.hand_on(state, true);
-            }
-        }
-    }
+/// The caller that reads, with the inbound half.
+pub(super) struct Reader<'a, C: Connector> {
+    mux: &'a Mux<C>,
+    role: Role<'a, C>,
+    /// The connection.
+    epoch: u64,
+    inbound: C::In,
+    /// The time since which the oldest reply is due.
+    oldest: Instant,
+}
 
-    /// Takes in, without waiting, the replies that have come while nobody reads.
-    pub(super) fn read_now(&self) {
-        while self.read_once_now(|session| !session.due.is_empty()) {}
-    }
-
-    /// Looks, without waiting, whether the answer has come to a call whose time is over: its caller may have waited for something else all
-    /// the time. What comes behind the answer is left to others.
-    pub(super) fn look(&self, call: &Arc<Pending>) {
-        while self.read_once_now(|session| session.has_reply_for(call)) {}
-    }
-
-    /// Takes in what has come, if the connection `is_wanted` and nobody reads. Returns `true` if anything had.
-    fn read_once_now(&self, is_wanted: impl FnOnce(&Session<C>) -> bool) -> bool {
-        let mut state = self.state.lock();
-        let Some(session) = state.session.as_mut().filter(|session| is_wanted(session)) else { return false };
-        let (epoch, Some(mut inbound)) = (session.epoch, session.inbound.take()) else { return false };
+impl<'a, C: Connector> Reader<'a, C> {
+    /// Takes the role, if the connection `is_wanted`, a reply is due on it, and nobody reads.
+    fn begin(
+        mux: &'a Mux<C>,
+        own: Option<&'a Arc<Pending>>,
+        is_wanted: impl FnOnce(&Session<C>) -> bool,
+    ) -> Option<Self> {
+        let mut state = mux.state.lock();
+        let session = state.session.as_mut().filter(|session| is_wanted(session))?;
+        let (oldest, epoch) = (session.due.front()?.since, session.epoch);
+        let inbound = session.inbound.take()?;
         drop(state);
-        let role = Role::reading(self, None, epoch);
-        let arrived = Arrived::by(&mut inbound, ReadHalf::fill_now);
-        let more = matches!(arrived.result, Ok(true));
-        self.take_in(epoch, inbound, arrived, None);
-        role.end();
-        more
+        Some(Self { mux, role: Role::reading(mux, own, epoch), epoch, inbound, oldest })
     }
 
-    /// Delivers what was read. Returns the inbound half, and the time since which the oldest reply is due, to a reader that must go on;
-    /// otherwise hands the role on.
+    /// Takes in, without waiting, what has come, as long as the connection `is_wanted` and nobody reads.
+    pub(super) fn look(mux: &Mux<C>, is_wanted: impl Fn(&Session<C>) -> bool) {
+        while let Some(mut reader) = Reader::begin(mux, None, &is_wanted) {
+            let arrived = Arrived::by(&mut reader.inbound, ReadHalf::fill_now);
+            let more = matches!(arrived.result, Ok(true));
+            reader.take_in(arrived, None);
+            if !more {
+                break;
+            }
+        }
+    }
+
+    /// Delivers what was read. Returns the reader if it must go on; otherwise hands the role on. `own` is the call of a caller that reads
+    /// until its answer is there, with the caller's deadline.
     ///
     /// 1. Under the mutex, gives the replies to their calls, and queues the calls that must be sent again. No caller of a later reply is
     ///    awake yet, so nothing that it calls next comes before them.
@@ -152,34 +139,32 @@ impl<C: Connector> Mux<C> {
     /// 4. Keeps the role, or gives it back and promotes a successor under the same mutex: no reply can come between the two without a
     ///    reader.
     /// 5. Without the mutex, wakes the callers whose replies have come, and the successor.
-    fn take_in(
-        &self,
-        epoch: u64,
-        inbound: C::In,
-        arrived: Arrived,
-        reader: Option<(&Arc<Pending>, Instant)>,
-    ) -> Option<(C::In, Instant)> {
+    fn take_in(self, arrived: Arrived, own: Option<(&Arc<Pending>, Instant)>) -> Option<Self> {
+        let Self { mux, role, epoch, inbound, .. } = self;
         let at = now();
         let (mut woken, mut again) = (Woken::new(), VecDeque::new());
-        let mut state = self.state.lock();
-        // If the session is gone, the connection was cut meanwhile, and `fail` has told all its calls.
-        let session = state.session_of(epoch)?;
+        let mut state = mux.state.lock();
+        let Some(session) = state.session_of(epoch) else {
+            // The connection was cut meanwhile, and `fail` has told all its calls.
+            role.end();
+            return None;
+        };
         session.last_use = at;
-        self.note_demotions(session, &arrived.replies, at);
-        let own = reader.map(|(own, _)| own);
-        let result = session.deliver(arrived.replies, own, &mut woken, &mut again).and(arrived.result);
-        let result = result.and_then(|more| session.check_overdue(more, at, self.settings.patience()));
+        session.note_demotions(&arrived.replies, at, &mux.epochs);
+        let call = own.map(|(call, _)| call);
+        let result = session.deliver(arrived.replies, call, &mut woken, &mut again).and(arrived.result);
+        let result = result.and_then(|more| session.check_overdue(more, at, mux.settings.patience()));
         let repeats = !again.is_empty();
         state.queue.append(&mut again);
         if let Err(cause) = result {
-            state = self.fail(state, epoch, cause);
+            state = mux.fail(state, epoch, cause);
         }
         if repeats && !state.writing {
-            state = self.write_left_over(state);
+            state = mux.write_left_over(state);
         }
         // Calls that waited for the end of a confirmation, or of this connection, may be written now.
         state.promote_writer(&mut woken);
-        let reads_on = reader.is_some_and(|(own, deadline)| own.may_read_on() && at < deadline);
+        let reads_on = own.is_some_and(|(call, deadline)| call.may_read_on() && at < deadline);
         let back = match state.session_of(epoch) {
             Some(session) if reads_on && !session.due.is_empty() => {
                 session.due.front().map(|oldest| (inbound, oldest.since))
@@ -194,18 +179,25 @@ impl<C: Connector> Mux<C> {
         };
         drop(state);
         woken.iter().for_each(|call| call.wake());
-        back
+        let Some((inbound, oldest)) = back else {
+            role.end();
+            return None;
+        };
+        Some(Self { mux, role, epoch, inbound, oldest })
     }
 
-    /// Notes that the server has said that it is no master. Must be done before the replies are delivered: whoever relies on this epoch asks
-    /// after its own reply.
-    fn note_demotions(&self, session: &mut Session<C>, replies: &[Value], at: Instant) {
-        if replies.iter().any(is_demotion) {
-            session.note_demotion(at);
+    /// Gives back the role and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader. Only if the caller is not
+    /// held back any more, and so has no reply to come again for, promotes a reader. (Nor has one whose call is queued once more because
+    /// somebody else writes. But every writer sees to a reader when it leaves.)
+    fn put_down(self, own: &Arc<Pending>) {
+        let Self { mux, role, epoch, inbound, .. } = self;
+        let mut state = mux.state.lock();
+        if let Some(session) = state.session_of(epoch) {
+            session.inbound = Some(inbound);
+            if own.is_confirmed && !session.has_reply_for(own) {
+                mux.hand_on(state, true);
+            }
         }
-        if replies.iter().any(is_no_master) {
-            // ORDERING: Relaxed: `deliver` passes each reply on under the mutex of its call, so whoever takes one sees this in `is_deposed`.
-            self.deposed.fetch_max(self.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        role.end();
     }
 }

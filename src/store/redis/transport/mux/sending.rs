@@ -8,12 +8,10 @@
 //! * *The connection is full.* The rest stays with the outbound half (`has_backlog`), and counts as work for the next writer.
 
 use super::super::connector::{Connector, WriteHalf};
-use super::super::timing::QUIET;
 use super::core::{Guard, Mux};
 use super::leaving::overdue_by;
 use super::state::State;
 use crate::store::redis::net::link::KEPT;
-use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, now};
 use std::time::Instant;
 
@@ -28,15 +26,10 @@ impl<C: Connector> Mux<C> {
     pub(super) fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
         let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
-        // ORDERING: Relaxed, here and below: the mutex of the mux is held. Only `stamped` is stored without it: see there.
-        let mut epoch = self.epoch.load(Ordering::Relaxed);
         let quiet = since.saturating_duration_since(session.last_write);
-        if quiet > QUIET || self.is_deposed(epoch) {
-            epoch = self.begin_epoch(next_epoch, *epoch_step);
-        }
         session.last_write = since;
-        self.written.store(self.nanos(since), Ordering::Relaxed);
-        let stamp = (self.stamped.load(Ordering::Relaxed) == epoch).then_some(&self.settings.stamp);
+        let (epoch, is_stamped) = self.epochs.write(since, quiet, next_epoch, *epoch_step);
+        let stamp = is_stamped.then_some(&self.settings.stamp);
         let confirming = self.settings.confirming.as_ref();
         let mut bytes = std::mem::take(&mut session.bytes);
         session.queue_up(queue, &mut bytes, epoch, stamp, confirming, since);

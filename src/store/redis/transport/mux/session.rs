@@ -10,7 +10,9 @@
 use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
 use super::super::pending::{Pending, Taken};
 use super::super::timing::IDLE;
+use super::epochs::Epochs;
 use super::leaving::overdue_by;
+use crate::store::redis::net::classify::{is_demotion, is_no_master};
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::{guarded, now};
 use ::redis::Value;
@@ -225,9 +227,15 @@ impl<C: Connector> Session<C> {
         self.is_confirming && call.is_confirmed && call.is_queued()
     }
 
-    /// Notes that the server has said that it is no master.
-    pub(super) fn note_demotion(&mut self, at: Instant) {
-        self.demoted.get_or_insert(at);
+    /// Notes whether the server says that it is no master. Must be done before the replies are delivered: whoever relies on an epoch asks
+    /// after its own reply.
+    pub(super) fn note_demotions(&mut self, replies: &[Value], at: Instant, epochs: &Epochs) {
+        if replies.iter().any(is_demotion) {
+            self.demoted.get_or_insert(at);
+        }
+        if replies.iter().any(is_no_master) {
+            epochs.depose();
+        }
     }
 
     /// Returns `true` if the connection is to be replaced, because its server is no master any more: the address may lead to another server

@@ -10,10 +10,11 @@
 use super::super::connector::Connector;
 use super::super::pending::Pending;
 use super::core::{Guard, Mux};
+use super::leaving::fail_all;
 use super::role::Role;
 use crate::log;
 use crate::one_line::OneLine;
-use crate::sync::now;
+use crate::sync::{guarded, now};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -54,34 +55,65 @@ impl<C: Connector> Mux<C> {
         }
         state.writing = true;
         let role = Role::writing(self, Some(own));
-        let state = self.write_all(state, own, deadline, claim);
+        let has_waited = claim == WriterClaim::AtOnce || (own.is_posted && claim == WriterClaim::Promoted);
+        let state = Writer { mux: self, own, deadline }.write_all(state, has_waited);
         role.end();
         state
     }
 
+    /// Writes the queue once, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
+    /// over. What is queued meanwhile goes with a caller that waits, or with the next one. If there is no connection, starts a connect, for
+    /// which the calls wait; if no thread can be started for it, the posted calls fail.
+    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
+        state.writing = true;
+        let role = Role::writing(self, None);
+        let at = now();
+        let idle = state.session.as_mut().map(|session| (session.epoch, guarded(|| session.check_idle(at))));
+        let mut state = match idle {
+            Some((_, Ok(()))) => self.write_once(state, at, at),
+            Some((epoch, Err(cause))) => self.fail(state, epoch, cause),
+            None if self.begin_connect(&mut state).is_ok() => state,
+            None => {
+                let queue = std::mem::take(&mut state.queue);
+                let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
+                state.queue.extend(others);
+                drop(state);
+                fail_all(&posted, &self.settings.unconnected(), false);
+                self.state.lock()
+            }
+        };
+        state.writing = false;
+        role.end();
+        self.hand_on(state, true);
+        self.state.lock()
+    }
+}
+
+/// The caller that writes, for all callers.
+struct Writer<'a, 'c, C: Connector> {
+    mux: &'a Mux<C>,
+    own: &'c Arc<Pending>,
+    deadline: Instant,
+}
+
+impl<'a, C: Connector> Writer<'a, '_, C> {
     /// Holds the role of writer:
     ///
-    /// 1. Yields once, if callers that were answered together may be about to call. A caller that takes the role over meanwhile clears
-    ///    `gathering`; then this one is not the writer any more.
+    /// 1. Unless it `has_waited`, yields once, if callers that were answered together may be about to call. A caller that takes the role
+    ///    over meanwhile clears `gathering`; then this one is not the writer any more.
     /// 2. Connects, or writes all that is queued, until nothing is left.
     /// 3. Leaves earlier when its time is over, or when it has what it came for and a follower can succeed it: no caller works for others
     ///    longer than that. What is left then has a successor, because `hand_on` follows; if nobody waits for it, it is written first, once.
-    fn write_all<'a>(
-        &'a self,
-        mut state: Guard<'a, C>,
-        own: &Arc<Pending>,
-        deadline: Instant,
-        claim: WriterClaim,
-    ) -> Guard<'a, C> {
-        let has_waited = claim == WriterClaim::AtOnce || (own.is_posted && claim == WriterClaim::Promoted);
-        if !has_waited && self.load() > 1 && state.lacks_callers() && state.has_work() {
+    fn write_all(&self, mut state: Guard<'a, C>, has_waited: bool) -> Guard<'a, C> {
+        let Self { mux, own, deadline } = *self;
+        if !has_waited && mux.load() > 1 && state.lacks_callers() && state.has_work() {
             // One write for all callers that were answered together is cheaper for client and server.
             let at = now();
             let number = state.gather();
             drop(state);
             // Write now, whether the turn came back late or not.
-            let _ = self.settings.yielding.yield_once(at, self.load());
-            state = self.state.lock();
+            let _ = mux.settings.yielding.yield_once(at, mux.load());
+            state = mux.state.lock();
             if !state.has_gathered(number) {
                 return state;
             }
@@ -89,9 +121,9 @@ impl<C: Connector> Mux<C> {
         let mut is_last = false;
         while state.has_work() {
             if state.session.is_some() {
-                state = self.write_on(state, own, deadline);
+                state = self.write_on(state);
             } else {
-                state = self.connect(state, own, deadline);
+                state = self.connect(state);
                 if state.connecting.is_busy {
                     break;
                 }
@@ -112,17 +144,24 @@ impl<C: Connector> Mux<C> {
         state
     }
 
+    /// Has a connection opened. Waits until the deadline at most, and not at all if the caller does not attend to its call, or has what it
+    /// came for.
+    fn connect(&self, state: Guard<'a, C>) -> Guard<'a, C> {
+        let own = self.own;
+        self.mux.connect_while(state, self.deadline, || !own.is_over() && (own.waits() || own.is_posted))
+    }
+
     /// Writes once on the connection that there is, unless it turns out to be dead.
-    fn write_on<'a>(&'a self, mut state: Guard<'a, C>, own: &Arc<Pending>, deadline: Instant) -> Guard<'a, C> {
-        let at = now();
+    fn write_on(&self, mut state: Guard<'a, C>) -> Guard<'a, C> {
+        let (mux, at) = (self.mux, now());
         let Some(session) = &mut state.session else { return state };
         let epoch = session.epoch;
         let Err(cause) = session.check_idle(at) else {
             // A caller with others to begin first does not wait for a full connection. It writes the rest when it attends to the call.
-            return self.write_once(state, at, if own.has_others_first() { at } else { deadline });
+            return mux.write_once(state, at, if self.own.has_others_first() { at } else { self.deadline });
         };
         drop(state);
-        log::debug!(TRANSPORT, "{}: idle connection dropped: {}", self.settings.server, OneLine(&cause));
-        self.fail(self.state.lock(), epoch, cause)
+        log::debug!(TRANSPORT, "{}: idle connection dropped: {}", mux.settings.server, OneLine(&cause));
+        mux.fail(mux.state.lock(), epoch, cause)
     }
 }
