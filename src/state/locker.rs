@@ -27,7 +27,7 @@ pub(crate) struct ClientId {
     /// How many lockers there are.
     // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
     tenures: AtomicU64,
-    /// A keyed hash (SipHash). A copy of this process has its key, too, and nobody else learns it.
+    /// A keyed hash (`SipHash`). A copy of this process has its key, too, and nobody else learns it.
     secret: RandomState,
     /// The identity that took its place, because another process has this one, too.
     next: OnceLock<Box<Self>>,

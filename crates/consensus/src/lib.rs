@@ -70,6 +70,7 @@ mod http;
 mod inbox;
 mod json;
 mod kv;
+#[cfg(feature = "consul")]
 mod log;
 mod message;
 mod names;

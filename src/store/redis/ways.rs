@@ -10,7 +10,7 @@ use super::script::keys::{inbox_channel, slot_inbox_channel};
 use super::script::reply::{mismatch, number_of};
 use super::script::scripts::{Call, Form};
 use super::script::slot::slot_of;
-use super::transport::{Callback, KeyHash, Replied, Reply};
+use super::transport::{Callback, KeyHash, Replied, Replies, Reply};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::port::{Inbox, Outcome, ReleaseOutcome, Request};
@@ -31,7 +31,7 @@ pub(super) trait Ways: Messages + fmt::Debug + Send + Sync {
     fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error>;
 
     /// Runs calls together. Returns a reply for each.
-    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Vec<Reply>;
+    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Replies;
 
     /// Sends one call and returns without its reply, which `done` receives.
     fn post(&self, call: &Call<'_>, limit: Duration, done: Callback);
@@ -151,7 +151,7 @@ impl Ways for OneServer {
         self.node.say(words, limit)
     }
 
-    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Vec<Reply> {
+    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Replies {
         self.node.run(calls, manner)
     }
 
@@ -230,7 +230,7 @@ impl Ways for Cluster {
         Self::say(self, words, limit)
     }
 
-    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Vec<Reply> {
+    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Replies {
         Self::run(self, calls, &manner)
     }
 

@@ -29,7 +29,7 @@ use crate::store::redis::node::{Manner, Node, Sending};
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
 use crate::store::redis::script::slot::{Slot, slot_of};
-use crate::store::redis::transport::Reply;
+use crate::store::redis::transport::{Replies, Reply};
 use crate::timing::end_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ impl Terms {
 
 impl Cluster {
     /// Runs calls together.
-    pub(crate) fn run(&self, calls: &[Call<'_>], manner: &Manner) -> Vec<Reply> {
+    pub(crate) fn run(&self, calls: &[Call<'_>], manner: &Manner) -> Replies {
         let journey = Journey { cluster: self, terms: Terms::of(calls.len(), manner) };
         let Terms { begun, limit, .. } = journey.terms;
         self.refresher.keep_fresh(begun);
@@ -138,9 +138,8 @@ impl Journey<'_> {
                 let Leg { call, asking, .. } = &legs[*at];
                 Sending { call, asking: *asking }
             };
-            let sendings: Vec<_> = members.iter().map(sending).collect();
             let manner = Manner { urgent: self.terms.urgent, spare: left - wait, ..Manner::within(wait) };
-            sent.push(node.begin(&sendings, manner, is_alone));
+            sent.push(node.begin(members.iter().map(sending), manner, is_alone));
         }
         for ((node, members), sent) in groups.iter().zip(sent) {
             let replies = node.end(sent, wait, or_break);

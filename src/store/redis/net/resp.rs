@@ -8,6 +8,7 @@
 //! server, or a stranger at its address, must not make us allocate without limit, or read on out of step.
 
 use ::redis::Value;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// How deep arrays may nest. The deepest reply that we expect is `HELLO`'s, with two levels.
@@ -29,7 +30,7 @@ pub(crate) type Stamp = [u8; 5];
 pub(crate) struct Packed {
     pub(crate) bytes: Vec<u8>,
     /// The commands, in the order of their bytes. Each has one reply.
-    commands: Vec<Command>,
+    commands: SmallVec<[Command; 4]>,
     /// Whether a connection that confirms its writes confirms these commands before they are answered.
     pub(crate) is_confirmed: bool,
 }

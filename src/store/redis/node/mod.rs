@@ -7,8 +7,9 @@ use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{Begun, Callback, Confirming, KeyHash, Reply, Transport, Way};
+use crate::store::redis::transport::{Begun, Callback, Confirming, KeyHash, Replies, Reply, Transport, Way};
 use ::redis::Value;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -59,7 +60,7 @@ impl Manner {
 pub(crate) struct Sent {
     begun: Begun,
     /// For each call, whether an `ASKING` goes before it.
-    asking: Vec<bool>,
+    asking: SmallVec<[bool; 8]>,
 }
 
 impl Node {
@@ -117,14 +118,19 @@ impl Node {
     }
 
     /// Runs calls in one batch.
-    pub(crate) fn run(&self, calls: &[Call<'_>], manner: Manner) -> Vec<Reply> {
+    pub(crate) fn run(&self, calls: &[Call<'_>], manner: Manner) -> Replies {
         let (limit, or_break) = (manner.limit, manner.or_break);
-        let sendings: Vec<_> = calls.iter().map(|call| Sending { call, asking: false }).collect();
-        self.end(self.begin(&sendings, manner, true), limit, or_break)
+        let sendings = calls.iter().map(|call| Sending { call, asking: false });
+        self.end(self.begin(sendings, manner, true), limit, or_break)
     }
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, at once if the caller begins no other batch (`is_alone`).
-    pub(crate) fn begin(&self, calls: &[Sending<'_, '_>], manner: Manner, is_alone: bool) -> Sent {
+    pub(crate) fn begin<'c, 'a: 'c>(
+        &self,
+        calls: impl Iterator<Item = Sending<'c, 'a>>,
+        manner: Manner,
+        is_alone: bool,
+    ) -> Sent {
         let Manner { limit, spare, urgent, way, .. } = manner;
         let deadline = crate::timing::end_of(limit, Instant::now());
         let mut batch = match way {
@@ -132,9 +138,11 @@ impl Node {
             None if urgent => self.transport.urgent_batch(limit),
             None => self.transport.batch(limit),
         };
+        let mut askings = SmallVec::new();
         for Sending { call, asking } in calls {
+            askings.push(asking);
             let hash = KeyHash::of(call.keys[0]);
-            if *asking {
+            if asking {
                 // Both go on the connection of the key, one behind the other. `ASKING` counts for one command: a short form that is unknown
                 // would be repeated without it.
                 batch.push(hash, |packed| packed.words(&["ASKING"]));
@@ -144,16 +152,15 @@ impl Node {
             }
         }
         let is_alone = is_alone && batch.is_one();
-        let asking = calls.iter().map(|sending| sending.asking).collect();
         let mut begun = self.transport.begin(batch, deadline, is_alone);
         begun.spare = spare;
-        Sent { begun, asking }
+        Sent { begun, asking: askings }
     }
 
     /// Waits for the replies to calls that were sent. With `or_break`, a limit that ends before an answer breaks the connection of that
     /// answer. Without its `ASKING` a call is redirected; then the error of that is the reply. A call that was executed all the same, because the
     /// server had got the slot meanwhile, has its own reply.
-    pub(crate) fn end(&self, sent: Sent, limit: Duration, or_break: bool) -> Vec<Reply> {
+    pub(crate) fn end(&self, sent: Sent, limit: Duration, or_break: bool) -> Replies {
         let Sent { begun, asking } = sent;
         let mut replies = self.transport.end(begun, limit, or_break).into_iter();
         let mut next = || replies.next().unwrap_or_else(|| Err(mismatch()));
@@ -166,7 +173,7 @@ impl Node {
                 _ => reply,
             }
         };
-        let replies: Vec<_> = asking.into_iter().map(of_call).collect();
+        let replies: Replies = asking.into_iter().map(of_call).collect();
         replies.iter().for_each(|reply| self.note(reply));
         replies
     }

@@ -9,6 +9,7 @@ use crate::port::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
 use crate::store::redis::net::classify::is_no_master;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::transport::{KeyHash, Transport, Way};
+use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
 /// The script is asked in the same call only if this many round trips of the plain attempt fit into what is left of the limit.
@@ -43,7 +44,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         let Some(proof) = self.trust.proof_on(self.transport, &way) else { return Ok(Tried::Ask(Some(way))) };
         let mut batch = self.transport.batch_on(way);
         batch.push(hash, |packed| pack(claim, packed));
-        let (mut epoch, mut confirmation, mut replies) = (0, None, Vec::with_capacity(4));
+        let (mut epoch, mut confirmation, mut replies) = (0, None, SmallVec::<[_; 4]>::new());
         for reply in self.transport.run(batch, limit, false) {
             let replied = reply?;
             (epoch, confirmation) = (replied.epoch, replied.confirmation);

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use ::redis::Value;
+use smallvec::SmallVec;
 
 /// A reply that has come.
 #[derive(Clone, Debug)]
@@ -17,7 +18,7 @@ pub(crate) struct Replied {
 /// out.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    pub(crate) replies: Vec<Option<Replied>>,
+    pub(crate) replies: SmallVec<[Option<Replied>; 4]>,
     pub(crate) failure: Option<Error>,
 }
 

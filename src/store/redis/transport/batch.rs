@@ -11,16 +11,17 @@
 use super::pending::Pending;
 use super::routes::{KeyHash, RouteGuard, Routes};
 use crate::store::redis::net::resp::Packed;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Commands that are sent together, each on the mux of its key.
 pub(crate) struct Batch {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: SmallVec<[Part; 1]>,
     routes: Arc<Routes>,
     preferred: usize,
     /// The index of each command's part.
-    pub(super) order: Vec<usize>,
+    pub(super) order: SmallVec<[usize; 4]>,
     /// Whether all commands go on the preferred mux, which is the one for urgent calls.
     pub(super) is_urgent: bool,
     /// What keeps the key of the first command on its mux, if that was chosen before.
@@ -36,9 +37,9 @@ pub(super) struct Part {
 
 /// A batch that was sent, and whose replies are to be waited for.
 pub(crate) struct Begun {
-    pub(super) calls: Vec<(usize, Arc<Pending>)>,
+    pub(super) calls: SmallVec<[(usize, Arc<Pending>); 1]>,
     /// The index of each command's call.
-    pub(super) order: Vec<usize>,
+    pub(super) order: SmallVec<[usize; 4]>,
     pub(super) deadline: Instant,
     /// How much longer a command may take whose short form the server did not know.
     pub(crate) spare: Duration,
@@ -48,7 +49,14 @@ pub(crate) struct Begun {
 impl Batch {
     /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux.
     pub(super) fn new(routes: &Arc<Routes>, preferred: usize, is_urgent: bool) -> Self {
-        Self { parts: Vec::new(), routes: Arc::clone(routes), preferred, order: Vec::new(), is_urgent, first: None }
+        Self {
+            parts: SmallVec::new(),
+            routes: Arc::clone(routes),
+            preferred,
+            order: SmallVec::new(),
+            is_urgent,
+            first: None,
+        }
     }
 
     /// Returns an empty batch whose first command goes on this mux, by a route that was entered for its key.

@@ -81,6 +81,7 @@ use connector::Connector;
 use mux::{Mux, Settings};
 use pending::Pending;
 use routes::{RouteGuard, Routes};
+use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,6 +108,9 @@ const CONNECTS: u32 = 4;
 
 /// The outcome of one command.
 pub(crate) type Reply = Result<Replied, Error>;
+
+/// The replies to the calls of a batch, in their order. The reply to one call needs no heap.
+pub(crate) type Replies = SmallVec<[Reply; 1]>;
 
 /// See the module.
 pub(crate) struct Transport<C: Connector = Endpoint> {
@@ -219,7 +223,7 @@ impl<C: Connector> Transport<C> {
 
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order. With
     /// `or_break`, a limit that ends before an answer breaks the connection of that answer, so that the next attempt gets a fresh one.
-    pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Vec<Reply> {
+    pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Replies {
         let at = now();
         let is_alone = batch.is_one();
         self.end(self.begin(batch, end_of(limit, at), is_alone), limit, or_break)
@@ -229,7 +233,7 @@ impl<C: Connector> Transport<C> {
     /// the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the caller from
     /// beginning other batches.
     pub(crate) fn begin(&self, batch: Batch, deadline: Instant, is_alone: bool) -> Begun {
-        let mut calls: Vec<_> = Vec::with_capacity(batch.parts.len());
+        let mut calls = SmallVec::with_capacity(batch.parts.len());
         for Part { mux, mut packed, route } in batch.parts {
             packed.is_confirmed &= self.settings.confirming.is_some();
             let call = Arc::new(if is_alone { Pending::new(packed, route) } else { Pending::part(packed, route) });
@@ -241,9 +245,9 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Waits for the replies to a batch that was begun, until its deadline at most. See [`run`](Self::run).
-    pub(crate) fn end(&self, begun: Begun, limit: Duration, or_break: bool) -> Vec<Reply> {
+    pub(crate) fn end(&self, begun: Begun, limit: Duration, or_break: bool) -> Replies {
         let Begun { calls, order, deadline, spare, is_alone } = begun;
-        let mut answers = Vec::with_capacity(calls.len());
+        let mut answers = SmallVec::<[_; 1]>::with_capacity(calls.len());
         for (mux, call) in calls {
             if !is_alone {
                 self.muxes[mux].attend(&call, deadline);

@@ -16,6 +16,7 @@ use crate::store::redis::net::classify::{is_demotion, is_no_master};
 use crate::sync::atomic::Ordering;
 use crate::sync::{guarded, now};
 use ::redis::Value;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -23,13 +24,13 @@ use std::time::Instant;
 
 /// The outcome of one read: the complete replies, and whether anything came at all.
 struct Arrived {
-    replies: Vec<Value>,
+    replies: SmallVec<[Value; 4]>,
     result: io::Result<bool>,
 }
 
 impl Arrived {
     fn by<H: ReadHalf>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
-        let mut replies = Vec::new();
+        let mut replies = SmallVec::new();
         let result = guarded(|| {
             let more = fill(inbound)?;
             while more && let Some(value) = inbound.take_reply()? {

@@ -160,7 +160,7 @@ impl<C: Connector> Session<C> {
     /// also executed later.
     pub(super) fn deliver(
         &mut self,
-        replies: Vec<Value>,
+        replies: impl IntoIterator<Item = Value>,
         own: Option<&Arc<Pending>>,
         over: &mut Vec<Arc<Pending>>,
         again: &mut VecDeque<Arc<Pending>>,
