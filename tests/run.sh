@@ -109,7 +109,7 @@ part_consensus() { consensus_stores --but 'all::'; }
 part_lock-elsewhere() {
     tests --only "$lock_on_cluster" "${it[@]}"
     consensus_stores --only 'all::'
-    DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but 'lock::granted|lock::passing|lock::lingering' --threads 4 "${it[@]}"
+    DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but 'lock::granted|lock::passing|lock::lingering|lock::twins' --threads 4 "${it[@]}"
 }
 part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crates[@]}" --test faults; }
 part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crates[@]}" --test faults; }
