@@ -28,10 +28,10 @@ pub(crate) mod target {
 }
 
 /// The origin of a line: module, file, line.
-pub(crate) type Place = (&'static str, &'static str, u32);
+pub(crate) type SourceLocation = (&'static str, &'static str, u32);
 
 /// Writes a line, unless its level is switched off. Catches a panic of the logger.
-pub(crate) fn write(level: Level, target: &str, (module, file, line): Place, text: Arguments<'_>) {
+pub(crate) fn write(level: Level, target: &str, (module, file, line): SourceLocation, text: Arguments<'_>) {
     if level > ::log::STATIC_MAX_LEVEL || level > ::log::max_level() {
         return;
     }

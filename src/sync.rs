@@ -90,7 +90,7 @@ mod imp {
 
 #[cfg(all(test, dlock_shuttle))]
 mod imp {
-    pub(crate) use crate::check::model::twins::{
+    pub(crate) use crate::check::model::shims::{
         Condvar, Mutex, MutexGuard, before_notifying, catch_panic, guarded, now, random_u32, thread,
     };
     pub(crate) use shuttle::sync::atomic;

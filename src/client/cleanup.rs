@@ -10,7 +10,7 @@
 //! | [`Ending::AcquireUnanswered`] | it was given up, or reported `gone`, while its acquire was unanswered | one lease after the first answered release, because closing a socket does not cancel what was sent on it |
 
 use crate::backoff::{Backoff, Cooldown};
-use crate::client::releases::Ticket;
+use crate::client::releases::InFlight;
 use crate::client::schedule::Schedule;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -42,7 +42,7 @@ pub(crate) enum Ending {
 
 /// One locker whose release must be repeated.
 #[derive(Debug)]
-pub(crate) struct Leftover {
+pub(crate) struct PendingCleanup {
     id: u64,
     key: String,
     locker: Arc<str>,
@@ -57,7 +57,7 @@ pub(crate) struct Leftover {
     /// [`List::hastened`] as it was when this was taken from the list.
     seen: u64,
     /// Makes the end of the main thread wait.
-    _ticket: Option<Ticket>,
+    _in_flight: Option<InFlight>,
 }
 
 /// The list.
@@ -69,7 +69,7 @@ pub(crate) struct Cleanup {
 
 #[derive(Debug)]
 struct List {
-    schedule: Schedule<Leftover>,
+    schedule: Schedule<PendingCleanup>,
     last_id: u64,
     /// How often all lockers were made due at once.
     hastened: u64,
@@ -93,7 +93,7 @@ impl Cleanup {
         locker: &Arc<str>,
         kept: Duration,
         ending: Ending,
-        ticket: Option<Ticket>,
+        in_flight: Option<InFlight>,
     ) {
         if ending == Ending::GivenUp {
             log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up, releasing it in background");
@@ -112,7 +112,7 @@ impl Cleanup {
         list.last_id += 1;
         let id = list.last_id;
         let (key, locker) = (key.to_owned(), Arc::clone(locker));
-        let leftover = Leftover {
+        let cleanup = PendingCleanup {
             id,
             key,
             locker,
@@ -122,9 +122,9 @@ impl Cleanup {
             failed: Cooldown::default(),
             answers: 0,
             seen: 0,
-            _ticket: ticket,
+            _in_flight: in_flight,
         };
-        list.schedule.put(id, self.clock.now(), leftover);
+        list.schedule.put(id, self.clock.now(), cleanup);
     }
 
     /// Forgets all lockers: they may be another client's, too.
@@ -145,10 +145,10 @@ impl Cleanup {
         list.schedule.hasten(now);
     }
 
-    pub(crate) fn take_due(&self, now: Moment) -> Vec<Leftover> {
+    pub(crate) fn take_due(&self, now: Moment) -> Vec<PendingCleanup> {
         let mut list = self.list.lock();
         let mut due = list.schedule.take_due(now, ROUND);
-        due.iter_mut().for_each(|leftover| leftover.seen = list.hastened);
+        due.iter_mut().for_each(|cleanup| cleanup.seen = list.hastened);
         due
     }
 
@@ -156,7 +156,7 @@ impl Cleanup {
     /// needed: none is if the store said that the locker is `settled`.
     pub(super) fn put_back<T>(
         &self,
-        mut leftover: Leftover,
+        mut cleanup: PendingCleanup,
         result: &Result<T, Error>,
         settled: bool,
         sent_at: Moment,
@@ -164,46 +164,46 @@ impl Cleanup {
         let now = self.clock.pause_begins(sent_at);
         let due = match result {
             Ok(_) => {
-                leftover.failed.end();
-                let until = *leftover.until.get_or_insert(now + timing::unanswered_acquire(leftover.kept));
-                if settled || leftover.ending != Ending::AcquireUnanswered || now >= until {
-                    log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", leftover.key, leftover.locker);
+                cleanup.failed.end();
+                let until = *cleanup.until.get_or_insert(now + timing::unanswered_acquire(cleanup.kept));
+                if settled || cleanup.ending != Ending::AcquireUnanswered || now >= until {
+                    log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", cleanup.key, cleanup.locker);
                     return;
                 }
-                let pause = timing::late_acquire_pause(leftover.kept, leftover.answers);
-                leftover.answers += 1;
+                let pause = timing::late_acquire_pause(cleanup.kept, cleanup.answers);
+                cleanup.answers += 1;
                 (now + pause).min(until)
             }
             Err(error) => {
-                log::debug!(RELEASE, "lock {:?}: clean-up of {:?} failed: {error}", leftover.key, leftover.locker);
-                if let Ending::ReleaseUnanswered(deadline) = leftover.ending
-                    && now > deadline + timing::unanswered_release(leftover.kept)
+                log::debug!(RELEASE, "lock {:?}: clean-up of {:?} failed: {error}", cleanup.key, cleanup.locker);
+                if let Ending::ReleaseUnanswered(deadline) = cleanup.ending
+                    && now > deadline + timing::unanswered_release(cleanup.kept)
                 {
                     log::warn!(
                         RELEASE,
                         "lock {:?}: release of {:?} was never confirmed; its lease has ended",
-                        leftover.key,
-                        leftover.locker
+                        cleanup.key,
+                        cleanup.locker
                     );
                     return;
                 }
-                leftover.failed.fail(now, Backoff::capped(timing::longest_cleanup_pause(leftover.kept)))
+                cleanup.failed.fail(now, Backoff::capped(timing::longest_cleanup_pause(cleanup.kept)))
             }
         };
         let mut list = self.list.lock();
-        let is_hastened = result.is_err() && leftover.seen != list.hastened;
-        list.schedule.put(leftover.id, if is_hastened { now } else { due }, leftover);
+        let is_hastened = result.is_err() && cleanup.seen != list.hastened;
+        list.schedule.put(cleanup.id, if is_hastened { now } else { due }, cleanup);
     }
 }
 
 impl Cleanup {
     /// Puts back a locker whose release was not tried.
-    pub(crate) fn return_untried(&self, leftover: Leftover, now: Moment) {
-        self.list.lock().schedule.put(leftover.id, now, leftover);
+    pub(crate) fn return_untried(&self, cleanup: PendingCleanup, now: Moment) {
+        self.list.lock().schedule.put(cleanup.id, now, cleanup);
     }
 }
 
-impl Leftover {
+impl PendingCleanup {
     pub(crate) fn key(&self) -> &str {
         &self.key
     }

@@ -48,13 +48,13 @@ pub(super) fn shut_down(core: &Core) {
     end_lingering(core);
     core.retries.stop();
     let now = core.clock.now();
-    core.apart.stop_retrying().into_iter().for_each(|leftover| core.retries.cleanup.return_untried(leftover, now));
-    // Before the leftovers are released: a grant that arrives at the last moment becomes one of them.
+    core.slow_nodes.stop_retrying().into_iter().for_each(|cleanup| core.retries.cleanup.return_untried(cleanup, now));
+    // Before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
     core.subscription.stop();
     core.releases.await_replies(core);
-    core.retries.release_leftovers();
+    core.retries.release_cleanups();
     core.renewals.stop();
-    core.apart.stop_renewing();
+    core.slow_nodes.stop_renewing();
     core.record.remove(core.renewals.side_limit());
     core.events.end();
     core.processor.close();

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::port::{Claim, Directory, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, unanswered};
-use crate::state::key::Table;
+use crate::state::key::KeyTable;
 use crate::state::locker::ClientId;
 use crate::state::tenure::Tenure;
 use crate::timer::Timer;
@@ -21,7 +21,7 @@ pub(crate) struct Context {
     pub(crate) clock: Timer,
     id: ClientId,
     pub(crate) process: Process,
-    pub(crate) keys: Arc<Table>,
+    pub(crate) keys: Arc<KeyTable>,
     pub(super) events: Arc<Events>,
 }
 
@@ -38,7 +38,7 @@ impl Context {
             processor,
             id: ClientId::draw()?,
             process: Process::this(),
-            keys: Arc::new(Table::new()),
+            keys: Arc::new(KeyTable::new()),
             events: Arc::new(Events::new(clock.clone(), hooks)),
             clock,
         })

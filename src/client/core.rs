@@ -5,7 +5,6 @@
 
 use super::Options;
 use super::activity::Activity;
-use super::apart::Apart;
 use super::context::Context;
 use super::describe::Describe;
 use super::listener::{Listen, Listener};
@@ -13,6 +12,7 @@ use super::record::Record;
 use super::releases::Releases;
 use super::renewals::Renewals;
 use super::retries::Retries;
+use super::slow_nodes::SlowNodeWorkers;
 use super::subscription::Subscription;
 use super::twin::Greetings;
 use super::worker::{Round, Worker};
@@ -39,8 +39,8 @@ pub(crate) struct Rounds {
     /// The work of `dlock-lease`.
     pub(crate) renew: Round<Core>,
     /// The same of the threads for keys whose servers keep others waiting.
-    pub(crate) retry_apart: Round<Core>,
-    pub(crate) renew_apart: Round<Core>,
+    pub(crate) retry_on_slow_nodes: Round<Core>,
+    pub(crate) renew_on_slow_nodes: Round<Core>,
     /// The work of `dlock-listen`.
     pub(crate) listen: Listen<Core>,
     /// Ends the threads and closes the store.
@@ -54,7 +54,7 @@ pub(crate) struct Core {
     pub(super) renewals: Renewals,
     pub(crate) retries: Retries,
     pub(super) releases: Releases,
-    pub(super) apart: Apart,
+    pub(super) slow_nodes: SlowNodeWorkers,
     pub(super) subscription: Subscription,
     /// What the client says of itself in the store.
     pub(super) record: Record,
@@ -102,9 +102,9 @@ impl Core {
                 renewals: Renewals::new(&context, worker("dlock-lease", rounds.renew)),
                 retries: Retries::new(&context, worker("dlock-retry", rounds.retry)),
                 releases: Releases::default(),
-                apart: Apart::new(
-                    worker("dlock-lease-2", rounds.renew_apart),
-                    worker("dlock-retry-2", rounds.retry_apart),
+                slow_nodes: SlowNodeWorkers::new(
+                    worker("dlock-lease-2", rounds.renew_on_slow_nodes),
+                    worker("dlock-retry-2", rounds.retry_on_slow_nodes),
                 ),
                 subscription: Subscription::new(&context, listener),
                 record: Record::new(&context, has_record),

@@ -262,19 +262,19 @@ struct Inquiry {
 }
 
 /// An answer: the client that was asked, by its place among those that were asked together, and its words.
-type Answer = (usize, String);
+type InquiryAnswer = (usize, String);
 
 /// The questions that this client is to answer, and those that it has asked.
 #[derive(Debug, Default)]
-struct Inquiries(Mutex<Open>);
+struct Inquiries(Mutex<OpenInquiries>);
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenInquiries {
     /// The questions that this client is to answer.
     waiting: VecDeque<Inquiry>,
     /// The last number of a question. Numbers begin anew with each client, whose inbox is its own.
     last: u64,
-    asked: HashMap<u64, (usize, Sender<Answer>)>,
+    asked: HashMap<u64, (usize, Sender<InquiryAnswer>)>,
 }
 
 /// What a client says when it hears its inbox: see [`twin`](super::twin).
@@ -350,7 +350,7 @@ impl Inquiries {
     }
 
     /// Begins to ask so many clients together.
-    fn begin(&self, count: usize) -> Asking<'_> {
+    fn begin(&self, count: usize) -> InquiryRound<'_> {
         let (sender, answers) = bounded(count.max(1));
         let mut open = self.0.lock();
         let first = open.last + 1;
@@ -358,7 +358,7 @@ impl Inquiries {
         for place in 0..count {
             open.asked.insert(first + place as u64, (place, sender.clone()));
         }
-        Asking { inquiries: self, first, count, answers }
+        InquiryRound { inquiries: self, first, count, answers }
     }
 
     /// Notes an answer. One to a question that nobody has asked, or asks no more, is ignored.
@@ -372,21 +372,21 @@ impl Inquiries {
 
 /// Questions that were asked together. Dropping it ends the wait for their answers.
 #[derive(Debug)]
-struct Asking<'t> {
+struct InquiryRound<'t> {
     inquiries: &'t Inquiries,
     first: u64,
     count: usize,
-    answers: Receiver<Answer>,
+    answers: Receiver<InquiryAnswer>,
 }
 
-impl Asking<'_> {
+impl InquiryRound<'_> {
     /// The number of the question to the client at this place.
     fn nonce(&self, place: usize) -> u64 {
         self.first + place as u64
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for InquiryRound<'_> {
     fn drop(&mut self) {
         let mut open = self.inquiries.0.lock();
         for place in 0..self.count {

@@ -19,13 +19,13 @@ use std::sync::{Arc, Weak};
 pub(crate) type Listen<S> = fn(&InboxControl, &Weak<S>, &Timer);
 
 /// The same for the listener's own subject.
-type Work = dyn Fn(&InboxControl, &Timer) + Send + Sync;
+type ListenLoop = dyn Fn(&InboxControl, &Timer) + Send + Sync;
 
 /// The listener thread of a client, started when a thread first has to wait or a tenure may linger.
 pub(crate) struct Listener {
     enabled: bool,
     clock: Timer,
-    listen: Arc<Work>,
+    listen: Arc<ListenLoop>,
     /// What the thread shares with the others.
     control: Arc<InboxControl>,
     _woken: Option<Registration>,

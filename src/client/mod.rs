@@ -17,7 +17,7 @@
 //! | `core.rs` | the parts of a client, together; how a hold begins and ends |
 //! | `renewals.rs`, `retries.rs`, `subscription.rs` | a part each, with its thread: `dlock-lease`, `dlock-retry`, `dlock-listen` |
 //! | `releases.rs`, `at_exit.rs` | a part: releases, also those sent without waiting for the reply; what the end of the main thread waits for |
-//! | `apart.rs` | a part with two more threads, for keys whose servers keep others waiting |
+//! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
 //! | `context.rs`, `events/` | what every part is given: store, clock, identity, keys, and who is told what happens |
 //! | `wait_limit.rs`, `cleanup.rs`, `activity.rs` | the parts of parts |
@@ -25,7 +25,6 @@
 
 pub(crate) mod acquire;
 pub(crate) mod activity;
-mod apart;
 mod at_exit;
 mod cleanup;
 mod closing;
@@ -44,6 +43,7 @@ mod renewals;
 mod retries;
 mod retry;
 mod schedule;
+mod slow_nodes;
 mod subscription;
 mod turn;
 mod twin;
@@ -67,8 +67,8 @@ use std::sync::Arc;
 const ROUNDS: Rounds = Rounds {
     retry: retry::round,
     renew: renew::round,
-    retry_apart: retry::round_apart,
-    renew_apart: renew::round_apart,
+    retry_on_slow_nodes: retry::round_on_slow_nodes,
+    renew_on_slow_nodes: renew::round_on_slow_nodes,
     listen: hear::listen,
     shut_down: closing::shut_down,
 };

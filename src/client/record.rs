@@ -19,11 +19,11 @@ pub(crate) struct Record {
     context: Arc<Context>,
     is_on: bool,
     started: SystemTime,
-    state: Mutex<State>,
+    state: Mutex<RecordState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RecordState {
     /// When it is written next; `None` before the first lock.
     due: Option<Moment>,
     /// How often the first write was put off, because the client has not got its first lock yet.
@@ -45,7 +45,8 @@ pub(super) enum After {
 
 impl Record {
     pub(super) fn new(context: &Arc<Context>, is_on: bool) -> Self {
-        let state = State { due: None, put_off: 0, listens: false, line: None, is_written: false, has_warned: false };
+        let state =
+            RecordState { due: None, put_off: 0, listens: false, line: None, is_written: false, has_warned: false };
         Self { context: Arc::clone(context), is_on, started: SystemTime::now(), state: Mutex::new(state) }
     }
 

@@ -98,7 +98,7 @@ impl Releases {
             events: Arc::clone(&core.events),
             posted_at: core.events.metered_now(),
             key: Arc::clone(key),
-            ticket: self.ticket(),
+            in_flight: self.in_flight(),
         };
         match core.processor.posting() {
             Some(posting) => {
@@ -130,8 +130,8 @@ impl Releases {
         if !core.is_ours(&tenure.locker) {
             return;
         }
-        let (ending, ticket) = (Ending::ReleaseUnanswered(tenure.deadline()), self.ticket());
-        core.retries.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(ticket));
+        let (ending, in_flight) = (Ending::ReleaseUnanswered(tenure.deadline()), self.in_flight());
+        core.retries.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(in_flight));
         core.retries.wake_for_cleanup();
     }
 
@@ -209,11 +209,11 @@ impl Releases {
         }
     }
 
-    fn ticket(&self) -> Ticket {
+    fn in_flight(&self) -> InFlight {
         let of = Arc::clone(&self.unanswered);
         let half = of.half.load(Ordering::SeqCst) % 2;
         of.counts[half].fetch_add(1, Ordering::SeqCst);
-        Ticket { of, half }
+        InFlight { of, half }
     }
 
     /// Counts later releases apart. Returns the number of those that were posted until now and are not answered.
@@ -238,12 +238,12 @@ struct Unanswered {
 
 /// One unanswered release, counted until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct InFlight {
     of: Arc<Unanswered>,
     half: usize,
 }
 
-impl Drop for Ticket {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.of.counts[self.half].fetch_sub(1, Ordering::SeqCst);
     }
@@ -260,7 +260,7 @@ struct Posted {
     posted_at: Option<Moment>,
     key: Arc<str>,
     /// Makes the end of the main thread wait for this release.
-    ticket: Ticket,
+    in_flight: InFlight,
 }
 
 impl Posted {
@@ -283,7 +283,7 @@ impl Posted {
                     tenure.locker
                 );
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
-                self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.ticket));
+                self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.in_flight));
                 if let Some(core) = self.core.upgrade() {
                     core.retries.wake_for_cleanup();
                     core.drop_elsewhere();

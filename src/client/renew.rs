@@ -25,55 +25,55 @@ use std::time::Duration;
 
 /// Runs one round: extends and probes what is due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
-    let due = core.renewals.take_due(now).into_iter().filter_map(|key| Chore::due(core, key, now));
-    renew(core, due.filter(|chore| !renews_apart(core, &chore.key)).collect(), false);
+    let due = core.renewals.take_due(now).into_iter().filter_map(|key| RenewalTask::due(core, key, now));
+    renew(core, due.filter(|task| !renews_on_slow_node(core, &task.key)).collect(), false);
     keep_record(core);
     core.renewals.next().min(core.record.next())
 }
 
 /// The same for keys whose servers keep others waiting.
-pub(crate) fn round_apart(core: &Core, now: Moment) -> Moment {
-    let due = core.apart.take_renewals().into_iter().filter_map(|key| Chore::due(core, key, now));
+pub(crate) fn round_on_slow_nodes(core: &Core, now: Moment) -> Moment {
+    let due = core.slow_nodes.take_renewals().into_iter().filter_map(|key| RenewalTask::due(core, key, now));
     renew(core, due.collect(), true);
     Moment::NEVER
 }
 
-fn renew(core: &Core, mut chores: Vec<Chore>, is_apart: bool) {
-    chores.sort_by_key(|chore| chore.deadline);
-    let (Some(first), Some(last)) = (chores.first(), chores.last()) else { return };
+fn renew(core: &Core, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
+    tasks.sort_by_key(|task| task.deadline);
+    let (Some(first), Some(last)) = (tasks.first(), tasks.last()) else { return };
     let sent_at = core.clock.now();
-    let limit = core.renewals.limit(first.deadline, last.deadline, other_deadline(core, is_apart), sent_at);
-    let requests: Vec<_> = chores.iter().map(|chore| chore.request(core)).collect();
+    let limit = core.renewals.limit(first.deadline, last.deadline, other_deadline(core, is_on_slow_node), sent_at);
+    let requests: Vec<_> = tasks.iter().map(|task| task.request(core)).collect();
     let results = core.batch(&requests, limit);
-    if !is_apart {
+    if !is_on_slow_node {
         let (took, before) = (core.clock.now().since(sent_at), core.renewals.trip());
         // Without an answer, a round trip takes longer than that: the one that is remembered must not become shorter.
         core.renewals.note_trip(if results.iter().any(Result::is_ok) { took } else { took.max(before) });
     }
-    let end = |(chore, result): (&Chore, Result<_, _>)| {
-        if chore.extend && result.is_err() {
-            core.events.record_unrenewed(&chore.lock);
+    let end = |(task, result): (&RenewalTask, Result<_, _>)| {
+        if task.extend && result.is_err() {
+            core.events.record_unrenewed(&task.lock);
         }
-        end(core, &chore.key, &chore.locker, result, sent_at)
+        end(core, &task.key, &task.locker, result, sent_at)
     };
     // All are marked before anybody is told of one: that may take time.
-    let lost: Vec<_> = chores.iter().zip(results).filter_map(end).collect();
+    let lost: Vec<_> = tasks.iter().zip(results).filter_map(end).collect();
     Lost::announce(core, lost);
 }
 
 /// Returns the deadline of the most urgent tenure among the others that a renewal must leave time for. Once some tenures are renewed apart,
 /// it is that of none: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the other way round.
-fn other_deadline(core: &Core, is_apart: bool) -> Moment {
-    if is_apart || core.apart.renews() { Moment::NEVER } else { core.renewals.first_deadline() }
+fn other_deadline(core: &Core, is_on_slow_node: bool) -> Moment {
+    if is_on_slow_node || core.slow_nodes.renews() { Moment::NEVER } else { core.renewals.first_deadline() }
 }
 
-/// Returns whether the lease thread must not renew this key, because the thread apart does.
-fn renews_apart(core: &Core, key: &Arc<Key>) -> bool {
-    let is_apart = core.processor.keeps_waiting(&key.name) && core.apart.starts_renewing();
-    if is_apart {
-        core.apart.add_renewal(key, core.clock.now());
+/// Returns whether the lease thread must not renew this key, because the slow-node worker does.
+fn renews_on_slow_node(core: &Core, key: &Arc<Key>) -> bool {
+    let is_on_slow_node = core.processor.keeps_waiting(&key.name) && core.slow_nodes.starts_renewing();
+    if is_on_slow_node {
+        core.slow_nodes.add_renewal(key, core.clock.now());
     }
-    is_apart
+    is_on_slow_node
 }
 
 /// Writes the client record if it is due. It takes a quarter at most of the time that renewals have.
@@ -112,7 +112,7 @@ pub(super) fn extend_now(
 
 /// The work due for one tenure.
 #[derive(Debug)]
-struct Chore {
+struct RenewalTask {
     key: Arc<Key>,
     locker: Arc<str>,
     lock: Arc<DLockConfig>,
@@ -121,7 +121,7 @@ struct Chore {
     extend: bool,
 }
 
-impl Chore {
+impl RenewalTask {
     /// Returns the work that a due key needs, if its tenure is live.
     fn due(core: &Core, key: Arc<Key>, now: Moment) -> Option<Self> {
         let owner = key.hold.owner();

@@ -1,7 +1,7 @@
 //! What the thread `dlock-retry` has to do: the keys that threads of this client wait for, by when the store must be asked, and the clean-up
 //! list.
 
-use super::cleanup::{Cleanup, Leftover};
+use super::cleanup::{Cleanup, PendingCleanup};
 use super::context::Context;
 use super::schedule::Schedule;
 use super::worker::Worker;
@@ -111,11 +111,11 @@ impl Retries {
 
     /// Takes the lockers that are due. Those of an identity that this client has given up are left to the twin that has it, too: a release of
     /// one may have been under way, or posted, when the list was forgotten.
-    pub(super) fn take_leftovers(&self, now: Moment) -> Vec<Leftover> {
+    pub(super) fn take_leftovers(&self, now: Moment) -> Vec<PendingCleanup> {
         loop {
             let mut due = self.cleanup.take_due(now);
             let are_all_taken = due.is_empty();
-            due.retain(|leftover| self.context.is_ours(leftover.locker()));
+            due.retain(|cleanup| self.context.is_ours(cleanup.locker()));
             if are_all_taken || !due.is_empty() {
                 return due;
             }
@@ -124,41 +124,41 @@ impl Retries {
 
     /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
     /// that can.
-    pub(super) fn settle(&self, leftovers: Vec<Leftover>) {
+    pub(super) fn settle(&self, cleanups: Vec<PendingCleanup>) {
         let (client, until) = (self.context.id().as_str(), Instant::now() + self.context.limits.command);
         // Once the store has not answered, the others of this round are not tried: each could take as long again.
         let mut failure = None;
-        for leftover in leftovers {
+        for cleanup in cleanups {
             let (sent_at, left) = (self.context.clock.now(), until.saturating_duration_since(Instant::now()));
             let result = match &failure {
                 None if left.is_zero() => {
                     Err(Error::backend(BackendFailure::NotExecuted, "no time left in this round"))
                 }
-                None => self.context.processor.settle(&leftover.claim(client), left),
+                None => self.context.processor.settle(&cleanup.claim(client), left),
                 Some(error) => Err(Error::clone(error)),
             };
             failure = result.as_ref().err().filter(|error| matches!(error, Error::Backend { .. })).cloned();
-            self.cleanup.put_back(leftover, &result, true, sent_at);
+            self.cleanup.put_back(cleanup, &result, true, sent_at);
         }
     }
 
     /// Releases what is on the clean-up list, as long as the store replies. For the end of the client.
-    pub(super) fn release_leftovers(&self) {
+    pub(super) fn release_cleanups(&self) {
         let (mut released, mut unanswered) = (0, 0);
         while unanswered == 0 {
-            let mut leftovers = self.take_leftovers(Moment::NEVER);
-            if leftovers.is_empty() {
+            let mut cleanups = self.take_leftovers(Moment::NEVER);
+            if cleanups.is_empty() {
                 break;
             }
             for _ in 0..CLOSING_TRIES {
-                let mut results = self.release_all(&leftovers).into_iter();
-                leftovers.retain(|_| {
+                let mut results = self.release_all(&cleanups).into_iter();
+                cleanups.retain(|_| {
                     let is_released = results.next().unwrap_or_default();
                     released += usize::from(is_released);
                     !is_released
                 });
             }
-            unanswered = leftovers.len();
+            unanswered = cleanups.len();
         }
         if unanswered > 0 {
             log::info!(
@@ -172,17 +172,17 @@ impl Retries {
 
     /// Releases these lockers, or ends them for certain where the store can. Returns for each whether the store has
     /// answered.
-    fn release_all(&self, leftovers: &[Leftover]) -> Vec<bool> {
+    fn release_all(&self, cleanups: &[PendingCleanup]) -> Vec<bool> {
         let (client, limit) = (self.context.id().as_str(), self.context.limits.command);
         if !self.context.limits.settles {
-            let requests: Vec<_> = leftovers.iter().map(|leftover| leftover.request(client)).collect();
+            let requests: Vec<_> = cleanups.iter().map(|cleanup| cleanup.request(client)).collect();
             return self.context.batch(&requests, limit).iter().map(Result::is_ok).collect();
         }
         let until = Instant::now() + limit;
-        let settle = |leftover: &Leftover| {
+        let settle = |cleanup: &PendingCleanup| {
             let left = until.saturating_duration_since(Instant::now());
-            !left.is_zero() && self.context.processor.settle(&leftover.claim(client), left).is_ok()
+            !left.is_zero() && self.context.processor.settle(&cleanup.claim(client), left).is_ok()
         };
-        leftovers.iter().map(settle).collect()
+        cleanups.iter().map(settle).collect()
     }
 }

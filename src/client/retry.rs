@@ -5,7 +5,7 @@
 //! JVM's `RetryLockThread` has the same two figures). Everything due goes to the store in one batch. Messages only
 //! make this faster: this thread is what guarantees that a waiter makes progress.
 
-use crate::client::cleanup::{Ending, Leftover};
+use crate::client::cleanup::{Ending, PendingCleanup};
 use crate::client::core::Core;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
@@ -16,26 +16,26 @@ use crate::state::tenure::Tenure;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs one round: asks for the keys that are due, and releases what has lingered and the leftovers that are due.
+/// Runs one round: asks for the keys that are due, and releases what has lingered and the pending clean-ups that are due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.releases.collect(core, now);
-    let (mut keys, mut leftovers) = (core.retries.take_due(now), core.retries.take_leftovers(now));
-    retry_apart(core, &mut keys, &mut leftovers);
-    ask(core, keys, leftovers);
+    let (mut keys, mut cleanups) = (core.retries.take_due(now), core.retries.take_leftovers(now));
+    retry_on_slow_nodes(core, &mut keys, &mut cleanups);
+    ask(core, keys, cleanups);
     core.describe.answer_questions();
     core.retries.next().min(core.releases.next_collection())
 }
 
 /// The same for keys whose servers keep others waiting.
-pub(crate) fn round_apart(core: &Core, _now: Moment) -> Moment {
-    let (keys, leftovers) = core.apart.take_retries();
-    ask(core, keys, leftovers);
+pub(crate) fn round_on_slow_nodes(core: &Core, _now: Moment) -> Moment {
+    let (keys, cleanups) = core.slow_nodes.take_retries();
+    ask(core, keys, cleanups);
     // What is to be repeated is in the schedules of the other thread, which may know of nothing that is due.
     core.retries.wake();
     Moment::NEVER
 }
 
-fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
+fn ask(core: &Core, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>) {
     let (mut turns, mut over) = (Vec::new(), Vec::new());
     for key in keys {
         match Turn::of_lingering(core, &key, false) {
@@ -48,12 +48,12 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
             }
         }
     }
-    let unsettled = if core.limits.settles { std::mem::take(&mut leftovers) } else { Vec::new() };
+    let unsettled = if core.limits.settles { std::mem::take(&mut cleanups) } else { Vec::new() };
     let requests: Vec<_> = turns
         .iter()
         .map(|(turn, question)| question.request(&turn.key().name, core.id(), None))
         .chain(over.iter().map(|(turn, tenure)| release_of(core, turn, tenure)))
-        .chain(leftovers.iter().map(|leftover| leftover.request(core.id().as_str())))
+        .chain(cleanups.iter().map(|cleanup| cleanup.request(core.id().as_str())))
         .collect();
     let sent_at = core.clock.now();
     let mut results = core.batch(&requests, core.limits.command).into_iter();
@@ -66,8 +66,8 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
         released(core, &turn, &tenure, &result);
     }
-    for (leftover, result) in leftovers.into_iter().zip(&mut results) {
-        core.retries.cleanup.put_back(leftover, &result, false, sent_at);
+    for (cleanup, result) in cleanups.into_iter().zip(&mut results) {
+        core.retries.cleanup.put_back(cleanup, &result, false, sent_at);
     }
     core.retries.settle(unsettled);
     if core.is_closed() {
@@ -80,25 +80,25 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut leftovers: Vec<Leftover>) {
     }
 }
 
-/// Takes from keys and leftovers that are due what the retry thread must not ask about, because the thread apart does.
-fn retry_apart(core: &Core, keys: &mut Vec<Arc<Key>>, leftovers: &mut Vec<Leftover>) {
-    let is_apart = |key: &str| core.processor.keeps_waiting(key);
-    let keys_apart: Vec<_> = keys.extract_if(.., |key| is_apart(&key.name)).collect();
-    let mut leftovers_apart: Vec<_> = leftovers.extract_if(.., |leftover| is_apart(leftover.key())).collect();
-    if keys_apart.is_empty() && leftovers_apart.is_empty() {
+/// Takes from keys and pending clean-ups that are due what the retry thread must not ask about, because the slow-node worker does.
+fn retry_on_slow_nodes(core: &Core, keys: &mut Vec<Arc<Key>>, cleanups: &mut Vec<PendingCleanup>) {
+    let is_on_slow_node = |key: &str| core.processor.keeps_waiting(key);
+    let slow_keys: Vec<_> = keys.extract_if(.., |key| is_on_slow_node(&key.name)).collect();
+    let mut slow_cleanups: Vec<_> = cleanups.extract_if(.., |cleanup| is_on_slow_node(cleanup.key())).collect();
+    if slow_keys.is_empty() && slow_cleanups.is_empty() {
         return;
     }
-    if !core.apart.starts_retrying() {
-        keys.extend(keys_apart);
-        leftovers.append(&mut leftovers_apart);
+    if !core.slow_nodes.starts_retrying() {
+        keys.extend(slow_keys);
+        cleanups.append(&mut slow_cleanups);
         return;
     }
     let now = core.clock.now();
-    core.apart.add_retries(keys_apart, &mut leftovers_apart, now);
-    for leftover in leftovers_apart {
+    core.slow_nodes.add_retries(slow_keys, &mut slow_cleanups, now);
+    for cleanup in slow_cleanups {
         let why = "its server keeps others waiting, and others are tried first";
         let later = Error::backend(BackendFailure::NotExecuted, why);
-        core.retries.cleanup.put_back(leftover, &Err::<(), _>(later), false, now);
+        core.retries.cleanup.put_back(cleanup, &Err::<(), _>(later), false, now);
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Subscription {
     // nothing that the other has done. Relaxed would do.
     is_checked: AtomicBool,
     /// Until when that is not checked again, after a check without an answer.
-    check_rests: Mutex<Cooldown<Moment>>,
+    check_cooldown: Mutex<Cooldown<Moment>>,
 }
 
 impl Subscription {
@@ -32,7 +32,7 @@ impl Subscription {
             context: Arc::clone(context),
             listener,
             is_checked: AtomicBool::new(false),
-            check_rests: Mutex::default(),
+            check_cooldown: Mutex::default(),
         }
     }
 
@@ -106,13 +106,13 @@ impl Subscription {
         self.context.process.check()?;
         let clock = &self.context.clock;
         // ORDERING: as above; of two threads that see that the cool-down is over one checks.
-        if self.check_rests.lock().lasts(clock.now()) || self.is_checked.swap(true, Ordering::AcqRel) {
+        if self.check_cooldown.lock().lasts(clock.now()) || self.is_checked.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let checked = queue.check_inbox(self.context.id().as_str(), key, limit());
         if let Err(error) = &checked {
             if !matches!(error, Error::Denied { .. }) {
-                self.check_rests.lock().fail(clock.now(), Backoff::constant(timing::CHECK_PAUSE));
+                self.check_cooldown.lock().fail(clock.now(), Backoff::constant(timing::CHECK_PAUSE));
             }
             // ORDERING: as above.
             self.is_checked.store(false, Ordering::Release);

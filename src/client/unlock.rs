@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 /// What an unlock does about the store's reply to the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum ReleaseReply {
     /// It waits for the reply, and returns what it says.
     Awaited,
     /// It waits only if threads of this client wait for the key. Otherwise the reply is handled later.
@@ -39,11 +39,11 @@ pub(crate) enum Reply {
 pub(crate) struct Unlock<'c> {
     core: &'c Core,
     key: &'c Arc<Key>,
-    reply: Reply,
+    reply: ReleaseReply,
 }
 
 impl<'c> Unlock<'c> {
-    pub(crate) fn new(core: &'c Core, key: &'c Arc<Key>, reply: Reply) -> Self {
+    pub(crate) fn new(core: &'c Core, key: &'c Arc<Key>, reply: ReleaseReply) -> Self {
         Self { core, key, reply }
     }
 
@@ -168,7 +168,7 @@ impl<'c> Unlock<'c> {
         let turn = Turn::of(core, key);
         let now = core.clock.now();
         let is_told = tenure.is_lost();
-        if self.reply == Reply::Awaited
+        if self.reply == ReleaseReply::Awaited
             && tenure.may_be_broken()
             && let Some(cause) = loss::broken(core, &key.name, &tenure, core.renewals.side_limit())
         {
@@ -179,7 +179,7 @@ impl<'c> Unlock<'c> {
             tenure.lose(cause, at);
         }
         let next = if tenure.is_lost() { None } else { self.next_in_line() };
-        if next.is_none() && self.reply == Reply::Unawaited && !tenure.is_lost() {
+        if next.is_none() && self.reply == ReleaseReply::Unawaited && !tenure.is_lost() {
             core.events.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
             core.releases.post(core, &key.name, tenure, watchers);
             drop(turn);

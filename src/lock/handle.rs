@@ -3,7 +3,7 @@
 
 use crate::client::Client;
 use crate::client::acquire::Acquire;
-use crate::client::unlock::{Reply, Unlock};
+use crate::client::unlock::{ReleaseReply, Unlock};
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
@@ -44,7 +44,7 @@ impl Handle {
     }
 
     /// Unlocks once: the hold with this token, or, with `None`, whichever hold the calling thread has.
-    pub(crate) fn release(&self, token: Option<u64>, reply: Reply) -> Result<(), Error> {
+    pub(crate) fn release(&self, token: Option<u64>, reply: ReleaseReply) -> Result<(), Error> {
         Unlock::new(&self.client, &self.key, reply).unlock(token)
     }
 
@@ -88,7 +88,7 @@ impl Handle {
     /// Unlocks once, and returns the outcome. Waits for the store's reply if the key goes back to it.
     #[inline]
     pub(crate) fn unlock_hold(&self, token: u64) -> Result<(), Error> {
-        if self.key.unlock_inner(token) { Ok(()) } else { self.release(Some(token), Reply::Awaited) }
+        if self.key.unlock_inner(token) { Ok(()) } else { self.release(Some(token), ReleaseReply::Awaited) }
     }
 
     /// Unlocks once, for a guard that is being dropped.
@@ -100,7 +100,7 @@ impl Handle {
     }
 
     fn release_dropped(&self, token: u64) {
-        if let Err(error) = self.release(Some(token), Reply::Unawaited) {
+        if let Err(error) = self.release(Some(token), ReleaseReply::Unawaited) {
             // Lost leases and unanswered releases have already been logged with their causes.
             log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
         }

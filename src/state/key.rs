@@ -18,11 +18,11 @@ pub(crate) struct Key {
     pub(crate) name: Arc<str>,
     pub(crate) hold: Hold,
     state: Mutex<State>,
-    table: Weak<Table>,
+    table: Weak<KeyTable>,
 }
 
 impl Key {
-    fn new(id: u64, name: Arc<str>, table: Weak<Table>) -> Self {
+    fn new(id: u64, name: Arc<str>, table: Weak<KeyTable>) -> Self {
         Self { id, name, hold: Hold::none(), state: Mutex::new(State::new()), table }
     }
 
@@ -99,7 +99,7 @@ impl Drop for Key {
 
 /// The keys of a client that are in use. A key lives as long as one of its handles or a thread that works on it.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct KeyTable {
     keys: Mutex<Keys>,
 }
 
@@ -109,7 +109,7 @@ struct Keys {
     next_id: u64,
 }
 
-impl Table {
+impl KeyTable {
     pub(crate) fn new() -> Self {
         Self { keys: Mutex::new(Keys { by_name: HashMap::new(), next_id: 0 }) }
     }

@@ -67,7 +67,7 @@ impl Lease {
 
     /// Returns whether less than half the lease is left. The lease must then be extended before anybody is told of
     /// the hold.
-    pub(crate) fn is_worn(&self, now: Moment) -> bool {
+    pub(crate) fn is_near_expiry(&self, now: Moment) -> bool {
         now + timing::least_left(self.length) > self.deadline
     }
 

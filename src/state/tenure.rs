@@ -54,7 +54,7 @@ pub(crate) struct Tenure {
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
     /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
-    pub(crate) told: bool,
+    pub(crate) is_confirmed: bool,
     /// Whether a hold followed another one, by passing on or lingering.
     pub(crate) kept_on: bool,
     /// Whether its release must leave the key free for pollers.
@@ -79,7 +79,7 @@ impl Tenure {
             heard_at: counts_from,
             held_since: counts_from,
             hold_ends: Moment::NEVER,
-            told: false,
+            is_confirmed: false,
             kept_on: false,
             gap: None,
             watched: false,
@@ -255,7 +255,7 @@ impl Tenure {
 
     /// Returns whether the key was seen to contain something else, which may have come of a forced break, of a hold that a thread knows of.
     pub(crate) fn may_be_broken(&self) -> bool {
-        self.told && matches!(self.loss(), Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))
+        self.is_confirmed && matches!(self.loss(), Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which public types go to other threads. The compiler checks it; the test at the end checks that no type is missing.
 
-use dlock_conformance::{Client, Ear, Store, Suite, Tenure};
+use dlock_conformance::{Client, InboxReader, Store, Suite, Tenure};
 use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, RenewedLate, StoreBack, StoreFailing};
 #[cfg(feature = "tls")]
 use redis_dlock::processor::TlsSettings;
@@ -126,7 +126,7 @@ const _: () = {
     goes_anywhere::<Client<'_>>();
     goes_anywhere::<Tenure>();
     goes_anywhere::<dyn Store>();
-    moves::<Ear>();
+    moves::<InboxReader>();
 };
 
 fn public_types(directory: &Path, types: &mut Vec<String>) {

@@ -2,7 +2,7 @@
 
 use crate::rules::{Mutant, Rules};
 use crate::server::{Fence, Granted, Locker, Lockers, Refusal, number};
-use crate::spec::{Context, Message, Stop, Ticks};
+use crate::spec::{Environment, Notice, Stop, Ticks};
 
 /// What a script sees of the world around the key.
 pub(crate) struct Around<'a> {
@@ -66,7 +66,7 @@ impl Around<'_> {
     }
 }
 
-impl Context<Locker> for Around<'_> {
+impl Environment<Locker> for Around<'_> {
     fn now(&self) -> Ticks {
         0
     }
@@ -129,8 +129,8 @@ impl Context<Locker> for Around<'_> {
         fence.last.into()
     }
 
-    fn tell(&mut self, message: Message<Locker>) {
-        if let Message::Granted { locker, grant } = message {
+    fn tell(&mut self, message: Notice<Locker>) {
+        if let Notice::Granted { locker, grant } = message {
             self.tells = true;
             if self.raises() {
                 return;

@@ -4,7 +4,10 @@ use crate::around::Around;
 use crate::list::List;
 use crate::rules::{Mutant, Rules};
 use crate::spec::key::hand_over::Keep;
-use crate::spec::{Acquire, Break, Extend, Gap, Grant, Holder, KeyState, Poll, Release, Stop, Tenure, Ticks};
+use crate::spec::{
+    AcquireEffect, BreakEffect, Claimant, ExtendEffect, KeyHolder, KeyState, NumberedGrant, PollEffect, PollingGap,
+    ReleaseEffect, Stop, Ticks,
+};
 
 /// A number from the fence; 0 is none.
 pub(crate) type Number = u16;
@@ -249,19 +252,19 @@ impl Server {
         Ok(match command.script {
             Script::Acquire { wait } => self.acquire(around, me, wait || rules.is(Mutant::TryJoins))?,
             Script::Poll => match self.key.poll(around, me)? {
-                Poll::Acquired(grant) => Reply::Ours(number(grant)),
-                Poll::Waiting(_) => Reply::Waiting,
-                Poll::Gone if rules.is(Mutant::PollQueuesAnew) => match self.acquire(around, me, true)? {
+                PollEffect::Acquired(grant) => Reply::Ours(number(grant)),
+                PollEffect::Waiting(_) => Reply::Waiting,
+                PollEffect::Gone if rules.is(Mutant::PollQueuesAnew) => match self.acquire(around, me, true)? {
                     Reply::Busy => Reply::Waiting,
                     other => other,
                 },
-                Poll::Gone => Reply::Gone,
+                PollEffect::Gone => Reply::Gone,
             },
             Script::Extend => {
                 let me = if rules.is(Mutant::ExtendsAnything) { anyone } else { me };
                 match self.key.extend(around, me)? {
-                    Extend::Extended { .. } => Reply::Kept,
-                    Extend::NotOurs(_) => Reply::NotOurs,
+                    ExtendEffect::Extended { .. } => Reply::Kept,
+                    ExtendEffect::NotOurs(_) => Reply::NotOurs,
                 }
             }
             Script::Release { next } => {
@@ -271,12 +274,12 @@ impl Server {
             Script::Break => {
                 let me = if rules.is(Mutant::BreaksAnything) { anyone } else { me };
                 match self.key.break_hold(around, me.locker)? {
-                    Break::Broken { .. } if rules.is(Mutant::BreakForgetsQueue) => {
+                    BreakEffect::Broken { .. } if rules.is(Mutant::BreakForgetsQueue) => {
                         self.key.queue.clear();
                         Reply::Released
                     }
-                    Break::Broken { .. } => Reply::Released,
-                    Break::NotHeldBy(_) => Reply::NotOurs,
+                    BreakEffect::Broken { .. } => Reply::Released,
+                    BreakEffect::NotHeldBy(_) => Reply::NotOurs,
                 }
             }
             Script::Probe if self.key.is_held_by(locker) => Reply::Kept,
@@ -300,27 +303,27 @@ impl Server {
         })
     }
 
-    fn acquire(&mut self, around: &mut Around<'_>, me: Tenure<Locker>, wait: bool) -> Result<Reply, Stop> {
+    fn acquire(&mut self, around: &mut Around<'_>, me: Claimant<Locker>, wait: bool) -> Result<Reply, Stop> {
         Ok(match self.key.acquire(around, me, wait)? {
-            Acquire::Acquired(grant) => Reply::Ours(number(grant)),
-            Acquire::Busy(_) => Reply::Busy,
+            AcquireEffect::Acquired(grant) => Reply::Ours(number(grant)),
+            AcquireEffect::Busy(_) => Reply::Busy,
         })
     }
 
     fn release(
         &mut self,
         around: &mut Around<'_>,
-        mut me: Tenure<Locker>,
+        mut me: Claimant<Locker>,
         next: Option<Locker>,
     ) -> Result<Reply, Stop> {
         let (rules, locker, held) = (around.rules, me.locker, self.key.holder);
         if rules.sets_before_pop() && self.key.is_held_by(locker) {
             // The script of version 0.1.0 does not know whom it must not give the key.
             me.locker = NOBODY;
-            self.key.holder = held.map(|held| Holder { locker: NOBODY, ..held });
+            self.key.holder = held.map(|held| KeyHolder { locker: NOBODY, ..held });
         }
         // Always long enough ago: the rate of gaps is not looked at.
-        let gap = self.gap_due.then_some(Gap { length: 1, every: 0 });
+        let gap = self.gap_due.then_some(PollingGap { length: 1, every: 0 });
         let released = self.key.release(around, me, next.map(|next| tenure(rules, next)), gap);
         if self.key.is_held_by(NOBODY) {
             self.key.holder = held;
@@ -335,15 +338,15 @@ impl Server {
             }
         }
         Ok(match released? {
-            Release::Released { .. } => Reply::Released,
-            Release::Passed(grant) => Reply::Passed(number(grant)),
-            Release::Queued(_)
+            ReleaseEffect::Released { .. } => Reply::Released,
+            ReleaseEffect::Passed(grant) => Reply::Passed(number(grant)),
+            ReleaseEffect::Queued(_)
                 if rules.is(Mutant::RefusedAfterHandOver) && next.is_some_and(|next| !self.is_queued(next)) =>
             {
                 Reply::Refused
             }
-            Release::Queued(_) => Reply::Queued,
-            Release::NotOurs(_) => Reply::NotOurs,
+            ReleaseEffect::Queued(_) => Reply::Queued,
+            ReleaseEffect::NotOurs(_) => Reply::NotOurs,
         })
     }
 
@@ -387,12 +390,12 @@ impl Server {
 }
 
 #[inline]
-fn tenure(rules: &Rules, locker: Locker) -> Tenure<Locker> {
-    Tenure { locker, lease: rules.kept().into() }
+fn tenure(rules: &Rules, locker: Locker) -> Claimant<Locker> {
+    Claimant { locker, lease: rules.kept().into() }
 }
 
 #[inline]
-pub(crate) fn number(grant: Grant) -> Number {
+pub(crate) fn number(grant: NumberedGrant) -> Number {
     Number::try_from(grant.number).unwrap()
 }
 

@@ -51,7 +51,7 @@
 //! ([`StoreLimits`](redis_dlock::port::StoreLimits)); no case looks at absolute time otherwise.
 //!
 //! For cases of your own there are the words in which these are written: a [`Suite`] has [`Client`]s, a client has [`Tenure`]s, a tenure
-//! asks, an [`Ear`] hears.
+//! asks, an [`InboxReader`] hears.
 //!
 //! [`LockProcessor`]: redis_dlock::LockProcessor
 
@@ -64,13 +64,13 @@
 )]
 
 mod cases;
-mod ear;
+mod inbox_reader;
 mod list;
 mod store;
 mod suite;
 mod tenure;
 
-pub use ear::Ear;
+pub use inbox_reader::InboxReader;
 pub use store::Store;
 pub use suite::{Client, Suite};
 pub use tenure::Tenure;

@@ -1,6 +1,6 @@
 //! The words in which conformance cases are written: a suite has clients, and a client has tenures.
 
-use super::ear::Ear;
+use super::inbox_reader::InboxReader;
 use super::store::{Need, Store};
 use super::tenure::{PATIENCE, Tenure};
 use parking_lot::Mutex;
@@ -172,15 +172,15 @@ impl Client<'_> {
         tenure
     }
 
-    /// Opens the inbox. The client counts as alive until the returned ear is dropped.
-    pub fn listen(&self) -> Ear {
+    /// Opens the inbox. The client counts as alive until the returned inbox is dropped.
+    pub fn listen(&self) -> InboxReader {
         let queue = self.processor.queue().expect("the case needs a queue");
         let inbox = queue.open_inbox(&self.id, PATIENCE).unwrap();
-        let ear = Ear::on(inbox, queue.hears(&self.id, "any key"));
+        let inbox = InboxReader::on(inbox, queue.hears(&self.id, "any key"));
         let is_own = |locker: &str| locker.rsplit_once('-').is_some_and(|(client, _)| client == self.id);
         let tenures = self.suite.tenures.lock().clone();
         tenures.iter().filter(|(_, locker, _)| is_own(locker)).for_each(|(key, _, _)| get_ready(queue, &self.id, key));
-        ear
+        inbox
     }
 }
 

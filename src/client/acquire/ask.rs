@@ -1,6 +1,6 @@
 //! How a thread that has the turn asks the store.
 
-use super::steps::{Asking, Place, Seen, Step};
+use super::steps::{Asking, QueuePlace, Seen, Step};
 use super::{Acquire, Confirmed, Progress};
 use crate::client::core::Taker;
 use crate::client::question::{Answer, Question};
@@ -22,7 +22,7 @@ impl<'c> Acquire<'c> {
     pub(super) fn ask(&self, turn: Turn<'c>) -> Result<Progress, Error> {
         let core = self.core;
         let mut asking = Asking::new(self.limit.is_one_attempt(), core.limits.remaining_known);
-        let mut question = self.question(Place::IfHeard);
+        let mut question = self.question(QueuePlace::IfHeard);
         loop {
             let sent_at = core.clock.now();
             let wants_place = question.wait;
@@ -79,15 +79,15 @@ impl<'c> Acquire<'c> {
 
     /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
     /// to receive the grant: the store would pass over a waiter that does not listen, and drop it as dead.
-    fn question(&self, place: Place) -> Question {
+    fn question(&self, place: QueuePlace) -> Question {
         let (core, key) = (self.core, self.key);
         let wait = match place {
-            Place::None => false,
-            Place::ForRecall => true,
+            QueuePlace::None => false,
+            QueuePlace::ForRecall => true,
             _ if self.limit.is_one_attempt() => false,
-            Place::IfHeard => core.subscription.hears(key),
+            QueuePlace::IfHeard => core.subscription.hears(key),
             // If it takes longer, the caller goes on without, and asks again when the inbox is ready.
-            Place::OnceHeard => core.subscription.gets_ready_to_hear(key, || self.command_limit() / 4),
+            QueuePlace::OnceHeard => core.subscription.gets_ready_to_hear(key, || self.command_limit() / 4),
         };
         let question = Question::fresh(core.next_locker(self.settings), Arc::clone(self.settings), wait);
         key.state().ask_about(question.locker());

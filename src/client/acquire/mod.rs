@@ -19,7 +19,7 @@ mod steps;
 
 use crate::client::at_exit;
 use crate::client::core::Core;
-use crate::client::events::{Call, Queued};
+use crate::client::events::{LockCall, Queued};
 use crate::client::loss;
 use crate::client::renew;
 use crate::client::turn::Turn;
@@ -259,25 +259,25 @@ impl<'c> Acquire<'c> {
 
     /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. So is
     /// one of which only a message has told, if the store wants that.
-    fn confirmed(&self, call: Call<'_>) -> Confirmed {
+    fn confirmed(&self, call: LockCall<'_>) -> Confirmed {
         let (core, key) = (self.core, self.key);
         let mut state = key.state();
         if let Some(confirmed) = self.tell(&mut state, call) {
             return confirmed;
         }
-        let Some(worn) = state.kept().map(|tenure| Arc::clone(&tenure.locker)) else { return Confirmed::Lost };
+        let Some(expiring) = state.kept().map(|tenure| Arc::clone(&tenure.locker)) else { return Confirmed::Lost };
         drop(state);
         let now = core.clock.now();
         let unconfirmed = Unconfirmed(self);
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
-        let failure = renew::extend_now(core, key, &worn, false, self.limit.limit(now, core.limits.command));
+        let failure = renew::extend_now(core, key, &expiring, false, self.limit.limit(now, core.limits.command));
         std::mem::forget(unconfirmed);
         let mut state = key.state();
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && core.clock.now() < tenure.deadline() => {
-                tenure.told = core.counts(tenure);
+                tenure.is_confirmed = core.counts(tenure);
                 match failure {
-                    _ if tenure.told => Confirmed::Yes(core.events.queue_acquired(tenure, call)),
+                    _ if tenure.is_confirmed => Confirmed::Yes(core.events.queue_acquired(tenure, call)),
                     Some(error) => Confirmed::Failed(error),
                     None => Confirmed::Lost,
                 }
@@ -287,7 +287,7 @@ impl<'c> Acquire<'c> {
     }
 
     /// Confirms the thread's hold if what is known of it is enough. Call it with the key's mutex held.
-    fn tell(&self, state: &mut State, call: Call<'_>) -> Option<Confirmed> {
+    fn tell(&self, state: &mut State, call: LockCall<'_>) -> Option<Confirmed> {
         let core = self.core;
         let Phase::Held(tenure) = &mut state.phase else { return Some(Confirmed::Yes(Queued::nothing())) };
         if tenure.is_lost() {
@@ -295,9 +295,9 @@ impl<'c> Acquire<'c> {
         }
         let now = core.clock.now();
         // The lease thread already renews a tenure that is passed on. It only must not be over.
-        let is_fresh = !tenure.lease.is_worn(now) || (tenure.told && now < tenure.deadline());
-        tenure.told = is_fresh && core.counts(tenure);
-        tenure.told.then(|| Confirmed::Yes(core.events.queue_acquired(tenure, call)))
+        let is_fresh = !tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline());
+        tenure.is_confirmed = is_fresh && core.counts(tenure);
+        tenure.is_confirmed.then(|| Confirmed::Yes(core.events.queue_acquired(tenure, call)))
     }
 
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask anew.
@@ -308,8 +308,8 @@ impl<'c> Acquire<'c> {
         Turn::of(self.core, self.key)
     }
 
-    fn call(&self, how: How) -> Call<'c> {
-        Call { settings: self.settings, called_at: self.called_at, how }
+    fn call(&self, how: How) -> LockCall<'c> {
+        LockCall { settings: self.settings, called_at: self.called_at, how }
     }
 
     /// Returns how long a request that is sent now may take.

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 /// The place in the store's queue that a request for a fresh locker asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum QueuePlace {
     /// None: the store looks at the key alone.
     None,
     /// One if the inbox would hear of a grant.
@@ -50,7 +50,7 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) enum Step {
     /// Send the first request for a fresh locker.
-    Ask(Place),
+    Ask(QueuePlace),
     /// Ask again about this locker, after a pause.
     Poll { unsettled: Unsettled, after: Duration },
     /// End the call without the lock, with the failure if there is one.
@@ -111,11 +111,11 @@ impl Asking {
     pub(super) fn next(&mut self, answer: Answer, seen: &Seen) -> Step {
         let ends = self.is_one_attempt || seen.is_over;
         match answer {
-            Answer::Gone { .. } if self.recall.is_some() => Step::Ask(Place::None),
+            Answer::Gone { .. } if self.recall.is_some() => Step::Ask(QueuePlace::None),
             Answer::Gone { .. } if ends => {
                 Step::End { abandoned: None, failure: self.unanswered.take().filter(|_| !self.is_busy) }
             }
-            Answer::Gone { .. } => Step::Ask(Place::IfHeard),
+            Answer::Gone { .. } => Step::Ask(QueuePlace::IfHeard),
             Answer::Failed { error, unsettled: Some(unsettled) }
                 if self.unanswered.is_none() && is_unknown(&error) && !seen.is_closed && !seen.is_over =>
             {
@@ -155,17 +155,17 @@ impl Asking {
         let may_learn = seen.wants_place || busy.remaining.is_none() && self.remaining_known;
         if may_learn && !self.is_busy && seen.has_time {
             self.is_busy = true;
-            return Step::Ask(Place::OnceHeard);
+            return Step::Ask(QueuePlace::OnceHeard);
         }
         if self.is_one_attempt {
             if !std::mem::replace(&mut self.was_compared, true) && seen.is_released {
                 self.is_busy = true;
-                return Step::Ask(Place::None);
+                return Step::Ask(QueuePlace::None);
             }
             if self.recall.is_none() && seen.may_recall {
                 self.recall = Some(Recall::begin(seen.now, seen.took));
                 self.is_busy = true;
-                return Step::Ask(Place::ForRecall);
+                return Step::Ask(QueuePlace::ForRecall);
             }
         }
         self.otherwise(Answer::Busy { busy, unsettled: None }, seen)

@@ -5,7 +5,7 @@
 //! must be told at once, so its thread calls no other function: one that blocks would delay it.
 //!
 //! An event is put into each queue whose functions want it. That takes a mutex of the queue and nothing else, so it may be done with
-//! other mutexes held. The rest, which may block, comes after they are released: see [`Pending`].
+//! other mutexes held. The rest, which may block, comes after they are released: see [`FollowUp`].
 //!
 //! A queue has room for so many frequent events (one lock has two of them), and as much room for all others. So no number of locks drops
 //! a loss.
@@ -48,13 +48,13 @@ impl Function {
 
     /// Calls it, if it wants the event. Logs a panic.
     fn tell(&self, event: &Event) {
-        let told = catch_panic(|| match (self, event) {
-            (Self::Events(told), event) => told(event),
-            (Self::Losses(told), Event::Lost(loss)) => told(loss),
-            (Self::SlowWaits(told), Event::SlowWait(wait)) => told(wait),
+        let called = catch_panic(|| match (self, event) {
+            (Self::Events(function), event) => function(event),
+            (Self::Losses(function), Event::Lost(loss)) => function(loss),
+            (Self::SlowWaits(function), Event::SlowWait(wait)) => function(wait),
             _ => {}
         });
-        if let Err(panic) = told {
+        if let Err(panic) = called {
             // Leak the panic, because its destructor might panic, too.
             std::mem::forget(panic);
             self.log_error("panicked when it was called", event.key());
@@ -78,18 +78,18 @@ impl Function {
 pub(super) struct Hook {
     thread: &'static str,
     functions: Vec<Function>,
-    line: Mutex<Line>,
+    queue: Mutex<EventQueue>,
     added: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct EventQueue {
     events: VecDeque<Event>,
     /// How many of them are frequent ones, and how many are not. Events that tell of dropped ones are not counted.
     frequent: usize,
     rare: usize,
     /// How many were dropped since the functions were last told of that.
-    untold: u64,
+    unreported: u64,
     /// How many were dropped in all.
     dropped: u64,
     has_thread: bool,
@@ -100,7 +100,7 @@ struct Line {
 /// What is left to do after an event was queued, without any mutex.
 #[derive(Debug)]
 #[must_use]
-pub(super) enum Pending {
+pub(super) enum FollowUp {
     Nothing,
     /// The functions need their thread.
     Start(Arc<Hook>),
@@ -113,51 +113,51 @@ impl Hook {
     pub(super) fn of(thread: &'static str, functions: impl IntoIterator<Item = Function>) -> Option<Arc<Self>> {
         let functions: Vec<_> = functions.into_iter().collect();
         let is_wanted = !functions.is_empty();
-        is_wanted.then(|| Arc::new(Self { thread, functions, line: Mutex::default(), added: Condvar::new() }))
+        is_wanted.then(|| Arc::new(Self { thread, functions, queue: Mutex::default(), added: Condvar::new() }))
     }
 
     /// Queues an event that one of the functions wants. Does not wait for them.
-    pub(super) fn queue(self: &Arc<Self>, event: &Event) -> Pending {
+    pub(super) fn queue(self: &Arc<Self>, event: &Event) -> FollowUp {
         if !self.functions.iter().any(|function| function.wants(event)) {
-            return Pending::Nothing;
+            return FollowUp::Nothing;
         }
-        let mut line = self.line.lock();
-        let room = if event.is_frequent() { &mut line.frequent } else { &mut line.rare };
+        let mut queue = self.queue.lock();
+        let room = if event.is_frequent() { &mut queue.frequent } else { &mut queue.rare };
         if *room >= ROOM {
             // Of frequent events, the first one of a series is enough for the log.
-            let is_logged = !event.is_frequent() || line.untold == 0;
-            line.untold += 1;
-            line.dropped += 1;
-            drop(line);
+            let is_logged = !event.is_frequent() || queue.unreported == 0;
+            queue.unreported += 1;
+            queue.dropped += 1;
+            drop(queue);
             return if is_logged {
-                Pending::Refused(Arc::clone(self), Box::new(event.clone()))
+                FollowUp::Refused(Arc::clone(self), Box::new(event.clone()))
             } else {
-                Pending::Nothing
+                FollowUp::Nothing
             };
         }
         *room += 1;
-        if let Some(dropped) = line.take_untold() {
-            line.events.push_back(dropped);
+        if let Some(dropped) = queue.take_unreported() {
+            queue.events.push_back(dropped);
         }
-        line.events.push_back(event.clone());
-        if line.has_thread {
-            drop(line);
+        queue.events.push_back(event.clone());
+        if queue.has_thread {
+            drop(queue);
             self.added.notify_one();
-            Pending::Nothing
+            FollowUp::Nothing
         } else {
-            Pending::Start(Arc::clone(self))
+            FollowUp::Start(Arc::clone(self))
         }
     }
 
     /// Starts the thread, unless another event has.
     fn start(self: &Arc<Self>) {
-        if std::mem::replace(&mut self.line.lock().has_thread, true) {
+        if std::mem::replace(&mut self.queue.lock().has_thread, true) {
             return;
         }
         let hook = Arc::clone(self);
         if let Err(e) = thread::Builder::new().name(self.thread.to_owned()).spawn(move || hook.tell_all()) {
             // The next event tries again. Those that are in the queue stay there.
-            self.line.lock().has_thread = false;
+            self.queue.lock().has_thread = false;
             for function in &self.functions {
                 function.log_error(&format!("is not called: the operating system refused a thread: {e}"), None);
             }
@@ -166,12 +166,12 @@ impl Hook {
 
     /// Returns how many events were dropped.
     pub(super) fn dropped(&self) -> u64 {
-        self.line.lock().dropped
+        self.queue.lock().dropped
     }
 
     /// Lets the thread end once it has told all events.
     pub(super) fn end(&self) {
-        self.line.lock().is_ended = true;
+        self.queue.lock().is_ended = true;
         self.added.notify_one();
     }
 
@@ -184,23 +184,23 @@ impl Hook {
 
     /// Waits for the next event. Returns `None` when the thread must end.
     fn next(&self) -> Option<Event> {
-        let mut line = self.line.lock();
+        let mut queue = self.queue.lock();
         loop {
-            if let Some(event) = line.take() {
+            if let Some(event) = queue.take() {
                 return Some(event);
             }
-            if line.is_ended {
-                line.has_thread = false;
+            if queue.is_ended {
+                queue.has_thread = false;
                 return None;
             }
-            self.added.wait(&mut line);
+            self.added.wait(&mut queue);
         }
     }
 }
 
-impl Line {
+impl EventQueue {
     fn take(&mut self) -> Option<Event> {
-        let Some(event) = self.events.pop_front() else { return self.take_untold() };
+        let Some(event) = self.events.pop_front() else { return self.take_unreported() };
         match &event {
             Event::Dropped(_) => {}
             event if event.is_frequent() => self.frequent -= 1,
@@ -210,13 +210,13 @@ impl Line {
     }
 
     /// Returns the event that tells of dropped ones, if there are any.
-    fn take_untold(&mut self) -> Option<Event> {
-        let count = std::mem::take(&mut self.untold);
+    fn take_unreported(&mut self) -> Option<Event> {
+        let count = std::mem::take(&mut self.unreported);
         (count > 0).then_some(Event::Dropped(Dropped { count }))
     }
 }
 
-impl Pending {
+impl FollowUp {
     /// Call it with no mutex held: it may start a thread and write to the log.
     pub(super) fn finish(self) {
         match self {

@@ -56,7 +56,7 @@ use std::time::Duration;
 
 /// A call that wants a lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<'a> {
+pub(crate) struct LockCall<'a> {
     pub(super) settings: &'a Arc<DLockConfig>,
     /// When it began, if anybody wants to know.
     pub(super) called_at: Option<Moment>,
@@ -103,7 +103,7 @@ impl Events {
 
     /// Queues that the calling thread has the lock. Call it with the key's mutex held.
     #[inline]
-    pub(super) fn queue_acquired(&self, tenure: &mut Tenure, call: Call<'_>) -> Queued {
+    pub(super) fn queue_acquired(&self, tenure: &mut Tenure, call: LockCall<'_>) -> Queued {
         match (&self.observer, call.called_at) {
             (Some(observer), Some(called_at)) => self.acquired(observer, tenure, call, called_at),
             _ => Queued::nothing(),
@@ -111,7 +111,7 @@ impl Events {
     }
 
     #[cold]
-    fn acquired(&self, observer: &Observer, tenure: &mut Tenure, call: Call<'_>, called_at: Moment) -> Queued {
+    fn acquired(&self, observer: &Observer, tenure: &mut Tenure, call: LockCall<'_>, called_at: Moment) -> Queued {
         let waited = self.clock.now().since(called_at);
         // A tenure that the store has just granted has had no other hold.
         let how = if call.how == How::Granted && tenure.kept_on { How::PassedOn } else { call.how };
@@ -145,7 +145,7 @@ impl Events {
     pub(super) fn queue_renewed(&self, tenure: &Tenure, now: Moment) -> Queued {
         let Some(observer) = &self.observer else { return Queued::nothing() };
         // Nobody has the lock before the first extension of a grant that came late.
-        if !tenure.told {
+        if !tenure.is_confirmed {
             return Queued::nothing();
         }
         let lock = holder(tenure);
@@ -176,7 +176,7 @@ impl Events {
 impl Events {
     /// Queues the loss of a tenure, if a thread was told of the hold. Call it with the key's mutex held, or as the thread that has the turn.
     pub(super) fn queue_lost(&self, key: &str, tenure: &Tenure) -> Queued {
-        let Some(observer) = self.observer.as_ref().filter(|_| tenure.told) else { return Queued::nothing() };
+        let Some(observer) = self.observer.as_ref().filter(|_| tenure.is_confirmed) else { return Queued::nothing() };
         let Some((cause, at)) = tenure.loss() else { return Queued::nothing() };
         let Some(loss) = tenure.loss_of(key, *at) else { return Queued::nothing() };
         let sample = Sample::Lost { lock: Arc::clone(&tenure.settings), cause: word_for(cause) };
@@ -195,7 +195,9 @@ pub(super) fn tell_queued(queued: Queued, key: &str, tenure: &Tenure, watchers: 
     let Some((loss, at)) = tenure.loss() else { return };
     let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
     match tenure.settings.reason() {
-        _ if !tenure.told => log::debug!(LEASE, "lock {key:?}: lost before its thread was told of the grant: {loss}"),
+        _ if !tenure.is_confirmed => {
+            log::debug!(LEASE, "lock {key:?}: lost before its thread was told of the grant: {loss}")
+        }
         Some(reason) => log::warn!(LEASE, "{error} (held for: {reason})"),
         None => log::warn!(LEASE, "{error}"),
     }

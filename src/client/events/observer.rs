@@ -6,7 +6,7 @@
 //! *Order.* What concerns one key is queued under the key's mutex, or by the thread that has the turn. So the events of a key are told in
 //! the order in which they happened. The one exception is a loss that shows only in the reply to a release that nobody waited for.
 
-use super::hook::{Function, Hook, Pending};
+use super::hook::{FollowUp, Function, Hook};
 use super::metrics::Sample;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -89,11 +89,11 @@ impl Observer {
 
     /// Queues an event for all functions that want it. It may be called with mutexes held.
     pub(super) fn queue(&self, event: &Event, sample: Option<Sample>) -> Queued {
-        let mut pending = [const { Pending::Nothing }; 2];
+        let mut pending = [const { FollowUp::Nothing }; 2];
         for (hook, pending) in self.hooks.iter().zip(&mut pending) {
             *pending = hook.queue(event);
         }
-        Queued(Some(Box::new(Rest { pending, sample: sample.filter(|_| self.is_metered) })))
+        Queued(Some(Box::new(FollowUps { pending, sample: sample.filter(|_| self.is_metered) })))
     }
 
     /// Tells an event. No mutex may be held.
@@ -161,19 +161,19 @@ impl Drop for Observer {
 /// An event that is in the queues. What remains to be done may block.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Queued(Option<Box<Rest>>);
+pub(crate) struct Queued(Option<Box<FollowUps>>);
 
 /// What remains to be done: for each queue, and for the recorder of metrics.
 #[derive(Debug)]
-struct Rest {
-    pending: [Pending; 2],
+struct FollowUps {
+    pending: [FollowUp; 2],
     sample: Option<Sample>,
 }
 
 impl Queued {
     /// Nothing was queued, and there is only a figure to record.
     pub(super) fn of(observer: &Observer, sample: Sample) -> Self {
-        let rest = || Box::new(Rest { pending: [const { Pending::Nothing }; 2], sample: Some(sample) });
+        let rest = || Box::new(FollowUps { pending: [const { FollowUp::Nothing }; 2], sample: Some(sample) });
         Self(observer.is_metered.then(rest))
     }
 
@@ -185,7 +185,7 @@ impl Queued {
     /// Call it with no mutex held: it may start a thread, write to the log and call the recorder of metrics.
     pub(crate) fn finish(self) {
         if let Some(rest) = self.0 {
-            rest.pending.into_iter().for_each(Pending::finish);
+            rest.pending.into_iter().for_each(FollowUp::finish);
             if let Some(sample) = rest.sample {
                 sample.record();
             }

@@ -2,7 +2,9 @@
 
 use super::fence;
 use super::inboxes::Inboxes;
-use super::spec::{self, Acquire, Busy, Context, Extend, Poll, Release, Stop, Tenure, Ticks};
+use super::spec::{
+    self, AcquireEffect, BusyReason, Claimant, Environment, ExtendEffect, PollEffect, ReleaseEffect, Stop, Ticks,
+};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::{
@@ -30,7 +32,7 @@ pub(super) struct Scene<'a> {
 }
 
 /// The specification's unit of time is the nanosecond here.
-impl Context<String> for Scene<'_> {
+impl Environment<String> for Scene<'_> {
     fn now(&self) -> Ticks {
         self.now.as_nanos()
     }
@@ -51,17 +53,17 @@ impl Context<String> for Scene<'_> {
         fence::issue()
     }
 
-    fn tell(&mut self, message: spec::Message<String>) {
+    fn tell(&mut self, message: spec::Notice<String>) {
         let key = || self.key.to_owned();
         match message {
-            spec::Message::Granted { locker, grant } => {
+            spec::Notice::Granted { locker, grant } => {
                 let grant = granted(grant);
                 self.inboxes.tell(&locker, || Message::Granted { key: key(), locker: locker.clone(), grant });
             }
-            spec::Message::Contended { locker } => {
+            spec::Notice::Contended { locker } => {
                 self.inboxes.tell(&locker, || Message::Contended { key: key(), locker: locker.clone() });
             }
-            spec::Message::Broken { locker } => {
+            spec::Notice::Broken { locker } => {
                 self.inboxes.tell(&locker, || Message::Broken { key: key(), locker: locker.clone() });
             }
         }
@@ -88,23 +90,23 @@ impl Entry {
             Request::Acquire(claim) | Request::Join(claim) => {
                 let wait = matches!(request, Request::Join(_));
                 Outcome::Acquire(match self.0.acquire(scene, tenure(claim), wait)? {
-                    Acquire::Acquired(grant) => AcquireOutcome::Acquired(granted(grant)),
-                    Acquire::Busy(other) => AcquireOutcome::Busy(busy(other)),
+                    AcquireEffect::Acquired(grant) => AcquireOutcome::Acquired(granted(grant)),
+                    AcquireEffect::Busy(other) => AcquireOutcome::Busy(busy(other)),
                 })
             }
             Request::Poll(claim) => Outcome::Poll(match self.0.poll(scene, tenure(claim))? {
-                Poll::Acquired(grant) => PollOutcome::Acquired(granted(grant)),
-                Poll::Waiting(other) => PollOutcome::Waiting(busy(other)),
-                Poll::Gone => PollOutcome::Gone,
+                PollEffect::Acquired(grant) => PollOutcome::Acquired(granted(grant)),
+                PollEffect::Waiting(other) => PollOutcome::Waiting(busy(other)),
+                PollEffect::Gone => PollOutcome::Gone,
             }),
             Request::Extend(claim) | Request::ExtendWithNumbers(claim) => {
                 Outcome::Extend(match self.0.extend(scene, tenure(claim))? {
-                    Extend::Extended { waiting } => {
+                    ExtendEffect::Extended { waiting } => {
                         let numbered = matches!(request, Request::ExtendWithNumbers(_));
                         let numbers = if numbered { fence::issue_range() } else { None };
                         ExtendOutcome::Extended(Extension::while_waiting(waiting).with_numbers(numbers))
                     }
-                    Extend::NotOurs(holder) => ExtendOutcome::NotOurs(NotOurs::new(holder)),
+                    ExtendEffect::NotOurs(holder) => ExtendOutcome::NotOurs(NotOurs::new(holder)),
                 })
             }
             Request::Release(claim) => Outcome::Release(self.release(scene, claim, None)?),
@@ -125,12 +127,12 @@ impl Entry {
         claim: &Claim<'_>,
         next: Option<&Claim<'_>>,
     ) -> Result<ReleaseOutcome, Error> {
-        let gap = claim.poller_gap.map(|gap| spec::Gap { length: ticks(gap.length), every: ticks(gap.every) });
+        let gap = claim.poller_gap.map(|gap| spec::PollingGap { length: ticks(gap.length), every: ticks(gap.every) });
         Ok(match self.0.release(scene, tenure(claim), next.map(tenure), gap)? {
-            Release::Released { waiting } => ReleaseOutcome::Released { waiting },
-            Release::Passed(grant) => ReleaseOutcome::Passed(granted(grant)),
-            Release::Queued(other) => ReleaseOutcome::Queued(busy(other)),
-            Release::NotOurs(holder) => ReleaseOutcome::NotOurs(NotOurs::new(holder)),
+            ReleaseEffect::Released { waiting } => ReleaseOutcome::Released { waiting },
+            ReleaseEffect::Passed(grant) => ReleaseOutcome::Passed(granted(grant)),
+            ReleaseEffect::Queued(other) => ReleaseOutcome::Queued(busy(other)),
+            ReleaseEffect::NotOurs(holder) => ReleaseOutcome::NotOurs(NotOurs::new(holder)),
         })
     }
 
@@ -143,10 +145,10 @@ impl Entry {
         let lease_ends = self.0.holder.as_ref().and_then(|holder| holder.until).map(Moment::from_nanos);
         let least = scene.now + LEAST_TOLD;
         Ok(match self.0.break_hold(scene, locker)? {
-            spec::Break::Broken { next, waiting } => {
+            spec::BreakEffect::Broken { next, waiting } => {
                 (BreakOutcome::Broken { next, waiting }, Some(lease_ends.map_or(least, |ends| ends.max(least))))
             }
-            spec::Break::NotHeldBy(holder) => (BreakOutcome::NotHeldBy { holder }, None),
+            spec::BreakEffect::NotHeldBy(holder) => (BreakOutcome::NotHeldBy { holder }, None),
         })
     }
 
@@ -175,12 +177,12 @@ impl Entry {
     #[cfg(any(test, feature = "test-util"))]
     pub(super) fn overwrite(&mut self, now: Moment, locker: &str, lease: Option<Duration>) {
         let until = lease.map(|lease| (now + lease).as_nanos());
-        self.0.holder = Some(spec::Holder { locker: locker.to_owned(), until });
+        self.0.holder = Some(spec::KeyHolder { locker: locker.to_owned(), until });
     }
 }
 
-fn tenure<'a>(claim: &Claim<'a>) -> Tenure<&'a str> {
-    Tenure { locker: claim.locker, lease: ticks(claim.lease) }
+fn tenure<'a>(claim: &Claim<'a>) -> Claimant<&'a str> {
+    Claimant { locker: claim.locker, lease: ticks(claim.lease) }
 }
 
 /// A duration in ticks. One that is too long becomes [`Moment::NEVER`].
@@ -188,14 +190,14 @@ fn ticks(duration: Duration) -> Ticks {
     (Moment::from_nanos(0) + duration).as_nanos()
 }
 
-fn granted(grant: spec::Grant) -> Grant {
+fn granted(grant: spec::NumberedGrant) -> Grant {
     Grant::new(grant.number, grant.waiting)
 }
 
-fn busy(busy: Busy<String>) -> port::Busy {
+fn busy(busy: BusyReason<String>) -> port::Busy {
     match busy {
-        Busy::Held { by, left } => port::Busy::new(by, left.map(Duration::from_nanos)),
-        Busy::Gap { left } => port::Busy::free(Some(Duration::from_nanos(left))),
+        BusyReason::Held { by, left } => port::Busy::new(by, left.map(Duration::from_nanos)),
+        BusyReason::Gap { left } => port::Busy::free(Some(Duration::from_nanos(left))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The inbox of a client.
 
 use super::inboxes::CAPACITY;
-use super::link::Link;
+use super::link::InboxLink;
 use super::store::Shared;
 use crate::error::{BackendFailure, Error};
 use crate::port::{Inbox, InboxBreaker, Message};
@@ -21,7 +21,7 @@ impl MemoryInbox {
     /// # Errors
     ///
     /// [`Error::Backend`] while the link is cut.
-    pub(super) fn open(shared: &Arc<Shared>, link: &Arc<Link>, client: &str) -> Result<Self, Error> {
+    pub(super) fn open(shared: &Arc<Shared>, link: &Arc<InboxLink>, client: &str) -> Result<Self, Error> {
         let mut store = shared.store.lock();
         link.check()?;
         let (number, receiver) = store.inboxes.subscribe(client, link);

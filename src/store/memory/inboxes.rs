@@ -1,6 +1,6 @@
 //! All open inboxes: how the store reaches a client, and how it knows that the client is alive.
 
-use super::link::Link;
+use super::link::InboxLink;
 use crate::port::Message;
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::HashMap;
@@ -13,23 +13,23 @@ pub(super) const CAPACITY: usize = 65_536;
 /// one.
 #[derive(Default)]
 pub(super) struct Inboxes {
-    by_client: HashMap<String, Vec<Subscription>>,
+    by_client: HashMap<String, Vec<InboxSubscription>>,
     opened: u64,
 }
 
-struct Subscription {
+struct InboxSubscription {
     number: u64,
     #[cfg_attr(not(any(test, feature = "test-util")), expect(dead_code, reason = "only a test cuts it"))]
-    link: Arc<Link>,
+    link: Arc<InboxLink>,
     sender: Sender<Message>,
 }
 
 impl Inboxes {
-    pub(super) fn subscribe(&mut self, client: &str, link: &Arc<Link>) -> (u64, Receiver<Message>) {
+    pub(super) fn subscribe(&mut self, client: &str, link: &Arc<InboxLink>) -> (u64, Receiver<Message>) {
         let (sender, receiver) = crossbeam_channel::unbounded();
         self.opened += 1;
         let number = self.opened;
-        self.by_client.entry(client.to_owned()).or_default().push(Subscription {
+        self.by_client.entry(client.to_owned()).or_default().push(InboxSubscription {
             number,
             link: Arc::clone(link),
             sender,
@@ -39,7 +39,7 @@ impl Inboxes {
 
     /// Ends the subscriptions of a link that is cut.
     #[cfg(any(test, feature = "test-util"))]
-    pub(super) fn cut(&mut self, link: &Arc<Link>) {
+    pub(super) fn cut(&mut self, link: &Arc<InboxLink>) {
         self.by_client.retain(|_, subscriptions| {
             subscriptions.retain(|subscription| !Arc::ptr_eq(&subscription.link, link));
             !subscriptions.is_empty()
@@ -51,7 +51,7 @@ impl Inboxes {
     }
 
     /// Keeps only the wanted subscriptions of a client, and removes a client that has none left.
-    fn retain(&mut self, client: &str, wanted: impl FnMut(&Subscription) -> bool) {
+    fn retain(&mut self, client: &str, wanted: impl FnMut(&InboxSubscription) -> bool) {
         if let Some(subscriptions) = self.by_client.get_mut(client) {
             subscriptions.retain(wanted);
             if subscriptions.is_empty() {
@@ -81,7 +81,9 @@ impl Inboxes {
 
     /// The same, by the client's id. Returns whether the client has an inbox.
     pub(super) fn tell_client(&mut self, client: &str, message: impl Fn() -> Message) -> bool {
-        self.retain(client, |Subscription { sender, .. }| sender.len() < CAPACITY && sender.send(message()).is_ok());
+        self.retain(client, |InboxSubscription { sender, .. }| {
+            sender.len() < CAPACITY && sender.send(message()).is_ok()
+        });
         self.by_client.contains_key(client)
     }
 }

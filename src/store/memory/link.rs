@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A connection to the store, shared by the clones of one processor.
 #[derive(Debug, Default)]
-pub(super) struct Link {
+pub(super) struct InboxLink {
     /// Written under the store's mutex, and read under it by every request. So no request is executed after the cut.
     // ORDERING: Relaxed: guarded by that mutex. Only `check_inbox` loads it without the mutex, and changes nothing.
     cut: AtomicBool,
 }
 
-impl Link {
+impl InboxLink {
     /// # Errors
     ///
     /// [`Error::Backend`] (`NotExecuted`) while the link is cut.

@@ -5,7 +5,7 @@ mod test_util;
 
 use super::entry::{Entry, KEEP, Scene};
 use super::inbox::MemoryInbox;
-use super::link::Link;
+use super::link::InboxLink;
 use super::store::{Shared, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
@@ -58,7 +58,7 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct MemoryLockProcessor {
     pub(super) shared: Arc<Shared>,
-    pub(super) link: Arc<Link>,
+    pub(super) link: Arc<InboxLink>,
 }
 
 impl MemoryLockProcessor {

@@ -12,7 +12,7 @@ pub use server::Server;
 
 use super::net::address::Address;
 use super::net::classify::classify;
-use super::node::Manner;
+use super::node::CallOptions;
 use super::plain::{Attempt, GivenUp, TakingBack, Tried};
 use super::script::acks::{self, ReplicaAcks};
 use super::script::reply::{self, mismatch};
@@ -96,7 +96,7 @@ impl RedisLockProcessor {
         TakingBack {
             address: &self.address,
             given_up: &self.given_up,
-            by_script: |request: Request<'_>, limit: Duration| self.run_script(request, Manner::within(limit)),
+            by_script: |request: Request<'_>, limit: Duration| self.run_script(request, CallOptions::within(limit)),
         }
     }
 
@@ -106,7 +106,7 @@ impl RedisLockProcessor {
             Request::Acquire(claim) => self.take(&claim, false, limit),
             Request::Join(claim) => self.take(&claim, true, limit),
             Request::Settle(_) => Err(request.unsupported()),
-            other => self.run_script(other, Manner::within(limit)),
+            other => self.run_script(other, CallOptions::within(limit)),
         }
     }
 
@@ -116,7 +116,7 @@ impl RedisLockProcessor {
         if let Some(one) = self.topology.one() {
             let attempt = Attempt {
                 transport: &one.node.transport,
-                trust: &one.trust,
+                watermarks: &one.watermarks,
                 contention: &one.contention,
                 acks: self.acks,
                 taking_back: self.taking_back(),
@@ -127,22 +127,22 @@ impl RedisLockProcessor {
             }
         }
         let request = if wait { Request::Join(*claim) } else { Request::Acquire(*claim) };
-        self.run_script(request, Manner { way, ..Manner::within(limit.saturating_sub(start.elapsed())) })
+        self.run_script(request, CallOptions { way, ..CallOptions::within(limit.saturating_sub(start.elapsed())) })
     }
 
-    fn run_script(&self, request: Request<'_>, manner: Manner) -> Result<Outcome, Error> {
+    fn run_script(&self, request: Request<'_>, options: CallOptions) -> Result<Outcome, Error> {
         if self.given_up.any() {
             let sent = self.given_up.replacement(&request);
-            let outcome = self.send_script(&sent, manner)?;
+            let outcome = self.send_script(&sent, options)?;
             return Ok(self.given_up.outcome_of(&request, &sent, outcome));
         }
-        self.send_script(&request, manner)
+        self.send_script(&request, options)
     }
 
-    fn send_script(&self, request: &Request<'_>, manner: Manner) -> Result<Outcome, Error> {
-        let (sent_at, limit) = (SystemClock.now(), manner.limit);
+    fn send_script(&self, request: &Request<'_>, options: CallOptions) -> Result<Outcome, Error> {
+        let (sent_at, limit) = (SystemClock.now(), options.limit);
         let texts = Texts::of(request, self.ways().form());
-        let reply = self.ways().run(&[texts.call(request)], manner).pop().unwrap_or_else(|| Err(mismatch()));
+        let reply = self.ways().run(&[texts.call(request)], options).pop().unwrap_or_else(|| Err(mismatch()));
         self.read(request, reply, sent_at, || limit.saturating_sub(SystemClock.now().since(sent_at)))
     }
 
@@ -167,7 +167,7 @@ impl RedisLockProcessor {
         // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
         let urgent = or_break && requests.iter().all(is_renewal);
-        let replies = self.ways().run(&calls, Manner { or_break, urgent, ..Manner::within(limit.time()) });
+        let replies = self.ways().run(&calls, CallOptions { or_break, urgent, ..CallOptions::within(limit.time()) });
         let read = |(request, reply)| self.read(request, reply, sent_at, || limit.left_since(start).time());
         requests.iter().zip(replies).map(read).collect()
     }

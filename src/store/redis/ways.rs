@@ -3,9 +3,9 @@
 use super::cluster::Cluster;
 use super::inbox::RedisInbox;
 use super::net::classify::is_no_master;
-use super::net::identity::Told;
-use super::node::{Manner, Node};
-use super::plain::{Contention, FenceTrust};
+use super::net::identity::OnNewServer;
+use super::node::{CallOptions, Node};
+use super::plain::{Contention, FenceWatermarks};
 use super::script::keys::{inbox_channel, slot_inbox_channel};
 use super::script::reply::{mismatch, number_of};
 use super::script::scripts::{Call, Form};
@@ -31,7 +31,7 @@ pub(super) trait Ways: Messages + fmt::Debug + Send + Sync {
     fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error>;
 
     /// Runs calls together. Returns a reply for each.
-    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Replies;
+    fn run(&self, calls: &[Call<'_>], options: CallOptions) -> Replies;
 
     /// Sends one call and returns without its reply, which `done` receives.
     fn post(&self, call: &Call<'_>, limit: Duration, done: Callback);
@@ -49,7 +49,7 @@ pub(super) trait Ways: Messages + fmt::Debug + Send + Sync {
     fn has_answered(&self) -> bool;
 
     /// Takes a function to call when another server answers than before.
-    fn tell(&self, told: Box<Told>);
+    fn tell(&self, on_new_server: Box<OnNewServer>);
 
     fn is_closed(&self) -> bool;
 
@@ -57,7 +57,7 @@ pub(super) trait Ways: Messages + fmt::Debug + Send + Sync {
 
     /// Runs one call, within `limit`.
     fn call(&self, call: &Call<'_>, limit: Duration) -> Reply {
-        self.run(std::slice::from_ref(call), Manner::within(limit)).pop().unwrap_or_else(|| Err(mismatch()))
+        self.run(std::slice::from_ref(call), CallOptions::within(limit)).pop().unwrap_or_else(|| Err(mismatch()))
     }
 }
 
@@ -102,7 +102,7 @@ impl Topology {
 /// One server, and what is known of its keys and numbers.
 pub(super) struct OneServer {
     pub(super) node: Node,
-    pub(super) trust: FenceTrust,
+    pub(super) watermarks: FenceWatermarks,
     pub(super) contention: Contention,
     io_timeout: Duration,
 }
@@ -110,12 +110,12 @@ pub(super) struct OneServer {
 impl OneServer {
     /// `trust` in numbers ends when another server answers. It ends before the connection to that server is used, because it is told then.
     pub(super) fn new(node: Node, io_timeout: Duration) -> Arc<Self> {
-        let one = Self { node, trust: FenceTrust::new(), contention: Contention::new(), io_timeout };
+        let one = Self { node, watermarks: FenceWatermarks::new(), contention: Contention::new(), io_timeout };
         let one = Arc::new(one);
         let weak: Weak<Self> = Arc::downgrade(&one);
         one.node.servers().tell(Box::new(move |_| {
             if let Some(one) = weak.upgrade() {
-                one.trust.end_all(&one.node.transport);
+                one.watermarks.end_all(&one.node.transport);
             }
         }));
         one
@@ -124,7 +124,7 @@ impl OneServer {
     /// Notes the answer to a posted release.
     pub(super) fn note_release(&self, key: KeyHash, reply: Option<&Value>, outcome: Option<&ReleaseOutcome>) {
         if reply.is_some_and(is_no_master) {
-            self.trust.end_all(&self.node.transport);
+            self.watermarks.end_all(&self.node.transport);
         }
         if let Some(outcome) = outcome {
             self.contention.note_release(key, outcome);
@@ -151,8 +151,8 @@ impl Ways for OneServer {
         self.node.say(words, limit)
     }
 
-    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Replies {
-        self.node.run(calls, manner)
+    fn run(&self, calls: &[Call<'_>], options: CallOptions) -> Replies {
+        self.node.run(calls, options)
     }
 
     fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
@@ -165,11 +165,11 @@ impl Ways for OneServer {
 
     fn note(&self, request: &Request<'_>, replied: &Replied, outcome: Option<&Outcome>, sent_at: Moment) {
         if is_no_master(&replied.value) {
-            self.trust.end_all(&self.node.transport);
+            self.watermarks.end_all(&self.node.transport);
         }
         let Some(outcome) = outcome else { return };
         if let Some(number) = number_of(outcome) {
-            self.trust.note(&self.node.transport, replied.epoch, number, sent_at);
+            self.watermarks.note(&self.node.transport, replied.epoch, number, sent_at);
         }
         self.contention.note(KeyHash::of(request.key()), outcome);
     }
@@ -182,8 +182,8 @@ impl Ways for OneServer {
         self.node.transport.has_answered()
     }
 
-    fn tell(&self, told: Box<Told>) {
-        self.node.servers().tell(told);
+    fn tell(&self, on_new_server: Box<OnNewServer>) {
+        self.node.servers().tell(on_new_server);
     }
 
     fn is_closed(&self) -> bool {
@@ -230,8 +230,8 @@ impl Ways for Cluster {
         Self::say(self, words, limit)
     }
 
-    fn run(&self, calls: &[Call<'_>], manner: Manner) -> Replies {
-        Self::run(self, calls, &manner)
+    fn run(&self, calls: &[Call<'_>], options: CallOptions) -> Replies {
+        Self::run(self, calls, &options)
     }
 
     fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
@@ -256,8 +256,8 @@ impl Ways for Cluster {
         Self::has_answered(self)
     }
 
-    fn tell(&self, told: Box<Told>) {
-        Self::tell(self, told);
+    fn tell(&self, on_new_server: Box<OnNewServer>) {
+        Self::tell(self, on_new_server);
     }
 
     fn is_closed(&self) -> bool {

@@ -1,6 +1,5 @@
 //! A Redis Cluster, on real servers: who is found, how calls follow slots and nodes that move, and what is told meanwhile.
 
-mod ears;
 mod failing;
 mod finding;
 mod hanging;
@@ -12,6 +11,7 @@ mod moving;
 mod rights;
 mod routing;
 mod scripts;
+mod slot_subscriptions;
 mod successors;
 #[cfg(feature = "tls")]
 mod tls;

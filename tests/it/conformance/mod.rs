@@ -14,7 +14,7 @@ pub(crate) mod suite {
     pub(crate) use super::minimal_store::MinimalStore;
     pub(crate) use super::redis_store::{RedisStore, prove};
     pub(crate) use super::special_store::SpecialStore;
-    pub(crate) use dlock_conformance::{Client, Ear, Store, Suite, Tenure};
+    pub(crate) use dlock_conformance::{Client, InboxReader, Store, Suite, Tenure};
 }
 
 use suite::{MemoryStore, MinimalStore, RedisStore, SpecialStore};

@@ -1,7 +1,7 @@
 //! Random requests of three clients and a poller for one key. The store must answer them as the embedded store does, which runs the
 //! specification of the protocol (`src/store/memory/spec`).
 
-use super::suite::{Client, Ear, MemoryStore, RedisStore, Suite, Tenure};
+use super::suite::{Client, InboxReader, MemoryStore, RedisStore, Suite, Tenure};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
@@ -106,7 +106,7 @@ struct Side<'s> {
     suite: &'s Suite,
     key: String,
     clients: Vec<Client<'s>>,
-    ears: Vec<Ear>,
+    ears: Vec<InboxReader>,
     /// With the place of its client.
     tenures: Vec<(usize, Tenure)>,
     last_number: u64,

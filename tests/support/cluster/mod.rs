@@ -15,12 +15,11 @@
 //! | `reshard.rs` | many slots that move |
 //! | `saying.rs` | telling nodes where slots belong |
 //! | `members.rs` | nodes that come and go |
-//! | `ears.rs` | whether clients hear what they believe to hear |
+//! | `slot_subscriptions.rs` | whether clients hear what they believe to hear |
 //! | `counts.rs` | keys and executed commands, of all nodes together |
 
 mod agreement;
 mod counts;
-mod ears;
 mod failover;
 mod members;
 mod migration;
@@ -28,14 +27,15 @@ mod node;
 mod ports;
 mod reshard;
 mod saying;
+mod slot_subscriptions;
 mod slots;
 mod view;
 
 use super::crew::slowly;
 pub(crate) use super::sentinels::TlsFiles;
-pub(crate) use ears::client_of;
 pub(crate) use migration::{Migration, Step};
 pub(crate) use node::Node;
+pub(crate) use slot_subscriptions::client_of;
 pub(crate) use slots::{SLOTS, keys_in, slot_of};
 use std::ops::RangeInclusive;
 use std::thread;

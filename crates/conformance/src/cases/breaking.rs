@@ -1,6 +1,6 @@
 //! Taking a key from its holder by force.
 
-use crate::ear::Ear;
+use crate::inbox_reader::InboxReader;
 use crate::suite::Suite;
 use crate::tenure::{PATIENCE, Tenure};
 use redis_dlock::Error;
@@ -32,9 +32,9 @@ fn told(tenure: &Tenure) -> Option<Broken> {
     tenure.processor().broken(&tenure.key, &tenure.locker, PATIENCE).unwrap()
 }
 
-fn hear_broken(ear: &mut Ear, tenure: &Tenure) {
+fn hear_broken(inbox: &mut InboxReader, tenure: &Tenure) {
     let message = Message::Broken { key: tenure.key.clone(), locker: tenure.locker.clone() };
-    assert_eq!(ear.hear(), message);
+    assert_eq!(inbox.hear(), message);
 }
 
 /// Shows: S3.
@@ -65,7 +65,7 @@ pub(crate) fn of_another_locker_changes_nothing(suite: &Suite) {
 pub(crate) fn of_a_waiter_changes_nothing(suite: &Suite) {
     let a = suite.client().holder("k");
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let b = client.waiter("k");
     assert_eq!(break_hold(suite, &b.locker), not_held_by(Some(&a.locker)));
     assert_eq!((suite.waiting("k"), told(&b)), (1, None));
@@ -73,7 +73,7 @@ pub(crate) fn of_a_waiter_changes_nothing(suite: &Suite) {
     // Nobody has it, and it is not given away for that.
     assert_eq!(break_hold(suite, &a.locker), not_held_by(None));
     assert_eq!((suite.holder("k"), suite.waiting("k")), (None, 1));
-    ear.hear_nothing();
+    inbox.hear_nothing();
     b.poll_acquired();
 }
 
@@ -114,22 +114,22 @@ pub(crate) fn gives_the_key_to_the_first_waiter_with_a_greater_number(suite: &Su
 
 pub(crate) fn tells_the_holder(suite: &Suite) {
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let a = client.holder("k");
     assert_eq!(break_hold(suite, &a.locker), broken(None, 0));
-    hear_broken(&mut ear, &a);
+    hear_broken(&mut inbox, &a);
     assert_eq!(break_hold(suite, &a.locker), not_held_by(None));
-    ear.hear_nothing();
+    inbox.hear_nothing();
 }
 
 /// Shows: L1.
 pub(crate) fn passes_over_those_who_are_not_heard(suite: &Suite) {
     let a = suite.client().holder("k");
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let (_dead, b) = (suite.client().waiter("k"), client.waiter("k"));
     assert_eq!(break_hold(suite, &a.locker), broken(Some(&b), suite.kept(1)));
-    ear.hear_granted(&b);
+    inbox.hear_granted(&b);
     b.release();
     let c = suite.client().holder("k");
     assert_eq!(break_hold(suite, &c.locker), broken(None, suite.kept(1)));
@@ -145,11 +145,11 @@ pub(crate) fn of_a_holder_of_any_shape(suite: &Suite) {
         assert_eq!(suite.holder("k"), None);
     }
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     suite.store().overwrite("k", "10.0.0.5-17", None);
     let b = client.waiter("k");
     assert_eq!(break_hold(suite, "10.0.0.5-17"), broken(Some(&b), 0));
-    ear.hear_granted(&b);
+    inbox.hear_granted(&b);
 }
 
 /// Who has lost the reply looks for it, perhaps after the end of a short lease.
@@ -175,13 +175,13 @@ pub(crate) fn of_a_lease_that_has_ended_changes_nothing(suite: &Suite) {
 pub(crate) fn of_a_poller_leaves_the_gap_as_it_is(suite: &Suite) {
     let gap = Gap::new(PATIENCE, PATIENCE * 2);
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let (a, b) = (suite.client().holder("k"), client.waiter("k"));
     assert_eq!(a.release_with(None, gap), ReleaseOutcome::Released { waiting: 1 });
     assert!(suite.store().take("k", "10.0.0.5-17", suite.long()));
     assert_eq!(break_hold(suite, "10.0.0.5-17"), broken(None, 1));
     assert_eq!((suite.holder("k"), b.poll_waiting().holder), (None, None), "it is free for other pollers");
-    ear.hear_nothing();
+    inbox.hear_nothing();
     suite.store().pass_time_of_gaps("k", gap.every);
     b.poll_acquired();
 }
@@ -189,7 +189,7 @@ pub(crate) fn of_a_poller_leaves_the_gap_as_it_is(suite: &Suite) {
 /// Shows: S6.
 pub(crate) fn that_is_refused_leaves_the_key_with_its_holder(suite: &Suite) {
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let a = suite.client().holder("k");
     let refused = |commands: &[&'static str]| {
         for command in commands {
@@ -204,7 +204,7 @@ pub(crate) fn that_is_refused_leaves_the_key_with_its_holder(suite: &Suite) {
     let b = client.waiter("k");
     refused(&["INCR", "LPOP", "SET"]);
     assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker));
-    ear.hear_nothing();
+    inbox.hear_nothing();
     assert_eq!(break_hold(suite, &a.locker), broken(Some(&b), 0));
-    ear.hear_granted(&b);
+    inbox.hear_granted(&b);
 }

@@ -15,7 +15,7 @@ pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {
         next.poll_gone();
     }
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let dead = suite.client().waiter("k");
     let b = client.waiter("k");
     let refuse = |command, next_lockers: &[Option<&Tenure>]| {
@@ -36,14 +36,14 @@ pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {
         refuse(command, &[None, Some(&next)]);
     }
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 0 });
-    ear.hear_granted(&b);
+    inbox.hear_granted(&b);
     dead.poll_gone();
 }
 
 /// Shows: S4, S6.
 pub(crate) fn leaves_those_who_are_passed_over(suite: &Suite) {
     let clients = [suite.client(), suite.client(), suite.client()];
-    let mut ear = clients[2].listen();
+    let mut inbox = clients[2].listen();
     let (a, next) = (clients[0].holder("k"), clients[0].tenure("k"));
     let (unheard, b) = (clients[1].waiter("k"), clients[2].waiter("k"));
     suite.store().deny(&["SET"]);
@@ -52,14 +52,14 @@ pub(crate) fn leaves_those_who_are_passed_over(suite: &Suite) {
     assert!(a.holds());
     assert_eq!((suite.waiting("k"), a.extended().waiting), (2, 2));
     next.poll_gone();
-    ear.hear_nothing();
+    inbox.hear_nothing();
     // Both have a place. Whoever was to be given the key may stand before the one that was passed over.
-    let mut ear_of_unheard = clients[1].listen();
+    let mut inbox_of_unheard = clients[1].listen();
     assert_eq!(a.release(), ReleaseOutcome::Released { waiting: 1 });
-    let mut both = [(&unheard, &mut ear_of_unheard), (&b, &mut ear)];
+    let mut both = [(&unheard, &mut inbox_of_unheard), (&b, &mut inbox)];
     both.sort_by_key(|(tenure, _)| !tenure.holds());
-    for ((tenure, ear), waiting) in both.into_iter().zip([1, 0]) {
-        assert_eq!(ear.hear_granted(tenure).waiting, waiting);
+    for ((tenure, inbox), waiting) in both.into_iter().zip([1, 0]) {
+        assert_eq!(inbox.hear_granted(tenure).waiting, waiting);
         tenure.release();
     }
 }
@@ -68,7 +68,7 @@ pub(crate) fn leaves_those_who_are_passed_over(suite: &Suite) {
 pub(crate) fn leaves_a_waiter_where_it_was(suite: &Suite) {
     let a = suite.client().holder("k");
     let clients = [suite.client(), suite.client()];
-    let mut ears = clients.each_ref().map(|client| client.listen());
+    let mut inboxes = clients.each_ref().map(|client| client.listen());
     let [b, c] = clients.each_ref().map(|client| client.waiter("k"));
     suite.store().delete("k");
     for command in ["SET", "INCR", "LPOP"] {
@@ -83,13 +83,13 @@ pub(crate) fn leaves_a_waiter_where_it_was(suite: &Suite) {
     b.release_denied(None);
     suite.store().deny(&[]);
     assert_eq!(c.poll_waiting().holder.as_ref(), Some(&b.locker));
-    ears[0].hear_granted(&b);
+    inboxes[0].hear_granted(&b);
     suite.store().deny(&["PEXPIRE"]);
     b.poll_denied();
     suite.store().deny(&[]);
     assert!(b.holds());
     b.release();
-    ears[1].hear_granted(&c);
+    inboxes[1].hear_granted(&c);
     a.poll_gone();
 }
 
@@ -116,16 +116,16 @@ pub(crate) fn leaves_an_asker_nowhere(suite: &Suite) {
 pub(crate) fn tells_the_winner_when_the_queue_takes_no_more(suite: &Suite) {
     let (a, next) = (suite.client().holder("k"), suite.client().tenure("k"));
     let clients = [suite.client(), suite.client()];
-    let mut ears = clients.each_ref().map(|client| client.listen());
+    let mut inboxes = clients.each_ref().map(|client| client.listen());
     let [b, c] = clients.each_ref().map(|client| client.waiter("k"));
     suite.store().deny(&["RPUSH"]);
     assert!(matches!(a.release_to(&next), ReleaseOutcome::Queued(busy) if busy.holder.as_ref() == Some(&b.locker)));
-    ears[0].hear_granted(&b);
+    inboxes[0].hear_granted(&b);
     next.poll_gone();
     suite.store().delete("k");
     let d = suite.client().tenure("k");
     d.ask_denied(true);
-    ears[1].hear_granted(&c);
+    inboxes[1].hear_granted(&c);
     suite.store().deny(&[]);
     d.poll_gone();
     assert!(c.holds());
@@ -133,7 +133,7 @@ pub(crate) fn tells_the_winner_when_the_queue_takes_no_more(suite: &Suite) {
 
 pub(crate) fn leaves_open_what_it_cannot_undo(suite: &Suite) {
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let (a, b) = (suite.client().holder("k"), client.waiter("k"));
     // The first waiter has left the queue when it cannot be given the key, and cannot be put back. A store whose fence is too far behind the
     // clock is refused to set it, before anything else is done. So a number is issued just before, again where this machine was slow.
@@ -149,20 +149,20 @@ pub(crate) fn leaves_open_what_it_cannot_undo(suite: &Suite) {
     assert!((0..1000).any(is_unknown));
     b.poll_gone();
     assert!(a.holds());
-    ear.hear_nothing();
+    inbox.hear_nothing();
 }
 
 /// Shows: G2, L1.
 pub(crate) fn gives_no_key_to_the_locker_that_is_released(suite: &Suite) {
     let a = suite.client().holder("k");
     let clients = [suite.client(), suite.client()];
-    let mut ears = clients.each_ref().map(|client| client.listen());
+    let mut inboxes = clients.each_ref().map(|client| client.listen());
     let [b, c] = clients.each_ref().map(|client| client.waiter("k"));
     // As a script of version 0.1.0 leaves it when its LPOP is denied.
     suite.store().overwrite("k", &b.locker, Some(suite.long()));
     assert_eq!(b.release(), ReleaseOutcome::Released { waiting: 0 });
-    ears[1].hear_granted(&c);
-    ears[0].hear_nothing();
+    inboxes[1].hear_granted(&c);
+    inboxes[0].hear_nothing();
     suite.store().overwrite("k", &a.locker, Some(suite.long()));
     let alone = clients[0].waiter("k");
     suite.store().overwrite("k", &alone.locker, Some(suite.long()));

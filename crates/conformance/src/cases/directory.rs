@@ -81,9 +81,9 @@ pub(crate) fn delivers_what_clients_say(suite: &Suite) {
     let id = holder.locker.rsplit_once('-').map(|(client, _)| client.to_owned()).expect("a client");
     let say = |words: &str| of(one.processor()).say(&id, KEY, words, PATIENCE).unwrap();
     assert!(!say("describe 1 a DLOCK_T_x"), "nobody listens");
-    let mut ear = two.listen();
+    let mut inbox = two.listen();
     for words in ["describe 1 a DLOCK_T_x", "described 1 locker=x reason=%0a é"] {
         assert!(say(words));
-        assert_eq!(ear.hear(), Message::Said { text: words.to_owned() });
+        assert_eq!(inbox.hear(), Message::Said { text: words.to_owned() });
     }
 }

@@ -54,7 +54,7 @@ pub(crate) fn leaves_the_key_free_for_pollers_alone(suite: &Suite) {
 
 pub(crate) fn is_waited_for_by_all_of_ours(suite: &Suite) {
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let before = client.tenure("k");
     make_before(suite, &before);
     let during = suite.client().tenure("k");
@@ -71,21 +71,21 @@ pub(crate) fn is_waited_for_by_all_of_ours(suite: &Suite) {
         let left = busy.remaining.unwrap();
         assert!(left <= GAP.length / 2 && left > GAP.length / 4, "what is left of it: {left:?}");
     }
-    ear.hear_nothing();
+    inbox.hear_nothing();
     suite.store().pass_time_of_gaps("k", GAP.length / 2);
     assert_eq!(during.poll_waiting().holder.as_ref(), Some(&before.locker), "the first one is given the key");
-    assert_eq!(ear.hear_granted(&before).waiting, 1);
+    assert_eq!(inbox.hear_granted(&before).waiting, 1);
     forget(suite);
 }
 
 /// Shows: G8, S4.
 pub(crate) fn keeps_the_queue_and_puts_the_next_locker_behind_it(suite: &Suite) {
     let clients = [suite.client(), suite.client(), suite.client()];
-    let mut ears = clients.each_ref().map(|client| client.listen());
+    let mut inboxes = clients.each_ref().map(|client| client.listen());
     let [one, two, three] = &clients;
     let (holder, next) = (one.holder("k"), one.tenure("k"));
     let dead = suite.client().waiter("k");
-    ears[0].hear_contended(&holder);
+    inboxes[0].hear_contended(&holder);
     let (first, second) = (two.waiter("k"), three.waiter("k"));
     match holder.release_with(Some(&next), GAP) {
         ReleaseOutcome::Queued(busy) => assert_closed(&busy),
@@ -98,14 +98,14 @@ pub(crate) fn keeps_the_queue_and_puts_the_next_locker_behind_it(suite: &Suite) 
     end(suite);
     assert_eq!(suite.waiting("k"), 4, "a gap that is over is no waiter either");
     assert_eq!(next.poll_waiting().holder, Some(first.locker.clone()));
-    assert_eq!(ears[1].hear_granted(&first).waiting, 2 + suite.kept(1));
+    assert_eq!(inboxes[1].hear_granted(&first).waiting, 2 + suite.kept(1));
     suite.outlast_the_unheard("k");
     assert_eq!(first.release(), ReleaseOutcome::Released { waiting: 1 });
     dead.poll_gone();
-    assert_eq!(ears[2].hear_granted(&second).waiting, 1);
+    assert_eq!(inboxes[2].hear_granted(&second).waiting, 1);
     assert_eq!(second.release(), RELEASED);
-    assert_eq!(ears[0].hear_granted(&next).waiting, 0);
-    ears.iter_mut().for_each(crate::Ear::hear_nothing);
+    assert_eq!(inboxes[0].hear_granted(&next).waiting, 0);
+    inboxes.iter_mut().for_each(crate::InboxReader::hear_nothing);
     forget(suite);
 }
 
@@ -130,14 +130,14 @@ pub(crate) fn is_made_once_in_its_time_for_all_clients(suite: &Suite) {
     end(suite);
     // Without a waiter, with a next locker, with a waiter, with both: all as ever.
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     assert_eq!(suite.client().holder("k").release_with(None, GAP), RELEASED);
     let (a, next) = (client.holder("k"), client.tenure("k"));
     assert!(matches!(a.release_with(Some(&next), GAP), ReleaseOutcome::Passed(grant) if grant.waiting == 0));
     let other = suite.client();
     let mut other_ear = other.listen();
     let waiter = other.waiter("k");
-    ear.hear_contended(&next);
+    inbox.hear_contended(&next);
     assert_eq!(next.release_with(None, GAP), RELEASED);
     other_ear.hear_granted(&waiter);
     let (first, last) = (client.waiter("k"), other.tenure("k"));
@@ -145,7 +145,7 @@ pub(crate) fn is_made_once_in_its_time_for_all_clients(suite: &Suite) {
         matches!(waiter.release_with(Some(&last), GAP), ReleaseOutcome::Queued(busy) if busy.holder.as_ref() == Some(&first.locker))
     );
     other_ear.hear_contended(&waiter);
-    assert_eq!(ear.hear_granted(&first).waiting, 1);
+    assert_eq!(inbox.hear_granted(&first).waiting, 1);
     assert_eq!(first.release(), RELEASED);
     other_ear.hear_granted(&last);
 
@@ -207,7 +207,7 @@ pub(crate) fn is_not_made_by_a_stranger(suite: &Suite) {
 
 pub(crate) fn serves_one_poller_after_another(suite: &Suite) {
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let waiter = client.tenure("k");
     make_before(suite, &waiter);
     for jvm in ["10.0.0.5-17", "10.0.0.6-1", "jvm"] {
@@ -223,7 +223,7 @@ pub(crate) fn serves_one_poller_after_another(suite: &Suite) {
         assert!(suite.store().delete("k"));
         assert_closed(&waiter.poll_waiting());
     }
-    ear.hear_nothing();
+    inbox.hear_nothing();
     end(suite);
     assert_eq!(waiter.poll_acquired().waiting, 0);
     forget(suite);
@@ -232,7 +232,7 @@ pub(crate) fn serves_one_poller_after_another(suite: &Suite) {
 /// Shows: G8, S5.
 pub(crate) fn is_over_when_a_poller_holds_the_key_past_it(suite: &Suite) {
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let waiter = client.tenure("k");
     make_before(suite, &waiter);
     assert!(suite.store().take("k", JVM, suite.long()));
@@ -243,7 +243,7 @@ pub(crate) fn is_over_when_a_poller_holds_the_key_past_it(suite: &Suite) {
     assert!(suite.store().delete("k"));
     // An asker finds the key free: the head is served before it, at once.
     assert_eq!(suite.client().tenure("k").wait().holder, Some(waiter.locker.clone()));
-    assert_eq!(ear.hear_granted(&waiter).waiting, 2);
+    assert_eq!(inbox.hear_granted(&waiter).waiting, 2);
     forget(suite);
 }
 

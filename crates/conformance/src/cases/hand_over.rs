@@ -10,14 +10,14 @@ pub(crate) fn grants_in_the_order_of_waiting(suite: &Suite) {
     let holder = a.tenure("k");
     let mut last = holder.acquire();
     let clients = [suite.client(), suite.client(), suite.client()];
-    let mut ears = clients.each_ref().map(|client| client.listen());
+    let mut inboxes = clients.each_ref().map(|client| client.listen());
     let tenures = clients.each_ref().map(|client| client.waiter("k"));
 
     let mut releasing = &holder;
-    for (n, (tenure, ear)) in tenures.iter().zip(&mut ears).enumerate() {
+    for (n, (tenure, inbox)) in tenures.iter().zip(&mut inboxes).enumerate() {
         let behind = 2 - n as u64;
         assert_eq!(releasing.release(), ReleaseOutcome::Released { waiting: behind });
-        let grant = ear.hear_granted(tenure);
+        let grant = inbox.hear_granted(tenure);
         assert!(grant.number > last.number);
         assert_eq!(grant.waiting, behind);
         assert!(tenure.holds());
@@ -25,7 +25,7 @@ pub(crate) fn grants_in_the_order_of_waiting(suite: &Suite) {
     }
     assert_eq!(releasing.release(), ReleaseOutcome::Released { waiting: 0 });
     assert_eq!(suite.holder("k"), None);
-    ears.iter_mut().for_each(crate::Ear::hear_nothing);
+    inboxes.iter_mut().for_each(crate::InboxReader::hear_nothing);
 }
 
 /// Shows: G10, L1.
@@ -33,21 +33,21 @@ pub(crate) fn skips_the_dead(suite: &Suite) {
     let holder = suite.client().holder("k");
     let dead: Vec<_> = (0..100).map(|_| suite.client().waiter("k")).collect();
     let alive = suite.client();
-    let mut ear = alive.listen();
+    let mut inbox = alive.listen();
     let winner = alive.waiter("k");
     let behind = suite.client().waiter("k");
     assert_eq!(suite.waiting("k"), 102);
 
     let waiting = 1 + suite.kept(100);
     assert_eq!(holder.release(), ReleaseOutcome::Released { waiting });
-    assert_eq!(ear.hear_granted(&winner).waiting, waiting);
+    assert_eq!(inbox.hear_granted(&winner).waiting, waiting);
     assert_eq!(behind.poll_waiting().holder.as_ref(), Some(&winner.locker));
 
     suite.outlast_the_unheard("k");
     let next = alive.waiter("k");
     // The one behind them is passed over for the first time.
     assert_eq!(winner.release(), ReleaseOutcome::Released { waiting: suite.kept(1) });
-    assert_eq!(ear.hear_granted(&next).waiting, suite.kept(1));
+    assert_eq!(inbox.hear_granted(&next).waiting, suite.kept(1));
     dead.iter().for_each(crate::tenure::Tenure::poll_gone);
     suite.outlast_the_unheard("k");
     assert_eq!(next.release(), ReleaseOutcome::Released { waiting: 0 });
@@ -100,7 +100,7 @@ pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
 pub(crate) fn gives_a_free_key_to_the_head_before_the_asker(suite: &Suite) {
     suite.client().holder("k");
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let waiter = client.waiter("k");
     assert!(suite.store().delete("k"));
 
@@ -108,7 +108,7 @@ pub(crate) fn gives_a_free_key_to_the_head_before_the_asker(suite: &Suite) {
     let busy = asker.fail();
     assert_eq!(busy.holder.as_ref(), Some(&waiter.locker));
     assert!(suite.is_left(busy.remaining, suite.long()));
-    assert_eq!(ear.hear_granted(&waiter).waiting, 0);
+    assert_eq!(inbox.hear_granted(&waiter).waiting, 0);
     asker.poll_gone();
 }
 
@@ -117,16 +117,16 @@ pub(crate) fn gives_a_free_key_to_the_head_and_queues_the_asker(suite: &Suite) {
     suite.client().holder("k");
     let dead = suite.client().waiter("k");
     let clients = [suite.client(), suite.client()];
-    let mut ears = clients.each_ref().map(|client| client.listen());
+    let mut inboxes = clients.each_ref().map(|client| client.listen());
     let waiter = clients[0].waiter("k");
     assert!(suite.store().delete("k"));
 
     let asker = clients[1].tenure("k");
     assert_eq!(asker.wait().holder.as_ref(), Some(&waiter.locker));
-    assert_eq!(ears[0].hear_granted(&waiter).waiting, 1 + suite.kept(1), "the asker waits behind the winner");
+    assert_eq!(inboxes[0].hear_granted(&waiter).waiting, 1 + suite.kept(1), "the asker waits behind the winner");
     suite.outlast_the_unheard("k");
     waiter.release();
-    assert_eq!(ears[1].hear_granted(&asker).waiting, 0);
+    assert_eq!(inboxes[1].hear_granted(&asker).waiting, 0);
     dead.poll_gone();
 }
 
@@ -161,25 +161,25 @@ pub(crate) fn gives_a_free_key_to_a_polling_waiter_without_an_inbox(suite: &Suit
 pub(crate) fn answers_a_polling_winner_instead_of_telling_it(suite: &Suite) {
     suite.client().holder("k");
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let waiter = client.waiter("k");
     assert!(suite.store().delete("k"));
     waiter.poll_acquired();
     suite.client().waiter("k");
-    ear.hear_contended(&waiter);
+    inbox.hear_contended(&waiter);
 }
 
 /// Shows: G8.
 pub(crate) fn gives_a_free_key_to_the_live_head_not_to_the_polling_waiter(suite: &Suite) {
     suite.client().holder("k");
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let head = client.waiter("k");
     let second = suite.client().waiter("k");
     assert!(suite.store().delete("k"));
 
     assert_eq!(second.poll_waiting().holder.as_ref(), Some(&head.locker));
-    assert_eq!(ear.hear_granted(&head).waiting, 1);
+    assert_eq!(inbox.hear_granted(&head).waiting, 1);
     assert!(head.holds());
     assert_eq!(head.release(), ReleaseOutcome::Released { waiting: suite.kept(1) });
     suite.outlast_the_unheard("k");

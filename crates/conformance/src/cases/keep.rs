@@ -16,18 +16,18 @@ pub(crate) fn gives_a_waiter_that_is_heard_again_its_old_place(suite: &Suite) {
     let holder = suite.client().holder("k");
     let clients = [suite.client(), suite.client(), suite.client()];
     let first = clients[0].waiter("k");
-    let mut ears = [1, 2].map(|n: usize| clients[n].listen());
+    let mut inboxes = [1, 2].map(|n: usize| clients[n].listen());
     let second = clients[1].waiter("k");
     assert_eq!(holder.release(), released(1));
-    assert_eq!(ears[0].hear_granted(&second).waiting, 1, "the first one still waits");
+    assert_eq!(inboxes[0].hear_granted(&second).waiting, 1, "the first one still waits");
     let third = clients[2].waiter("k");
     assert_eq!(first.poll_waiting().holder.as_ref(), Some(&second.locker));
 
-    let mut ear = clients[0].listen();
+    let mut inbox = clients[0].listen();
     assert_eq!(second.release(), released(1));
-    assert_eq!(ear.hear_granted(&first).waiting, 1, "before the one that came later");
+    assert_eq!(inbox.hear_granted(&first).waiting, 1, "before the one that came later");
     assert_eq!(first.release(), released(0));
-    assert_eq!(ears[1].hear_granted(&third).waiting, 0);
+    assert_eq!(inboxes[1].hear_granted(&third).waiting, 0);
 }
 
 /// Shows: L2.
@@ -35,15 +35,15 @@ pub(crate) fn drops_the_unheard_when_their_time_is_over(suite: &Suite) {
     let holder = suite.client().holder("k");
     let dead = [suite.client().waiter("k"), suite.client().waiter("k")];
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let winner = client.waiter("k");
     assert_eq!(holder.release(), released(2));
-    assert_eq!(ear.hear_granted(&winner).waiting, 2);
+    assert_eq!(inbox.hear_granted(&winner).waiting, 2);
     let next = client.waiter("k");
     suite.outlast_the_unheard("k");
     assert_eq!(suite.waiting("k"), 3, "time alone drops nobody");
     assert_eq!(winner.release(), released(0));
-    assert_eq!(ear.hear_granted(&next).waiting, 0);
+    assert_eq!(inbox.hear_granted(&next).waiting, 0);
     dead.iter().for_each(crate::tenure::Tenure::poll_gone);
 }
 
@@ -69,11 +69,11 @@ pub(crate) fn gives_the_key_to_a_waiter_that_asks_and_keeps_the_order_of_the_oth
     for waiter in [&third, &first] {
         assert_eq!(waiter.poll_waiting().holder.as_ref(), Some(&second.locker));
     }
-    let mut ears = clients.each_ref().map(|client| client.listen());
+    let mut inboxes = clients.each_ref().map(|client| client.listen());
     assert_eq!(second.release(), released(1));
-    assert_eq!(ears[0].hear_granted(&first).waiting, 1);
+    assert_eq!(inboxes[0].hear_granted(&first).waiting, 1);
     assert_eq!(first.release(), released(0));
-    assert_eq!(ears[2].hear_granted(&third).waiting, 0);
+    assert_eq!(inboxes[2].hear_granted(&third).waiting, 0);
 }
 
 /// Shows: S4, L1.
@@ -86,9 +86,9 @@ pub(crate) fn gives_the_key_to_an_asker_while_nobody_is_heard(suite: &Suite) {
         let asker = suite.client().tenure("k");
         assert!(matches!(asker.ask(wait), AcquireOutcome::Acquired(grant) if grant.waiting == 1));
         holder.poll_gone();
-        let mut ear = client.listen();
+        let mut inbox = client.listen();
         assert_eq!(asker.release(), released(0));
-        assert_eq!(ear.hear_granted(&waiter).waiting, 0);
+        assert_eq!(inbox.hear_granted(&waiter).waiting, 0);
         waiter.release();
     }
 }
@@ -100,11 +100,11 @@ pub(crate) fn passes_the_key_to_the_next_locker_while_nobody_is_heard(suite: &Su
     let waiter = clients[1].waiter("k");
     assert!(matches!(holder.release_to(&next), ReleaseOutcome::Passed(grant) if grant.waiting == 1));
     let last = clients[0].tenure("k");
-    let mut ears = clients.each_ref().map(|client| client.listen());
+    let mut inboxes = clients.each_ref().map(|client| client.listen());
     assert!(matches!(next.release_to(&last), ReleaseOutcome::Queued(_)));
-    assert_eq!(ears[1].hear_granted(&waiter).waiting, 1);
+    assert_eq!(inboxes[1].hear_granted(&waiter).waiting, 1);
     assert_eq!(waiter.release(), released(0));
-    ears[0].hear_granted(&last);
+    inboxes[0].hear_granted(&last);
 }
 
 /// Shows: S4.
@@ -112,10 +112,10 @@ pub(crate) fn counts_the_time_anew_when_nobody_is_unheard_any_more(suite: &Suite
     let holder = suite.client().holder("k");
     let clients = [suite.client(), suite.client()];
     let early = clients[0].waiter("k");
-    let mut ear = clients[1].listen();
+    let mut inbox = clients[1].listen();
     let winner = clients[1].waiter("k");
     assert_eq!(holder.release(), released(1));
-    assert_eq!(ear.hear_granted(&winner).waiting, 1);
+    assert_eq!(inbox.hear_granted(&winner).waiting, 1);
     let next = clients[1].waiter("k");
     let mut ear_of_early = clients[0].listen();
     assert_eq!(winner.release(), released(1));
@@ -125,7 +125,7 @@ pub(crate) fn counts_the_time_anew_when_nobody_is_unheard_any_more(suite: &Suite
     suite.outlast_the_unheard("k");
     let late = suite.client().waiter("k");
     assert_eq!(early.release(), released(1));
-    assert_eq!(ear.hear_granted(&next).waiting, 1);
+    assert_eq!(inbox.hear_granted(&next).waiting, 1);
     assert_eq!(next.release(), released(1), "it is passed over, and not dropped");
     assert_eq!(late.poll_acquired().waiting, 0);
 }
@@ -135,22 +135,22 @@ pub(crate) fn gives_each_of_the_unheard_a_time_of_its_own(suite: &Suite) {
     let holder = suite.client().holder("k");
     let clients = [suite.client(), suite.client()];
     let dead = suite.client().waiter("k");
-    let mut ear = clients[1].listen();
+    let mut inbox = clients[1].listen();
     let winner = clients[1].waiter("k");
     assert_eq!(holder.release(), released(1));
-    assert_eq!(ear.hear_granted(&winner).waiting, 1);
+    assert_eq!(inbox.hear_granted(&winner).waiting, 1);
     let [late, next, last] = [0, 1, 1].map(|n: usize| clients[n].waiter("k"));
 
     // The time of the dead one is over. That of the late one begins.
     suite.outlast_the_unheard("k");
     assert_eq!(winner.release(), released(2));
-    assert_eq!(ear.hear_granted(&next).waiting, 2);
+    assert_eq!(inbox.hear_granted(&next).waiting, 2);
     dead.poll_gone();
     let mut ear_of_late = clients[0].listen();
     assert_eq!(next.release(), released(1));
     assert_eq!(ear_of_late.hear_granted(&late).waiting, 1, "before the one that came later");
     assert_eq!(late.release(), released(0));
-    assert_eq!(ear.hear_granted(&last).waiting, 0);
+    assert_eq!(inbox.hear_granted(&last).waiting, 0);
 }
 
 /// Shows: S4.
@@ -160,21 +160,21 @@ pub(crate) fn counts_the_time_anew_when_the_first_is_heard_again_and_polls(suite
         let clients = [suite.client(), suite.client()];
         let first = clients[0].waiter("k");
         let second = suite.client().waiter("k");
-        let mut ear = clients[1].listen();
+        let mut inbox = clients[1].listen();
         let winner = clients[1].waiter("k");
         assert_eq!(holder.release(), released(2));
-        assert_eq!(ear.hear_granted(&winner).waiting, 2);
+        assert_eq!(inbox.hear_granted(&winner).waiting, 2);
         let next = clients[1].waiter("k");
         let _ear_of_first = is_heard.then(|| clients[0].listen());
         first.poll_waiting();
-        ear.hear_contended(&winner);
+        inbox.hear_contended(&winner);
         first.release();
 
         // The time that began with the first release is over.
         suite.outlast_the_unheard("k");
         let kept = u64::from(is_heard);
         assert_eq!(winner.release(), released(kept));
-        assert_eq!(ear.hear_granted(&next).waiting, kept);
+        assert_eq!(inbox.hear_granted(&next).waiting, kept);
         suite.outlast_the_unheard("k");
         assert_eq!(next.release(), released(0));
         second.poll_gone();
@@ -202,18 +202,18 @@ pub(crate) fn tells_the_holder_when_the_first_of_them_polls(suite: &Suite) {
     let holder = suite.client().holder("k");
     let kept = [suite.client().waiter("k"), suite.client().waiter("k")];
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let winner = client.waiter("k");
     holder.release();
-    ear.hear_granted(&winner);
+    inbox.hear_granted(&winner);
     kept[1].poll_waiting();
-    ear.hear_nothing();
+    inbox.hear_nothing();
     kept[0].poll_waiting();
-    ear.hear_contended(&winner);
+    inbox.hear_contended(&winner);
     kept[0].release();
     kept[1].poll_waiting();
-    ear.hear_contended(&winner);
-    ear.hear_nothing();
+    inbox.hear_contended(&winner);
+    inbox.hear_nothing();
 }
 
 /// Shows: L2.
@@ -233,22 +233,22 @@ pub(crate) fn goes_on_behind_a_gap(suite: &Suite) {
         let holder = suite.client().holder("k");
         let clients = [suite.client(), suite.client()];
         let kept = clients[0].waiter("k");
-        let ear = clients[1].listen();
+        let inbox = clients[1].listen();
         let winner = clients[1].waiter("k");
         assert_eq!(holder.release(), released(1));
         assert_eq!(winner.release_with(None, GAP), released(1));
         assert_eq!(suite.inspect("k"), Inspection::free().with_waiting(1));
         assert_eq!(kept.poll_waiting().holder, None);
-        drop(ear);
+        drop(inbox);
         (clients, kept)
     };
     let (clients, kept) = prepare();
-    let mut ear = clients[0].listen();
+    let mut inbox = clients[0].listen();
     suite.store().pass_time_of_gaps("k", GAP.length);
     assert_eq!(suite.waiting("k"), 1);
     // The gap is over, and so is the time of the unheard. But it is heard.
     assert_eq!(suite.client().tenure("k").fail().holder.as_ref(), Some(&kept.locker));
-    assert_eq!(ear.hear_granted(&kept).waiting, 0);
+    assert_eq!(inbox.hear_granted(&kept).waiting, 0);
     kept.release();
 
     // Whoever gives up in a gap leaves nothing but the gap.

@@ -80,10 +80,10 @@ pub(crate) fn twice_does_no_harm(suite: &Suite) {
 pub(crate) fn hands_the_key_to_who_waits(suite: &Suite) {
     let a = suite.client().holder("k");
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let b = client.waiter("k");
     let told = post(&a);
-    ear.hear_granted(&b);
+    inbox.hear_granted(&b);
     assert!(matches!(outcome(&a, &told), ReleaseOutcome::Released { .. }));
     assert!(b.holds());
 }

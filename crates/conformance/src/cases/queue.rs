@@ -5,45 +5,45 @@ use redis_dlock::port::ReleaseOutcome;
 
 pub(crate) fn tells_the_holder_of_its_head(suite: &Suite) {
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let holder = client.holder("k");
     suite.client().waiter("k");
-    ear.hear_contended(&holder);
+    inbox.hear_contended(&holder);
     suite.client().waiter("k");
     suite.client().tenure("k").fail();
-    ear.hear_nothing();
+    inbox.hear_nothing();
 }
 
 pub(crate) fn tells_the_holder_again_when_its_head_polls(suite: &Suite) {
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let holder = client.holder("k");
     let head = suite.client().waiter("k");
     let second = suite.client().waiter("k");
-    ear.hear_contended(&holder);
+    inbox.hear_contended(&holder);
     second.poll_waiting();
-    ear.hear_nothing();
+    inbox.hear_nothing();
     head.poll_waiting();
-    ear.hear_contended(&holder);
+    inbox.hear_contended(&holder);
     head.poll_waiting();
-    ear.hear_contended(&holder);
+    inbox.hear_contended(&holder);
     // Who is the head is a matter of now, not of the time of its coming.
     head.release();
     second.poll_waiting();
-    ear.hear_contended(&holder);
-    ear.hear_nothing();
+    inbox.hear_contended(&holder);
+    inbox.hear_nothing();
 }
 
 pub(crate) fn tells_a_granted_holder_of_the_new_head(suite: &Suite) {
     let holder = suite.client().holder("k");
     let client = suite.client();
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let winner = client.waiter("k");
     let second = suite.client().waiter("k");
     holder.release();
-    assert_eq!(ear.hear_granted(&winner).waiting, 1);
+    assert_eq!(inbox.hear_granted(&winner).waiting, 1);
     second.poll_waiting();
-    ear.hear_contended(&winner);
+    inbox.hear_contended(&winner);
 }
 
 /// Shows: G2.

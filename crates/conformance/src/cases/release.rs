@@ -41,17 +41,17 @@ pub(crate) fn by_a_stranger_changes_nothing(suite: &Suite) {
 pub(crate) fn takes_a_waiter_out_of_the_queue(suite: &Suite) {
     let a = suite.client().holder("k");
     let clients = [suite.client(), suite.client(), suite.client()];
-    let mut ears = clients.each_ref().map(|client| client.listen());
+    let mut inboxes = clients.each_ref().map(|client| client.listen());
     let [first, second, third] = clients.each_ref().map(|client| client.waiter("k"));
     for _ in 0..2 {
         assert_eq!(second.release(), ReleaseOutcome::NotOurs(a.not_yours()));
         assert_eq!(suite.waiting("k"), 2);
     }
     a.release();
-    ears[0].hear_granted(&first);
+    inboxes[0].hear_granted(&first);
     first.release();
-    ears[2].hear_granted(&third);
-    ears[1].hear_nothing();
+    inboxes[2].hear_granted(&third);
+    inboxes[1].hear_nothing();
 }
 
 /// Shows: G2, S3.

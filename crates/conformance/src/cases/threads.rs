@@ -43,7 +43,7 @@ pub(crate) fn exclude_one_another(suite: &Suite) {
 /// One client: waits for its grant by message, and asks when none comes; every other round it releases with a next
 /// locker and goes on with that.
 fn enter_often(client: &Client<'_>, protected: &Protected) {
-    let mut ear = client.listen();
+    let mut inbox = client.listen();
     let mut tenure = client.tenure("k");
     let mut held = match tenure.ask(true) {
         AcquireOutcome::Acquired(grant) => Some(grant.number),
@@ -51,7 +51,7 @@ fn enter_often(client: &Client<'_>, protected: &Protected) {
     };
     for round in 1..=ROUNDS {
         while held.is_none() {
-            held = match ear.hear_within(Duration::from_millis(100)) {
+            held = match inbox.hear_within(Duration::from_millis(100)) {
                 Some(Message::Granted { locker, grant, .. }) if locker == tenure.locker => Some(grant.number),
                 Some(_) => None,
                 None => match tenure.poll() {

@@ -16,18 +16,19 @@
 pub(crate) mod hand_over;
 
 use super::{
-    Acquire, Break, Busy, Context, Extend, Gap, Grant, Holder, Message, Name, Poll, Release, Stop, Tenure, Ticks,
+    AcquireEffect, BreakEffect, BusyReason, Claimant, Environment, ExtendEffect, KeyHolder, LockerRef, Notice,
+    NumberedGrant, PollEffect, PollingGap, ReleaseEffect, Stop, Ticks,
 };
-use hand_over::{HandOver, Keep, Parties};
+use hand_over::{Candidates, HandOver, Keep};
 use std::collections::VecDeque;
 
 /// The state of one key. It is empty when the key is free, nobody waits, and no gap is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyState<L> {
     /// Who holds the key.
-    pub(crate) holder: Option<Holder<L>>,
+    pub(crate) holder: Option<KeyHolder<L>>,
     /// Who waits for it, the longest first.
-    pub(crate) queue: VecDeque<Tenure<L>>,
+    pub(crate) queue: VecDeque<Claimant<L>>,
     /// When the queue ends, unless one of its waiters asks again before. A queue without such a moment does not end.
     pub(crate) queue_until: Option<Ticks>,
     /// For which waiters that nobody hears the places are kept, and until when. `None` while nobody was passed over.
@@ -82,12 +83,12 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`]. If the queue did not take the locker, a waiter may have been given the key nevertheless.
-    pub(crate) fn acquire<N: Name<L>>(
+    pub(crate) fn acquire<N: LockerRef<L>>(
         &mut self,
-        context: &mut impl Context<L>,
-        asker: Tenure<N>,
+        context: &mut impl Environment<L>,
+        asker: Claimant<N>,
         wait: bool,
-    ) -> Result<Acquire<L>, Stop> {
+    ) -> Result<AcquireEffect<L>, Stop> {
         let is_alone = self.queue.is_empty() && self.gap_until.is_none();
         if is_alone {
             // `NX GET`: this call also tells who holds the key.
@@ -99,7 +100,7 @@ impl<L: Clone> KeyState<L> {
                     self.holder = None;
                     Err(refused)
                 })?;
-                return Ok(Acquire::Acquired(self.grant(number)));
+                return Ok(AcquireEffect::Acquired(self.grant(number)));
             }
         }
         if let Some(busy) = self.held(context.now()).or_else(|| self.gap(context.now())) {
@@ -109,19 +110,19 @@ impl<L: Clone> KeyState<L> {
                     self.tell_contended(context);
                 }
             }
-            return Ok(Acquire::Busy(busy));
+            return Ok(AcquireEffect::Busy(busy));
         }
-        let parties = Parties { behind: wait.then_some(asker), ..Parties::default() };
+        let parties = Candidates { behind: wait.then_some(asker), ..Candidates::default() };
         let HandOver { winner, number, queued } = self.hand_over(context, parties)?;
         let Some(winner) = winner else {
             context.call("SET")?;
             self.hold(context.now(), asker);
-            return Ok(Acquire::Acquired(self.grant(number)));
+            return Ok(AcquireEffect::Acquired(self.grant(number)));
         };
         let busy = winner.busy();
         // The winner is told even if the asker's place in the queue is refused.
         self.tell_granted(context, winner.locker, number);
-        queued.map(|()| Acquire::Busy(busy))
+        queued.map(|()| AcquireEffect::Busy(busy))
     }
 
     /// Finds out what became of a locker. Gives a free key to the first waiter that is heard, or to this one if it comes before.
@@ -129,19 +130,19 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`].
-    pub(crate) fn poll<N: Name<L>>(
+    pub(crate) fn poll<N: LockerRef<L>>(
         &mut self,
-        context: &mut impl Context<L>,
-        asker: Tenure<N>,
-    ) -> Result<Poll<L>, Stop> {
+        context: &mut impl Environment<L>,
+        asker: Claimant<N>,
+    ) -> Result<PollEffect<L>, Stop> {
         if self.is_held_by(asker.locker) {
             let number = number(context)?;
             context.call("PEXPIRE")?;
             self.hold(context.now(), asker);
-            return Ok(Poll::Acquired(self.grant(number)));
+            return Ok(PollEffect::Acquired(self.grant(number)));
         }
         let Some(place) = self.queue.iter().position(|waiter| asker.is(waiter)) else {
-            return Ok(Poll::Gone);
+            return Ok(PollEffect::Gone);
         };
         if let Some(busy) = self.held(context.now()) {
             self.prolong_queue(context, &asker)?;
@@ -151,17 +152,17 @@ impl<L: Clone> KeyState<L> {
                     self.tell_contended(context);
                 }
             }
-            return Ok(Poll::Waiting(busy));
+            return Ok(PollEffect::Waiting(busy));
         }
         let (busy, granted) = if let Some(gap) = self.gap(context.now()) {
             (gap, None)
         } else {
             // The asker itself is in the queue and counts as heard, so somebody wins.
-            match self.hand_over(context, Parties { asker: Some(asker), ..Parties::default() })? {
+            match self.hand_over(context, Candidates { asker: Some(asker), ..Candidates::default() })? {
                 HandOver { winner: Some(winner), number, .. } if asker.locker != winner.locker => {
                     (winner.busy(), Some((winner.locker, number)))
                 }
-                HandOver { number, .. } => return Ok(Poll::Acquired(self.grant(number))),
+                HandOver { number, .. } => return Ok(PollEffect::Acquired(self.grant(number))),
             }
         };
         // If this is refused, the next poll says so: the winner is told first.
@@ -169,7 +170,7 @@ impl<L: Clone> KeyState<L> {
         if let Some((winner, number)) = granted {
             self.tell_granted(context, winner, number);
         }
-        Ok(Poll::Waiting(busy))
+        Ok(PollEffect::Waiting(busy))
     }
 
     /// Starts the lease of a locker anew if it holds the key.
@@ -177,17 +178,17 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`].
-    pub(crate) fn extend<N: Name<L>>(
+    pub(crate) fn extend<N: LockerRef<L>>(
         &mut self,
-        context: &mut impl Context<L>,
-        tenure: Tenure<N>,
-    ) -> Result<Extend<L>, Stop> {
+        context: &mut impl Environment<L>,
+        tenure: Claimant<N>,
+    ) -> Result<ExtendEffect<L>, Stop> {
         if !self.is_held_by(tenure.locker) {
-            return Ok(Extend::NotOurs(self.held_by()));
+            return Ok(ExtendEffect::NotOurs(self.held_by()));
         }
         context.call("PEXPIRE")?;
         self.hold(context.now(), tenure);
-        Ok(Extend::Extended { waiting: self.waiting() })
+        Ok(ExtendEffect::Extended { waiting: self.waiting() })
     }
 
     /// Ends a tenure: gives the key to the first waiter that is heard, or else to the `next` locker, or else frees it. If a `gap` is due,
@@ -196,17 +197,17 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`]. Once the key has left the locker there is no error: a next locker that the queue did not take is unknown.
-    pub(crate) fn release<N: Name<L>>(
+    pub(crate) fn release<N: LockerRef<L>>(
         &mut self,
-        context: &mut impl Context<L>,
-        tenure: Tenure<N>,
-        next: Option<Tenure<N>>,
-        gap: Option<Gap>,
-    ) -> Result<Release<L>, Stop> {
+        context: &mut impl Environment<L>,
+        tenure: Claimant<N>,
+        next: Option<Claimant<N>>,
+        gap: Option<PollingGap>,
+    ) -> Result<ReleaseEffect<L>, Stop> {
         if !self.is_held_by(tenure.locker) {
             context.call("LREM")?;
             self.queue.retain(|waiter| !tenure.is(waiter));
-            return Ok(Release::NotOurs(self.held_by()));
+            return Ok(ReleaseEffect::NotOurs(self.held_by()));
         }
         if let Some(gap) = gap
             && self.gapped_until.is_none()
@@ -223,24 +224,24 @@ impl<L: Clone> KeyState<L> {
             let freed = self.free(context)?;
             let Some(next) = next else { return Ok(freed) };
             let _ = self.enqueue(context, next);
-            return Ok(Release::Queued(gap));
+            return Ok(ReleaseEffect::Queued(gap));
         }
         if self.queue.is_empty() && next.is_none() {
             return self.free(context);
         }
-        let parties = Parties { asker: None, ended: Some(tenure.locker), behind: next };
+        let parties = Candidates { asker: None, ended: Some(tenure.locker), behind: next };
         let HandOver { winner, number, .. } = self.hand_over(context, parties)?;
         match (winner, next) {
             (Some(winner), next) => {
                 let busy = winner.busy();
                 self.tell_granted(context, winner.locker, number);
-                let released = Release::Released { waiting: self.waiting() };
-                Ok(next.map_or(released, |_| Release::Queued(busy)))
+                let released = ReleaseEffect::Released { waiting: self.waiting() };
+                Ok(next.map_or(released, |_| ReleaseEffect::Queued(busy)))
             }
             (None, Some(next)) => {
                 context.call("SET")?;
                 self.hold(context.now(), next);
-                Ok(Release::Passed(self.grant(number)))
+                Ok(ReleaseEffect::Passed(self.grant(number)))
             }
             (None, None) => self.free(context),
         }
@@ -252,35 +253,37 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`]; as of a release.
-    pub(crate) fn break_hold<N: Name<L>>(
+    pub(crate) fn break_hold<N: LockerRef<L>>(
         &mut self,
-        context: &mut impl Context<L>,
+        context: &mut impl Environment<L>,
         locker: N,
-    ) -> Result<Break<L>, Stop> {
+    ) -> Result<BreakEffect<L>, Stop> {
         if !self.is_held_by(locker) {
-            return Ok(Break::NotHeldBy(self.held_by()));
+            return Ok(BreakEffect::NotHeldBy(self.held_by()));
         }
         // What its entry in the queue would be matters only to a locker that does not hold.
-        let released = self.release(context, Tenure { locker, lease: 0 }, None, None)?;
-        context.tell(Message::Broken { locker: locker.into() });
+        let released = self.release(context, Claimant { locker, lease: 0 }, None, None)?;
+        context.tell(Notice::Broken { locker: locker.into() });
         Ok(match released {
-            Release::Released { waiting } => Break::Broken { next: self.held_by(), waiting },
-            Release::Passed(_) | Release::Queued(_) | Release::NotOurs(_) => Break::NotHeldBy(self.held_by()),
+            ReleaseEffect::Released { waiting } => BreakEffect::Broken { next: self.held_by(), waiting },
+            ReleaseEffect::Passed(_) | ReleaseEffect::Queued(_) | ReleaseEffect::NotOurs(_) => {
+                BreakEffect::NotHeldBy(self.held_by())
+            }
         })
     }
 
-    fn free(&mut self, context: &mut impl Context<L>) -> Result<Release<L>, Stop> {
+    fn free(&mut self, context: &mut impl Environment<L>) -> Result<ReleaseEffect<L>, Stop> {
         context.call("DEL")?;
         self.holder = None;
-        Ok(Release::Released { waiting: self.waiting() })
+        Ok(ReleaseEffect::Released { waiting: self.waiting() })
     }
 
     /// Makes a locker the holder from now on.
-    pub(crate) fn hold<N: Name<L>>(&mut self, now: Ticks, tenure: Tenure<N>) {
+    pub(crate) fn hold<N: LockerRef<L>>(&mut self, now: Ticks, tenure: Claimant<N>) {
         let until = Some(now.saturating_add(tenure.lease));
         match &mut self.holder {
             Some(holder) if tenure.locker == holder.locker => holder.until = until,
-            holder => *holder = Some(Holder { locker: tenure.locker.into(), until }),
+            holder => *holder = Some(KeyHolder { locker: tenure.locker.into(), until }),
         }
     }
 
@@ -289,13 +292,17 @@ impl<L: Clone> KeyState<L> {
     /// # Errors
     ///
     /// [`Stop`]; then the queue is as it was. If the locker cannot be taken out again, that is no error: it waits.
-    pub(super) fn enqueue<N: Name<L>>(&mut self, context: &mut impl Context<L>, tenure: Tenure<N>) -> Result<(), Stop> {
+    pub(super) fn enqueue<N: LockerRef<L>>(
+        &mut self,
+        context: &mut impl Environment<L>,
+        tenure: Claimant<N>,
+    ) -> Result<(), Stop> {
         context.call("RPUSH")?;
         let is_first = self.queue.is_empty();
         if is_first {
             self.queue_until = None;
         }
-        self.queue.push_back(Tenure { locker: tenure.locker.into(), lease: tenure.lease });
+        self.queue.push_back(Claimant { locker: tenure.locker.into(), lease: tenure.lease });
         if let Err(refused) = self.prolong_queue(context, &tenure) {
             if context.call("LREM").is_ok() {
                 self.queue.pop_back();
@@ -308,7 +315,7 @@ impl<L: Clone> KeyState<L> {
     }
 
     /// Lets the queue live long enough for this waiter.
-    fn prolong_queue<N>(&mut self, context: &mut impl Context<L>, waiter: &Tenure<N>) -> Result<(), Stop> {
+    fn prolong_queue<N>(&mut self, context: &mut impl Environment<L>, waiter: &Claimant<N>) -> Result<(), Stop> {
         context.call("PEXPIRE")?;
         let life = life(context.now(), waiter);
         self.queue_until = self.queue_until.map(|until| until.max(life));
@@ -316,26 +323,26 @@ impl<L: Clone> KeyState<L> {
     }
 
     /// Ends the time of those that were passed over if the first waiter is heard again: nobody stands before it.
-    fn forget_the_mark_if_heard(&mut self, context: &mut impl Context<L>) {
+    fn forget_the_mark_if_heard(&mut self, context: &mut impl Environment<L>) {
         let is_heard = self.keep.is_some() && self.queue.front().is_some_and(|first| context.hears(&first.locker));
         if is_heard && context.call("LREM").is_ok() {
             self.keep = None;
         }
     }
 
-    fn tell_granted(&self, context: &mut impl Context<L>, locker: L, number: u64) {
-        context.tell(Message::Granted { locker, grant: self.grant(number) });
+    fn tell_granted(&self, context: &mut impl Environment<L>, locker: L, number: u64) {
+        context.tell(Notice::Granted { locker, grant: self.grant(number) });
     }
 
-    fn tell_contended(&self, context: &mut impl Context<L>) {
+    fn tell_contended(&self, context: &mut impl Environment<L>) {
         if let Some(locker) = self.held_by() {
-            context.tell(Message::Contended { locker });
+            context.tell(Notice::Contended { locker });
         }
     }
 
     /// Returns whether a locker holds the key.
     #[must_use]
-    pub(crate) fn is_held_by<N: Name<L>>(&self, locker: N) -> bool {
+    pub(crate) fn is_held_by<N: LockerRef<L>>(&self, locker: N) -> bool {
         self.holder.as_ref().is_some_and(|holder| locker == holder.locker)
     }
 
@@ -353,23 +360,23 @@ impl<L: Clone> KeyState<L> {
 
     /// Returns who holds the key, and for how long.
     #[must_use]
-    pub(crate) fn held(&self, now: Ticks) -> Option<Busy<L>> {
-        let Holder { locker, until } = self.holder.as_ref()?;
-        Some(Busy::Held { by: locker.clone(), left: until.map(|until| until.saturating_sub(now)) })
+    pub(crate) fn held(&self, now: Ticks) -> Option<BusyReason<L>> {
+        let KeyHolder { locker, until } = self.holder.as_ref()?;
+        Some(BusyReason::Held { by: locker.clone(), left: until.map(|until| until.saturating_sub(now)) })
     }
 
-    fn gap(&self, now: Ticks) -> Option<Busy<L>> {
-        self.gap_until.map(|until| Busy::Gap { left: until.saturating_sub(now) })
+    fn gap(&self, now: Ticks) -> Option<BusyReason<L>> {
+        self.gap_until.map(|until| BusyReason::Gap { left: until.saturating_sub(now) })
     }
 
-    fn grant(&self, number: u64) -> Grant {
-        Grant { number, waiting: self.waiting() }
+    fn grant(&self, number: u64) -> NumberedGrant {
+        NumberedGrant { number, waiting: self.waiting() }
     }
 }
 
-impl<N> Tenure<N> {
+impl<N> Claimant<N> {
     /// Compares both, as in Redis, where an entry of the queue is found by its whole text.
-    pub(super) fn is<L>(&self, waiter: &Tenure<L>) -> bool
+    pub(super) fn is<L>(&self, waiter: &Claimant<L>) -> bool
     where
         N: PartialEq<L>,
     {
@@ -377,25 +384,25 @@ impl<N> Tenure<N> {
     }
 }
 
-impl<L: Clone> Tenure<L> {
+impl<L: Clone> Claimant<L> {
     /// The key as busy when this waiter was just given it.
-    fn busy(&self) -> Busy<L> {
-        Busy::Held { by: self.locker.clone(), left: Some(self.lease) }
+    fn busy(&self) -> BusyReason<L> {
+        BusyReason::Held { by: self.locker.clone(), left: Some(self.lease) }
     }
 }
 
 /// Issues a number.
-pub(super) fn number<L>(context: &mut impl Context<L>) -> Result<u64, Stop> {
+pub(super) fn number<L>(context: &mut impl Environment<L>) -> Result<u64, Stop> {
     context.call("INCR")?;
     Ok(context.issue())
 }
 
 /// Asks for a call that undoes an earlier one.
-pub(super) fn undo<L>(context: &mut impl Context<L>, command: &'static str) -> Result<(), Stop> {
+pub(super) fn undo<L>(context: &mut impl Environment<L>, command: &'static str) -> Result<(), Stop> {
     context.call(command).map_err(|_| Stop::Raised)
 }
 
 /// When a queue ends that lives for twice the lease of this waiter.
-pub(super) fn life<N>(now: Ticks, waiter: &Tenure<N>) -> Ticks {
+pub(super) fn life<N>(now: Ticks, waiter: &Claimant<N>) -> Ticks {
     now.saturating_add(waiter.lease.saturating_mul(2))
 }

@@ -10,7 +10,7 @@
 //! | `key/hand_over.rs` | who is given a key that is free |
 //!
 //! The state is plain data. An operation changes it as the script of the same name does. It makes the calls of the script that write, in
-//! the same order, and each may be refused. Everything else comes from the caller, through a [`Context`]: the time, which clients
+//! the same order, and each may be refused. Everything else comes from the caller, through an [`Environment`]: the time, which clients
 //! listen, the fence numbers. The specification leaves out calls that only read, keys of another type, and how the fence follows the clock.
 
 pub(crate) mod key;
@@ -30,13 +30,13 @@ pub(crate) enum Stop {
 }
 
 /// A locker as an operation gets it. It is compared with what the key keeps, and copied only to be kept.
-pub(crate) trait Name<L>: Copy + Into<L> + PartialEq<L> {}
+pub(crate) trait LockerRef<L>: Copy + Into<L> + PartialEq<L> {}
 
-impl<L, N: Copy + Into<L> + PartialEq<L>> Name<L> for N {}
+impl<L, N: Copy + Into<L> + PartialEq<L>> LockerRef<L> for N {}
 
 /// A locker with its lease, as it is sent and as it stands in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Tenure<L> {
+pub(crate) struct Claimant<L> {
     /// The locker.
     pub(crate) locker: L,
     /// The length of its lease.
@@ -45,7 +45,7 @@ pub(crate) struct Tenure<L> {
 
 /// Who holds a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Holder<L> {
+pub(crate) struct KeyHolder<L> {
     /// Its locker.
     pub(crate) locker: L,
     /// When its lease ends. `None` for a key without a lease: only an administrator leaves such a key.
@@ -54,7 +54,7 @@ pub(crate) struct Holder<L> {
 
 /// A period in which a released key is free for clients that only poll.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gap {
+pub(crate) struct PollingGap {
     /// How long the key stays free.
     pub(crate) length: Ticks,
     /// The time from the beginning of this gap to the earliest beginning of the next one.
@@ -63,7 +63,7 @@ pub(crate) struct Gap {
 
 /// The key belongs to the locker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
+pub(crate) struct NumberedGrant {
     /// The fence number of the tenure.
     pub(crate) number: u64,
     /// How many wait in the queue.
@@ -72,7 +72,7 @@ pub(crate) struct Grant {
 
 /// Why the key was not given to the locker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Busy<L> {
+pub(crate) enum BusyReason<L> {
     /// Another locker holds it.
     Held {
         /// The other locker.
@@ -89,13 +89,13 @@ pub(crate) enum Busy<L> {
 
 /// A message to the client of a locker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message<L> {
+pub(crate) enum Notice<L> {
     /// The locker was given the key.
     Granted {
         /// The locker.
         locker: L,
         /// Its number, and how many wait behind it.
-        grant: Grant,
+        grant: NumberedGrant,
     },
     /// Others wait for the key, which the locker holds.
     Contended {
@@ -110,7 +110,7 @@ pub(crate) enum Message<L> {
 }
 
 /// What an operation needs to know in addition to the key's state.
-pub(crate) trait Context<L> {
+pub(crate) trait Environment<L> {
     /// Returns the time of the operation.
     fn now(&self) -> Ticks;
 
@@ -131,32 +131,32 @@ pub(crate) trait Context<L> {
     fn issue(&mut self) -> u64;
 
     /// Sends a message. Nothing that an operation does after it is refused.
-    fn tell(&mut self, message: Message<L>);
+    fn tell(&mut self, message: Notice<L>);
 }
 
 /// The outcome of [`KeyState::acquire`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Acquire<L> {
+pub(crate) enum AcquireEffect<L> {
     /// The key belongs to the locker.
-    Acquired(Grant),
+    Acquired(NumberedGrant),
     /// It does not. With `wait`, the locker is in the queue.
-    Busy(Busy<L>),
+    Busy(BusyReason<L>),
 }
 
 /// The outcome of [`KeyState::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Poll<L> {
+pub(crate) enum PollEffect<L> {
     /// The key belongs to the locker. Its lease starts anew.
-    Acquired(Grant),
+    Acquired(NumberedGrant),
     /// The locker is in the queue.
-    Waiting(Busy<L>),
+    Waiting(BusyReason<L>),
     /// The locker is unknown; nothing was changed.
     Gone,
 }
 
 /// The outcome of [`KeyState::extend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Extend<L> {
+pub(crate) enum ExtendEffect<L> {
     /// The lease starts anew.
     Extended {
         /// How many wait in the queue.
@@ -168,23 +168,23 @@ pub(crate) enum Extend<L> {
 
 /// The outcome of [`KeyState::release`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Release<L> {
+pub(crate) enum ReleaseEffect<L> {
     /// The key is free, or was given to the first waiter that is heard.
     Released {
         /// How many wait in the queue.
         waiting: u64,
     },
     /// Nobody was heard: the key was given to the next locker.
-    Passed(Grant),
+    Passed(NumberedGrant),
     /// The key was given to a waiter, or is free for pollers. The next locker is at the end of the queue.
-    Queued(Busy<L>),
+    Queued(BusyReason<L>),
     /// The key belonged to this locker, or to nobody. The released locker is not in the queue any more.
     NotOurs(Option<L>),
 }
 
 /// The outcome of [`KeyState::break_hold`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Break<L> {
+pub(crate) enum BreakEffect<L> {
     /// The key was the locker's.
     Broken {
         /// Who holds it now.

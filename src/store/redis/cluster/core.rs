@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// What a Cluster is made from.
-pub(crate) struct Settings {
+pub(crate) struct ClusterSettings {
     /// The configured nodes, with the login for all.
     pub(crate) seeds: Vec<Address>,
     pub(crate) reach: Reach,
@@ -38,8 +38,8 @@ pub(crate) type Masters = Vec<(Arc<Node>, Vec<Slot>)>;
 
 impl Cluster {
     /// Makes a Cluster that connects with its first call.
-    pub(crate) fn new(settings: Settings) -> Arc<Self> {
-        let Settings { seeds, reach, address_map } = settings;
+    pub(crate) fn new(settings: ClusterSettings) -> Arc<Self> {
+        let ClusterSettings { seeds, reach, address_map } = settings;
         let seeds = seeds.into_iter().map(|seed| seed.place).collect();
         let listeners = Arc::<Listeners>::default();
         let map = Arc::new(Map::new(reach, address_map, Arc::clone(&listeners)));
@@ -92,8 +92,8 @@ impl Cluster {
 
     /// Takes a function to call after each rise of a number: when a server may have lost what it knew, because another one answers at a node's
     /// place, or a node has left the map.
-    pub(crate) fn tell(&self, told: Box<identity::Told>) {
-        self.map.changes.tell(told);
+    pub(crate) fn tell(&self, on_new_server: Box<identity::OnNewServer>) {
+        self.map.changes.tell(on_new_server);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -1,11 +1,12 @@
 //! A call from its first node to the one that executes it: see `redirect.rs` for the rules.
 //!
-//! A [`Leg`] is a call on its way: where it goes next, and what it was answered last. One call is a batch of one leg. Each round sends the
-//! legs that are not over, takes their replies, decides for each leg where it goes next, and pauses once for all. A leg is over with a reply
-//! that is no redirection, when it was redirected too often, or when its pause does not fit into what is left of the limit.
+//! A [`RoutedCall`] is a call on its way: where it goes next, and what it was answered last. One call is a batch of one routed call. Each
+//! round sends the routed calls that are not over, takes their replies, decides for each routed call where it goes next, and pauses once
+//! for all. A routed call is over with a reply that is no redirection, when it was redirected too often, or when its pause does not fit
+//! into what is left of the limit.
 //!
-//! A node to which a connect failed less than [`REST`] ago is not tried: the call fails at once as not executed, and the next map may name
-//! another owner. Thousands of waiting threads would otherwise each wait for the same connect.
+//! A node to which a connect failed less than [`COOLDOWN`] ago is not tried: the call fails at once as not executed, and the next map may
+//! name another owner. Thousands of waiting threads would otherwise each wait for the same connect.
 //!
 //! # Batches
 //!
@@ -21,11 +22,11 @@
 //! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
 
 use super::core::Cluster;
-use super::redirect::{Course, Said, said, words};
-use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, EACH_CALL, MAP_WAIT, REST};
+use super::redirect::{RedirectBudget, RedirectReply, redirect_reply, words};
+use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, COOLDOWN, EACH_CALL, MAP_WAIT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::classify::is_redirection;
-use crate::store::redis::node::{Manner, Node, Sending};
+use crate::store::redis::node::{CallOptions, Node, Sending};
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
 use crate::store::redis::script::slot::{Slot, slot_of};
@@ -35,10 +36,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A call on its way.
-struct Leg<'a> {
+struct RoutedCall<'a> {
     call: Call<'a>,
     slot: Slot,
-    course: Course,
+    budget: RedirectBudget,
     /// Where it is sent next; `None` while nobody owns its slot.
     node: Option<Arc<Node>>,
     asking: bool,
@@ -62,8 +63,8 @@ struct Terms {
 
 impl Terms {
     /// One call that a caller waits for may pause for as long as its caller does.
-    fn of(calls: usize, manner: &Manner) -> Self {
-        let Manner { limit, or_break, urgent, .. } = *manner;
+    fn of(calls: usize, options: &CallOptions) -> Self {
+        let CallOptions { limit, or_break, urgent, .. } = *options;
         let is_batch = or_break || calls > 1;
         let pauses = if is_batch { BATCH_PAUSES } else { limit };
         Self { begun: Instant::now(), limit, or_break, urgent, pauses, is_batch }
@@ -76,19 +77,19 @@ impl Terms {
 
 impl Cluster {
     /// Runs calls together.
-    pub(crate) fn run(&self, calls: &[Call<'_>], manner: &Manner) -> Replies {
-        let journey = Journey { cluster: self, terms: Terms::of(calls.len(), manner) };
-        let Terms { begun, limit, .. } = journey.terms;
+    pub(crate) fn run(&self, calls: &[Call<'_>], options: &CallOptions) -> Replies {
+        let batch = RoutedBatch { cluster: self, terms: Terms::of(calls.len(), options) };
+        let Terms { begun, limit, .. } = batch.terms;
         self.refresher.keep_fresh(begun);
         if !self.has_answered()
             && let Err(error) = self.refresher.wait_for_first(end_of(limit, begun))
         {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
-        let mut legs: Vec<_> = calls.iter().map(|call| journey.leg(call)).collect();
-        journey.send(&mut legs);
-        journey.follow(&mut legs);
-        legs.into_iter().map(|leg| leg.reply.unwrap_or_else(|| Err(mismatch()))).collect()
+        let mut all_routed: Vec<_> = calls.iter().map(|call| batch.routed(call)).collect();
+        batch.send(&mut all_routed);
+        batch.follow(&mut all_routed);
+        all_routed.into_iter().map(|routed| routed.reply.unwrap_or_else(|| Err(mismatch()))).collect()
     }
 
     /// Returns `true` if a batch should not wait for the node that owns the key's slot beside others.
@@ -98,31 +99,31 @@ impl Cluster {
 }
 
 /// Calls that are under way together.
-struct Journey<'c> {
+struct RoutedBatch<'c> {
     cluster: &'c Cluster,
     terms: Terms,
 }
 
-impl Journey<'_> {
-    fn leg<'a>(&self, call: &Call<'a>) -> Leg<'a> {
+impl RoutedBatch<'_> {
+    fn routed<'a>(&self, call: &Call<'a>) -> RoutedCall<'a> {
         let slot = slot_of(call.keys[0].as_bytes());
         let node = self.cluster.map.owner(slot);
-        let course = Course::default();
-        Leg { call: *call, slot, course, node, asking: false, reply: None, is_over: false }
+        let budget = RedirectBudget::default();
+        RoutedCall { call: *call, slot, budget, node, asking: false, reply: None, is_over: false }
     }
 
     /// Sends the calls that are not over, and waits for their replies.
-    fn send(&self, legs: &mut [Leg<'_>]) {
+    fn send(&self, all_routed: &mut [RoutedCall<'_>]) {
         let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
-        for (at, leg) in legs.iter_mut().enumerate().filter(|(_, leg)| !leg.is_over) {
-            match &leg.node {
-                Some(node) if !node.transport.rests(REST) => {
+        for (at, routed) in all_routed.iter_mut().enumerate().filter(|(_, routed)| !routed.is_over) {
+            match &routed.node {
+                Some(node) if !node.transport.is_cooling_down(COOLDOWN) => {
                     match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, node)) {
                         Some((_, members)) => members.push(at),
                         None => groups.push((Arc::clone(node), vec![at])),
                     }
                 }
-                _ => leg.reply = Some(Err(self.resting(leg))),
+                _ => routed.reply = Some(Err(self.unavailable(routed))),
             }
         }
         // A node that keeps us waiting delays no other.
@@ -135,11 +136,11 @@ impl Journey<'_> {
         let mut sent = Vec::with_capacity(groups.len());
         for (node, members) in &groups {
             let sending = |at: &usize| {
-                let Leg { call, asking, .. } = &legs[*at];
+                let RoutedCall { call, asking, .. } = &all_routed[*at];
                 Sending { call, asking: *asking }
             };
-            let manner = Manner { urgent: self.terms.urgent, spare: left - wait, ..Manner::within(wait) };
-            sent.push(node.begin(members.iter().map(sending), manner, is_alone));
+            let options = CallOptions { urgent: self.terms.urgent, spare: left - wait, ..CallOptions::within(wait) };
+            sent.push(node.begin(members.iter().map(sending), options, is_alone));
         }
         for ((node, members), sent) in groups.iter().zip(sent) {
             let replies = node.end(sent, wait, or_break);
@@ -151,7 +152,7 @@ impl Journey<'_> {
                 node.note_silence();
             }
             for (at, reply) in members.iter().zip(replies) {
-                legs[*at].reply = Some(reply);
+                all_routed[*at].reply = Some(reply);
             }
         }
     }
@@ -165,41 +166,41 @@ impl Journey<'_> {
     }
 
     /// Sends the calls again that were not executed, until each has its reply or the time is over.
-    fn follow(&self, legs: &mut [Leg<'_>]) {
+    fn follow(&self, all_routed: &mut [RoutedCall<'_>]) {
         let mut paused = Duration::ZERO;
         loop {
             let mut pause = Duration::ZERO;
-            for leg in legs.iter_mut().filter(|leg| !leg.is_over) {
-                match self.next(leg) {
+            for routed in all_routed.iter_mut().filter(|routed| !routed.is_over) {
+                match self.next(routed) {
                     Some(wanted) if paused + wanted <= self.terms.pauses && wanted < self.terms.left() => {
                         pause = pause.max(wanted);
                     }
-                    Some(_) | None => leg.end(),
+                    Some(_) | None => routed.end(),
                 }
             }
-            if legs.iter().all(|leg| leg.is_over) {
+            if all_routed.iter().all(|routed| routed.is_over) {
                 return;
             }
             if !pause.is_zero() {
                 std::thread::sleep(pause);
                 paused += pause;
             }
-            self.send(legs);
+            self.send(all_routed);
         }
     }
 
     /// Decides where a call goes after its reply. Returns the pause before that, or `None` if the reply is the last one.
-    fn next(&self, leg: &mut Leg<'_>) -> Option<Duration> {
-        let reply = leg.reply.as_ref()?;
+    fn next(&self, routed: &mut RoutedCall<'_>) -> Option<Duration> {
+        let reply = routed.reply.as_ref()?;
         let Ok(replied) = reply else {
             let is_unsent = matches!(reply, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }));
-            return self.after_no_connection(leg, is_unsent);
+            return self.after_no_connection(routed, is_unsent);
         };
-        match said(&replied.value) {
-            Said::Answer => {
-                if leg.asking
-                    && leg.call.key_count > 1
-                    && let Some(node) = &leg.node
+        match redirect_reply(&replied.value) {
+            RedirectReply::Answer => {
+                if routed.asking
+                    && routed.call.key_count > 1
+                    && let Some(node) = &routed.node
                 {
                     // All its keys are there: the move may be over, and the node that redirects may not know it yet.
                     self.cluster.refresher.ask_first(&node.transport.endpoint().address.place);
@@ -207,44 +208,46 @@ impl Journey<'_> {
                 }
                 None
             }
-            Said::Moved { host, port } => {
-                let old = leg.node.take()?;
-                let Some(next) = self.cluster.redirect(leg.slot, &old, host, port) else { return self.again(leg) };
-                leg.node = Some(next);
-                leg.asking = false;
-                leg.course.redirect()
+            RedirectReply::Moved { host, port } => {
+                let old = routed.node.take()?;
+                let Some(next) = self.cluster.redirect(routed.slot, &old, host, port) else {
+                    return self.again(routed);
+                };
+                routed.node = Some(next);
+                routed.asking = false;
+                routed.budget.redirect()
             }
-            Said::Ask { host, port } => {
+            RedirectReply::Ask { host, port } => {
                 let map = &self.cluster.map;
-                let Some(place) = map.place(leg.node.as_ref()?, host, port) else { return self.again(leg) };
-                leg.node = Some(map.nodes.at(&place));
-                leg.asking = true;
-                leg.call = leg.call.alone().unwrap_or(leg.call);
-                leg.course.redirect()
+                let Some(place) = map.place(routed.node.as_ref()?, host, port) else { return self.again(routed) };
+                routed.node = Some(map.nodes.at(&place));
+                routed.asking = true;
+                routed.call = routed.call.alone().unwrap_or(routed.call);
+                routed.budget.redirect()
             }
-            Said::TryAgain => {
-                if let Some(alone) = leg.call.alone() {
-                    leg.call = alone;
+            RedirectReply::TryAgain => {
+                if let Some(alone) = routed.call.alone() {
+                    routed.call = alone;
                     return Some(Duration::ZERO);
                 }
-                self.again(leg)
+                self.again(routed)
             }
-            Said::Later => {
+            RedirectReply::Later => {
                 self.cluster.refresher.want();
-                self.again(leg)
+                self.again(routed)
             }
         }
     }
 
     /// Sends a call to the owner of its slot once more, after a pause.
-    fn again(&self, leg: &mut Leg<'_>) -> Option<Duration> {
-        leg.node = self.cluster.map.owner(leg.slot);
-        leg.asking = false;
-        Some(leg.course.pause())
+    fn again(&self, routed: &mut RoutedCall<'_>) -> Option<Duration> {
+        routed.node = self.cluster.map.owner(routed.slot);
+        routed.asking = false;
+        Some(routed.budget.pause())
     }
 
     /// Looks for another owner of a slot whose owner could not be reached.
-    fn after_no_connection(&self, leg: &mut Leg<'_>, is_unsent: bool) -> Option<Duration> {
+    fn after_no_connection(&self, routed: &mut RoutedCall<'_>, is_unsent: bool) -> Option<Duration> {
         let ended = self.cluster.refresher.want();
         if !is_unsent {
             return None;
@@ -252,24 +255,24 @@ impl Journey<'_> {
         if !self.terms.is_batch {
             self.cluster.refresher.wait(ended, Instant::now() + self.terms.left().min(MAP_WAIT));
         }
-        let owner = self.cluster.map.owner(leg.slot)?;
-        if leg.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || self.terms.left().is_zero() {
+        let owner = self.cluster.map.owner(routed.slot)?;
+        if routed.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || self.terms.left().is_zero() {
             return None;
         }
-        leg.node = Some(owner);
-        leg.asking = false;
-        leg.course.redirect()
+        routed.node = Some(owner);
+        routed.asking = false;
+        routed.budget.redirect()
     }
 
     /// The error of a call whose node is not tried.
-    fn resting(&self, leg: &Leg<'_>) -> Error {
-        match &leg.node {
+    fn unavailable(&self, routed: &RoutedCall<'_>) -> Error {
+        match &routed.node {
             Some(node) => {
                 let address = &node.transport.endpoint().address;
-                let message = format!("{address}: not tried: a connect has failed less than {REST:?} ago");
+                let message = format!("{address}: not tried: a connect has failed less than {COOLDOWN:?} ago");
                 Error::backend(BackendFailure::NotExecuted, message)
             }
-            None => self.cluster.unowned(leg.slot),
+            None => self.cluster.unowned(routed.slot),
         }
     }
 }
@@ -290,7 +293,7 @@ fn patience(
     })
 }
 
-impl Leg<'_> {
+impl RoutedCall<'_> {
     /// Takes the last reply as the reply. A redirection that was not followed to its end is an error: the call was not executed.
     fn end(&mut self) {
         self.is_over = true;

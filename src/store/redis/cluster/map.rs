@@ -1,8 +1,8 @@
 //! Which node owns each slot, as far as the nodes have said.
 //!
-//! The map and the nodes of its places are one value, the [`View`], which is swapped whole. A call takes a pointer to it, and keeps the nodes
-//! that it needs while it is under way; a node that leaves the map closes its connections when its last call is over. The lock of the view is
-//! held only to copy the pointer or to exchange it, never while a node is asked.
+//! The map and the nodes of its places are one value, the [`MapView`], which is swapped whole. A call takes a pointer to it, and keeps the
+//! nodes that it needs while it is under way; a node that leaves the map closes its connections when its last call is over. The lock of
+//! the view is held only to copy the pointer or to exchange it, never while a node is asked.
 //!
 //! News arrives in two ways, and either may be late:
 //!
@@ -15,7 +15,7 @@
 
 use super::inbox::listeners::Listeners;
 use super::nodes::{Nodes, Reach};
-use super::slots::{SlotMap, Told};
+use super::slots::{MapSource, SlotMap};
 use crate::log;
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::hosts::AddressMap;
@@ -33,21 +33,21 @@ pub(super) struct Map {
     pub(super) nodes: Nodes,
     pub(super) address_map: Option<AddressMap>,
     /// Swapped whole.
-    view: RwLock<Arc<View>>,
+    view: RwLock<Arc<MapView>>,
     pub(super) changes: Arc<Changes>,
     listeners: Arc<Listeners>,
 }
 
 /// The map at one moment, and the nodes in the order of its places.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct MapView {
     pub(super) slots: SlotMap,
     pub(super) nodes: Vec<Arc<Node>>,
     /// The slots of which a node has said `MOVED` since the question for the last map was sent, and when.
     moved: HashMap<Slot, Instant>,
 }
 
-impl View {
+impl MapView {
     /// Returns the owner of a slot, as far as is known.
     pub(super) fn owner(&self, slot: Slot) -> Option<&Arc<Node>> {
         self.nodes.get(self.slots.owner(slot)?)
@@ -67,21 +67,21 @@ impl View {
 
 /// How often a server may have lost what it knew, and who is told of it.
 #[derive(Default)]
-pub(super) struct Changes(Mutex<(u64, Vec<Arc<identity::Told>>)>);
+pub(super) struct Changes(Mutex<(u64, Vec<Arc<identity::OnNewServer>>)>);
 
 impl Changes {
     /// Counts a change, and tells of it.
     fn rise(&self) {
         let mut changes = self.0.lock();
         changes.0 += 1;
-        let (number, told) = changes.clone();
+        let (number, on_new_server) = changes.clone();
         drop(changes);
-        told.iter().for_each(|told| told(number));
+        on_new_server.iter().for_each(|on_new_server| on_new_server(number));
     }
 
     /// Takes a function to call after each rise of the number.
-    pub(super) fn tell(&self, told: Box<identity::Told>) {
-        self.0.lock().1.push(Arc::from(told));
+    pub(super) fn tell(&self, on_new_server: Box<identity::OnNewServer>) {
+        self.0.lock().1.push(Arc::from(on_new_server));
     }
 }
 
@@ -89,17 +89,17 @@ impl Map {
     /// Makes a map in which nobody owns anything.
     pub(super) fn new(reach: Reach, address_map: Option<AddressMap>, listeners: Arc<Listeners>) -> Self {
         let changes = Arc::<Changes>::default();
-        let told = Arc::clone(&changes);
+        let counted = Arc::clone(&changes);
         Self {
-            nodes: Nodes::new(reach, Arc::new(move || told.rise())),
+            nodes: Nodes::new(reach, Arc::new(move || counted.rise())),
             address_map,
-            view: RwLock::new(Arc::new(View { slots: SlotMap::empty(), nodes: Vec::new(), moved: HashMap::new() })),
+            view: RwLock::new(Arc::new(MapView { slots: SlotMap::empty(), nodes: Vec::new(), moved: HashMap::new() })),
             changes,
             listeners,
         }
     }
 
-    pub(super) fn view(&self) -> Arc<View> {
+    pub(super) fn view(&self) -> Arc<MapView> {
         Arc::clone(&self.view.read())
     }
 
@@ -115,9 +115,9 @@ impl Map {
 
     /// Understands an address that a node tells.
     pub(super) fn place(&self, by: &Node, host: &str, port: u16) -> Option<Place> {
-        let told = Told { by: &by.transport.endpoint().address.place, map: self.address_map.as_ref() };
+        let source = MapSource { by: &by.transport.endpoint().address.place, map: self.address_map.as_ref() };
         // The address map is the program's, and may panic. This may be the callback of a posted call, which must come to its end.
-        catch_panic(|| told.place(host, port)).unwrap_or_else(|_| {
+        catch_panic(|| source.place(host, port)).unwrap_or_else(|_| {
             log::error!(TRANSPORT, "the address map of the Cluster panicked for {host}:{port}");
             None
         })
@@ -125,15 +125,15 @@ impl Map {
 
     /// Takes in the map that a node has told when it was asked at that moment. Returns `true` if it is another map than before. The number
     /// rises if a node of the earlier map is in it no more: the one in its place may lack its last writes.
-    pub(super) fn install(&self, told: &SlotMap, asked_at: Instant) -> bool {
+    pub(super) fn install(&self, reported: &SlotMap, asked_at: Instant) -> bool {
         let (before, view) = loop {
             let before = self.view();
             let newer = before.moved.iter().filter(|(_, at)| **at >= asked_at);
             let moved: HashMap<_, _> = newer.map(|(slot, at)| (*slot, *at)).collect();
-            let slots = told.clone().follow(&before.slots, |slot| moved.contains_key(&slot));
+            let slots = reported.clone().follow(&before.slots, |slot| moved.contains_key(&slot));
             // The nodes are made without holding the map, which every call needs.
             let nodes: Vec<_> = slots.places().iter().map(|place| self.nodes.at(place)).collect();
-            let view = Arc::new(View { slots, nodes, moved });
+            let view = Arc::new(MapView { slots, nodes, moved });
             let mut present = self.view.write();
             if Arc::ptr_eq(&present, &before) {
                 *present = Arc::clone(&view);
@@ -174,7 +174,7 @@ impl Map {
     }
 
     /// Puts a new view in the place of the present one, if there is one.
-    fn exchange(&self, new: impl FnOnce(&View) -> Option<View>) {
+    fn exchange(&self, new: impl FnOnce(&MapView) -> Option<MapView>) {
         let mut view = self.view.write();
         let Some(new) = new(&view) else { return };
         // What ends with the earlier view ends without the lock.
@@ -197,7 +197,7 @@ mod tests {
     fn map(port: i64) -> SlotMap {
         let node = Value::Array(vec![Value::Nil, Value::Int(port)]);
         let reply = Value::Array(vec![Value::Array(vec![Value::Int(0), Value::Int(16_383), node])]);
-        SlotMap::read(&reply, Told { by: &place(port as u16), map: None }).expect("a map")
+        SlotMap::read(&reply, MapSource { by: &place(port as u16), map: None }).expect("a map")
     }
 
     #[test]

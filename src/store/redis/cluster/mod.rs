@@ -46,7 +46,7 @@ mod slots;
 mod timing;
 pub(super) mod url;
 
-pub(super) use self::core::{Cluster, Settings};
+pub(super) use self::core::{Cluster, ClusterSettings};
 pub(super) use nodes::Reach;
 
 /// Reads a reply as `CLUSTER SLOTS` and as a redirection, for the fuzz target.
@@ -54,14 +54,16 @@ pub(super) use nodes::Reach;
 pub(super) fn read(reply: &::redis::Value) {
     use crate::store::redis::net::address::Place;
     let by = Place::Tcp { host: "asked".to_owned(), port: 6379, tls: false };
-    if let Some(map) = slots::SlotMap::read(reply, slots::Told { by: &by, map: None }) {
+    if let Some(map) = slots::SlotMap::read(reply, slots::MapSource { by: &by, map: None }) {
         assert!((1..=slots::MOST_PLACES).contains(&map.places().len()));
         let mut owns = vec![false; map.places().len()];
         (0..=16_383).filter_map(|slot| map.owner(slot)).for_each(|owner| owns[owner] = true);
         assert!(owns.iter().all(|owns| *owns), "{map:?}");
     }
-    if let redirect::Said::Moved { host, port } | redirect::Said::Ask { host, port } = redirect::said(reply) {
-        let place = slots::Told { by: &by, map: None }.place(host, port);
+    if let redirect::RedirectReply::Moved { host, port } | redirect::RedirectReply::Ask { host, port } =
+        redirect::redirect_reply(reply)
+    {
+        let place = slots::MapSource { by: &by, map: None }.place(host, port);
         assert!(place.is_some() || host == "?" || port == 0);
     }
 }

@@ -51,19 +51,19 @@ pub(crate) struct Nodes {
     pub(crate) reach: Reach,
     /// Called when another server answers at a node's place than before.
     told: Arc<dyn Fn() + Send + Sync>,
-    table: Mutex<Table>,
+    table: Mutex<NodeTable>,
 }
 
 #[derive(Default)]
-struct Table {
-    entries: HashMap<Place, Entry>,
+struct NodeTable {
+    entries: HashMap<Place, NodeEntry>,
     /// The nodes that were replaced, or have left the map, and still have callers.
     former: Vec<Weak<Node>>,
     /// A node that is made after the closing is closed from the beginning.
     is_closed: bool,
 }
 
-struct Entry {
+struct NodeEntry {
     node: Arc<Node>,
     /// When the node last owned a slot, or a call was sent to it beside the map.
     used: Instant,
@@ -71,7 +71,7 @@ struct Entry {
     renewed: Cooldown<Instant>,
 }
 
-impl Entry {
+impl NodeEntry {
     fn new(node: &Arc<Node>) -> Self {
         Self { node: Arc::clone(node), used: Instant::now(), renewed: Cooldown::default() }
     }
@@ -93,7 +93,7 @@ impl Nodes {
         let told = Arc::clone(&self.told);
         servers.tell(Box::new(move |_| told()));
         let node = self.make(place, servers, &table);
-        table.entries.insert(place.clone(), Entry::new(&node));
+        table.entries.insert(place.clone(), NodeEntry::new(&node));
         node
     }
 
@@ -118,14 +118,14 @@ impl Nodes {
             _ => {}
         }
         let node = self.make(place, Arc::clone(old.servers()), &table);
-        let mut entry = Entry::new(&node);
+        let mut entry = NodeEntry::new(&node);
         entry.renewed.fail(now, RENEWAL);
         let former = table.entries.insert(place.clone(), entry);
         table.former.extend(former.map(|entry| Arc::downgrade(&entry.node)));
         Some(node)
     }
 
-    fn make(&self, place: &Place, servers: Arc<Servers>, table: &Table) -> Arc<Node> {
+    fn make(&self, place: &Place, servers: Arc<Servers>, table: &NodeTable) -> Arc<Node> {
         let Reach { io_timeout, acks, .. } = &self.reach;
         let endpoint = self.reach.endpoint_at(place, servers);
         let transport = Transport::new(endpoint, *io_timeout, NO_STAMP, confirming(acks.as_ref()));

@@ -5,13 +5,13 @@
 //! ever sent twice, and a posting thread never waits for a node that is known to be silent.
 
 use super::core::Cluster;
-use super::redirect::{Course, Said, said, words};
-use super::timing::{PUBLISH_LIMIT, REST};
+use super::redirect::{RedirectBudget, RedirectReply, redirect_reply, words};
+use super::timing::{COOLDOWN, PUBLISH_LIMIT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::node::Node;
 use crate::store::redis::script::scripts::Call;
 use crate::store::redis::script::slot::{Slot, slot_of};
-use crate::store::redis::transport::{Answer, Callback};
+use crate::store::redis::transport::{CallReplies, Callback};
 use crate::timing::end_of;
 use ::redis::Value;
 use std::sync::{Arc, Weak};
@@ -25,27 +25,27 @@ impl Cluster {
         self.refresher.keep_fresh(Instant::now());
         let slot = slot_of(call.keys[0].as_bytes());
         let Some(node) = self.map.owner(slot) else {
-            return done(Answer::failed(self.unowned(slot)));
+            return done(CallReplies::failed(self.unowned(slot)));
         };
         if is_not_tried(&node) {
             let message = format!("{}: not tried: it has not answered lately", node.transport.endpoint().address);
-            return done(Answer::failed(Error::backend(BackendFailure::NotExecuted, message)));
+            return done(CallReplies::failed(Error::backend(BackendFailure::NotExecuted, message)));
         }
         let this = Weak::clone(&self.this);
         let weak_node = Arc::downgrade(&node);
-        let callback = move |mut answer: Answer| {
+        let callback = move |mut answer: CallReplies| {
             let Some(cluster) = this.upgrade() else { return done(answer) };
             match answer.first() {
-                Some(value) if said(value) == Said::Answer => {}
+                Some(value) if redirect_reply(value) == RedirectReply::Answer => {}
                 Some(value) => {
-                    if let Said::Moved { host, port } = said(value)
+                    if let RedirectReply::Moved { host, port } = redirect_reply(value)
                         && let Some(node) = weak_node.upgrade()
                     {
                         cluster.redirect(slot, &node, host, port);
                     }
                     cluster.refresher.want();
                     let message = format!("the slot is at another node, or moving: {}", words(value));
-                    answer = Answer::failed(Error::backend(BackendFailure::NotExecuted, message));
+                    answer = CallReplies::failed(Error::backend(BackendFailure::NotExecuted, message));
                 }
                 None => {
                     cluster.refresher.want();
@@ -99,28 +99,28 @@ impl Cluster {
         self.refresher.wait_for_first(deadline)?;
         let deadline = deadline.min(Instant::now() + PUBLISH_LIMIT);
         let left = || deadline.saturating_duration_since(Instant::now());
-        let (mut course, mut node) = (Course::default(), self.map.owner(slot));
+        let (mut budget, mut node) = (RedirectBudget::default(), self.map.owner(slot));
         loop {
             let owner = node.take().ok_or_else(|| self.unowned(slot))?;
-            if owner.transport.rests(REST) {
+            if owner.transport.is_cooling_down(COOLDOWN) {
                 let message = "a connect to the node has failed a moment ago";
                 return Err(Error::backend(BackendFailure::NotExecuted, message));
             }
             let reply = owner.say(&["SPUBLISH", channel, text], left())?;
-            let pause = match said(&reply) {
-                Said::Answer => return Ok(reply),
-                Said::Moved { host, port } => {
+            let pause = match redirect_reply(&reply) {
+                RedirectReply::Answer => return Ok(reply),
+                RedirectReply::Moved { host, port } => {
                     node = self.redirect(slot, &owner, host, port);
-                    course.redirect()
+                    budget.redirect()
                 }
-                Said::Ask { host, port } => {
+                RedirectReply::Ask { host, port } => {
                     node = self.map.place(&owner, host, port).map(|place| self.map.nodes.at(&place));
-                    course.redirect()
+                    budget.redirect()
                 }
-                Said::TryAgain | Said::Later => {
+                RedirectReply::TryAgain | RedirectReply::Later => {
                     self.refresher.want();
                     node = self.map.owner(slot);
-                    Some(course.pause())
+                    Some(budget.pause())
                 }
             };
             match pause {
@@ -132,5 +132,5 @@ impl Cluster {
 }
 
 fn is_not_tried(node: &Node) -> bool {
-    node.is_silent() || node.transport.rests(REST)
+    node.is_silent() || node.transport.is_cooling_down(COOLDOWN)
 }

@@ -27,7 +27,7 @@ pub(crate) const MOST: u32 = 5;
 
 /// What a reply says about the way of its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said<'a> {
+pub(crate) enum RedirectReply<'a> {
     /// It is the reply.
     Answer,
     /// The slot belongs to another node, or this one is behind another connection.
@@ -41,11 +41,11 @@ pub(crate) enum Said<'a> {
 }
 
 /// Reads a reply.
-pub(crate) fn said(reply: &Value) -> Said<'_> {
-    let Value::ServerError(error) = reply else { return Said::Answer };
+pub(crate) fn redirect_reply(reply: &Value) -> RedirectReply<'_> {
+    let Value::ServerError(error) = reply else { return RedirectReply::Answer };
     // An error that a script raised: what the script had written before stands.
     if error.details().is_some_and(|details| details.contains(", on @user_script:")) {
-        return Said::Answer;
+        return RedirectReply::Answer;
     }
     let place = || {
         let (_slot, place) = error.details()?.split_once(' ')?;
@@ -54,11 +54,11 @@ pub(crate) fn said(reply: &Value) -> Said<'_> {
         Some((host, port.parse().ok()?))
     };
     match error.code() {
-        "MOVED" => place().map_or(Said::Later, |(host, port)| Said::Moved { host, port }),
-        "ASK" => place().map_or(Said::Later, |(host, port)| Said::Ask { host, port }),
-        "TRYAGAIN" => Said::TryAgain,
-        "CLUSTERDOWN" | "LOADING" | "READONLY" | "MASTERDOWN" => Said::Later,
-        _ => Said::Answer,
+        "MOVED" => place().map_or(RedirectReply::Later, |(host, port)| RedirectReply::Moved { host, port }),
+        "ASK" => place().map_or(RedirectReply::Later, |(host, port)| RedirectReply::Ask { host, port }),
+        "TRYAGAIN" => RedirectReply::TryAgain,
+        "CLUSTERDOWN" | "LOADING" | "READONLY" | "MASTERDOWN" => RedirectReply::Later,
+        _ => RedirectReply::Answer,
     }
 }
 
@@ -72,12 +72,12 @@ pub(crate) fn words(reply: &Value) -> String {
 
 /// How far a call has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Course {
+pub(crate) struct RedirectBudget {
     redirections: u32,
     pauses: u32,
 }
 
-impl Course {
+impl RedirectBudget {
     /// Notes that the call is sent to another node. Returns the pause before that, or `None` if it was redirected too often.
     pub(crate) fn redirect(&mut self) -> Option<Duration> {
         self.redirections += 1;

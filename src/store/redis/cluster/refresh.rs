@@ -10,7 +10,7 @@
 //! that is cut off from the others is not believed twice in a row. Nodes that have not answered lately come last. A node is asked on the connection that callers share, if that is open: hundreds of clients that ask during an outage open none.
 
 use super::map::Map;
-use super::slots::{SlotMap, Told};
+use super::slots::{MapSource, SlotMap};
 use super::timing::{MAP_AGAIN, NODE_PATIENCE, OLD_MAP};
 use crate::error::{BackendFailure, Error};
 use crate::log;
@@ -171,7 +171,7 @@ impl Refresher {
                 places.push(seed.clone());
             }
         }
-        let is_quiet = |node: &Arc<Node>| node.is_silent() || node.transport.rests(NODE_PATIENCE);
+        let is_quiet = |node: &Arc<Node>| node.is_silent() || node.transport.is_cooling_down(NODE_PATIENCE);
         let quiet: Vec<_> = self.map.nodes.all().into_iter().filter(is_quiet).collect();
         places.sort_by_key(|place| quiet.iter().any(|node| node.transport.endpoint().address.place == *place));
         let timeout = self.map.nodes.reach.endpoint.connect_timeout;
@@ -224,7 +224,7 @@ impl Refresher {
         match &reply {
             None => Err(strange("too late".to_owned())),
             Some(Value::ServerError(e)) => Err(address.hide(classify(e, ""))),
-            Some(reply) => SlotMap::read(reply, Told { by: place, map: self.map.address_map.as_ref() })
+            Some(reply) => SlotMap::read(reply, MapSource { by: place, map: self.map.address_map.as_ref() })
                 .ok_or_else(|| strange(format!("with {}, which names no owner of a slot", shape(reply)))),
         }
     }

@@ -29,13 +29,13 @@ pub(super) const MOST_PLACES: usize = 1024;
 
 /// How the addresses that a node tells are understood.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
+pub(crate) struct MapSource<'a> {
     /// The node that tells them.
     pub(crate) by: &'a Place,
     pub(crate) map: Option<&'a AddressMap>,
 }
 
-impl Told<'_> {
+impl MapSource<'_> {
     /// Returns the place by which this machine reaches what the node names; `None` if it names nothing.
     pub(crate) fn place(&self, host: &str, port: u16) -> Option<Place> {
         let Place::Tcp { host: asked, tls, .. } = self.by else { return None };
@@ -63,7 +63,7 @@ impl SlotMap {
     }
 
     /// Reads the reply to `CLUSTER SLOTS`. Returns `None` if it is no such reply, or no slot has an owner.
-    pub(crate) fn read(reply: &Value, told: Told<'_>) -> Option<Self> {
+    pub(crate) fn read(reply: &Value, source: MapSource<'_>) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
         if ranges.len() > SLOTS {
             return None;
@@ -83,7 +83,7 @@ impl SlotMap {
                 Value::SimpleString(text) => text,
                 _ => return None,
             };
-            if let Some(place) = told.place(host, u16::try_from(*port).ok()?) {
+            if let Some(place) = source.place(host, u16::try_from(*port).ok()?) {
                 owned.fill(index(&mut map.places, place));
             }
             if map.places.len() > MOST_PLACES {

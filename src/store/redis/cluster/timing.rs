@@ -13,7 +13,7 @@ pub(super) const IDLE_NODE: Duration = Duration::from_secs(30);
 pub(super) const RENEWAL: Backoff = Backoff::new(Duration::from_millis(150), Duration::from_millis(150));
 
 /// A node to which no connection could be opened is not tried again for this long.
-pub(super) const REST: Duration = Duration::from_millis(100);
+pub(super) const COOLDOWN: Duration = Duration::from_millis(100);
 
 /// How long a batch waits for nodes that are not known to be silent; longer where connects take longer than half of this, or where replicas
 /// confirm calls.
@@ -47,8 +47,8 @@ pub(super) const MAP_WAIT: Duration = Duration::from_millis(500);
 /// How long a message may take that nothing depends on.
 pub(super) const PUBLISH_LIMIT: Duration = Duration::from_millis(100);
 
-/// How often a new map is asked for while a place rests, or has kept us waiting for so long: its slots may have another owner by now, whom
-/// the others wait for.
+/// How often a new map is asked for while a place is cooling down, or has kept us waiting for so long: its slots may have another owner by
+/// now, whom the others wait for.
 pub(super) const ASK_FOR_MAP: Duration = Duration::from_millis(150);
 
 /// The pauses before a slot is subscribed again that was refused, and before a place is tried again that took no connection.
@@ -58,7 +58,7 @@ pub(super) const SUBSCRIBE_AGAIN: Backoff = Backoff::new(Duration::from_millis(1
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 
 /// A line that breaks sooner after its opening counts as one that could not be opened.
-pub(super) const SHORT_LINE: Duration = Duration::from_secs(1);
+pub(super) const SHORT_CONNECTION: Duration = Duration::from_secs(1);
 
 /// How often slots that nobody needs are looked for.
 pub(super) const LOOK_FOR_IDLE: Duration = Duration::from_secs(5);

@@ -86,11 +86,11 @@ pub(crate) struct Servers {
     is_cluster: AtomicBool,
     last: Mutex<Last>,
     /// Called after each rise of the number.
-    told: Mutex<Vec<Arc<Told>>>,
+    on_new_server: Mutex<Vec<Arc<OnNewServer>>>,
 }
 
 /// A function to call with the number after each rise of it. It does not block.
-pub(crate) type Told = dyn Fn(u64) + Send + Sync;
+pub(crate) type OnNewServer = dyn Fn(u64) + Send + Sync;
 
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,8 +127,8 @@ impl Servers {
     }
 
     /// Adds a function to call after each rise of the number.
-    pub(crate) fn tell(&self, told: Box<Told>) {
-        self.told.lock().push(Arc::from(told));
+    pub(crate) fn tell(&self, on_new_server: Box<OnNewServer>) {
+        self.on_new_server.lock().push(Arc::from(on_new_server));
     }
 
     /// Returns where the last connection was made.
@@ -160,8 +160,8 @@ impl Servers {
         last.connections.push(Arc::downgrade(connection));
         drop(last);
         if let Some(number) = number {
-            let told = self.told.lock().clone();
-            told.iter().for_each(|told| told(number));
+            let on_new_server = self.on_new_server.lock().clone();
+            on_new_server.iter().for_each(|on_new_server| on_new_server(number));
         }
         true
     }

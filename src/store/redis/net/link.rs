@@ -10,7 +10,7 @@
 //! those of an incomplete reply in the inbound half. Whoever owns the half decides whether to go on or to give the connection up.
 
 use super::resp::{Malformed, Reader};
-use super::socket::{Progress, Socket, Timeout};
+use super::socket::{IoProgress, Socket, Timeout};
 #[cfg(feature = "tls")]
 use super::tls_session::TlsSession;
 use ::redis::Value;
@@ -126,8 +126,8 @@ impl Outbound {
             return self.flush(deadline);
         }
         let sent = match self.ends.socket.write(bytes, &mut self.timeout, deadline)? {
-            Progress::Bytes(n) => n,
-            Progress::TimedOut => 0,
+            IoProgress::Bytes(n) => n,
+            IoProgress::TimedOut => 0,
         };
         self.unsent.extend_from_slice(&bytes[sent..]);
         Ok(self.unsent.is_empty())
@@ -136,7 +136,7 @@ impl Outbound {
     /// Sends the remainder. Returns whether everything was sent.
     pub(crate) fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
         if !self.unsent.is_empty()
-            && let Progress::Bytes(n) =
+            && let IoProgress::Bytes(n) =
                 self.ends.socket.write(&self.unsent[self.sent..], &mut self.timeout, deadline)?
         {
             self.sent += n;
@@ -181,12 +181,12 @@ impl Inbound {
 
     fn read(
         &mut self,
-        from: impl FnOnce(&Socket, &mut [u8], &mut Timeout) -> io::Result<Progress>,
+        from: impl FnOnce(&Socket, &mut [u8], &mut Timeout) -> io::Result<IoProgress>,
     ) -> io::Result<bool> {
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);
         }
-        let Progress::Bytes(n) = from(&self.ends.socket, &mut self.buffer[self.end..], &mut self.timeout)? else {
+        let IoProgress::Bytes(n) = from(&self.ends.socket, &mut self.buffer[self.end..], &mut self.timeout)? else {
             return Ok(false);
         };
         #[cfg(feature = "tls")]

@@ -27,7 +27,7 @@ pub(crate) struct Timeout(Duration);
 
 /// The result of one attempt to read or write.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum IoProgress {
     /// This many bytes; never zero.
     Bytes(usize),
     /// No byte until the deadline.
@@ -50,7 +50,7 @@ impl Socket {
     /// # Errors
     ///
     /// Those of the socket; [`ErrorKind::UnexpectedEof`] when the server closed it.
-    pub(crate) fn read(&self, buffer: &mut [u8], timeout: &mut Timeout, deadline: Instant) -> io::Result<Progress> {
+    pub(crate) fn read(&self, buffer: &mut [u8], timeout: &mut Timeout, deadline: Instant) -> io::Result<IoProgress> {
         loop {
             if let Some(new) = timeout.renew(deadline) {
                 match self {
@@ -61,11 +61,11 @@ impl Socket {
             }
             match self.read_once(buffer) {
                 Ok(0) => return Err(closed()),
-                Ok(n) => return Ok(Progress::Bytes(n)),
+                Ok(n) => return Ok(IoProgress::Bytes(n)),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if is_timeout(&e) => {
                     if Instant::now() >= deadline {
-                        return Ok(Progress::TimedOut);
+                        return Ok(IoProgress::TimedOut);
                     }
                 }
                 Err(e) => return Err(e),
@@ -78,11 +78,11 @@ impl Socket {
     /// # Errors
     ///
     /// Those of [`read`](Self::read).
-    pub(crate) fn read_now(&self, buffer: &mut [u8]) -> io::Result<Progress> {
+    pub(crate) fn read_now(&self, buffer: &mut [u8]) -> io::Result<IoProgress> {
         match self.read_once_now(buffer) {
             Ok(0) => Err(closed()),
-            Ok(n) => Ok(Progress::Bytes(n)),
-            Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(Progress::TimedOut),
+            Ok(n) => Ok(IoProgress::Bytes(n)),
+            Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(IoProgress::TimedOut),
             Err(e) => Err(e),
         }
     }
@@ -92,7 +92,7 @@ impl Socket {
     /// # Errors
     ///
     /// Those of the socket.
-    pub(crate) fn write(&self, bytes: &[u8], timeout: &mut Timeout, deadline: Instant) -> io::Result<Progress> {
+    pub(crate) fn write(&self, bytes: &[u8], timeout: &mut Timeout, deadline: Instant) -> io::Result<IoProgress> {
         // Usually there is room, and no time-out is needed.
         let mut written = self.write_now(bytes)?;
         while written < bytes.len() {
@@ -124,7 +124,7 @@ impl Socket {
                 Err(e) => return Err(e),
             }
         }
-        Ok(if written > 0 { Progress::Bytes(written) } else { Progress::TimedOut })
+        Ok(if written > 0 { IoProgress::Bytes(written) } else { IoProgress::TimedOut })
     }
 
     /// Writes as many bytes as there is room for, without waiting.

@@ -3,7 +3,7 @@
 //! rustls keeps the session apart from the socket. So the session's mutex is held only while bytes are converted, never while a thread
 //! waits for the socket. Records leave in the order in which they were made, because only one thread writes.
 
-use super::socket::{Progress, Socket, Timeout};
+use super::socket::{IoProgress, Socket, Timeout};
 use super::tls::Tls;
 use crate::sync::unseen::Mutex;
 use rustls::ClientConnection;
@@ -33,8 +33,8 @@ impl TlsSession {
             let mut sent = 0;
             while sent < out.len() {
                 match socket.write(&out[sent..], &mut write, deadline)? {
-                    Progress::Bytes(n) => sent += n,
-                    Progress::TimedOut => return Err(late()),
+                    IoProgress::Bytes(n) => sent += n,
+                    IoProgress::TimedOut => return Err(late()),
                 }
             }
             out.clear();
@@ -42,8 +42,8 @@ impl TlsSession {
                 return Ok(Self(Mutex::new(session)));
             }
             match socket.read(&mut buffer, &mut read, deadline)? {
-                Progress::Bytes(n) => take_in(&mut session, &buffer[..n])?,
-                Progress::TimedOut => return Err(late()),
+                IoProgress::Bytes(n) => take_in(&mut session, &buffer[..n])?,
+                IoProgress::TimedOut => return Err(late()),
             }
         }
     }

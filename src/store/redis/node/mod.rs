@@ -37,7 +37,7 @@ pub(crate) struct Sending<'c, 'a> {
 
 /// How calls are sent.
 #[derive(Debug, Default)]
-pub(crate) struct Manner {
+pub(crate) struct CallOptions {
     pub(crate) limit: Duration,
     /// How much longer a call may take that is sent again with the script's text, because the caller waits for other servers first.
     pub(crate) spare: Duration,
@@ -49,7 +49,7 @@ pub(crate) struct Manner {
     pub(crate) way: Option<Way>,
 }
 
-impl Manner {
+impl CallOptions {
     /// Calls that a caller waits for.
     pub(crate) fn within(limit: Duration) -> Self {
         Self { limit, ..Self::default() }
@@ -118,20 +118,20 @@ impl Node {
     }
 
     /// Runs calls in one batch.
-    pub(crate) fn run(&self, calls: &[Call<'_>], manner: Manner) -> Replies {
-        let (limit, or_break) = (manner.limit, manner.or_break);
+    pub(crate) fn run(&self, calls: &[Call<'_>], options: CallOptions) -> Replies {
+        let (limit, or_break) = (options.limit, options.or_break);
         let sendings = calls.iter().map(|call| Sending { call, asking: false });
-        self.end(self.begin(sendings, manner, true), limit, or_break)
+        self.end(self.begin(sendings, options, true), limit, or_break)
     }
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, at once if the caller begins no other batch (`is_alone`).
     pub(crate) fn begin<'c, 'a: 'c>(
         &self,
         calls: impl Iterator<Item = Sending<'c, 'a>>,
-        manner: Manner,
+        options: CallOptions,
         is_alone: bool,
     ) -> Sent {
-        let Manner { limit, spare, urgent, way, .. } = manner;
+        let CallOptions { limit, spare, urgent, way, .. } = options;
         let deadline = crate::timing::end_of(limit, Instant::now());
         let mut batch = match way {
             Some(way) => self.transport.batch_on(way),

@@ -2,8 +2,8 @@
 
 use super::commands::{Found, pack, read};
 use super::contention::Contention;
+use super::fence_watermarks::FenceWatermarks;
 use super::given_up::TakingBack;
-use super::trust::FenceTrust;
 use crate::error::{BackendFailure, Error};
 use crate::port::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
 use crate::store::redis::net::classify::is_no_master;
@@ -18,7 +18,7 @@ const ROOM: u32 = 4;
 /// What an attempt uses of its store.
 pub(crate) struct Attempt<'a, S> {
     pub(crate) transport: &'a Transport,
-    pub(crate) trust: &'a FenceTrust,
+    pub(crate) watermarks: &'a FenceWatermarks,
     pub(crate) contention: &'a Contention,
     /// How many replicas must acknowledge, if some must.
     pub(crate) acks: Option<ReplicaAcks>,
@@ -41,7 +41,9 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             return Ok(Tried::Ask(None));
         }
         let way = self.transport.way(hash, limit);
-        let Some(proof) = self.trust.proof_on(self.transport, &way) else { return Ok(Tried::Ask(Some(way))) };
+        let Some(watermark) = self.watermarks.watermark_on(self.transport, &way) else {
+            return Ok(Tried::Ask(Some(way)));
+        };
         let mut batch = self.transport.batch_on(way);
         batch.push(hash, |packed| pack(claim, packed));
         let (mut epoch, mut confirmation, mut replies) = (0, None, SmallVec::<[_; 4]>::new());
@@ -51,10 +53,10 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             replies.push(replied.value);
         }
         if replies.iter().any(is_no_master) {
-            self.trust.end_all(self.transport);
+            self.watermarks.end_all(self.transport);
         }
         match read(&replies, claim).map_err(|e| self.taking_back.address.hide(e))? {
-            Found::Taken(number) if self.trust.accepts(self.transport, proof, epoch, number) => {
+            Found::Taken(number) if self.watermarks.accepts(self.transport, watermark, epoch, number) => {
                 let outcome = AcquireOutcome::Acquired(Grant::new(number, 0));
                 let Some(acks) = self.acks else { return Ok(Tried::Done(outcome)) };
                 return match acks.count(confirmation.as_ref()) {

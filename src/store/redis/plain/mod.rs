@@ -14,7 +14,7 @@
 //!   key only once. So the number was issued within the tenure: after the numbers of all earlier tenures, before those of all later
 //!   ones. If the key is lost before a late `INCR`, the `GET` after it shows that, and the number is never used. (With `MULTI` and
 //!   `EXEC` the three would need no `GET`, but would cost the server more, 5.6 against 5.3 µs a pair, and need two more rights.)
-//! * *The number is trusted only under a proof* (`trust.rs`); otherwise a script issues one.
+//! * *The number is trusted only under a watermark* (`fence_watermarks.rs`); otherwise a script issues one.
 //! * *A `SET` that succeeds while a queue exists does not count*: the key was free because a lease had ended, or for pollers. The
 //!   locker is released, which hands the key over, and then asks by the script, which puts it at the end of the queue.
 //! * *Every other irregular outcome* (a `SET` that was executed, followed by an error) is released, too. Then the script is asked: its
@@ -34,17 +34,17 @@
 //! | `attempt.rs` | an attempt from beginning to end |
 //! | `commands.rs` | the commands, and what their replies mean |
 //! | `contention.rs` | which keys are likely to be free |
-//! | `trust.rs` | when to trust a number that no script has compared with the clock |
+//! | `fence_watermarks.rs` | when to trust a number that no script has compared with the clock |
 //! | `given_up.rs` | the release of what an attempt must not keep, and the lockers whose release has not been answered |
 
 mod attempt;
 mod commands;
 mod contention;
+mod fence_watermarks;
 mod given_up;
 mod timing;
-mod trust;
 
 pub(super) use attempt::{Attempt, Tried};
 pub(super) use contention::Contention;
+pub(super) use fence_watermarks::FenceWatermarks;
 pub(super) use given_up::{GivenUp, TakingBack};
-pub(super) use trust::FenceTrust;

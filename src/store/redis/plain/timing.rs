@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// How old a proof may be when a number is requested under it.
+/// How old a watermark may be when a number is requested under it.
 pub(super) const FRESH: Duration = Duration::from_secs(1);
 
-/// How old the latest proof may be when the number is read.
+/// How old the latest watermark may be when the number is read.
 pub(super) const STALE: Duration = Duration::from_secs(2);

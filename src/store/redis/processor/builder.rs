@@ -222,7 +222,7 @@ impl RedisBuilder {
             let outage = Outage { set: self.failover_within.or(Some(CLUSTER_OUTAGE)), sentinels: None };
             let address = endpoint.address.clone();
             let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, acks };
-            let cluster = Cluster::new(cluster::Settings { seeds, reach, address_map: map });
+            let cluster = Cluster::new(cluster::ClusterSettings { seeds, reach, address_map: map });
             return Ok(RedisLockProcessor::over(Topology::Cluster(cluster), address, self.io_timeout, outage, acks));
         }
         let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));

@@ -6,7 +6,7 @@ use crate::port::{Claim, Inbox, Posting, ReleaseDone, ReleaseOutcome, Request, W
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::script::reply::{self, mismatch};
 use crate::store::redis::script::request::Texts;
-use crate::store::redis::transport::{Answer, KeyHash};
+use crate::store::redis::transport::{CallReplies, KeyHash};
 use ::redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl RedisLockProcessor {
         let request = Request::Release(*claim);
         let texts = Texts::of(&request, self.ways().form());
         let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
-        let callback = move |answer: Answer| {
+        let callback = move |answer: CallReplies| {
             let reply = answer.first().cloned();
             let outcome = released(answer).map_err(|e| address.hide(e));
             if let Some(one) = topology.one() {
@@ -74,7 +74,7 @@ impl RedisLockProcessor {
 }
 
 /// Reads the answer to a posted release.
-fn released(answer: Answer) -> Result<ReleaseOutcome, Error> {
+fn released(answer: CallReplies) -> Result<ReleaseOutcome, Error> {
     // How a reply is read depends only on the kind of request.
     let any = Claim::new("", "", "", Duration::ZERO);
     match answer.first() {

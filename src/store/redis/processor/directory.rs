@@ -4,7 +4,7 @@ use super::RedisLockProcessor;
 use crate::error::Error;
 use crate::port::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcessor, Parties, Request};
 use crate::store::redis::net::classify::classify;
-use crate::store::redis::node::Manner;
+use crate::store::redis::node::CallOptions;
 use crate::store::redis::script::directory;
 use crate::store::redis::script::keys::{key_of_queue, queue_key, record_key};
 use crate::store::redis::script::request::millis;
@@ -66,7 +66,7 @@ impl Directory for RedisLockProcessor {
             // Such as a value of another type, which no client wrote.
             _ => Ok(None),
         };
-        self.ways().run(&calls, Manner::within(limit)).into_iter().map(read).collect()
+        self.ways().run(&calls, CallOptions::within(limit)).into_iter().map(read).collect()
     }
 
     fn say(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<bool, Error> {

@@ -1,7 +1,7 @@
 //! One Sentinel: its connection, which is kept, and the two questions.
 
 use super::timing::{ASK_AGAIN, PATIENCE};
-use super::view::Told;
+use super::view::MasterReport;
 use crate::backoff::Cooldown;
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Address;
@@ -24,18 +24,18 @@ pub(super) fn is_whole(start: Instant, deadline: Instant) -> bool {
 #[derive(Debug)]
 pub(super) struct Sentinel {
     pub(super) address: Address,
-    line: Mutex<Line>,
+    line: Mutex<SentinelConnection>,
 }
 
 #[derive(Default)]
-struct Line {
+struct SentinelConnection {
     /// The connection, if it is in step.
     link: Option<Link>,
     /// Lasts after questions that had no answer, from the last one on.
     cooldown: Cooldown<Instant>,
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for SentinelConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Line").field("open", &self.link.is_some()).field("cooldown", &self.cooldown).finish()
     }
@@ -43,10 +43,10 @@ impl std::fmt::Debug for Line {
 
 /// What a Sentinel knows of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum SentinelAnswer {
     /// Where the master is.
     Master {
-        told: Told,
+        report: MasterReport,
         /// After how long without an answer from it the Sentinel takes it for dead.
         down_after: Duration,
         /// Whether this Sentinel leads a failover that is not finished: then the address is still the old master's.
@@ -63,7 +63,7 @@ impl Sentinel {
 
     /// Returns `true` if it does not answer and was asked just now: then the next question can wait. Does not wait for a question that is under
     /// way.
-    pub(super) fn rests(&self, now: Instant) -> bool {
+    pub(super) fn is_cooling_down(&self, now: Instant) -> bool {
         self.line.try_lock().is_some_and(|line| line.cooldown.lasts(now))
     }
 
@@ -72,10 +72,10 @@ impl Sentinel {
     /// # Errors
     ///
     /// [`Error::Backend`] (not executed), [`Error::Denied`], [`Error::Unsupported`] if it is no Sentinel.
-    pub(super) fn master(&self, dialer: &Dialer, service: &str, deadline: Instant) -> Result<Answer, Error> {
+    pub(super) fn master(&self, dialer: &Dialer, service: &str, deadline: Instant) -> Result<SentinelAnswer, Error> {
         match self.ask(dialer, &["SENTINEL", "MASTER", service], deadline)? {
             Value::ServerError(e) if e.details().is_some_and(|words| words.starts_with("No such master")) => {
-                Ok(Answer::Unknown)
+                Ok(SentinelAnswer::Unknown)
             }
             Value::ServerError(e) => Err(self.address.hide(classify(&e, service))),
             reply => read_master(&reply).ok_or_else(|| self.strange("SENTINEL MASTER", &reply)),
@@ -173,22 +173,26 @@ fn place(fields: &HashMap<&str, &str>) -> Option<(String, u16)> {
 /// Both readers, for the fuzz target: a port is never zero, and a name never empty.
 #[cfg(any(test, fuzzing))]
 pub(super) fn read(reply: &Value) {
-    if let Some(Answer::Master { told, .. }) = read_master(reply) {
-        assert!(told.port != 0 && !told.host.is_empty());
+    if let Some(SentinelAnswer::Master { report, .. }) = read_master(reply) {
+        assert!(report.port != 0 && !report.host.is_empty());
     }
     if let Some((host, port)) = fields(reply).as_ref().and_then(place) {
         assert!(port != 0 && !host.is_empty());
     }
 }
 
-fn read_master(reply: &Value) -> Option<Answer> {
+fn read_master(reply: &Value) -> Option<SentinelAnswer> {
     let fields = fields(reply)?;
     let (host, port) = place(&fields)?;
     let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
     let down_after = Duration::from_millis(number("down-after-milliseconds")?);
     let fails_over =
         fields.get("flags").is_some_and(|flags| flags.split(',').any(|flag| flag == "failover_in_progress"));
-    Some(Answer::Master { told: Told { epoch: number("config-epoch")?, host, port }, down_after, fails_over })
+    Some(SentinelAnswer::Master {
+        report: MasterReport { epoch: number("config-epoch")?, host, port },
+        down_after,
+        fails_over,
+    })
 }
 
 #[cfg(test)]
@@ -208,27 +212,31 @@ mod tests {
         ("down-after-milliseconds", "5000"),
     ];
 
-    /// A caller whose limit is short looks whether a Sentinel rests that another thread asks.
+    /// A caller whose limit is short looks whether a Sentinel is cooling down that another thread asks.
     /// Shows: G12.
     #[test]
     fn nobody_waits_for_a_question_of_another_to_learn_whether_a_sentinel_rests() {
         let sentinel = Sentinel::new(Address::parse("redis://127.0.0.1:1").expect("an address"));
         sentinel.line.lock().cooldown.fail(Instant::now(), ASK_AGAIN);
-        assert!(sentinel.rests(Instant::now()));
+        assert!(sentinel.is_cooling_down(Instant::now()));
         let asking = sentinel.line.lock();
-        let (say, told) = std::sync::mpsc::channel();
+        let (say, report) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            scope.spawn(|| say.send(sentinel.rests(Instant::now())));
-            let rests = told.recv_timeout(Duration::from_secs(20));
+            scope.spawn(|| say.send(sentinel.is_cooling_down(Instant::now())));
+            let is_cooling_down = report.recv_timeout(Duration::from_secs(20));
             drop(asking);
-            assert_eq!(rests, Ok(false));
+            assert_eq!(is_cooling_down, Ok(false));
         });
     }
 
     #[test]
     fn an_answer_names_the_master_and_its_epoch() {
-        let told = Told { epoch: 3, host: "10.0.0.7".to_owned(), port: 6380 };
-        let answer = |fails_over| Answer::Master { told: told.clone(), down_after: Duration::from_secs(5), fails_over };
+        let report = MasterReport { epoch: 3, host: "10.0.0.7".to_owned(), port: 6380 };
+        let answer = |fails_over| SentinelAnswer::Master {
+            report: report.clone(),
+            down_after: Duration::from_secs(5),
+            fails_over,
+        };
         assert_eq!(read_master(&reply(&COMPLETE)), Some(answer(false)));
         for (flags, fails_over) in [("master", false), ("master,failover_in_progress", true), ("s_down,master", false)]
         {

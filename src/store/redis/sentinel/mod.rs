@@ -26,13 +26,13 @@ use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::{Dialer, Endpoint, Finder};
 use crate::store::redis::net::hosts::{AddressMap, mapped};
 use crate::sync::unseen::Mutex;
-use ask::{Answer, Sentinel};
+use ask::{Sentinel, SentinelAnswer};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use timing::{AGREEMENT, DOWN_AFTER, YOUNG};
 use url::Service;
-use view::{Told, View};
+use view::{MasterReport, MasterView};
 use watch::Watch;
 
 /// The most Sentinels that are learnt from others.
@@ -52,7 +52,7 @@ pub(crate) struct Sentinels {
     known: Mutex<Vec<Arc<Sentinel>>>,
     /// How many the URL has.
     configured: usize,
-    view: Mutex<View>,
+    view: Mutex<MasterView>,
     /// Held by the thread that asks for a connect. What it found last, when, and the Sentinel that said so.
     found: Mutex<Option<(Address, Instant, usize)>>,
     /// The longest `down-after-milliseconds` that was told, in milliseconds; zero before any.
@@ -76,7 +76,7 @@ impl Sentinels {
             servers,
             map,
             this: Weak::clone(this),
-            view: Mutex::new(View::new(known.len())),
+            view: Mutex::new(MasterView::new(known.len())),
             configured: known.len(),
             known: Mutex::new(known),
             found: Mutex::new(None),
@@ -114,24 +114,24 @@ impl Sentinels {
     }
 
     /// Asks one Sentinel, and takes in what it says.
-    fn hear(&self, index: usize, sentinel: &Sentinel, deadline: Instant) -> Result<Answer, Error> {
+    fn hear(&self, index: usize, sentinel: &Sentinel, deadline: Instant) -> Result<SentinelAnswer, Error> {
         let start = Instant::now();
         let answer = sentinel.master(self.dialer(), &self.name, deadline).map(|answer| match answer {
-            Answer::Master { told: Told { epoch, host, port }, down_after, fails_over } => {
+            SentinelAnswer::Master { report: MasterReport { epoch, host, port }, down_after, fails_over } => {
                 let (host, port) = self.mapped(host, port);
-                Answer::Master { told: Told { epoch, host, port }, down_after, fails_over }
+                SentinelAnswer::Master { report: MasterReport { epoch, host, port }, down_after, fails_over }
             }
-            Answer::Unknown => Answer::Unknown,
+            SentinelAnswer::Unknown => SentinelAnswer::Unknown,
         });
         match &answer {
-            Ok(Answer::Master { told, down_after, fails_over }) => {
+            Ok(SentinelAnswer::Master { report, down_after, fails_over }) => {
                 let millis = u64::try_from(down_after.as_millis()).unwrap_or(u64::MAX);
                 self.down_after.fetch_max(millis, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
-                self.view.lock().hear(index, Some(told.clone()), *fails_over);
+                self.view.lock().hear(index, Some(report.clone()), *fails_over);
             }
             // It had no time to answer, so what it said before stands.
             Err(_) if !ask::is_whole(start, deadline) => {}
-            Ok(Answer::Unknown) | Err(_) => self.view.lock().hear(index, None, false),
+            Ok(SentinelAnswer::Unknown) | Err(_) => self.view.lock().hear(index, None, false),
         }
         answer
     }
@@ -139,17 +139,17 @@ impl Sentinels {
     /// Returns the address to follow now, by what was heard so far.
     fn choice(&self) -> Option<Address> {
         let mut view = self.view.lock();
-        let told = view.choice(Instant::now())?.clone();
+        let report = view.choice(Instant::now())?.clone();
         drop(view);
-        Some(self.server(told.host, told.port))
+        Some(self.server(report.host, report.port))
     }
 
     /// Whether this is the address to follow, and a master may be there.
     fn is_promising(&self, address: &Address) -> bool {
         let now = Instant::now();
         let mut view = self.view.lock();
-        let Some(told) = view.choice(now).cloned() else { return false };
-        !view.is_refuted(&told, now) && self.server(told.host, told.port).place == address.place
+        let Some(report) = view.choice(now).cloned() else { return false };
+        !view.is_refuted(&report, now) && self.server(report.host, report.port).place == address.place
     }
 
     /// Whether this is the address to follow.
@@ -158,13 +158,13 @@ impl Sentinels {
     }
 
     /// Knows, besides those of the URL, the Sentinels that one of them names.
-    fn learn(&self, told: Vec<(String, u16)>) {
+    fn learn(&self, report: Vec<(String, u16)>) {
         // The map is the program's: no mutex is held while it runs.
-        let told: Vec<_> = told.into_iter().take(MOST_LEARNT).map(|(host, port)| self.mapped(host, port)).collect();
+        let report: Vec<_> = report.into_iter().take(MOST_LEARNT).map(|(host, port)| self.mapped(host, port)).collect();
         let mut known = self.known.lock();
         let before = known.split_off(self.configured);
         let Some(first) = known.first().map(|sentinel| sentinel.address.clone()) else { return };
-        for (host, port) in told {
+        for (host, port) in report {
             let address = Address { place: self.server(host, port).place, ..first.clone() };
             let is_there = |sentinel: &&Arc<Sentinel>| sentinel.address.place == address.place;
             if known.iter().any(|sentinel| is_there(&sentinel)) {
@@ -184,13 +184,13 @@ impl Sentinels {
             if n > 0 && Instant::now() >= deadline {
                 break;
             }
-            if index >= self.configured && all[index].rests(Instant::now()) {
+            if index >= self.configured && all[index].is_cooling_down(Instant::now()) {
                 continue;
             }
             match self.hear(index, &all[index], deadline) {
                 // The first answer of all may be of one that was cut off: a new client hears more than half of them.
-                Ok(Answer::Master { .. }) if is_first_time && 2 * (n + 1) <= self.configured => {}
-                Ok(Answer::Master { .. }) => {
+                Ok(SentinelAnswer::Master { .. }) if is_first_time && 2 * (n + 1) <= self.configured => {}
+                Ok(SentinelAnswer::Master { .. }) => {
                     // If it is stale or refuted, another Sentinel may know better.
                     let now = Instant::now();
                     let mut view = self.view.lock();
@@ -200,7 +200,7 @@ impl Sentinels {
                         return Ok((self.server(choice.host, choice.port), index));
                     }
                 }
-                Ok(Answer::Unknown) => unknown += 1,
+                Ok(SentinelAnswer::Unknown) => unknown += 1,
                 Err(error) => failures.push((all[index].address.to_string(), error)),
             }
         }

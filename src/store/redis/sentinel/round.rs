@@ -17,7 +17,7 @@ impl Watched for Sentinels {
             if self.watch.is_stopped() {
                 return;
             }
-            if !sentinel.rests(Instant::now())
+            if !sentinel.is_cooling_down(Instant::now())
                 && let Err(error) = self.hear(index, sentinel, Instant::now() + WHOLE)
             {
                 log::debug!(TRANSPORT, "the Sentinel at {}: {error}", sentinel.address);
@@ -45,14 +45,14 @@ impl Watched for Sentinels {
     }
 
     fn ask_for_more(&self) -> bool {
-        let told = self
+        let report = self
             .all()
             .iter()
-            .filter(|sentinel| !sentinel.rests(Instant::now()) && !self.watch.is_stopped())
+            .filter(|sentinel| !sentinel.is_cooling_down(Instant::now()) && !self.watch.is_stopped())
             .find_map(|sentinel| sentinel.others(self.dialer(), &self.name, Instant::now() + WHOLE).ok());
-        let has_answered = told.is_some();
-        if let Some(told) = told {
-            self.learn(told);
+        let has_answered = report.is_some();
+        if let Some(report) = report {
+            self.learn(report);
         }
         has_answered
     }

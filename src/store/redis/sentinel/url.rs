@@ -34,7 +34,7 @@ pub(crate) struct Service {
 
 /// What a URL sets behind the `?`, and behind the `#`.
 #[derive(Default)]
-struct Settings {
+struct SentinelSettings {
     sentinel_user: Option<String>,
     sentinel_password: Option<String>,
     /// The name of the service, where it is no part of the path.
@@ -54,7 +54,7 @@ pub(crate) fn is_sentinel(url: &str) -> bool {
 pub(crate) fn parse(url: &str) -> Result<Service, Error> {
     let is_lettuce = LETTUCE.scheme_of(url).is_some();
     let url = HostsUrl::read(url, if is_lettuce { &LETTUCE } else { &OURS })?;
-    let settings = Settings::read(&url, is_lettuce)?;
+    let settings = SentinelSettings::read(&url, is_lettuce)?;
     let path = url.path.trim_matches('/');
     let (name, db, missing) = if is_lettuce {
         (settings.service, path, "there is no sentinelMasterId after a `?`")
@@ -79,7 +79,7 @@ pub(crate) fn parse(url: &str) -> Result<Service, Error> {
     Ok(Service { address: Address { place: Place::Service { name, tls }, user, password, db }, sentinels })
 }
 
-impl Settings {
+impl SentinelSettings {
     fn read(url: &HostsUrl<'_>, is_lettuce: bool) -> Result<Self, Error> {
         let mut read = Self::default();
         for setting in url.query.unwrap_or_default().split('&').filter(|setting| !setting.is_empty()) {

@@ -33,13 +33,13 @@ const MOST_LEFT: usize = 16;
 
 /// What a Sentinel says of the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct MasterReport {
     pub(super) epoch: u64,
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-impl Told {
+impl MasterReport {
     fn is_at(&self, place: &(String, u16)) -> bool {
         self.host == place.0 && self.port == place.1
     }
@@ -51,23 +51,23 @@ impl Told {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct View {
-    best: Option<Told>,
+pub(super) struct MasterView {
+    best: Option<MasterReport>,
     /// The addresses that were left in the epoch of the best answer.
     left: Vec<(String, u16)>,
     /// What Sentinels said of higher epochs when a majority began again.
-    outlived: Vec<Told>,
+    outlived: Vec<MasterReport>,
     /// The epoch of the last answer at whose address a master was found.
     found_at: u64,
     /// How many Sentinels have a vote: the first ones.
     voters: usize,
     /// The last answer of each known Sentinel, by its index, and the highest epoch that it has told.
-    answers: Vec<(Option<Told>, u64)>,
+    answers: Vec<(Option<MasterReport>, u64)>,
     /// The addresses at which no master was found, and when.
     refuted: Vec<((String, u16), Instant)>,
 }
 
-impl View {
+impl MasterView {
     /// The view of a service with so many configured Sentinels, which have a vote each.
     pub(super) fn new(voters: usize) -> Self {
         Self { voters, answers: vec![(None, 0); voters], ..Self::default() }
@@ -75,60 +75,62 @@ impl View {
 
     /// Takes in the answer of a Sentinel; `None` if it does not answer, or does not know the service. `fails_over` is set while it leads a
     /// failover that is not finished.
-    pub(super) fn hear(&mut self, sentinel: usize, told: Option<Told>, fails_over: bool) {
-        let told = told.filter(|_| !fails_over || self.best.is_none());
+    pub(super) fn hear(&mut self, sentinel: usize, report: Option<MasterReport>, fails_over: bool) {
+        let report = report.filter(|_| !fails_over || self.best.is_none());
         if let Some((last, highest)) = self.answers.get_mut(sentinel) {
-            last.clone_from(&told);
-            *highest = told.as_ref().map_or(0, |told| told.epoch).max(*highest);
+            last.clone_from(&report);
+            *highest = report.as_ref().map_or(0, |report| report.epoch).max(*highest);
         }
-        let Some(told) = told else { return };
-        if self.outlived.contains(&told) {
+        let Some(report) = report else { return };
+        if self.outlived.contains(&report) {
             return;
         }
         match &self.best {
-            Some(best) if told.epoch < best.epoch => {
-                if self.has_begun_again(&told) {
-                    self.begin_again(told);
+            Some(best) if report.epoch < best.epoch => {
+                if self.has_begun_again(&report) {
+                    self.begin_again(report);
                 }
             }
-            Some(best) if told.epoch == best.epoch => {
-                if !best.is_at(&told.place()) && !self.left.iter().any(|left| told.is_at(left)) {
+            Some(best) if report.epoch == best.epoch => {
+                if !best.is_at(&report.place()) && !self.left.iter().any(|left| report.is_at(left)) {
                     self.left.truncate(MOST_LEFT - 1);
                     self.left.insert(0, best.place());
-                    self.best = Some(told);
+                    self.best = Some(report);
                 }
             }
-            _ => self.begin(told),
+            _ => self.begin(report),
         }
     }
 
-    fn begin(&mut self, told: Told) {
-        self.best = Some(told);
+    fn begin(&mut self, report: MasterReport) {
+        self.best = Some(report);
         self.left.clear();
     }
 
-    fn begin_again(&mut self, told: Told) {
-        let higher = self.answers.iter().filter_map(|(last, _)| last.clone()).filter(|last| last.epoch > told.epoch);
+    fn begin_again(&mut self, report: MasterReport) {
+        let higher = self.answers.iter().filter_map(|(last, _)| last.clone()).filter(|last| last.epoch > report.epoch);
         self.outlived = higher.collect();
         self.found_at = 0;
         self.answers.iter_mut().for_each(|(last, highest)| *highest = last.as_ref().map_or(0, |last| last.epoch));
-        self.begin(told);
+        self.begin(report);
     }
 
     /// Whether no master was found there just now.
-    pub(super) fn is_refuted(&self, told: &Told, now: Instant) -> bool {
+    pub(super) fn is_refuted(&self, report: &MasterReport, now: Instant) -> bool {
         let is_recent = |since: &Instant| now.saturating_duration_since(*since) < REFUTED;
-        self.refuted.iter().any(|(place, since)| told.is_at(place) && is_recent(since))
+        self.refuted.iter().any(|(place, since)| report.is_at(place) && is_recent(since))
     }
 
     /// Returns the answer to follow at this moment: a refuted one only if there is none that a majority gives in its place.
-    pub(super) fn choice(&mut self, now: Instant) -> Option<&Told> {
+    pub(super) fn choice(&mut self, now: Instant) -> Option<&MasterReport> {
         self.refuted.retain(|(_, since)| now.saturating_duration_since(*since) < REFUTED);
-        let is_refuted = |told: &Told| self.is_refuted(told, now);
+        let is_refuted = |report: &MasterReport| self.is_refuted(report, now);
         match &self.best {
             Some(best) if is_refuted(best) => {
                 let last = self.answers.iter().filter_map(|(last, _)| last.as_ref());
-                let may_be = |told: &&Told| told.epoch >= self.found_at && !is_refuted(told) && self.is_agreed(told);
+                let may_be = |report: &&MasterReport| {
+                    report.epoch >= self.found_at && !is_refuted(report) && self.is_agreed(report)
+                };
                 let other = last.into_iter().find(may_be);
                 other.or(self.best.as_ref())
             }
@@ -151,13 +153,14 @@ impl View {
     }
 
     /// Whether more than half of the voters say exactly this.
-    fn is_agreed(&self, told: &Told) -> bool {
-        2 * self.answers.iter().filter(|(last, _)| last.as_ref() == Some(told)).count() > self.voters
+    fn is_agreed(&self, report: &MasterReport) -> bool {
+        2 * self.answers.iter().filter(|(last, _)| last.as_ref() == Some(report)).count() > self.voters
     }
 
     /// Whether more than half of the voters say exactly this, and have told a higher epoch before.
-    fn has_begun_again(&self, told: &Told) -> bool {
-        let has = |(last, highest): &&(Option<Told>, u64)| last.as_ref() == Some(told) && *highest > told.epoch;
+    fn has_begun_again(&self, report: &MasterReport) -> bool {
+        let has =
+            |(last, highest): &&(Option<MasterReport>, u64)| last.as_ref() == Some(report) && *highest > report.epoch;
         2 * self.answers.iter().filter(has).count() > self.voters
     }
 }

@@ -34,7 +34,7 @@ pub(super) trait Watched: Send + Sync + 'static {
 /// What the thread shares with the others.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
     changed: Condvar,
     // ORDERING: Relaxed: the swap in `start` lets one caller start the thread. It saves taking the mutex at each connect, and nothing is
     // read through it.
@@ -42,7 +42,7 @@ pub(super) struct Watch {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WatchState {
     handle: Option<thread::JoinHandle<()>>,
     is_stopped: bool,
     is_in_trouble: bool,

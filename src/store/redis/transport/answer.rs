@@ -17,12 +17,12 @@ pub(crate) struct Replied {
 /// The outcome of a call: the reply to each of its commands that has come and, if some are missing, the reason. Those at the end may be left
 /// out.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct CallReplies {
     pub(crate) replies: SmallVec<[Option<Replied>; 4]>,
     pub(crate) failure: Option<Error>,
 }
 
-impl Answer {
+impl CallReplies {
     /// Returns the answer to a call that failed before it was sent.
     pub(crate) fn failed(error: Error) -> Self {
         Self { failure: Some(error), ..Self::default() }
@@ -35,4 +35,4 @@ impl Answer {
 }
 
 /// Receives the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
-pub(crate) type Callback = Box<dyn FnOnce(Answer) + Send>;
+pub(crate) type Callback = Box<dyn FnOnce(CallReplies) + Send>;

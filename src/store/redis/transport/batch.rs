@@ -8,7 +8,7 @@
 //! The route of each command is entered when it is added, and not when it is written. Another call for its key that comes in between takes the
 //! same connection, and is written before or behind it, but never overtakes it on another connection.
 
-use super::pending::Pending;
+use super::pending::PendingCall;
 use super::routes::{KeyHash, RouteGuard, Routes};
 use crate::store::redis::net::resp::Packed;
 use smallvec::SmallVec;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Commands that are sent together, each on the mux of its key.
 pub(crate) struct Batch {
-    pub(super) parts: SmallVec<[Part; 1]>,
+    pub(super) parts: SmallVec<[BatchPart; 1]>,
     routes: Arc<Routes>,
     preferred: usize,
     /// The index of each command's part.
@@ -29,7 +29,7 @@ pub(crate) struct Batch {
 }
 
 /// The commands of a batch that go on one mux.
-pub(super) struct Part {
+pub(super) struct BatchPart {
     pub(super) mux: usize,
     pub(super) packed: Packed,
     pub(super) route: RouteGuard,
@@ -37,7 +37,7 @@ pub(super) struct Part {
 
 /// A batch that was sent, and whose replies are to be waited for.
 pub(crate) struct Begun {
-    pub(super) calls: SmallVec<[(usize, Arc<Pending>); 1]>,
+    pub(super) calls: SmallVec<[(usize, Arc<PendingCall>); 1]>,
     /// The index of each command's call.
     pub(super) order: SmallVec<[usize; 4]>,
     pub(super) deadline: Instant,
@@ -93,7 +93,7 @@ impl Batch {
                 at
             }
             None => {
-                self.parts.push(Part { mux, packed: Packed::for_one(), route });
+                self.parts.push(BatchPart { mux, packed: Packed::for_one(), route });
                 self.parts.len() - 1
             }
         };

@@ -23,7 +23,7 @@ pub(crate) trait Connector: Send + Sync + 'static {
     type Cut: Shutdown;
 
     /// Opens a connection. Blocks until the deadline at most.
-    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error>;
+    fn open(&self, deadline: Instant) -> Result<OpenConnection<Self>, Error>;
 
     /// Ends what opens connections. Called when no more connections are needed.
     fn close(&self) {}
@@ -35,7 +35,7 @@ pub(crate) trait Connector: Send + Sync + 'static {
 }
 
 /// An open connection.
-pub(crate) struct Open<C: Connector + ?Sized> {
+pub(crate) struct OpenConnection<C: Connector + ?Sized> {
     pub(crate) outbound: C::Out,
     pub(crate) inbound: C::In,
     pub(crate) cut: C::Cut,
@@ -74,7 +74,7 @@ pub(crate) trait Shutdown: Send {
 }
 
 /// Ends a connection to one of several servers.
-pub(crate) struct Ending {
+pub(crate) struct ConnectionCut {
     socket: Arc<Socket>,
     servers: Arc<Servers>,
 }
@@ -82,12 +82,12 @@ pub(crate) struct Ending {
 impl Connector for Endpoint {
     type Out = Outbound;
     type In = Inbound;
-    type Cut = Ending;
+    type Cut = ConnectionCut;
 
-    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
+    fn open(&self, deadline: Instant) -> Result<OpenConnection<Self>, Error> {
         let link = self.connect(deadline)?;
-        let cut = Ending { socket: link.socket(), servers: Arc::clone(&self.servers) };
-        Ok(Open { outbound: link.outbound, inbound: link.inbound, cut })
+        let cut = ConnectionCut { socket: link.socket(), servers: Arc::clone(&self.servers) };
+        Ok(OpenConnection { outbound: link.outbound, inbound: link.inbound, cut })
     }
 
     fn close(&self) {
@@ -121,7 +121,7 @@ impl ReadHalf for Inbound {
     }
 }
 
-impl Shutdown for Ending {
+impl Shutdown for ConnectionCut {
     fn cut(&self) {
         self.socket.cut();
     }

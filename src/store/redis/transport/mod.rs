@@ -76,10 +76,10 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
-use batch::Part;
+use batch::BatchPart;
 use connector::Connector;
-use mux::{Mux, Settings};
-use pending::Pending;
+use mux::{Mux, MuxSettings};
+use pending::PendingCall;
 use routes::{RouteGuard, Routes};
 use smallvec::SmallVec;
 use std::fmt;
@@ -88,7 +88,7 @@ use std::time::{Duration, Instant};
 use timing::NO_MORE;
 use yielding::Yielding;
 
-pub(crate) use answer::{Answer, Callback, Replied};
+pub(crate) use answer::{CallReplies, Callback, Replied};
 pub(crate) use batch::{Batch, Begun};
 pub(crate) use mux::Confirming;
 pub(crate) use routes::KeyHash;
@@ -114,7 +114,7 @@ pub(crate) type Replies = SmallVec<[Reply; 1]>;
 
 /// See the module.
 pub(crate) struct Transport<C: Connector = Endpoint> {
-    settings: Arc<Settings<C>>,
+    settings: Arc<MuxSettings<C>>,
     muxes: [Arc<Mux<C>>; MUXES],
     routes: Arc<Routes>,
     /// How many of the muxes callers share.
@@ -149,7 +149,7 @@ impl<C: Connector> Transport<C> {
         stamp: Stamp,
         confirming: Option<Confirming>,
     ) -> Self {
-        let settings = Arc::new(Settings {
+        let settings = Arc::new(MuxSettings {
             connector,
             server,
             connect_timeout,
@@ -234,9 +234,10 @@ impl<C: Connector> Transport<C> {
     /// beginning other batches.
     pub(crate) fn begin(&self, batch: Batch, deadline: Instant, is_alone: bool) -> Begun {
         let mut calls = SmallVec::with_capacity(batch.parts.len());
-        for Part { mux, mut packed, route } in batch.parts {
+        for BatchPart { mux, mut packed, route } in batch.parts {
             packed.is_confirmed &= self.settings.confirming.is_some();
-            let call = Arc::new(if is_alone { Pending::new(packed, route) } else { Pending::part(packed, route) });
+            let call =
+                Arc::new(if is_alone { PendingCall::new(packed, route) } else { PendingCall::part(packed, route) });
             // Sending the parts before this one may have used up the time.
             self.muxes[mux].begin(&call, now(), deadline, is_alone);
             calls.push((mux, call));
@@ -266,12 +267,12 @@ impl<C: Connector> Transport<C> {
     fn finish(
         &self,
         mux: usize,
-        call: &Arc<Pending>,
+        call: &Arc<PendingCall>,
         deadline: Instant,
         spare: Duration,
         limit: Duration,
         or_break: bool,
-    ) -> Answer {
+    ) -> CallReplies {
         let answer = self.muxes[mux].finish(call, deadline, spare, limit, or_break);
         if matches!(answer.failure, Some(Error::Backend { failure: BackendFailure::NotExecuted, .. })) {
             self.note_unsent(mux);
@@ -282,7 +283,7 @@ impl<C: Connector> Transport<C> {
         {
             // Without time left there is nothing to gain, and a caller of the first mux may be stuck.
             if now() < deadline && route.turn(0) {
-                let again = Arc::new(Pending::new(packed, route));
+                let again = Arc::new(PendingCall::new(packed, route));
                 self.muxes[0].begin(&again, now(), deadline, true);
                 return self.muxes[0].finish(&again, deadline, spare, limit, or_break);
             }
@@ -294,7 +295,7 @@ impl<C: Connector> Transport<C> {
     /// on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) {
         let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
-        let call = Arc::new(Pending::posted(packed, route, callback));
+        let call = Arc::new(PendingCall::posted(packed, route, callback));
         self.muxes[mux].post(&call, end_of(limit, now()));
         self.note_unsent(mux);
     }

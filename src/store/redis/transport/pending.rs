@@ -1,7 +1,7 @@
 //! One call in flight: its caller waits on it, and the reader stores the replies in it.
 //!
-//! [`Phase`] is what became of it so far. Beside that, a call notes whether its caller is promoted: such a caller is woken to become the writer
-//! or the reader of its connection. Lock order: the mux's state, then a call.
+//! [`CallPhase`] is what became of it so far. Beside that, a call notes whether its caller is promoted: such a caller is woken to become
+//! the writer or the reader of its connection. Lock order: the mux's state, then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system. While it stays, it
 //! can be promoted to writer, but never to reader, because it does not wait for a reply.
@@ -21,7 +21,7 @@
 //! * Each reply has the epoch and the confirmation of the write that its own command was in: the two writes may go on two connections, and a
 //!   confirmation says nothing about a write on another one.
 
-use super::answer::{Answer, Callback, Replied};
+use super::answer::{CallReplies, Callback, Replied};
 use super::routes::RouteGuard;
 use crate::error::Error;
 use crate::log;
@@ -31,22 +31,22 @@ use crate::sync::{Condvar, Mutex, catch_panic, now};
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
-pub(crate) use super::phases::{Phase, Promotion, Taken, Wake};
+pub(crate) use super::phases::{CallPhase, Promotion, Taken, Wake};
 
 /// See the module.
-pub(crate) struct Pending {
+pub(crate) struct PendingCall {
     /// Whether the call is posted: nobody waits for its answer.
     pub(crate) is_posted: bool,
     /// Whether the call is one of several of a caller.
     is_part: bool,
     /// Whether the call is answered only when its write is confirmed, too.
     pub(crate) is_confirmed: bool,
-    core: Mutex<Core>,
+    core: Mutex<CallState>,
     changed: Condvar,
 }
 
-struct Core {
-    phase: Phase,
+struct CallState {
+    phase: CallPhase,
     promotion: Promotion,
     packed: Packed,
     /// Keeps later calls for the same keys on this mux until the last reply is read.
@@ -63,16 +63,16 @@ struct Core {
     unknown: Vec<usize>,
     /// The places of the commands that were queued again, in their full form. `None` before that.
     repeated: Option<Vec<usize>>,
-    answer: Answer,
+    answer: CallReplies,
     /// Whether the call failed because no connection could be opened.
     unconnected: bool,
     /// The callback of a posted call.
     callback: Option<Callback>,
 }
 
-impl Core {
+impl CallState {
     fn waits(&self) -> bool {
-        matches!(self.phase, Phase::Queued | Phase::Written) && !self.is_sent && self.is_attended
+        matches!(self.phase, CallPhase::Queued | CallPhase::Written) && !self.is_sent && self.is_attended
     }
 
     /// Takes in a reply to the last write.
@@ -96,18 +96,18 @@ impl Core {
     /// Ends the call, or a first write of it, to which everything has come.
     fn end_write(&mut self) -> Taken {
         if self.unknown.is_empty() {
-            self.phase = Phase::Done;
+            self.phase = CallPhase::Done;
             return Taken::Last;
         }
         let unknown = std::mem::take(&mut self.unknown);
         self.packed.spell_out(unknown.iter().copied());
         self.repeated = Some(unknown);
-        self.phase = Phase::Queued;
+        self.phase = CallPhase::Queued;
         Taken::Again
     }
 }
 
-impl Pending {
+impl PendingCall {
     /// Creates a call whose caller waits for it, and for no other call at the same time.
     pub(crate) fn new(packed: Packed, route: RouteGuard) -> Self {
         Self::with(packed, route, false, None)
@@ -125,9 +125,9 @@ impl Pending {
 
     fn with(packed: Packed, route: RouteGuard, is_part: bool, callback: Option<Callback>) -> Self {
         let (is_posted, is_confirmed) = (callback.is_some(), packed.is_confirmed);
-        let (promotion, answer) = (Promotion::default(), Answer::default());
-        let core = Core {
-            phase: Phase::Queued,
+        let (promotion, answer) = (Promotion::default(), CallReplies::default());
+        let core = CallState {
+            phase: CallPhase::Queued,
             promotion,
             packed,
             route,
@@ -146,15 +146,15 @@ impl Pending {
 
     /// Waits until the call is done, its caller is promoted, or the deadline has come.
     pub(crate) fn wait(&self, deadline: Instant) -> Wake {
-        self.wait_until(deadline, |core| core.phase == Phase::Done)
+        self.wait_until(deadline, |core| core.phase == CallPhase::Done)
     }
 
     /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.
     pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
-        self.wait_until(deadline, |core| core.is_sent || core.phase == Phase::Done)
+        self.wait_until(deadline, |core| core.is_sent || core.phase == CallPhase::Done)
     }
 
-    fn wait_until(&self, deadline: Instant, is_over: impl Fn(&Core) -> bool) -> Wake {
+    fn wait_until(&self, deadline: Instant, is_over: impl Fn(&CallState) -> bool) -> Wake {
         let mut core = self.core.lock();
         loop {
             // Check this first, even if the call is over: the role must be taken on or handed on.
@@ -173,31 +173,31 @@ impl Pending {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.core.lock().phase == Phase::Done
+        self.core.lock().phase == CallPhase::Done
     }
 
     /// Returns `true` if the call was queued again, in its full form, and has no answer yet.
     pub(crate) fn is_under_way_again(&self) -> bool {
         let core = self.core.lock();
-        core.repeated.is_some() && matches!(core.phase, Phase::Queued | Phase::Written)
+        core.repeated.is_some() && matches!(core.phase, CallPhase::Queued | CallPhase::Written)
     }
 
     /// Returns `true` if the call is not written yet.
     pub(crate) fn is_queued(&self) -> bool {
-        self.core.lock().phase == Phase::Queued
+        self.core.lock().phase == CallPhase::Queued
     }
 
     /// Returns `true` if the caller has what it came for: the answer or, for a posted call, that it is sent.
     pub(crate) fn is_over(&self) -> bool {
         let core = self.core.lock();
-        core.phase == Phase::Done || core.is_sent
+        core.phase == CallPhase::Done || core.is_sent
     }
 
     /// Notes that all bytes of a posted call were handed to the system. Returns `true` if its poster has waited for that.
     pub(crate) fn mark_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_sent = true;
-        let (is_attended, is_done) = (core.is_attended, core.phase == Phase::Done);
+        let (is_attended, is_done) = (core.is_attended, core.phase == CallPhase::Done);
         drop(core);
         if is_attended {
             self.changed.notify_one();
@@ -216,13 +216,13 @@ impl Pending {
     /// answer.
     pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
         let core = self.core.lock();
-        core.phase == Phase::Written && core.epoch >= first_epoch
+        core.phase == CallPhase::Written && core.epoch >= first_epoch
     }
 
     /// Returns `true` if the caller may go on reading: its answer has not come, and it is not promoted to writer.
     pub(crate) fn may_read_on(&self) -> bool {
         let core = self.core.lock();
-        core.phase != Phase::Done && !core.promotion.to_writer
+        core.phase != CallPhase::Done && !core.promotion.to_writer
     }
 
     /// Notes that the caller waits for this call from now on.
@@ -260,7 +260,7 @@ impl Pending {
     /// Wakes the caller, or passes the answer of a posted call to its callback. Call it without holding the mux's state.
     pub(crate) fn wake(&self) {
         let mut core = self.core.lock();
-        if core.phase == Phase::Done
+        if core.phase == CallPhase::Done
             && let Some(callback) = core.callback.take()
         {
             let (answer, is_attended) = (std::mem::take(&mut core.answer), core.is_attended);
@@ -290,7 +290,7 @@ impl Pending {
         spelt: &mut Vec<&'static str>,
     ) -> usize {
         let mut core = self.core.lock();
-        core.phase = Phase::Written;
+        core.phase = CallPhase::Written;
         (core.epoch, core.came) = (epoch, 0);
         if self.is_posted {
             let is_new = |text: &&'static str| !spelt.iter().any(|known| std::ptr::eq(*known, *text));
@@ -313,7 +313,7 @@ impl Pending {
     /// Takes in a reply.
     pub(crate) fn push(&self, value: Value) -> Taken {
         let mut core = self.core.lock();
-        if core.phase != Phase::Written {
+        if core.phase != CallPhase::Written {
             return Taken::Kept;
         }
         core.take(value);
@@ -326,7 +326,7 @@ impl Pending {
     /// Takes in the reply to the command that confirms the call. All replies to the call itself have come before.
     pub(crate) fn confirm(&self, value: &Value) -> Taken {
         let mut core = self.core.lock();
-        if core.phase != Phase::Written {
+        if core.phase != CallPhase::Written {
             return Taken::Kept;
         }
         let epoch = core.epoch;
@@ -340,27 +340,30 @@ impl Pending {
     /// Ends the call with a failure; the replies that came stay. Returns `true` if the call must be woken.
     pub(crate) fn fail(&self, error: &Error, unconnected: bool) -> bool {
         let mut core = self.core.lock();
-        if !matches!(core.phase, Phase::Queued | Phase::Written) {
+        if !matches!(core.phase, CallPhase::Queued | CallPhase::Written) {
             return false;
         }
-        core.phase = Phase::Done;
+        core.phase = CallPhase::Done;
         core.unconnected = unconnected;
         core.answer.failure = Some(error.clone());
         true
     }
 
     /// Returns the answer if the call is done and its caller is not promoted.
-    pub(crate) fn finished(&self) -> Option<Answer> {
+    pub(crate) fn finished(&self) -> Option<CallReplies> {
         let mut core = self.core.lock();
-        (core.phase == Phase::Done && !core.promotion.any()).then(|| std::mem::take(&mut core.answer))
+        (core.phase == CallPhase::Done && !core.promotion.any()).then(|| std::mem::take(&mut core.answer))
     }
 
     /// Lets the caller leave. Returns the phase that the call was in, the roles to which the caller is promoted, what came, and the epoch
     /// of the last write. Later replies are dropped.
-    pub(crate) fn leave(&self) -> (Phase, Promotion, Answer, u64) {
+    pub(crate) fn leave(&self) -> (CallPhase, Promotion, CallReplies, u64) {
         let mut core = self.core.lock();
-        let phase =
-            if core.phase == Phase::Done { Phase::Done } else { std::mem::replace(&mut core.phase, Phase::Left) };
+        let phase = if core.phase == CallPhase::Done {
+            CallPhase::Done
+        } else {
+            std::mem::replace(&mut core.phase, CallPhase::Left)
+        };
         (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer), core.epoch)
     }
 

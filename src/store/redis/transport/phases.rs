@@ -9,7 +9,7 @@
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum CallPhase {
     Queued,
     Written,
     Left,

@@ -12,7 +12,7 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Returns `true` if there is no connection, and the last attempt to open one failed less than `pause` ago.
-    pub(crate) fn rests(&self, pause: Duration) -> bool {
+    pub(crate) fn is_cooling_down(&self, pause: Duration) -> bool {
         !self.muxes.iter().any(|mux| mux.is_connected()) && self.muxes.iter().any(|mux| mux.failed_within(pause))
     }
 
@@ -23,7 +23,7 @@ impl<C: Connector> Transport<C> {
 
     /// Returns `true` if the server has ever answered.
     pub(crate) fn has_answered(&self) -> bool {
-        self.settings.connect_took.load(Ordering::Relaxed) != 0 // ORDERING: Relaxed: see `Settings::connect_took`.
+        self.settings.connect_took.load(Ordering::Relaxed) != 0 // ORDERING: Relaxed: see `MuxSettings::connect_took`.
     }
 
     /// Returns how long the last connect took; zero before the first one.

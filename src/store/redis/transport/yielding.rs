@@ -35,7 +35,7 @@ pub(super) struct Yielding {
     /// How many callers that was after the last spin; zero after one that found its answer.
     skipped: AtomicU32,
     /// Until this moment nobody yields, in nanoseconds since `origin`.
-    rests_until: AtomicU64,
+    cools_until: AtomicU64,
     /// When the last late yield returned, and how much time such yields have cost.
     late_until: AtomicU64,
     lost: AtomicU64,
@@ -47,7 +47,7 @@ impl Yielding {
         Self {
             skips: AtomicU32::new(0),
             skipped: AtomicU32::new(0),
-            rests_until: AtomicU64::new(0),
+            cools_until: AtomicU64::new(0),
             late_until: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             origin: now(),
@@ -56,7 +56,7 @@ impl Yielding {
 
     /// Yields to other threads. Returns the moment at which the yield ended, or `None` if nobody may yield now or the yield returned late.
     pub(super) fn yield_once(&self, before: Instant, callers: usize) -> Option<Instant> {
-        if self.rests(before) {
+        if self.is_cooling_down(before) {
             return None;
         }
         thread::yield_now();
@@ -91,8 +91,8 @@ impl Yielding {
         }
     }
 
-    fn rests(&self, at: Instant) -> bool {
-        self.nanos(at) < self.rests_until.load(Ordering::Relaxed) // ORDERING: Relaxed: an estimate.
+    fn is_cooling_down(&self, at: Instant) -> bool {
+        self.nanos(at) < self.cools_until.load(Ordering::Relaxed) // ORDERING: Relaxed: an estimate.
     }
 
     fn is_back(&self, before: Instant, at: Instant, callers: usize) -> bool {
@@ -115,11 +115,11 @@ impl Yielding {
         }
         let forgiven = (begin - last) / FORGIVEN_PART;
         let lost = self.lost.load(Ordering::Relaxed).saturating_sub(forgiven) + (end - begin);
-        let rests = lost > nanos(MOST_LOST);
+        let is_cooling_down = lost > nanos(MOST_LOST);
         // ORDERING: as above.
-        self.lost.store(if rests { 0 } else { lost }, Ordering::Relaxed);
-        if rests {
-            self.rests_until.store(end + nanos(YIELD_NO_MORE), Ordering::Relaxed);
+        self.lost.store(if is_cooling_down { 0 } else { lost }, Ordering::Relaxed);
+        if is_cooling_down {
+            self.cools_until.store(end + nanos(YIELD_NO_MORE), Ordering::Relaxed);
         }
     }
 

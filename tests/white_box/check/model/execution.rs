@@ -1,8 +1,8 @@
 //! One execution: its clients, the threads that use them, and time.
 
 use super::network::Faults;
+use super::shims::thread;
 use super::time::{self, ClientClock, FOR_GOOD, Pace};
-use super::twins::thread;
 use super::visitor::{Act, Visitor};
 use super::world::{LEASE, Party, World};
 use crate::client::core::Core;

@@ -56,7 +56,7 @@
 
 pub(crate) mod mistakes;
 pub(crate) mod mutants;
-pub(crate) mod twins;
+pub(crate) mod shims;
 
 mod by_hand;
 mod closing;

@@ -5,8 +5,8 @@
 //! pass.
 
 use super::owned::OwnedRequest;
+use super::shims::{Condvar, Mutex, thread};
 use super::time::{self, StoreClock};
-use super::twins::{Condvar, Mutex, thread};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::{

@@ -1,7 +1,7 @@
 //! One thread of an execution: what it does with its lock, and what it checks.
 
+use super::shims::thread;
 use super::time;
-use super::twins::thread;
 use super::world::{LEASE, World};
 use crate::error::{Error, LossCause};
 use crate::lock::DLockGenerator;

@@ -2,7 +2,7 @@
 
 use super::journal::Journal;
 use super::network::{Faults, Network};
-use super::twins::{Condvar, Mutex, thread};
+use super::shims::{Condvar, Mutex, thread};
 use crate::client::core::Core;
 use crate::client::wait_limit::CancelToken;
 use crate::clock::Moment;

@@ -261,7 +261,7 @@ fn a_single_attempt_does_not_wait() {
     every_conversation(|is_one_attempt, asking, conversation| {
         for (said, seen) in conversation {
             let step = asking.next(said.answer(), seen);
-            let waits = matches!(step, Step::Wait(_) | Step::Ask(Place::IfHeard | Place::OnceHeard));
+            let waits = matches!(step, Step::Wait(_) | Step::Ask(QueuePlace::IfHeard | QueuePlace::OnceHeard));
             assert!(!(is_one_attempt && waits), "{conversation:?}: {step:?}");
             if let Step::Poll { after, .. } = step {
                 assert!(after.is_zero() || is_one_attempt && asking.recall.is_some(), "{conversation:?}");

@@ -17,21 +17,21 @@
 //! has a time of its own, which begins when theirs is over. A mark counts places: when one of the waiters that it counts has left before
 //! its time is over, it counts the next one instead.
 
-use super::super::{Context, Holder, Name, Stop, Tenure, Ticks};
+use super::super::{Claimant, Environment, KeyHolder, LockerRef, Stop, Ticks};
 use super::{KeyState, life, number, undo};
 
 /// The lockers that a hand-over must know.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Parties<N> {
+pub(super) struct Candidates<N> {
     /// Whoever asks from within the queue. It counts as heard without an inbox, because its reply tells it that it won.
-    pub(super) asker: Option<Tenure<N>>,
+    pub(super) asker: Option<Claimant<N>>,
     /// The locker that is being released, which is never given the key, whoever left it in the queue.
     pub(super) ended: Option<N>,
     /// Whoever goes to the end of the queue if somebody else is given the key.
-    pub(super) behind: Option<Tenure<N>>,
+    pub(super) behind: Option<Claimant<N>>,
 }
 
-impl<N> Default for Parties<N> {
+impl<N> Default for Candidates<N> {
     fn default() -> Self {
         Self { asker: None, ended: None, behind: None }
     }
@@ -41,7 +41,7 @@ impl<N> Default for Parties<N> {
 #[derive(Debug)]
 pub(super) struct HandOver<L> {
     /// Who holds the key now. `None` if nobody is heard: then the key is as it was, and for the caller to give.
-    pub(super) winner: Option<Tenure<L>>,
+    pub(super) winner: Option<Claimant<L>>,
     /// The number of whoever is given the key.
     pub(super) number: u64,
     /// Whether the queue took the one behind, if it was to.
@@ -78,10 +78,10 @@ impl<L: Clone> KeyState<L> {
     ///
     /// [`Stop::Refused`]; then only dead waiters have left the queue, and the winner may have come before those that are passed over.
     /// [`Stop::Raised`]; then the winner may have left the queue, or the one behind may stand in it.
-    pub(super) fn hand_over<N: Name<L>>(
+    pub(super) fn hand_over<N: LockerRef<L>>(
         &mut self,
-        context: &mut impl Context<L>,
-        parties: Parties<N>,
+        context: &mut impl Environment<L>,
+        parties: Candidates<N>,
     ) -> Result<HandOver<L>, Stop> {
         let number = number(context)?;
         let look = self.look(context, &parties);
@@ -108,12 +108,12 @@ impl<L: Clone> KeyState<L> {
             return Err(refused);
         }
         let until = Some(context.now().saturating_add(winner.lease));
-        self.holder = Some(Holder { locker: winner.locker.clone(), until });
+        self.holder = Some(KeyHolder { locker: winner.locker.clone(), until });
         Ok(HandOver { winner: Some(winner), number, queued })
     }
 
     /// Looks for the winner.
-    fn look<N: Name<L>>(&self, context: &mut impl Context<L>, parties: &Parties<N>) -> Look {
+    fn look<N: LockerRef<L>>(&self, context: &mut impl Environment<L>, parties: &Candidates<N>) -> Look {
         let counted = self.keep.map_or(0, |keep| keep.count);
         let (mut looked, mut unheard, mut covered) = (0, 0, 0);
         let mut wins = false;
@@ -138,12 +138,12 @@ impl<L: Clone> KeyState<L> {
     }
 
     /// Marks the queue if need be, and takes the winner out of the middle of it.
-    fn take_out<N: Name<L>>(
+    fn take_out<N: LockerRef<L>>(
         &mut self,
-        context: &mut impl Context<L>,
+        context: &mut impl Environment<L>,
         look: &Look,
-        parties: &Parties<N>,
-    ) -> Result<Option<Tenure<L>>, Stop> {
+        parties: &Candidates<N>,
+    ) -> Result<Option<Claimant<L>>, Stop> {
         let Look { mut looked, wins, unheard, over, .. } = *look;
         let (leaving, counted) = over.unwrap_or((0, 0));
         if over.is_some() {
@@ -169,7 +169,7 @@ impl<L: Clone> KeyState<L> {
     }
 
     /// Undoes that the winner has left the queue.
-    fn put_back(&mut self, context: &mut impl Context<L>, winner: Tenure<L>, keeps: bool) -> Result<(), Stop> {
+    fn put_back(&mut self, context: &mut impl Environment<L>, winner: Claimant<L>, keeps: bool) -> Result<(), Stop> {
         undo(context, "LPUSH")?;
         let life = life(context.now(), &winner);
         self.queue.push_front(winner);
@@ -185,7 +185,7 @@ impl<L: Clone> KeyState<L> {
     }
 
     /// Undoes that the one behind has entered the queue, if it has.
-    fn take_back(&mut self, context: &mut impl Context<L>, stands: bool) -> Result<(), Stop> {
+    fn take_back(&mut self, context: &mut impl Environment<L>, stands: bool) -> Result<(), Stop> {
         if stands {
             undo(context, "LREM")?;
             self.queue.pop_back();
@@ -194,8 +194,8 @@ impl<L: Clone> KeyState<L> {
     }
 }
 
-impl<N> Parties<N> {
-    fn has_ended<L>(&self, waiter: &Tenure<L>) -> bool
+impl<N> Candidates<N> {
+    fn has_ended<L>(&self, waiter: &Claimant<L>) -> bool
     where
         N: Copy + PartialEq<L>,
     {

@@ -1,6 +1,6 @@
 //! The clients with an open inbox, for the threads that lock. A store has one, or a few.
 
-use super::ears::Ears;
+use super::slot_subscriptions::SlotSubscriptions;
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::script::slot::slot_of;
 use crate::sync::unseen::RwLock;
@@ -9,25 +9,25 @@ use std::time::Duration;
 
 /// See the module. What each of them hears. An inbox may be opened before an earlier one of its client has ended; the later one counts.
 #[derive(Default)]
-pub(crate) struct Listeners(RwLock<Vec<Arc<Ears>>>);
+pub(crate) struct Listeners(RwLock<Vec<Arc<SlotSubscriptions>>>);
 
 impl Listeners {
-    pub(super) fn add(&self, ears: &Arc<Ears>) {
-        self.0.write().push(Arc::clone(ears));
+    pub(super) fn add(&self, subscriptions: &Arc<SlotSubscriptions>) {
+        self.0.write().push(Arc::clone(subscriptions));
     }
 
     /// Forgets an inbox that is closed.
-    pub(super) fn forget(&self, ears: &Arc<Ears>) {
-        self.0.write().retain(|other| !Arc::ptr_eq(other, ears));
+    pub(super) fn forget(&self, subscriptions: &Arc<SlotSubscriptions>) {
+        self.0.write().retain(|other| !Arc::ptr_eq(other, subscriptions));
     }
 
-    fn of(&self, client: &str) -> Option<Arc<Ears>> {
-        self.0.read().iter().rev().find(|ears| ears.client == client).cloned()
+    fn of(&self, client: &str) -> Option<Arc<SlotSubscriptions>> {
+        self.0.read().iter().rev().find(|subscriptions| subscriptions.client == client).cloned()
     }
 
     /// Returns `true` if a client hears of grants of this key.
     pub(crate) fn hears(&self, client: &str, key: &str) -> bool {
-        self.of(client).is_some_and(|ears| ears.hears(slot_of(key.as_bytes())))
+        self.of(client).is_some_and(|subscriptions| subscriptions.hears(slot_of(key.as_bytes())))
     }
 
     /// Waits until a client hears of grants of this key, for at most `limit`.
@@ -37,20 +37,20 @@ impl Listeners {
     /// Why it does not hear yet.
     pub(crate) fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
         match self.of(client) {
-            Some(ears) => ears.get_ready(slot_of(key.as_bytes()), key, limit),
+            Some(subscriptions) => subscriptions.get_ready(slot_of(key.as_bytes()), key, limit),
             None => Err(Error::backend(BackendFailure::NotExecuted, "the client has no open inbox")),
         }
     }
 
     /// Notes that a tenure of a client, with this lease, holds or waits for a key now.
     pub(crate) fn note_need(&self, client: &str, key: &str, lease: Duration) {
-        if let Some(ears) = self.of(client) {
-            ears.note_need(slot_of(key.as_bytes()), lease);
+        if let Some(subscriptions) = self.of(client) {
+            subscriptions.note_need(slot_of(key.as_bytes()), lease);
         }
     }
 
     /// Tells all of a new map.
     pub(in super::super) fn note_map(&self) {
-        self.0.read().iter().for_each(|ears| ears.note_map());
+        self.0.read().iter().for_each(|subscriptions| subscriptions.note_map());
     }
 }

@@ -12,8 +12,8 @@
 //! nothing of the subscription. The slot is then subscribed anew, where its owner is by a new map. Until that is confirmed the client's
 //! tenures there are unheard, and keep their places in the queue for a second.
 //!
-//! 1. *A slot is heard on one line.* When a newer map names another owner, the slot leaves its line at once, and is due at the new owner.
-//!    What the earlier line still says of it does not count.
+//! 1. *A slot is heard on one connection.* When a newer map names another owner, the slot leaves its connection at once, and is due at the
+//!    new owner. What the earlier connection still says of it does not count.
 //! 2. *A place that takes no connection is tried once for all its slots*, with pauses that double from 10 ms to 1 s. A new owner is
 //!    tried at once.
 //! 3. *The listening thread waits for nobody*: commands that have no room in a socket are sent later, and connects are made elsewhere. A node
@@ -27,24 +27,24 @@
 //! |---|---|
 //! | `mod.rs` | the listening thread's part |
 //! | `opening.rs`, `listeners.rs` | how an inbox is opened, and found by the threads that lock |
-//! | `ears.rs` | in which slots the client hears |
+//! | `slot_subscriptions.rs` | in which slots the client hears |
 //! | `subscribing.rs` | which slot is subscribed where, and when |
-//! | `line.rs` | one listening connection |
-//! | `rests.rs` | the places that take no connection for now |
+//! | `subscriber.rs` | one listening connection |
+//! | `cooldowns.rs` | the places that take no connection for now |
 //! | `waker.rs` | how the listening thread waits for all of them |
 
-pub(super) mod ears;
-mod line;
+mod cooldowns;
 pub(super) mod listeners;
 mod opening;
-mod rests;
+pub(super) mod slot_subscriptions;
+mod subscriber;
 mod subscribing;
 mod waker;
 
 use super::core::Cluster;
-use super::map::View;
-use super::redirect::{Said, said};
-use super::timing::{GATHER, LOOK_FOR_IDLE, SHORT_LINE, SUBSCRIBE_AGAIN};
+use super::map::MapView;
+use super::redirect::{RedirectReply, redirect_reply};
+use super::timing::{GATHER, LOOK_FOR_IDLE, SHORT_CONNECTION, SUBSCRIBE_AGAIN};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::port::{Inbox, InboxBreaker, KeyFilter, Message};
@@ -54,23 +54,23 @@ use crate::store::redis::script::message;
 use crate::store::redis::script::slot::{Slot, slot_of};
 use crate::timing::end_of;
 use ::redis::{ServerError, Value};
-use ears::Ears;
-use line::{Event, Line, LineId};
-use rests::Rests;
+use cooldowns::PlaceCooldowns;
+use slot_subscriptions::SlotSubscriptions;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use subscribing::Pending;
+use subscriber::{ServerPush, Subscriber, SubscriberId};
+use subscribing::OpeningConnection;
 
 /// See the module. Dropping it ends the subscriptions.
 pub(crate) struct ClusterInbox {
     cluster: Arc<Cluster>,
-    ears: Arc<Ears>,
-    lines: Vec<Line>,
+    subscriptions: Arc<SlotSubscriptions>,
+    subscribers: Vec<Subscriber>,
     /// The connections that are being opened.
-    pending: HashMap<Place, Pending>,
-    rests: Rests,
+    pending: HashMap<Place, OpeningConnection>,
+    cooldowns: PlaceCooldowns,
     /// The slots that were heard, are lost, and are not heard again.
     lost: HashSet<Slot>,
     /// The slots in which something has changed that the client was not told.
@@ -81,13 +81,13 @@ pub(crate) struct ClusterInbox {
     /// When to tell the client of these slots.
     tell_at: Option<Instant>,
     /// The map by which the slots were subscribed.
-    view: Arc<View>,
+    view: Arc<MapView>,
     look_at: Instant,
-    last_line: LineId,
+    last_subscriber: SubscriberId,
     has_warned: bool,
 }
 
-impl InboxBreaker for Arc<Ears> {
+impl InboxBreaker for Arc<SlotSubscriptions> {
     fn cut(&self) {
         self.close();
     }
@@ -97,7 +97,7 @@ impl Inbox for ClusterInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
         let deadline = end_of(limit, Instant::now());
         loop {
-            if self.ears.is_closed() || self.cluster.is_closed() {
+            if self.subscriptions.is_closed() || self.cluster.is_closed() {
                 let message = "the subscriptions at the Cluster's nodes were ended";
                 return Err(Error::backend(BackendFailure::Unknown, message));
             }
@@ -112,7 +112,7 @@ impl Inbox for ClusterInbox {
                 let keys = KeyFilter::new(move |key| changed.contains(&slot_of(key.as_bytes())));
                 return Ok(Some(Message::ChangedAmong { keys }));
             }
-            let times = self.lines.iter().map(Line::due).chain(next).chain(self.tell_at);
+            let times = self.subscribers.iter().map(Subscriber::due).chain(next).chain(self.tell_at);
             let until = times.fold(deadline.min(self.look_at), Instant::min);
             self.hear(until.saturating_duration_since(now));
             if self.messages.is_empty() && Instant::now() >= deadline {
@@ -122,93 +122,97 @@ impl Inbox for ClusterInbox {
     }
 
     fn breaker(&self) -> Box<dyn InboxBreaker> {
-        Box::new(Arc::clone(&self.ears))
+        Box::new(Arc::clone(&self.subscriptions))
     }
 }
 
 impl ClusterInbox {
     /// Waits until something comes, for at most this time, and takes it in.
     fn hear(&mut self, time: Duration) {
-        let sockets: Vec<_> = self.lines.iter().map(|line| (line.socket(), line.is_behind())).collect();
+        let sockets: Vec<_> =
+            self.subscribers.iter().map(|subscriber| (subscriber.socket(), subscriber.is_behind())).collect();
         let sockets: Vec<_> = sockets.iter().map(|(socket, is_behind)| (&**socket, *is_behind)).collect();
         // If it cannot be waited for, all are read.
-        let ready = self.ears.waker.wait(&sockets, time).unwrap_or_else(|_| vec![true; sockets.len()]);
+        let ready = self.subscriptions.waker.wait(&sockets, time).unwrap_or_else(|_| vec![true; sockets.len()]);
         let now = Instant::now();
-        for (mut line, is_ready) in std::mem::take(&mut self.lines).into_iter().zip(ready) {
-            let (events, mut result) = if is_ready { line.read(&self.ears.client) } else { (Vec::new(), Ok(())) };
+        for (mut subscriber, is_ready) in std::mem::take(&mut self.subscribers).into_iter().zip(ready) {
+            let (events, mut result) =
+                if is_ready { subscriber.read(&self.subscriptions.client) } else { (Vec::new(), Ok(())) };
             let mut unwanted = Vec::new();
             for event in events {
-                unwanted.extend(self.take_in(event, &line, now));
+                unwanted.extend(self.take_in(event, &subscriber, now));
             }
             if result.is_ok() {
-                result = line.check(now).and_then(|()| line.unsubscribe(&unwanted, &self.ears.client));
+                result =
+                    subscriber.check(now).and_then(|()| subscriber.unsubscribe(&unwanted, &self.subscriptions.client));
             }
-            self.keep(line, result, now);
+            self.keep(subscriber, result, now);
         }
     }
 
-    /// Keeps a line, unless it has failed. Its slots are then subscribed anew: at once if it was of use for a while, else after a pause.
-    fn keep(&mut self, line: Line, result: io::Result<()>, now: Instant) {
-        let Err(cause) = result else { return self.lines.push(line) };
-        let address = self.cluster.map.nodes.reach.endpoint_at(&line.place, Arc::default()).address;
+    /// Keeps a connection, unless it has failed. Its slots are then subscribed anew: at once if it was of use for a while, else after a
+    /// pause.
+    fn keep(&mut self, subscriber: Subscriber, result: io::Result<()>, now: Instant) {
+        let Err(cause) = result else { return self.subscribers.push(subscriber) };
+        let address = self.cluster.map.nodes.reach.endpoint_at(&subscriber.place, Arc::default()).address;
         log::info!(HAND_OVER, "the subscription at {address} is broken: {cause}; subscribing again");
         self.cluster.refresher.want();
-        if line.has_answered && now.saturating_duration_since(line.opened) >= SHORT_LINE {
-            line.slots().iter().for_each(|slot| self.lose(*slot, line.id, now));
+        if subscriber.has_answered && now.saturating_duration_since(subscriber.opened) >= SHORT_CONNECTION {
+            subscriber.slots().iter().for_each(|slot| self.lose(*slot, subscriber.id, now));
             return;
         }
         let message = format!("the subscription at {address} is broken: {cause}");
         let error = Error::backend_caused_by(BackendFailure::NotExecuted, message, cause);
-        let until = self.rests.fail(line.place.clone(), error.clone(), now);
-        line.slots().iter().for_each(|slot| self.refuse(*slot, Some(line.id), error.clone(), |_| until));
+        let until = self.cooldowns.fail(subscriber.place.clone(), error.clone(), now);
+        subscriber.slots().iter().for_each(|slot| self.refuse(*slot, Some(subscriber.id), error.clone(), |_| until));
     }
 
     /// Takes in what a server sends. Returns the slot if nobody wants it any more.
-    fn take_in(&mut self, event: Event, line: &Line, now: Instant) -> Option<Slot> {
+    fn take_in(&mut self, event: ServerPush, subscriber: &Subscriber, now: Instant) -> Option<Slot> {
         match event {
-            Event::Message(payload) => self.messages.extend(message::parse(&payload)),
-            Event::Confirmed(slot) => {
-                let Some(late) = self.ears.confirm(slot, line.id) else { return Some(slot) };
-                self.rests.end(&line.place);
+            ServerPush::Message(payload) => self.messages.extend(message::parse(&payload)),
+            ServerPush::Confirmed(slot) => {
+                let Some(late) = self.subscriptions.confirm(slot, subscriber.id) else { return Some(slot) };
+                self.cooldowns.end(&subscriber.place);
                 self.detours.remove(&slot);
                 self.messages.extend(late.into_iter().map(|key| Message::Changed { key: Some(key) }));
                 if self.lost.remove(&slot) {
                     self.note_change(slot, now);
                 }
             }
-            Event::Ended(slot) => {
-                self.cluster.refresher.ask_first(&line.place);
+            ServerPush::Ended(slot) => {
+                self.cluster.refresher.ask_first(&subscriber.place);
                 self.cluster.refresher.want();
-                self.lose(slot, line.id, now);
+                self.lose(slot, subscriber.id, now);
             }
-            Event::Refused(slot, error) => self.redirect(slot, &error, line, now),
+            ServerPush::Refused(slot, error) => self.redirect(slot, &error, subscriber, now),
         }
         None
     }
 
     /// Subscribes a slot elsewhere, or later, that a server has refused.
-    fn redirect(&mut self, slot: Slot, error: &ServerError, line: &Line, now: Instant) {
+    fn redirect(&mut self, slot: Slot, error: &ServerError, subscriber: &Subscriber, now: Instant) {
         let reply = Value::ServerError(error.clone());
-        if let Said::Moved { host, port } = said(&reply) {
-            let node = line.node.upgrade().unwrap_or_else(|| self.cluster.map.nodes.at(&line.place));
+        if let RedirectReply::Moved { host, port } = redirect_reply(&reply) {
+            let node = subscriber.node.upgrade().unwrap_or_else(|| self.cluster.map.nodes.at(&subscriber.place));
             if let Some(owner) = self.cluster.map.place(&node, host, port) {
                 self.cluster.follow_to(&owner, slot, &node);
                 let detours = self.detours.entry(slot).or_insert(0);
                 let pause = if *detours == 0 { Duration::ZERO } else { SUBSCRIBE_AGAIN.after(*detours) };
                 *detours += 1;
-                self.ears.lose(slot, Some(line.id), None, |_| now + pause);
+                self.subscriptions.lose(slot, Some(subscriber.id), None, |_| now + pause);
                 return;
             }
         }
         self.cluster.refresher.want();
         let error = self.cluster.map.nodes.reach.endpoint.address.hide(classify(error, ""));
         self.warn(&error);
-        self.refuse(slot, Some(line.id), error, |failures| now + SUBSCRIBE_AGAIN.after(failures));
+        self.refuse(slot, Some(subscriber.id), error, |failures| now + SUBSCRIBE_AGAIN.after(failures));
     }
 
-    /// Notes that a slot is not heard on this line any more, and is to be heard again at once.
-    fn lose(&mut self, slot: Slot, line: LineId, now: Instant) {
-        if self.ears.lose(slot, Some(line), None, |_| now) {
+    /// Notes that a slot is not heard on this connection any more, and is to be heard again at once.
+    fn lose(&mut self, slot: Slot, subscriber: SubscriberId, now: Instant) {
+        if self.subscriptions.lose(slot, Some(subscriber), None, |_| now) {
             self.lost.insert(slot);
             // The client asks now, and once more when it hears again.
             self.note_change(slot, now);
@@ -216,8 +220,8 @@ impl ClusterInbox {
     }
 
     /// Notes that a slot cannot be heard for now.
-    fn refuse(&mut self, slot: Slot, line: Option<LineId>, error: Error, due: impl FnOnce(u32) -> Instant) {
-        if self.ears.lose(slot, line, Some(error), due) {
+    fn refuse(&mut self, slot: Slot, subscriber: Option<SubscriberId>, error: Error, due: impl FnOnce(u32) -> Instant) {
+        if self.subscriptions.lose(slot, subscriber, Some(error), due) {
             self.lost.insert(slot);
         }
     }
@@ -241,14 +245,14 @@ impl ClusterInbox {
             return;
         }
         self.look_at = now + LOOK_FOR_IDLE;
-        let idle = self.ears.take_idle(now);
+        let idle = self.subscriptions.take_idle(now);
         let forgotten: HashSet<_> = idle.iter().copied().collect();
         self.lost.retain(|slot| !forgotten.contains(slot));
         self.detours.retain(|slot, _| !forgotten.contains(slot));
-        for mut line in std::mem::take(&mut self.lines) {
-            if !line.slots().is_empty() {
-                let ended = line.unsubscribe(&idle, &self.ears.client);
-                self.keep(line, ended, now);
+        for mut subscriber in std::mem::take(&mut self.subscribers) {
+            if !subscriber.slots().is_empty() {
+                let ended = subscriber.unsubscribe(&idle, &self.subscriptions.client);
+                self.keep(subscriber, ended, now);
             }
         }
     }
@@ -256,13 +260,13 @@ impl ClusterInbox {
 
 impl Drop for ClusterInbox {
     fn drop(&mut self) {
-        self.ears.close();
-        self.cluster.listeners.forget(&self.ears);
+        self.subscriptions.close();
+        self.cluster.listeners.forget(&self.subscriptions);
     }
 }
 
 impl std::fmt::Debug for ClusterInbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClusterInbox").field("client", &self.ears.client).finish_non_exhaustive()
+        f.debug_struct("ClusterInbox").field("client", &self.subscriptions.client).finish_non_exhaustive()
     }
 }

@@ -2,9 +2,9 @@
 
 use super::super::core::Cluster;
 use super::ClusterInbox;
-use super::ears::Ears;
-use super::line::LineId;
-use super::rests::Rests;
+use super::cooldowns::PlaceCooldowns;
+use super::slot_subscriptions::SlotSubscriptions;
+use super::subscriber::SubscriberId;
 use super::waker::Waker;
 use crate::error::{BackendFailure, Error};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -23,14 +23,14 @@ impl Cluster {
             let message = format!("the operating system refused a pair of sockets: {cause}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
         })?;
-        let ears = Arc::new(Ears::new(client, waker));
-        self.listeners.add(&ears);
+        let subscriptions = Arc::new(SlotSubscriptions::new(client, waker));
+        self.listeners.add(&subscriptions);
         Ok(ClusterInbox {
             cluster,
-            ears,
-            lines: Vec::new(),
+            subscriptions,
+            subscribers: Vec::new(),
             pending: HashMap::new(),
-            rests: Rests::default(),
+            cooldowns: PlaceCooldowns::default(),
             lost: HashSet::new(),
             changed: HashSet::new(),
             detours: HashMap::new(),
@@ -38,7 +38,7 @@ impl Cluster {
             tell_at: None,
             view: self.map.view(),
             look_at: Instant::now(),
-            last_line: LineId(0),
+            last_subscriber: SubscriberId(0),
             has_warned: false,
         })
     }

@@ -1,12 +1,12 @@
 //! A call from its queueing to its answer, and the end of the mux.
 
-use super::super::answer::Answer;
+use super::super::answer::CallReplies;
 use super::super::connector::Connector;
-use super::super::pending::{Pending, Wake};
+use super::super::pending::{PendingCall, Wake};
 use super::core::Mux;
 use super::leaving::{closed_by_us, fail_all};
 use super::reading::Reader;
-use super::state::State;
+use super::state::MuxState;
 use super::writing::WriterClaim;
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 impl<C: Connector> Mux<C> {
     /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: immediately if `at_once`,
     /// otherwise after [`attend`](Self::attend).
-    pub(crate) fn begin(&self, call: &Arc<Pending>, at: Instant, deadline: Instant, at_once: bool) {
+    pub(crate) fn begin(&self, call: &Arc<PendingCall>, at: Instant, deadline: Instant, at_once: bool) {
         self.load.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         if at >= deadline {
             // The call stays `Queued` and is never written; `finish` reports that.
@@ -37,7 +37,7 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Begins to wait for this call, after the caller had other calls to wait for; [`finish`](Self::finish) must follow at once.
-    pub(crate) fn attend(&self, call: &Arc<Pending>, deadline: Instant) {
+    pub(crate) fn attend(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let state = self.state.lock();
         call.attend();
         let state = if state.has_work() { self.write(state, call, deadline, WriterClaim::Free) } else { state };
@@ -50,12 +50,12 @@ impl<C: Connector> Mux<C> {
     /// breaks the connection, so that the next attempt gets a fresh one. `limit` is the caller's time limit, for the error message.
     pub(crate) fn finish(
         &self,
-        call: &Arc<Pending>,
+        call: &Arc<PendingCall>,
         deadline: Instant,
         spare: Duration,
         limit: Duration,
         or_break: bool,
-    ) -> Answer {
+    ) -> CallReplies {
         let mut is_free = self.wait(call, deadline);
         let mut answer = if is_free { call.finished() } else { None };
         if answer.is_none() {
@@ -81,7 +81,7 @@ impl<C: Connector> Mux<C> {
         Reader::look(self, |_| true);
         let mut state = self.state.lock();
         // Takes the role from a promoted caller too: that caller may read instead, and sleep for a while.
-        let takes_over = |state: &mut State<C>| !state.writing || std::mem::take(&mut state.promoted);
+        let takes_over = |state: &mut MuxState<C>| !state.writing || std::mem::take(&mut state.promoted);
         if state.has_work() && takes_over(&mut state) {
             state = self.write_left_over(state);
         }
@@ -106,7 +106,7 @@ impl<C: Connector> Mux<C> {
 
     /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. Returns `false` if the time ended in such a
     /// role; the caller must then `depart`, which promotes a successor.
-    fn wait(&self, call: &Arc<Pending>, deadline: Instant) -> bool {
+    fn wait(&self, call: &Arc<PendingCall>, deadline: Instant) -> bool {
         self.spin(call, deadline);
         loop {
             if call.may_read_on() {

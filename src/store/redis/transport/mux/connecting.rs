@@ -12,11 +12,11 @@
 //!
 //! The thread holds a weak reference to its mux. If the mux is gone when the connection comes, it closes the connection at once.
 
-use super::super::connector::{Connector, Open};
+use super::super::connector::{Connector, OpenConnection};
 use super::core::{Guard, Mux};
 use super::leaving::fail_all;
 use super::session::Session;
-use super::state::State;
+use super::state::MuxState;
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::sync::atomic::Ordering;
@@ -95,7 +95,7 @@ impl<C: Connector> Mux<C> {
     /// # Errors
     ///
     /// If the operating system refuses the thread.
-    pub(super) fn begin_connect(&self, state: &mut State<C>) -> io::Result<()> {
+    pub(super) fn begin_connect(&self, state: &mut MuxState<C>) -> io::Result<()> {
         if state.connecting.is_busy {
             return Ok(());
         }
@@ -118,7 +118,7 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Takes the outcome of a connect.
-    fn end_connect(&self, opened: Result<Open<C>, Error>, start: Instant) {
+    fn end_connect(&self, opened: Result<OpenConnection<C>, Error>, start: Instant) {
         let mut state = self.state.lock();
         let me = thread::current().id();
         state.connecting.is_busy = false;
@@ -141,7 +141,12 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Installs a connection, or fails every queued call.
-    fn take_up<'a>(&'a self, mut state: Guard<'a, C>, opened: Result<Open<C>, Error>, start: Instant) -> Guard<'a, C> {
+    fn take_up<'a>(
+        &'a self,
+        mut state: Guard<'a, C>,
+        opened: Result<OpenConnection<C>, Error>,
+        start: Instant,
+    ) -> Guard<'a, C> {
         match opened {
             Ok(open) => {
                 let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -193,7 +198,7 @@ impl<C: Connector> Mux<C> {
 
 /// Opens a connection, until the deadline at most. The log may panic, for example in TLS. Even then the mux must learn that this connect has
 /// ended.
-fn open<C: Connector>(connector: &C, deadline: Instant) -> Result<Open<C>, Error> {
+fn open<C: Connector>(connector: &C, deadline: Instant) -> Result<OpenConnection<C>, Error> {
     let panicked = || Error::backend(BackendFailure::NotExecuted, "opening a connection panicked; please report it");
     catch_panic(|| connector.open(deadline)).unwrap_or_else(|_| Err(panicked()))
 }

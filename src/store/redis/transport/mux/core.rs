@@ -4,7 +4,7 @@ use super::super::connector::Connector;
 use super::super::yielding::Yielding;
 use super::epochs::Epochs;
 use super::session::Confirming;
-use super::state::{State, Woken};
+use super::state::{MuxState, Woken};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// What all muxes of a transport share.
-pub(crate) struct Settings<C> {
+pub(crate) struct MuxSettings<C> {
     pub(crate) connector: C,
     /// The name of the server in errors.
     pub(crate) server: String,
@@ -29,7 +29,7 @@ pub(crate) struct Settings<C> {
     pub(in super::super) yielding: Yielding,
 }
 
-impl<C> Settings<C> {
+impl<C> MuxSettings<C> {
     /// How long the oldest reply may be due before the connection is given up.
     pub(super) fn patience(&self) -> Duration {
         self.io_timeout + self.confirming.as_ref().map_or(Duration::ZERO, |confirming| confirming.takes)
@@ -44,10 +44,10 @@ impl<C> Settings<C> {
 
 /// One connection and its callers: see [`mux`](super). Its methods stand in the files of their steps.
 pub(crate) struct Mux<C: Connector> {
-    pub(super) settings: Arc<Settings<C>>,
+    pub(super) settings: Arc<MuxSettings<C>>,
     /// A handle for the thread that connects.
     pub(super) this: Weak<Self>,
-    pub(super) state: Mutex<State<C>>,
+    pub(super) state: Mutex<MuxState<C>>,
     /// Notified when a connect on a separate thread has ended, and when the mux is closed.
     pub(super) connected: Condvar,
     /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish), or in [`post`](Self::post).
@@ -58,15 +58,15 @@ pub(crate) struct Mux<C: Connector> {
     pub(in super::super) epochs: Epochs,
 }
 
-pub(super) type Guard<'a, C> = MutexGuard<'a, State<C>>;
+pub(super) type Guard<'a, C> = MutexGuard<'a, MuxState<C>>;
 
 impl<C: Connector> Mux<C> {
     /// Creates a mux that connects with its first call. Its epochs are `first`, `first + step`, …
-    pub(crate) fn new(settings: &Arc<Settings<C>>, first: u64, step: u64) -> Arc<Self> {
+    pub(crate) fn new(settings: &Arc<MuxSettings<C>>, first: u64, step: u64) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             settings: Arc::clone(settings),
             this: Weak::clone(this),
-            state: Mutex::new(State::new(first, step)),
+            state: Mutex::new(MuxState::new(first, step)),
             connected: Condvar::new(),
             load: AtomicUsize::new(0),
             is_connected: AtomicBool::new(false),

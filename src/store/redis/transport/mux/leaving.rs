@@ -6,9 +6,9 @@
 //!
 //! Whoever tells calls does it without the mutex. Their callers call again at once, and callbacks of posted calls are not ours.
 
-use super::super::answer::Answer;
+use super::super::answer::CallReplies;
 use super::super::connector::Connector;
-use super::super::pending::{Pending, Phase};
+use super::super::pending::{CallPhase, PendingCall};
 use super::core::{Guard, Mux};
 use super::session::Session;
 use crate::error::{BackendFailure, Error};
@@ -53,13 +53,13 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Removes a caller whose time is over, or that leaves while it is promoted.
-    pub(super) fn depart(&self, call: &Arc<Pending>, limit: Duration, or_break: bool) -> Answer {
+    pub(super) fn depart(&self, call: &Arc<PendingCall>, limit: Duration, or_break: bool) -> CallReplies {
         let mut state = self.state.lock();
         let (phase, promotion, mut answer, written_in) = call.leave();
         let server = &self.settings.server;
         let mut was_queued = false;
         match phase {
-            Phase::Queued => {
+            CallPhase::Queued => {
                 let before = state.queue.len();
                 state.queue.retain(|other| !Arc::ptr_eq(other, call));
                 was_queued = state.queue.len() < before;
@@ -72,11 +72,11 @@ impl<C: Connector> Mux<C> {
                 let message = format!("{server}: not sent within {limit:?}{why}");
                 answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
             }
-            Phase::Written => {
+            CallPhase::Written => {
                 let message = format!("no answer from {server} within {limit:?}");
                 answer.failure = Some(Error::backend(BackendFailure::Unknown, message));
             }
-            Phase::Left | Phase::Done => {}
+            CallPhase::Left | CallPhase::Done => {}
         }
         if promotion.to_writer {
             state.resign();
@@ -84,7 +84,7 @@ impl<C: Connector> Mux<C> {
         // A connection that was opened within the caller's time is fresh and is not broken.
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
         let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
-        let is_due = phase == Phase::Written && epoch.is_some_and(|first_epoch| written_in >= first_epoch);
+        let is_due = phase == CallPhase::Written && epoch.is_some_and(|first_epoch| written_in >= first_epoch);
         // Even for a call that was never written: if there was a writer, it has not got on all this time. But a call whose time was over
         // before it was queued has not met the connection.
         let is_late = was_queued || is_due;
@@ -100,7 +100,7 @@ impl<C: Connector> Mux<C> {
 }
 
 /// Ends calls with a failure. Call it without holding the mux's state, because callbacks run.
-pub(super) fn fail_all<'a>(calls: impl IntoIterator<Item = &'a Arc<Pending>>, error: &Error, unconnected: bool) {
+pub(super) fn fail_all<'a>(calls: impl IntoIterator<Item = &'a Arc<PendingCall>>, error: &Error, unconnected: bool) {
     for call in calls {
         if call.fail(error, unconnected) {
             call.wake();

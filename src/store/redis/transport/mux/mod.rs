@@ -88,5 +88,5 @@ mod session;
 mod state;
 mod writing;
 
-pub(super) use self::core::{Mux, Settings};
+pub(super) use self::core::{Mux, MuxSettings};
 pub(crate) use session::Confirming;

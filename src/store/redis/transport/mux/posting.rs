@@ -5,12 +5,12 @@
 //! another thread has written it. One write carries the calls of many posters.
 //!
 //! The answer is taken in by the next reader, or when the store [collects](Mux::collect). Nobody waits for the refusal of a short form, so a
-//! connection's first call of a script that is posted carries the whole text (`Pending::write_to`). If the server has forgotten the script
-//! since, the thread that reads the refusal queues the call again before it delivers any later answer: a question that a caller sends after
-//! such an answer comes behind the release.
+//! connection's first call of a script that is posted carries the whole text (`PendingCall::write_to`). If the server has forgotten the
+//! script since, the thread that reads the refusal queues the call again before it delivers any later answer: a question that a caller
+//! sends after such an answer comes behind the release.
 
 use super::super::connector::Connector;
-use super::super::pending::{Pending, Wake};
+use super::super::pending::{PendingCall, Wake};
 use super::core::Mux;
 use super::leaving::fail_all;
 use super::writing::WriterClaim;
@@ -28,7 +28,7 @@ impl<C: Connector> Mux<C> {
     /// 2. Otherwise it waits until the call is written, and takes the role of writer over from a writer that does not write yet.
     ///
     /// So the call is written when this returns, unless the deadline has come or the connection broke.
-    pub(crate) fn post(&self, call: &Arc<Pending>, deadline: Instant) {
+    pub(crate) fn post(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let mut state = self.state.lock();
         if state.closed {
             drop(state);
@@ -52,7 +52,7 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Waits until another caller has written a posted call, or writes it.
-    fn see_sent(&self, call: &Arc<Pending>, deadline: Instant) {
+    fn see_sent(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let at = now();
         if at < deadline && self.load() > 1 {
             // Callers that are already answered may call or post meanwhile: one write then carries the commands of all.

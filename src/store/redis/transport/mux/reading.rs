@@ -6,7 +6,7 @@
 //! replies are delivered.
 
 use super::super::connector::{Connector, ReadHalf};
-use super::super::pending::Pending;
+use super::super::pending::PendingCall;
 use super::super::timing::ROLE_CHECK;
 use super::super::yielding::SPINS;
 use super::core::Mux;
@@ -43,7 +43,7 @@ impl Arrived {
 
 impl<C: Connector> Mux<C> {
     /// Polls a few times for the answer, and lets other threads run in between.
-    pub(super) fn spin(&self, call: &Arc<Pending>, deadline: Instant) {
+    pub(super) fn spin(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let yielding = &self.settings.yielding;
         if self.load() < 2 || !call.may_read_on() {
             return;
@@ -65,7 +65,7 @@ impl<C: Connector> Mux<C> {
     /// Reads for all callers until the caller's own answer is there or its time is over. Returns `false` if there is nothing to read for
     /// it, or another caller reads. Without `waits` it takes only what has come already, and on `false` the caller must come again; the
     /// role is free meanwhile.
-    pub(super) fn read(&self, own: &Arc<Pending>, deadline: Instant, waits: bool) -> bool {
+    pub(super) fn read(&self, own: &Arc<PendingCall>, deadline: Instant, waits: bool) -> bool {
         let mut at = now();
         if at >= deadline {
             return false;
@@ -105,7 +105,7 @@ impl<'a, C: Connector> Reader<'a, C> {
     /// Takes the role, if the connection `is_wanted`, a reply is due on it, and nobody reads.
     fn begin(
         mux: &'a Mux<C>,
-        own: Option<&'a Arc<Pending>>,
+        own: Option<&'a Arc<PendingCall>>,
         is_wanted: impl FnOnce(&Session<C>) -> bool,
     ) -> Option<Self> {
         let mut state = mux.state.lock();
@@ -139,7 +139,7 @@ impl<'a, C: Connector> Reader<'a, C> {
     /// 4. Keeps the role, or gives it back and promotes a successor under the same mutex: no reply can come between the two without a
     ///    reader.
     /// 5. Without the mutex, wakes the callers whose replies have come, and the successor.
-    fn take_in(self, arrived: Arrived, own: Option<(&Arc<Pending>, Instant)>) -> Option<Self> {
+    fn take_in(self, arrived: Arrived, own: Option<(&Arc<PendingCall>, Instant)>) -> Option<Self> {
         let Self { mux, role, epoch, inbound, .. } = self;
         let at = now();
         let (mut woken, mut again) = (Woken::new(), VecDeque::new());
@@ -189,7 +189,7 @@ impl<'a, C: Connector> Reader<'a, C> {
     /// Gives back the role and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader. Only if the caller is not
     /// held back any more, and so has no reply to come again for, promotes a reader. (Nor has one whose call is queued once more because
     /// somebody else writes. But every writer sees to a reader when it leaves.)
-    fn put_down(self, own: &Arc<Pending>) {
+    fn put_down(self, own: &Arc<PendingCall>) {
         let Self { mux, role, epoch, inbound, .. } = self;
         let mut state = mux.state.lock();
         if let Some(session) = state.session_of(epoch) {

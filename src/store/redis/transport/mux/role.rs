@@ -1,7 +1,7 @@
 //! The role of a leader, which is given back even when its thread panics.
 
 use super::super::connector::Connector;
-use super::super::pending::Pending;
+use super::super::pending::PendingCall;
 use super::core::Mux;
 use crate::sync::atomic::Ordering;
 use std::io;
@@ -13,17 +13,17 @@ use std::sync::Arc;
 #[must_use]
 pub(super) struct Role<'a, C: Connector> {
     mux: &'a Mux<C>,
-    own: Option<&'a Arc<Pending>>,
+    own: Option<&'a Arc<PendingCall>>,
     /// The connection that is read; `None` for the role of writer.
     reads: Option<u64>,
 }
 
 impl<'a, C: Connector> Role<'a, C> {
-    pub(super) fn writing(mux: &'a Mux<C>, own: Option<&'a Arc<Pending>>) -> Self {
+    pub(super) fn writing(mux: &'a Mux<C>, own: Option<&'a Arc<PendingCall>>) -> Self {
         Self { mux, own, reads: None }
     }
 
-    pub(super) fn reading(mux: &'a Mux<C>, own: Option<&'a Arc<Pending>>, epoch: u64) -> Self {
+    pub(super) fn reading(mux: &'a Mux<C>, own: Option<&'a Arc<PendingCall>>, epoch: u64) -> Self {
         Self { mux, own, reads: Some(epoch) }
     }
 

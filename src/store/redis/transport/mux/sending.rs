@@ -10,7 +10,7 @@
 use super::super::connector::{Connector, WriteHalf};
 use super::core::{Guard, Mux};
 use super::leaving::overdue_by;
-use super::state::State;
+use super::state::MuxState;
 use crate::store::redis::net::link::KEPT;
 use crate::sync::{guarded, now};
 use std::time::Instant;
@@ -24,7 +24,7 @@ impl<C: Connector> Mux<C> {
     /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have been told, and nothing is
     ///    left to do.
     pub(super) fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
-        let State { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
+        let MuxState { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
         let quiet = since.saturating_duration_since(session.last_write);
         session.last_write = since;

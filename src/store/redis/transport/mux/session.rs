@@ -7,8 +7,8 @@
 //! would fail with an unknown outcome, although nothing was wrong with it. So it is looked at first ([`check_idle`](Session::check_idle)), which
 //! costs one system call, and a new one is opened if it has ended.
 
-use super::super::connector::{Connector, Open, ReadHalf, Shutdown};
-use super::super::pending::{Pending, Taken};
+use super::super::connector::{Connector, OpenConnection, ReadHalf, Shutdown};
+use super::super::pending::{PendingCall, Taken};
 use super::super::timing::IDLE;
 use super::epochs::Epochs;
 use super::leaving::overdue_by;
@@ -46,7 +46,7 @@ pub(super) struct Session<C: Connector> {
     /// A buffer for the bytes to write, kept for reuse.
     pub(super) bytes: Vec<u8>,
     /// Posted calls whose bytes may not all be written yet.
-    unsent: Vec<Arc<Pending>>,
+    unsent: Vec<Arc<PendingCall>>,
     /// The texts that posted calls have sent in full.
     spelt: Vec<&'static str>,
     /// Whether a confirmation is due. The server executes nothing else on this connection before that.
@@ -71,14 +71,14 @@ pub(super) struct Due {
 /// What replies belong to.
 enum Awaited {
     /// To a call that was written, with the number of its replies not yet read.
-    Call(Arc<Pending>, usize),
+    Call(Arc<PendingCall>, usize),
     /// To the command that confirms these calls, of the same write.
-    Confirmation(Vec<Arc<Pending>>),
+    Confirmation(Vec<Arc<PendingCall>>),
 }
 
 impl Due {
     /// Returns the calls that wait for these replies. A call that is to be confirmed waits for its own and for the confirmation.
-    pub(super) fn calls(&self) -> &[Arc<Pending>] {
+    pub(super) fn calls(&self) -> &[Arc<PendingCall>] {
         match &self.what {
             Awaited::Call(call, _) => std::slice::from_ref(call),
             Awaited::Confirmation(calls) => calls,
@@ -87,8 +87,8 @@ impl Due {
 }
 
 impl<C: Connector> Session<C> {
-    pub(super) fn new(epoch: u64, open: Open<C>) -> Self {
-        let Open { outbound, inbound, cut } = open;
+    pub(super) fn new(epoch: u64, open: OpenConnection<C>) -> Self {
+        let OpenConnection { outbound, inbound, cut } = open;
         let (opened, server) = (now(), cut.server());
         Self {
             epoch,
@@ -115,7 +115,7 @@ impl<C: Connector> Session<C> {
     /// that are to be confirmed stay in the queue while an earlier confirmation is due.
     pub(super) fn queue_up(
         &mut self,
-        queue: &mut VecDeque<Arc<Pending>>,
+        queue: &mut VecDeque<Arc<PendingCall>>,
         bytes: &mut Vec<u8>,
         epoch: u64,
         stamp: Option<&Stamp>,
@@ -163,9 +163,9 @@ impl<C: Connector> Session<C> {
     pub(super) fn deliver(
         &mut self,
         replies: impl IntoIterator<Item = Value>,
-        own: Option<&Arc<Pending>>,
-        over: &mut Vec<Arc<Pending>>,
-        again: &mut VecDeque<Arc<Pending>>,
+        own: Option<&Arc<PendingCall>>,
+        over: &mut Vec<Arc<PendingCall>>,
+        again: &mut VecDeque<Arc<PendingCall>>,
     ) -> io::Result<()> {
         for value in replies {
             match self.due.front_mut().map(|due| &mut due.what) {
@@ -210,7 +210,7 @@ impl<C: Connector> Session<C> {
     }
 
     /// Notes that a call has its answer.
-    fn end(&mut self, call: Arc<Pending>, own: Option<&Arc<Pending>>, over: &mut Vec<Arc<Pending>>) {
+    fn end(&mut self, call: Arc<PendingCall>, own: Option<&Arc<PendingCall>>, over: &mut Vec<Arc<PendingCall>>) {
         self.away += usize::from(!call.is_posted);
         if own.is_none_or(|own| !Arc::ptr_eq(own, &call)) {
             over.push(call);
@@ -218,12 +218,12 @@ impl<C: Connector> Session<C> {
     }
 
     /// Returns `true` if the caller of this call waits for a reply that is due here: its own, or the confirmation that holds its call back.
-    pub(super) fn has_reply_for(&self, call: &Pending) -> bool {
+    pub(super) fn has_reply_for(&self, call: &PendingCall) -> bool {
         call.is_due_since(self.epoch) || self.holds_back(call)
     }
 
     /// Returns `true` if this call stays in the queue until a confirmation has come.
-    pub(super) fn holds_back(&self, call: &Pending) -> bool {
+    pub(super) fn holds_back(&self, call: &PendingCall) -> bool {
         self.is_confirming && call.is_confirmed && call.is_queued()
     }
 
@@ -274,7 +274,7 @@ impl<C: Connector> Session<C> {
     }
 
     /// Ends the connection and returns the calls that were written to it.
-    pub(super) fn abort(self) -> Vec<Arc<Pending>> {
+    pub(super) fn abort(self) -> Vec<Arc<PendingCall>> {
         let Self { outbound, inbound, cut, due, .. } = self;
         // Even if ending the connection panics, the calls must be told.
         let _ = guarded(|| {

@@ -7,7 +7,7 @@
 //! The role of reader has no mark: who has the session's inbound half is the reader.
 
 use super::super::connector::Connector;
-use super::super::pending::Pending;
+use super::super::pending::PendingCall;
 use super::session::{Due, Session};
 use crate::error::Error;
 use crate::sync::{now, thread};
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The calls whose callers must be woken once the state is unlocked.
-pub(super) type Woken = Vec<Arc<Pending>>;
+pub(super) type Woken = Vec<Arc<PendingCall>>;
 
 /// What the mutex of a mux protects.
-pub(super) struct State<C: Connector> {
+pub(super) struct MuxState<C: Connector> {
     /// Calls that are not written yet.
-    pub(super) queue: VecDeque<Arc<Pending>>,
+    pub(super) queue: VecDeque<Arc<PendingCall>>,
     pub(super) session: Option<Session<C>>,
     pub(super) connecting: Connecting,
     /// Whether there is a writer: it writes, connects, yields first, or is promoted.
@@ -65,7 +65,7 @@ impl Connecting {
     }
 }
 
-impl<C: Connector> State<C> {
+impl<C: Connector> MuxState<C> {
     /// The state of a mux without a connection.
     pub(super) fn new(first_epoch: u64, epoch_step: u64) -> Self {
         Self {
@@ -87,12 +87,12 @@ impl<C: Connector> State<C> {
     }
 
     /// Returns the calls whose replies are due, in order.
-    pub(super) fn due_calls(&self) -> impl DoubleEndedIterator<Item = &Arc<Pending>> {
+    pub(super) fn due_calls(&self) -> impl DoubleEndedIterator<Item = &Arc<PendingCall>> {
         self.session.iter().flat_map(|session| session.due.iter().flat_map(Due::calls))
     }
 
     /// Returns `true` if the caller will read, or make sure that somebody does, when it waits for its answer.
-    pub(super) fn will_read(&self, call: &Pending) -> bool {
+    pub(super) fn will_read(&self, call: &PendingCall) -> bool {
         self.session.as_ref().is_some_and(|session| session.has_reply_for(call))
     }
 
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_writer_that_comes_back_does_not_take_the_role_of_a_successor_that_yields() {
-        let mut state = State::<Endpoint>::new(0, 1);
+        let mut state = MuxState::<Endpoint>::new(0, 1);
         let first = state.gather();
         assert!(state.take_idle_role());
         let second = state.gather();

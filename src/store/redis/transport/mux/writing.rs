@@ -8,7 +8,7 @@
 //! own time is over.
 
 use super::super::connector::Connector;
-use super::super::pending::Pending;
+use super::super::pending::PendingCall;
 use super::core::{Guard, Mux};
 use super::leaving::fail_all;
 use super::role::Role;
@@ -35,7 +35,7 @@ impl<C: Connector> Mux<C> {
     pub(super) fn write<'a>(
         &'a self,
         mut state: Guard<'a, C>,
-        own: &Arc<Pending>,
+        own: &Arc<PendingCall>,
         deadline: Instant,
         claim: WriterClaim,
     ) -> Guard<'a, C> {
@@ -92,7 +92,7 @@ impl<C: Connector> Mux<C> {
 /// The caller that writes, for all callers.
 struct Writer<'a, 'c, C: Connector> {
     mux: &'a Mux<C>,
-    own: &'c Arc<Pending>,
+    own: &'c Arc<PendingCall>,
     deadline: Instant,
 }
 

@@ -17,7 +17,7 @@ fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
 }
 
 fn read(ranges: Vec<Value>) -> Option<SlotMap> {
-    SlotMap::read(&Value::Array(ranges), Told { by: &place("asked", 7), map: None })
+    SlotMap::read(&Value::Array(ranges), MapSource { by: &place("asked", 7), map: None })
 }
 
 fn owner(map: &SlotMap, slot: Slot) -> Option<&Place> {
@@ -65,7 +65,7 @@ fn what_is_no_map_is_refused() {
     ] {
         assert_eq!(read(ranges.clone()), None, "{ranges:?}");
     }
-    assert_eq!(SlotMap::read(&Value::Nil, Told { by: &place("asked", 7), map: None }), None);
+    assert_eq!(SlotMap::read(&Value::Nil, MapSource { by: &place("asked", 7), map: None }), None);
 }
 
 #[test]
@@ -97,26 +97,26 @@ fn a_newer_map_overrules_neither_what_it_does_not_know_nor_what_is_newer_still()
     let earlier =
         read(vec![range(0, 99, text("a"), 1), range(100, 199, text("b"), 2)]).expect("a map").with(7, place("c", 3));
     // It knows neither the second half, nor that slot 7 has moved. All else has moved to another node.
-    let told = read(vec![range(0, 99, text("d"), 4)]).expect("a map");
-    let map = told.follow(&earlier, |slot| slot == 7);
+    let source = read(vec![range(0, 99, text("d"), 4)]).expect("a map");
+    let map = source.follow(&earlier, |slot| slot == 7);
     assert_eq!(
         [0, 7, 99, 150, 200].map(|slot| owner(&map, slot).cloned()),
         [Some(place("d", 4)), Some(place("c", 3)), Some(place("d", 4)), Some(place("b", 2)), None]
     );
     assert!(earlier.has_lost_a_node(&map), "the first one owns nothing now");
-    let told = read(vec![range(0, 16383, text("a"), 1)]).expect("a map");
-    assert_eq!(told.clone().follow(&earlier, |_| false), told);
-    assert_eq!(told.clone().follow(&SlotMap::empty(), |_| true), told);
+    let source = read(vec![range(0, 16383, text("a"), 1)]).expect("a map");
+    assert_eq!(source.clone().follow(&earlier, |_| false), source);
+    assert_eq!(source.clone().follow(&SlotMap::empty(), |_| true), source);
 }
 
 #[test]
 fn addresses_are_mapped_with_the_host_that_was_asked_in_the_place_of_none() {
     let map = AddressMap(Arc::new(|host: &str, port| (format!("{host}.outside"), port + 1)));
     let by = place("asked", 7);
-    let told = Told { by: &by, map: Some(&map) };
-    assert_eq!(told.place("10.0.0.1", 7000), Some(place("10.0.0.1.outside", 7001)));
-    assert_eq!(told.place("", 7000), Some(place("asked.outside", 7001)));
-    assert_eq!(told.place("?", 7000), None);
+    let source = MapSource { by: &by, map: Some(&map) };
+    assert_eq!(source.place("10.0.0.1", 7000), Some(place("10.0.0.1.outside", 7001)));
+    assert_eq!(source.place("", 7000), Some(place("asked.outside", 7001)));
+    assert_eq!(source.place("?", 7000), None);
 }
 
 #[test]

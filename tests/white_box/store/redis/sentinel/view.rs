@@ -2,24 +2,24 @@
 
 use super::*;
 
-fn told(epoch: u64, host: &str) -> Option<Told> {
-    Some(Told { epoch, host: host.to_owned(), port: 6379 })
+fn report(epoch: u64, host: &str) -> Option<MasterReport> {
+    Some(MasterReport { epoch, host: host.to_owned(), port: 6379 })
 }
 
-struct Seen(View, Instant);
+struct Seen(MasterView, Instant);
 
 impl Seen {
     fn by(sentinels: usize) -> Self {
-        Self(View::new(sentinels), Instant::now())
+        Self(MasterView::new(sentinels), Instant::now())
     }
 
     fn hear(&mut self, sentinel: usize, epoch: u64, host: &str) -> String {
-        self.0.hear(sentinel, told(epoch, host), false);
+        self.0.hear(sentinel, report(epoch, host), false);
         self.choice()
     }
 
     fn choice(&mut self) -> String {
-        self.0.choice(self.1).map_or_else(String::new, |told| told.host.clone())
+        self.0.choice(self.1).map_or_else(String::new, |report| report.host.clone())
     }
 
     fn refute(&mut self, host: &str) -> String {
@@ -126,16 +126,16 @@ fn the_leader_of_a_failover_leads_nobody_back() {
     assert_eq!(seen.hear(1, 5, "new"), "new");
     // It shows the new epoch and the old address until it has finished.
     for _ in 0..3 {
-        seen.0.hear(0, told(5, "old"), true);
+        seen.0.hear(0, report(5, "old"), true);
         assert_eq!(seen.choice(), "new");
     }
     assert_eq!(seen.hear(0, 5, "new"), "new");
     // Who knows nothing better begins with it.
     let mut seen = Seen::by(3);
-    seen.0.hear(0, told(5, "old"), true);
+    seen.0.hear(0, report(5, "old"), true);
     assert_eq!(seen.choice(), "old");
     assert_eq!(seen.hear(1, 5, "new"), "new");
-    seen.0.hear(0, told(5, "old"), true);
+    seen.0.hear(0, report(5, "old"), true);
     assert_eq!(seen.choice(), "new");
 }
 
@@ -170,16 +170,16 @@ mod any {
         /// Without a majority for less, the epoch never falls, and within an epoch no address comes back.
         #[test]
         fn the_best_answer_goes_forward(steps in prop::collection::vec((0_usize..5, 0_u64..4, 0_u16..3), 1..40)) {
-            let mut view = View::new(5);
-            let mut past: Vec<Told> = Vec::new();
+            let mut view = MasterView::new(5);
+            let mut past: Vec<MasterReport> = Vec::new();
             for (sentinel, epoch, port) in steps {
-                let told = Told { epoch, host: "h".to_owned(), port };
-                view.hear(sentinel, Some(told.clone()), false);
+                let report = MasterReport { epoch, host: "h".to_owned(), port };
+                view.hear(sentinel, Some(report.clone()), false);
                 let best = view.best.clone().expect("an answer was heard");
                 if past.last() == Some(&best) {
                     continue;
                 }
-                prop_assert_eq!(&best, &told);
+                prop_assert_eq!(&best, &report);
                 if let Some(before) = past.last() {
                     if best.epoch < before.epoch {
                         prop_assert!(view.is_agreed(&best));

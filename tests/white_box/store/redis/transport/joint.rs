@@ -1,6 +1,6 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
-use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
+use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::{Batch, Begun, KeyHash, Transport};
 use crate::error::Error;
 use ::redis::Value;
@@ -45,8 +45,8 @@ impl Connector for Server {
     type In = Server;
     type Cut = Server;
 
-    fn open(&self, _: Instant) -> Result<Open<Self>, Error> {
-        Ok(Open { outbound: self.clone(), inbound: self.clone(), cut: self.clone() })
+    fn open(&self, _: Instant) -> Result<OpenConnection<Self>, Error> {
+        Ok(OpenConnection { outbound: self.clone(), inbound: self.clone(), cut: self.clone() })
     }
 }
 

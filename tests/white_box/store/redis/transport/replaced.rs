@@ -1,6 +1,6 @@
 //! Tests that no call is written to a connection that was cut because another server has answered.
 
-use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
+use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::{KeyHash, Transport};
 use crate::error::Error;
 use ::redis::Value;
@@ -43,12 +43,12 @@ impl Connector for Replaced {
     type In = End;
     type Cut = End;
 
-    fn open(&self, _deadline: Instant) -> Result<Open<Self>, Error> {
+    fn open(&self, _deadline: Instant) -> Result<OpenConnection<Self>, Error> {
         let mut state = self.0.lock();
         let server = state.server;
         state.connections.push((server, 0));
         let end = || End(self.clone(), state.connections.len() - 1);
-        Ok(Open { outbound: end(), inbound: end(), cut: end() })
+        Ok(OpenConnection { outbound: end(), inbound: end(), cut: end() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests that urgent calls do not wait for other callers: they do not use a connection whose callers are stuck.
 
-use super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
+use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::{CALLERS, KeyHash, Replied, Reply, Transport, URGENT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
@@ -72,7 +72,7 @@ impl Connector for Crowded {
     type In = End;
     type Cut = End;
 
-    fn open(&self, _deadline: Instant) -> Result<Open<Self>, Error> {
+    fn open(&self, _deadline: Instant) -> Result<OpenConnection<Self>, Error> {
         let opening = self.with(|state| {
             state.opens += 1;
             state.opening
@@ -86,7 +86,7 @@ impl Connector for Crowded {
             state.connections.push((0, 0));
             state.connections.len() - 1
         });
-        Ok(Open { outbound: self.end(n), inbound: self.end(n), cut: self.end(n) })
+        Ok(OpenConnection { outbound: self.end(n), inbound: self.end(n), cut: self.end(n) })
     }
 }
 

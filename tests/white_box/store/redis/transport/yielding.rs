@@ -37,16 +37,16 @@ fn many_callers_may_need_longer() {
 #[test]
 fn nobody_yields_for_a_while_when_yields_return_late() {
     let yielding = Yielding::new();
-    let rests = |at| yielding.rests(after(&yielding, at));
+    let is_cooling_down = |at| yielding.is_cooling_down(after(&yielding, at));
     // Sixteen callers that wait at the same time lose what one loses.
     assert!((0..16).all(|_| !is_back(&yielding, 10, 14, 4)));
     for n in 0..4 {
-        assert!(!rests(14 + 4 * n));
+        assert!(!is_cooling_down(14 + 4 * n));
         assert!(!is_back(&yielding, 14 + 4 * n, 18 + 4 * n, 4));
     }
-    assert!(rests(30));
-    assert!(rests(529));
-    assert!(!rests(530));
+    assert!(is_cooling_down(30));
+    assert!(is_cooling_down(529));
+    assert!(!is_cooling_down(530));
 }
 
 #[test]
@@ -54,6 +54,6 @@ fn a_yield_that_is_late_now_and_then_is_forgiven() {
     let yielding = Yielding::new();
     for n in 1..100 {
         assert!(!is_back(&yielding, 20 * n, 20 * n + 4, 4));
-        assert!(!yielding.rests(after(&yielding, 20 * n + 4)));
+        assert!(!yielding.is_cooling_down(after(&yielding, 20 * n + 4)));
     }
 }

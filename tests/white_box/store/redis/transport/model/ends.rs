@@ -1,6 +1,6 @@
 //! The client's ends of a simulated connection.
 
-use super::super::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
+use super::super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::network::{COMMAND, CONFIRM, Net, Network, REPLY, UNKNOWN, reply_to};
 use crate::check::model::mistakes::{self, Mutant};
 use crate::check::model::time;
@@ -40,10 +40,10 @@ impl Connector for Network {
         !mistakes::is(Mutant::ThrowsConnectsAway) && !self.net.0.lock().strikes(|faults| &mut faults.threads)
     }
 
-    fn open(&self, deadline: Instant) -> Result<Open<Self>, Error> {
+    fn open(&self, deadline: Instant) -> Result<OpenConnection<Self>, Error> {
         let wire = self.connect(deadline)?;
         let network = || self.clone();
-        Ok(Open {
+        Ok(OpenConnection {
             outbound: Out { network: network(), wire, unsent: VecDeque::new(), asks: 0 },
             inbound: In { network: network(), wire, read: VecDeque::new() },
             cut: Cut { network: network(), wire },

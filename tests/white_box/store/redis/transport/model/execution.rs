@@ -1,6 +1,6 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{Answer, Batch, Confirming, KeyHash, MUXES, Replied, Transport};
+use super::super::{Batch, CallReplies, Confirming, KeyHash, MUXES, Replied, Transport};
 use super::book::{Book, Entry};
 use super::network::{COMMAND, CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, STAMP_AT, command, reply_to};
 use super::scenarios::{Act, Limit, Scenario};
@@ -170,7 +170,7 @@ impl Execution {
         let mut packed = Packed::default();
         pack(&mut packed, command(call, 0, key));
         let this = Weak::clone(&self.this);
-        let callback = move |mut answer: Answer| {
+        let callback = move |mut answer: CallReplies| {
             let Some(execution) = this.upgrade() else { return };
             // If a mux were locked, this would sleep forever.
             execution.transport.muxes.iter().for_each(|mux| _ = mux.is_closed());

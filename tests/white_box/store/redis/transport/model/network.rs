@@ -1,7 +1,7 @@
 //! A simulated network and server: bytes in, bytes out.
 
+use crate::check::model::shims::Injected;
 use crate::check::model::time;
-use crate::check::model::twins::Injected;
 use crate::error::{BackendFailure, Error};
 use crate::sync::{Condvar, Mutex, now, thread};
 use shuttle::rand::{Rng, thread_rng};

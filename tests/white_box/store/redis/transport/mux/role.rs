@@ -1,7 +1,7 @@
 //! Unit tests of `src/store/redis/transport/mux/role.rs`.
 
 use crate::error::Error;
-use crate::store::redis::transport::connector::{Connector, Open, ReadHalf, Shutdown, WriteHalf};
+use crate::store::redis::transport::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use crate::store::redis::transport::{KeyHash, Transport};
 use ::redis::Value;
 use std::io;
@@ -40,11 +40,11 @@ impl Connector for Shaky {
     type In = Arc<Steps>;
     type Cut = Arc<Steps>;
 
-    fn open(&self, _: Instant) -> Result<Open<Self>, Error> {
+    fn open(&self, _: Instant) -> Result<OpenConnection<Self>, Error> {
         self.0.step();
         self.0.unread.store(0, Ordering::SeqCst);
         let steps = || Arc::clone(&self.0);
-        Ok(Open { outbound: End(steps()), inbound: steps(), cut: steps() })
+        Ok(OpenConnection { outbound: End(steps()), inbound: steps(), cut: steps() })
     }
 }
 

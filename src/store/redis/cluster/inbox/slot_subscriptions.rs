@@ -4,18 +4,18 @@
 //! |---|---|---|
 //! | absent | nobody has waited there of late | `Off`, when a tenure is about to wait |
 //! | `Off` | the channel is to be subscribed when the slot is due | `Asked` |
-//! | `Asked(line)` | the subscription was sent on this line, and has no answer yet | `Heard`; `Off` if it is refused or the line breaks |
-//! | `Heard(line)` | the server has confirmed it there: a grant of a key in the slot arrives | `Off` if the server or the line ends it; absent when nobody needs it |
+//! | `Asked(subscriber)` | the subscription was sent on this connection, and has no answer yet | `Heard`; `Off` if it is refused or the connection breaks |
+//! | `Heard(subscriber)` | the server has confirmed it there: a grant of a key in the slot arrives | `Off` if the server or the connection ends it; absent when nobody needs it |
 //!
 //! 1. *Only the listening thread subscribes, and moves a slot from phase to phase*; others make an absent slot `Off`, and wait. What another
-//!    line than that of the phase says of the slot does not count: it is late.
+//!    connection than that of the phase says of the slot does not count: it is late.
 //! 2. *A slot is `Heard` after the confirmation, and no more before the subscription is ended.* If the server ends the subscription, it stays
 //!    `Heard` for a moment; whoever queues meanwhile keeps its place, as everybody does then. The threads that lock look at it under the
 //!    mutex of a key, so nothing is sent or waited for under the mutex of the slots.
 //! 3. *Whoever could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
 
 use super::super::timing::{IDLE_SLOT, READY};
-use super::line::LineId;
+use super::subscriber::SubscriberId;
 use super::waker::Waker;
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
@@ -33,23 +33,23 @@ use std::time::{Duration, Instant};
 const MANY: usize = 4096;
 
 /// See the module.
-pub(crate) struct Ears {
+pub(crate) struct SlotSubscriptions {
     pub(super) client: String,
     pub(super) waker: Waker,
-    state: Mutex<State>,
+    state: Mutex<SlotsState>,
     changed: Condvar,
 }
 
 /// The outcome of a connect.
 pub(super) struct Opened {
-    pub(super) line: LineId,
+    pub(super) subscriber: SubscriberId,
     pub(super) place: Place,
     pub(super) link: Result<Link, Error>,
 }
 
 #[derive(Default)]
-struct State {
-    slots: HashMap<Slot, Ear>,
+struct SlotsState {
+    slots: HashMap<Slot, SlotSubscription>,
     /// Those of them that are `Off`, so that a message costs no look at all others.
     off: HashSet<Slot>,
     /// Keys whose threads went on without hearing.
@@ -59,8 +59,8 @@ struct State {
     is_closed: bool,
 }
 
-struct Ear {
-    phase: Phase,
+struct SlotSubscription {
+    phase: SlotPhase,
     /// When the subscription is to be sent, in `Off`.
     due: Instant,
     failures: u32,
@@ -73,17 +73,17 @@ struct Ear {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum SlotPhase {
     Off,
-    Asked(LineId),
-    Heard(LineId),
+    Asked(SubscriberId),
+    Heard(SubscriberId),
 }
 
-impl Phase {
-    fn line(self) -> Option<LineId> {
+impl SlotPhase {
+    fn subscriber(self) -> Option<SubscriberId> {
         match self {
             Self::Off => None,
-            Self::Asked(line) | Self::Heard(line) => Some(line),
+            Self::Asked(subscriber) | Self::Heard(subscriber) => Some(subscriber),
         }
     }
 
@@ -92,24 +92,24 @@ impl Phase {
     }
 }
 
-impl State {
+impl SlotsState {
     fn hears(&self, slot: Slot) -> bool {
-        self.slots.get(&slot).is_some_and(|ear| ear.phase.is_heard())
+        self.slots.get(&slot).is_some_and(|subscription| subscription.phase.is_heard())
     }
 }
 
-impl Ears {
+impl SlotSubscriptions {
     pub(super) fn new(client: &str, waker: Waker) -> Self {
         Self { client: client.to_owned(), waker, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Opens a connection for a line, on a thread of its own.
+    /// Opens the connection of a subscriber, on a thread of its own.
     ///
     /// # Errors
     ///
     /// If the operating system refuses the thread.
-    pub(super) fn open(self: &Arc<Self>, line: LineId, place: Place, endpoint: Endpoint) -> io::Result<()> {
-        let ears = Arc::clone(self);
+    pub(super) fn open(self: &Arc<Self>, subscriber: SubscriberId, place: Place, endpoint: Endpoint) -> io::Result<()> {
+        let subscriptions = Arc::clone(self);
         let open = move || {
             let deadline = Instant::now() + endpoint.connect_timeout;
             // The log may panic.
@@ -117,8 +117,8 @@ impl Ears {
                 let message = "opening a connection panicked; please report it";
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             });
-            ears.state.lock().opened.push(Opened { line, place, link });
-            ears.waker.wake();
+            subscriptions.state.lock().opened.push(Opened { subscriber, place, link });
+            subscriptions.waker.wake();
         };
         std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(open).map(drop)
     }
@@ -141,8 +141,8 @@ impl Ears {
     /// Notes that a tenure with this lease needs the slot now, if anybody has got ready there, whether or not it is heard at the moment: the
     /// tenure asks again before a lease is over.
     pub(crate) fn note_need(&self, slot: Slot, lease: Duration) {
-        if let Some(ear) = self.state.lock().slots.get_mut(&slot) {
-            ear.need(lease);
+        if let Some(subscription) = self.state.lock().slots.get_mut(&slot) {
+            subscription.need(lease);
         }
     }
 
@@ -156,22 +156,29 @@ impl Ears {
         let deadline = crate::timing::end_of(limit, now);
         let mut state = self.state.lock();
         let mut is_new = false;
-        let ear = state.slots.entry(slot).or_insert_with(|| {
+        let subscription = state.slots.entry(slot).or_insert_with(|| {
             is_new = true;
-            Ear { phase: Phase::Off, due: now, failures: 0, failure: None, needed_until: now, waiting: 0 }
+            SlotSubscription {
+                phase: SlotPhase::Off,
+                due: now,
+                failures: 0,
+                failure: None,
+                needed_until: now,
+                waiting: 0,
+            }
         });
-        ear.need(READY);
-        ear.waiting += 1;
+        subscription.need(READY);
+        subscription.waiting += 1;
         if is_new {
             state.off.insert(slot);
             self.waker.wake();
         }
         let failure = loop {
-            let ear = state.slots.get(&slot);
-            let failure = match ear {
-                Some(Ear { phase: Phase::Heard(_), .. }) => break None,
+            let subscription = state.slots.get(&slot);
+            let failure = match subscription {
+                Some(SlotSubscription { phase: SlotPhase::Heard(_), .. }) => break None,
                 // It was refused, and is not tried again at once.
-                Some(Ear { failure: Some(failure), .. }) => Some(failure.clone()),
+                Some(SlotSubscription { failure: Some(failure), .. }) => Some(failure.clone()),
                 None | Some(_) if state.is_closed => Some(Error::ShutDown),
                 _ => None,
             };
@@ -180,8 +187,8 @@ impl Ears {
                 break (!state.hears(slot)).then(|| failure.unwrap_or_else(late));
             }
         };
-        if let Some(ear) = state.slots.get_mut(&slot) {
-            ear.waiting -= 1;
+        if let Some(subscription) = state.slots.get_mut(&slot) {
+            subscription.waiting -= 1;
         }
         match failure {
             None => Ok(()),
@@ -195,8 +202,8 @@ impl Ears {
     /// Takes the slots that are due to be subscribed: each is to be [asked](Self::ask) for or [lost](Self::lose) now.
     pub(super) fn take_due(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
-        let State { slots, off, .. } = &mut *state;
-        off.extract_if(|slot| slots.get(slot).is_none_or(|ear| ear.due <= now)).collect()
+        let SlotsState { slots, off, .. } = &mut *state;
+        off.extract_if(|slot| slots.get(slot).is_none_or(|subscription| subscription.due <= now)).collect()
     }
 
     /// Returns when the next slot is due.
@@ -208,51 +215,58 @@ impl Ears {
     /// Makes slots due that could not be subscribed before.
     pub(super) fn hasten(&self, has_changed: impl Fn(Slot) -> bool, now: Instant) {
         let mut state = self.state.lock();
-        let State { slots, off, .. } = &mut *state;
+        let SlotsState { slots, off, .. } = &mut *state;
         for slot in off.iter().filter(|slot| has_changed(**slot)) {
-            if let Some(ear) = slots.get_mut(slot) {
-                (ear.due, ear.failures, ear.failure) = (now, 0, None);
+            if let Some(subscription) = slots.get_mut(slot) {
+                (subscription.due, subscription.failures, subscription.failure) = (now, 0, None);
             }
         }
     }
 
-    /// Notes that slots that were due are subscribed on a line, or will be when it is open.
-    pub(super) fn ask(&self, due: &[Slot], line: LineId) {
+    /// Notes that slots that were due are subscribed on a connection, or will be when it is open.
+    pub(super) fn ask(&self, due: &[Slot], subscriber: SubscriberId) {
         let mut state = self.state.lock();
         for slot in due {
-            if let Some(ear) = state.slots.get_mut(slot) {
-                ear.phase = Phase::Asked(line);
+            if let Some(subscription) = state.slots.get_mut(slot) {
+                subscription.phase = SlotPhase::Asked(subscriber);
             }
         }
     }
 
-    /// Notes that the server has confirmed the subscription on a line. Returns the keys whose threads went on without it; `None` if the slot
-    /// is not to be heard on that line.
-    pub(super) fn confirm(&self, slot: Slot, line: LineId) -> Option<Vec<String>> {
+    /// Notes that the server has confirmed the subscription on a connection. Returns the keys whose threads went on without it; `None` if
+    /// the slot is not to be heard on that connection.
+    pub(super) fn confirm(&self, slot: Slot, subscriber: SubscriberId) -> Option<Vec<String>> {
         let mut state = self.state.lock();
-        let ear = state.slots.get_mut(&slot).filter(|ear| ear.phase.line() == Some(line))?;
-        (ear.phase, ear.failures, ear.failure) = (Phase::Heard(line), 0, None);
+        let subscription =
+            state.slots.get_mut(&slot).filter(|subscription| subscription.phase.subscriber() == Some(subscriber))?;
+        (subscription.phase, subscription.failures, subscription.failure) = (SlotPhase::Heard(subscriber), 0, None);
         let late = state.late.remove(&slot).unwrap_or_default();
         drop(state);
         self.changed.notify_all();
         Some(late.into_iter().collect())
     }
 
-    /// Notes that the slot is not heard on a line any more, or not yet, and is to be subscribed at `due`; without a line, that a slot that was
-    /// due is not asked for. Does nothing if the slot is in another line's care. Returns `true` if it was heard. With a failure, those
-    /// who wait for it go on.
+    /// Notes that the slot is not heard on a connection any more, or not yet, and is to be subscribed at `due`; without a connection, that
+    /// a slot that was due is not asked for. Does nothing if the slot is in another connection's care. Returns `true` if it was heard.
+    /// With a failure, those who wait for it go on.
     pub(super) fn lose(
         &self,
         slot: Slot,
-        line: Option<LineId>,
+        subscriber: Option<SubscriberId>,
         failure: Option<Error>,
         due: impl FnOnce(u32) -> Instant,
     ) -> bool {
         let mut state = self.state.lock();
-        let Some(ear) = state.slots.get_mut(&slot).filter(|ear| ear.phase.line() == line) else { return false };
-        let was_heard = ear.phase.is_heard();
-        ear.failures = if failure.is_some() { ear.failures.saturating_add(1) } else { ear.failures };
-        (ear.phase, ear.due, ear.failure) = (Phase::Off, due(ear.failures), failure);
+        let Some(subscription) =
+            state.slots.get_mut(&slot).filter(|subscription| subscription.phase.subscriber() == subscriber)
+        else {
+            return false;
+        };
+        let was_heard = subscription.phase.is_heard();
+        subscription.failures =
+            if failure.is_some() { subscription.failures.saturating_add(1) } else { subscription.failures };
+        (subscription.phase, subscription.due, subscription.failure) =
+            (SlotPhase::Off, due(subscription.failures), failure);
         state.off.insert(slot);
         drop(state);
         self.changed.notify_all();
@@ -263,9 +277,13 @@ impl Ears {
     /// ones that were needed longest ago go first.
     pub(super) fn take_idle(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
-        let may_go = |ear: &Ear| ear.waiting == 0 && !matches!(ear.phase, Phase::Asked(_)) && ear.needed_until < now;
-        let unneeded = state.slots.iter().filter(|(_, ear)| may_go(ear));
-        let mut unneeded: Vec<_> = unneeded.map(|(slot, ear)| (ear.needed_until, *slot)).collect();
+        let may_go = |subscription: &SlotSubscription| {
+            subscription.waiting == 0
+                && !matches!(subscription.phase, SlotPhase::Asked(_))
+                && subscription.needed_until < now
+        };
+        let unneeded = state.slots.iter().filter(|(_, subscription)| may_go(subscription));
+        let mut unneeded: Vec<_> = unneeded.map(|(slot, subscription)| (subscription.needed_until, *slot)).collect();
         unneeded.sort_unstable();
         let too_many = state.slots.len().saturating_sub(MANY);
         let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE_SLOT < now;
@@ -289,7 +307,7 @@ impl Ears {
     }
 }
 
-impl Ear {
+impl SlotSubscription {
     fn need(&mut self, lease: Duration) {
         let until = crate::timing::end_of(lease, Instant::now());
         self.needed_until = self.needed_until.max(until);
@@ -297,5 +315,5 @@ impl Ear {
 }
 
 #[cfg(test)]
-#[path = "../../../../../tests/white_box/store/redis/cluster/inbox/ears.rs"]
+#[path = "../../../../../tests/white_box/store/redis/cluster/inbox/slot_subscriptions.rs"]
 mod tests;

@@ -14,15 +14,15 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Tells lines apart, also those to one place one after the other.
+/// Tells connections apart, also those to one place one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LineId(pub(super) u64);
+pub(super) struct SubscriberId(pub(super) u64);
 
 /// See the module.
-pub(super) struct Line {
-    pub(super) id: LineId,
+pub(super) struct Subscriber {
+    pub(super) id: SubscriberId,
     pub(super) place: Place,
-    /// The node as it was when the line was opened. A node that was made anew since may be another server.
+    /// The node as it was when the connection was opened. A node that was made anew since may be another server.
     pub(super) node: Weak<Node>,
     link: Link,
     /// The slots that were subscribed here, and neither ended nor left since.
@@ -53,7 +53,7 @@ enum Asked {
 
 /// What a server sends on such a connection.
 #[derive(Debug, PartialEq)]
-pub(super) enum Event {
+pub(super) enum ServerPush {
     Message(Vec<u8>),
     Confirmed(Slot),
     /// The server has ended a subscription by itself: it does not own the slot any more.
@@ -62,8 +62,8 @@ pub(super) enum Event {
     Refused(Slot, ServerError),
 }
 
-impl Line {
-    pub(super) fn new(id: LineId, place: Place, node: Weak<Node>, link: Link, io_timeout: Duration) -> Self {
+impl Subscriber {
+    pub(super) fn new(id: SubscriberId, place: Place, node: Weak<Node>, link: Link, io_timeout: Duration) -> Self {
         let now = Instant::now();
         Self {
             id,
@@ -90,7 +90,7 @@ impl Line {
         &self.slots
     }
 
-    /// Returns `true` if the line must be looked at when the socket has room.
+    /// Returns `true` if the connection must be looked at when the socket has room.
     pub(super) fn is_behind(&self) -> bool {
         self.is_behind
     }
@@ -137,7 +137,7 @@ impl Line {
         (!self.asked.is_empty()).then_some(self.owed_since)
     }
 
-    /// Returns when the line must be looked at, even if the server is silent.
+    /// Returns when the connection must be looked at, even if the server is silent.
     pub(super) fn due(&self) -> Instant {
         if self.asked.is_empty() { self.heard + SILENCE } else { self.owed_since + self.io_timeout }
     }
@@ -157,13 +157,13 @@ impl Line {
     }
 
     /// Takes in what has come, and sends what has room, without waiting. What came before a failure is returned with it.
-    pub(super) fn read(&mut self, client: &str) -> (Vec<Event>, io::Result<()>) {
+    pub(super) fn read(&mut self, client: &str) -> (Vec<ServerPush>, io::Result<()>) {
         let mut events = Vec::new();
         let read = self.read_into(&mut events, client);
         (events, read)
     }
 
-    fn read_into(&mut self, events: &mut Vec<Event>, client: &str) -> io::Result<()> {
+    fn read_into(&mut self, events: &mut Vec<ServerPush>, client: &str) -> io::Result<()> {
         if self.is_behind {
             self.is_behind = !self.link.outbound.flush(Instant::now())?;
         }
@@ -178,7 +178,7 @@ impl Line {
         if unwanted.replies() == 0 { Ok(()) } else { self.send(&unwanted) }
     }
 
-    fn take_in(&mut self, value: Value, unwanted: &mut Packed, client: &str) -> Option<Event> {
+    fn take_in(&mut self, value: Value, unwanted: &mut Packed, client: &str) -> Option<ServerPush> {
         let items = match value {
             Value::Array(items) => items,
             Value::ServerError(error) => return self.take_in_error(error),
@@ -194,14 +194,14 @@ impl Line {
         }
         match <[Value; 3]>::try_from(items) {
             Ok([Value::BulkString(kind), Value::BulkString(_), Value::BulkString(payload)]) if kind == b"smessage" => {
-                Some(Event::Message(payload))
+                Some(ServerPush::Message(payload))
             }
             Ok([Value::BulkString(kind), Value::BulkString(channel), _]) => {
                 let slot = slot_of(&channel);
                 match kind.as_slice() {
                     b"ssubscribe" => {
                         if self.answered(Asked::Subscribe(slot)) && self.slots.contains(&slot) {
-                            return Some(Event::Confirmed(slot));
+                            return Some(ServerPush::Confirmed(slot));
                         }
                         // Nobody here counts on this subscription.
                         if !self.leaving.contains(&slot) && !self.asked.contains(&Asked::Unsubscribe(slot)) {
@@ -214,7 +214,7 @@ impl Line {
                     b"sunsubscribe" => {
                         let is_reply = self.answered(Asked::Unsubscribe(slot));
                         self.leaving.remove(&slot);
-                        (!is_reply && self.slots.remove(&slot)).then_some(Event::Ended(slot))
+                        (!is_reply && self.slots.remove(&slot)).then_some(ServerPush::Ended(slot))
                     }
                     _ => None,
                 }
@@ -226,7 +226,7 @@ impl Line {
     /// Takes in an error. A redirection names its slot. Any other error belongs to the oldest command, as replies come in the order of their
     /// commands. An end that the server tells by itself may have counted as the reply to a `SUNSUBSCRIBE`, so that the error belongs to that
     /// command and counts for a later one: then the confirmation of the later one is no reply, and the slot is subscribed again.
-    fn take_in_error(&mut self, error: ServerError) -> Option<Event> {
+    fn take_in_error(&mut self, error: ServerError) -> Option<ServerPush> {
         let at = match redirected(&error) {
             Some(slot) => {
                 let names =
@@ -240,7 +240,7 @@ impl Line {
         match asked {
             Asked::Subscribe(slot) => {
                 self.leaving.remove(&slot);
-                self.slots.remove(&slot).then_some(Event::Refused(slot, error))
+                self.slots.remove(&slot).then_some(ServerPush::Refused(slot, error))
             }
             Asked::Unsubscribe(_) | Asked::Ping => None,
         }
@@ -262,5 +262,5 @@ fn redirected(error: &ServerError) -> Option<Slot> {
 }
 
 #[cfg(all(test, unix))]
-#[path = "../../../../../tests/white_box/store/redis/cluster/inbox/line.rs"]
+#[path = "../../../../../tests/white_box/store/redis/cluster/inbox/subscriber.rs"]
 mod tests;

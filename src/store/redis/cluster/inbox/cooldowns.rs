@@ -9,23 +9,23 @@ use std::time::Instant;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Rests {
-    places: HashMap<Place, Rest>,
+pub(super) struct PlaceCooldowns {
+    places: HashMap<Place, PlaceCooldown>,
     /// When to ask for a map again.
     ask_at: Option<Instant>,
 }
 
-struct Rest {
+struct PlaceCooldown {
     cooldown: Cooldown<Instant>,
     error: Error,
 }
 
-impl Rests {
-    /// Notes that a place could not be reached. Returns until when it rests.
+impl PlaceCooldowns {
+    /// Notes that a place could not be reached. Returns until when it is cooling down.
     pub(super) fn fail(&mut self, place: Place, error: Error, now: Instant) -> Instant {
         let mut cooldown = self.places.get(&place).map_or_else(Cooldown::default, |rest| rest.cooldown);
         let until = cooldown.fail(now, SUBSCRIBE_AGAIN);
-        self.places.insert(place, Rest { cooldown, error });
+        self.places.insert(place, PlaceCooldown { cooldown, error });
         until
     }
 
@@ -34,7 +34,7 @@ impl Rests {
         self.places.remove(place);
     }
 
-    /// Returns until when a place rests, and why, if it does now.
+    /// Returns until when a place is cooling down, and why, if it does now.
     pub(super) fn of(&self, place: &Place, now: Instant) -> Option<(Instant, Error)> {
         let rest = self.places.get(place)?;
         Some((rest.cooldown.lasts_until(now)?, rest.error.clone()))
@@ -45,7 +45,7 @@ impl Rests {
         self.places.retain(|place, _| places.contains(place));
     }
 
-    /// Returns when a new map is to be asked for; `None` if no place rests, and none keeps us waiting. Calls `ask` if it is time.
+    /// Returns when a new map is to be asked for; `None` if no place is cooling down, and none keeps us waiting. Calls `ask` if it is time.
     pub(super) fn ask_for_map(&mut self, now: Instant, is_kept_waiting: bool, ask: impl FnOnce()) -> Option<Instant> {
         if self.places.is_empty() && !is_kept_waiting {
             self.ask_at = None;
@@ -66,22 +66,22 @@ mod tests {
     #[test]
     fn a_place_that_takes_no_connection_is_tried_ever_more_rarely() {
         let place = Place::Tcp { host: "h".to_owned(), port: 1, tls: false };
-        let (mut rests, mut now, begun) = (Rests::default(), Instant::now(), Instant::now());
+        let (mut cooldowns, mut now, begun) = (PlaceCooldowns::default(), Instant::now(), Instant::now());
         let (mut tries, mut maps) = (0, 0);
         // As the listening thread does it, for the twenty seconds of a failover.
         while now < begun + Duration::from_secs(20) {
-            rests.ask_for_map(now, false, || maps += 1);
-            if rests.of(&place, now).is_none() {
+            cooldowns.ask_for_map(now, false, || maps += 1);
+            if cooldowns.of(&place, now).is_none() {
                 tries += 1;
                 let error = Error::backend(BackendFailure::NotExecuted, "refused");
-                assert!(rests.fail(place.clone(), error, now) > now);
+                assert!(cooldowns.fail(place.clone(), error, now) > now);
             }
             now += Duration::from_millis(5);
         }
         assert!((20..60).contains(&tries), "{tries}");
         assert!((100..=134).contains(&maps), "{maps}");
-        assert!(rests.ask_for_map(now, true, || ()).is_some());
-        rests.end(&place);
-        assert!(rests.of(&place, now).is_none() && rests.ask_for_map(now, false, || maps += 1).is_none());
+        assert!(cooldowns.ask_for_map(now, true, || ()).is_some());
+        cooldowns.end(&place);
+        assert!(cooldowns.of(&place, now).is_none() && cooldowns.ask_for_map(now, false, || maps += 1).is_none());
     }
 }

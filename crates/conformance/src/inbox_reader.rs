@@ -1,4 +1,4 @@
-//! The ear of a client: it hears what the store says.
+//! The inbox of a client: it hears what the store says.
 
 use super::tenure::{PATIENCE, Tenure};
 use crossbeam_channel::{Receiver, unbounded};
@@ -12,7 +12,7 @@ use std::time::Duration;
 const SILENCE: Duration = Duration::from_millis(30);
 
 /// An open inbox.
-pub struct Ear(Listening);
+pub struct InboxReader(Listening);
 
 enum Listening {
     /// The inbox hears of all keys.
@@ -27,13 +27,13 @@ struct Listener {
     thread: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Ear {
+impl fmt::Debug for InboxReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Ear")
     }
 }
 
-impl Ear {
+impl InboxReader {
     pub(super) fn on(inbox: Box<dyn Inbox>, hears_of_all_keys: bool) -> Self {
         Self(if hears_of_all_keys { Listening::Itself(inbox) } else { Listening::OnThread(Listener::on(inbox)) })
     }

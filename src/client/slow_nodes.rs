@@ -3,7 +3,7 @@
 //! The two other threads sort such keys out of what is due, and go on with the rest. Only a store of several servers has any, and the
 //! threads start with the first one. What they have done about a key goes back into the schedules of the others.
 
-use super::cleanup::{Leftover, ROUND};
+use super::cleanup::{PendingCleanup, ROUND};
 use super::worker::Worker;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -14,23 +14,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The keys to ask about, by their ids: a key may fall due again meanwhile.
-type Keys = BTreeMap<u64, Arc<Key>>;
+type KeysById = BTreeMap<u64, Arc<Key>>;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Apart {
-    renewals: Mutex<Keys>,
-    retries: Mutex<(Keys, Vec<Leftover>)>,
+pub(super) struct SlowNodeWorkers {
+    renewals: Mutex<KeysById>,
+    retries: Mutex<(KeysById, Vec<PendingCleanup>)>,
     lease_thread: Worker,
     retry_thread: Worker,
 }
 
-impl Apart {
+impl SlowNodeWorkers {
     pub(super) fn new(lease_thread: Worker, retry_thread: Worker) -> Self {
         Self { renewals: Mutex::default(), retries: Mutex::default(), lease_thread, retry_thread }
     }
 
-    /// Returns whether leases have ever been renewed apart.
+    /// Returns whether leases have ever been renewed by a slow-node worker.
     pub(super) fn renews(&self) -> bool {
         self.lease_thread.is_started()
     }
@@ -45,18 +45,19 @@ impl Apart {
         is_started(&self.retry_thread.start())
     }
 
-    /// Has a key's lease renewed apart.
+    /// Has a key's lease renewed by the slow-node worker.
     pub(super) fn add_renewal(&self, key: &Arc<Key>, now: Moment) {
         self.renewals.lock().insert(key.id, Arc::clone(key));
         self.lease_thread.wake_by(now);
     }
 
-    /// Has keys and leftovers asked about apart. Leaves the leftovers for which the thread would take too long.
-    pub(super) fn add_retries(&self, keys: Vec<Arc<Key>>, leftovers: &mut Vec<Leftover>, now: Moment) {
+    /// Has the slow-node worker ask about keys and pending clean-ups. Leaves the pending clean-ups for which the thread would take too
+    /// long.
+    pub(super) fn add_retries(&self, keys: Vec<Arc<Key>>, cleanups: &mut Vec<PendingCleanup>, now: Moment) {
         let mut retries = self.retries.lock();
         retries.0.extend(keys.into_iter().map(|key| (key.id, key)));
-        let room = ROUND.saturating_sub(retries.1.len()).min(leftovers.len());
-        retries.1.extend(leftovers.drain(..room));
+        let room = ROUND.saturating_sub(retries.1.len()).min(cleanups.len());
+        retries.1.extend(cleanups.drain(..room));
         drop(retries);
         self.retry_thread.wake_by(now);
     }
@@ -65,13 +66,13 @@ impl Apart {
         std::mem::take(&mut *self.renewals.lock()).into_values().collect()
     }
 
-    pub(super) fn take_retries(&self) -> (Vec<Arc<Key>>, Vec<Leftover>) {
-        let (keys, leftovers) = std::mem::take(&mut *self.retries.lock());
-        (keys.into_values().collect(), leftovers)
+    pub(super) fn take_retries(&self) -> (Vec<Arc<Key>>, Vec<PendingCleanup>) {
+        let (keys, cleanups) = std::mem::take(&mut *self.retries.lock());
+        (keys.into_values().collect(), cleanups)
     }
 
-    /// Ends the thread that retries. Returns the leftovers that it has not come to.
-    pub(super) fn stop_retrying(&self) -> Vec<Leftover> {
+    /// Ends the thread that retries. Returns the pending clean-ups that it has not come to.
+    pub(super) fn stop_retrying(&self) -> Vec<PendingCleanup> {
         self.retry_thread.stop();
         self.take_retries().1
     }
