@@ -32,7 +32,7 @@
 //! | `redis/node` `acknowledged` | of which server enough replicas have acknowledged the last call | whoever waits for replies | whoever makes batches | a hint |
 //! | `redis/plain` `Contention` | which keys were contended recently | whoever reads a reply | each plain attempt | a guess |
 //! | `redis/plain` `GivenUp::any` | whether the list of given-up lockers has any | whoever adds or removes one, under the list's mutex | every request | it is nearly always false |
-//! | `transport/mux` `load`, `is_connected`, `epoch`, `written`, `stamped`, `deposed` | what other callers must know of a connection | callers and the writer, mostly under the mutex of the mux; `stamped` by whoever reads a fence number | callers that choose a mux, the plain attempt | a caller looks at every mux for each call, and may not wait for those that use it |
+//! | `transport/mux` `load`, `is_connected`, `current`, `written`, `stamped`, `deposed` | what other callers must know of a connection | callers and the writer, mostly under the mutex of the mux; `stamped` by whoever reads a fence number | callers that choose a mux, the plain attempt | a caller looks at every mux for each call, and may not wait for those that use it |
 //! | `transport/mux` `Settings::connect_took` | how long the last connect took | whoever connects | callers that choose a mux | an estimate |
 //! | `transport/yielding` | how well yielding has worked | all callers of a client | the same | estimates; all muxes would share that mutex |
 //! | `transport/routes` | for each hash of a key, its mux and its calls in flight | each call when it begins and when it has its last reply | the same | one exchange; all muxes would share that mutex |

@@ -196,7 +196,7 @@ pub(super) fn tell_queued(queued: Queued, key: &str, tenure: &Tenure, watchers: 
     let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
     match tenure.settings.reason() {
         _ if !tenure.is_confirmed => {
-            log::debug!(LEASE, "lock {key:?}: lost before its thread was told of the grant: {loss}")
+            log::debug!(LEASE, "lock {key:?}: lost before its thread was told of the grant: {loss}");
         }
         Some(reason) => log::warn!(LEASE, "{error} (held for: {reason})"),
         None => log::warn!(LEASE, "{error}"),
