@@ -16,7 +16,8 @@ const LONGEST_WAITER: usize = 64;
 const LONGEST_REASON: usize = 400;
 
 /// Who holds a lock and who waits for it: [`DLockGenerator::describe`](crate::DLockGenerator::describe). It may be out of date when it is
-/// read. All its texts are one line each and safe to show; those that clients say of themselves may be anybody's who may write to the store.
+/// read. All its texts are one line each and safe to show; what clients say of
+/// themselves is not authenticated: a program that may write to the store can forge it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {

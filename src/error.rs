@@ -102,7 +102,7 @@ pub enum Error {
 
     /// Another process has the identity of this generator: one of them is a copy of the other, made while it ran (a virtual machine
     /// whose snapshot was restored twice, a process that CRIU has restored). The generator has drawn a new identity. What it held is lost
-    /// ([`LossCause::Cloned`]), and what it waited for is asked for anew. Call again.
+    /// ([`LossCause::Cloned`]), and what it waited for is asked for again. Call again.
     #[non_exhaustive]
     #[error(
         "the lock {key:?} is held with this client's own locker {locker:?}, so a copy of this process runs elsewhere: this client has drawn a new identity and has lost its holds; call again"

@@ -272,7 +272,7 @@ struct Inquiries(Mutex<OpenInquiries>);
 struct OpenInquiries {
     /// The questions that this client is to answer.
     waiting: VecDeque<Inquiry>,
-    /// The last number of a question. Numbers begin anew with each client, whose inbox is its own.
+    /// The last number of a question. Numbers begin again with each client, whose inbox is its own.
     last: u64,
     asked: HashMap<u64, (usize, Sender<InquiryAnswer>)>,
 }
@@ -349,7 +349,7 @@ impl Inquiries {
         std::mem::take(&mut self.0.lock().waiting)
     }
 
-    /// Begins to ask so many clients together.
+    /// Begins to ask several clients together.
     fn begin(&self, count: usize) -> InquiryRound<'_> {
         let (sender, answers) = bounded(count.max(1));
         let mut open = self.0.lock();

@@ -27,7 +27,7 @@
 //! | All subscriptions are broken at once, as at a failover | Nobody is heard, so a released key is freed. Whoever asks first gets it, and all others keep their places. Each client's polls come when its subscription breaks and when it is back. |
 //!
 //! *Why no waiter is forgotten*: a locker leaves the queue by a grant, by its own release, by the queue's end two leases after its last
-//! poll, or when it has been unheard for a second; its own poll finds the last two (`gone`), and it asks anew. A grant that nobody takes up
+//! poll, or when it has been unheard for a second; its own poll finds the last two (`gone`), and it asks again. A grant that nobody takes up
 //! is found by the poll of the same client, at most lease/6 later, or ends with its lease, and then any poll of any waiter hands the key on. So each
 //! waiter's progress needs no message at all, only its own retry thread.
 //!

@@ -1,7 +1,7 @@
 //! Keys whose servers keep others waiting: two threads of their own ask about them, so that no other key waits for an answer that comes late or never.
 //!
-//! The two other threads sort such keys out of what is due, and go on with the rest. Only a store of several servers has any, and the
-//! threads start with the first one. What they have done about a key goes back into the schedules of the others.
+//! The main lease and retry threads hand such keys over, and go on with the rest. Only a store of several servers has any, and these
+//! threads start with the first one. They put the result of a request back into the schedules of the main threads.
 
 use super::cleanup::{PendingCleanup, ROUND};
 use super::worker::Worker;

@@ -5,7 +5,7 @@
 //!
 //! * if an acquire is told that its own locker holds the key,
 //! * if the store names a holder of its identity whose locker it has not made yet,
-//! * if it hears in its inbox that somebody else has opened that inbox. Each copy has to open it anew, because no connection has two ends
+//! * if it hears in its inbox that somebody else has opened that inbox. Each copy has to open it again, because no connection has two ends
 //!   on one side, and says so then (`here`), with a number drawn at that moment and its proof: the number's hash, by a key that is never sent.
 //!   Only a copy has the key, too. So nobody else, who may know all lockers and send messages, makes a client take itself for a copy.
 //!

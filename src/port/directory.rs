@@ -75,7 +75,7 @@ impl Parties {
         Self { holder, remaining, waiting: Vec::new(), queue_length: 0 }
     }
 
-    /// Sets the lockers that wait, of so many in all.
+    /// Sets the lockers that wait, and how many there are in all.
     #[must_use]
     pub fn with_waiting(mut self, waiting: Vec<String>, queue_length: u64) -> Self {
         (self.waiting, self.queue_length) = (waiting, queue_length);

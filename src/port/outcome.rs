@@ -73,7 +73,7 @@ pub enum AcquireOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PollOutcome {
-    /// The key belongs to the locker, since this call or an earlier one. Its lease starts anew. The number is not smaller than any that
+    /// The key belongs to the locker, since this call or an earlier one. Its lease starts again. The number is not smaller than any that
     /// the store reported for this tenure before.
     Acquired(Grant),
     /// The locker is in the queue, so it was not granted the key before this reply. The queue is kept for at least twice this
@@ -90,7 +90,7 @@ pub enum PollOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtendOutcome {
-    /// The lease starts anew.
+    /// The lease starts again.
     Extended(Extension),
     /// The key does not belong to this locker; nothing was changed.
     NotOurs(NotOurs),
@@ -106,7 +106,7 @@ pub struct Extension {
     /// leave it out.
     pub number: Option<u64>,
     /// Numbers that no other tenure of this key was or will be given, at most 10,000. Only a
-    /// [`Request::ExtendWithNumbers`](super::Request::ExtendWithNumbers) returns any. Without them the lease starts anew
+    /// [`Request::ExtendWithNumbers`](super::Request::ExtendWithNumbers) returns any. Without them the lease starts again
     /// nevertheless.
     pub numbers: Option<RangeInclusive<u64>>,
 }

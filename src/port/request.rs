@@ -27,7 +27,7 @@ pub enum Request<'a> {
     /// Tells what became of a locker. Safe to repeat: for a locker that neither holds nor waits, the outcome is
     /// [`Gone`](PollOutcome::Gone), and nothing is changed. A store may [extend](Self::by_extension) the lease instead.
     Poll(Claim<'a>),
-    /// Starts the lease anew if the key still contains the locker; otherwise changes nothing. Safe to repeat.
+    /// Starts the lease again if the key still contains the locker; otherwise changes nothing. Safe to repeat.
     Extend(Claim<'a>),
     /// Extends as [`Extend`](Self::Extend) does, and fetches a range of numbers that no other tenure of the key was or will be given:
     /// [`Extension::numbers`]. Each number serves 1,024 holds of a tenure that is passed on among the threads of a process. Only for a

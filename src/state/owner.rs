@@ -92,7 +92,7 @@ pub(crate) fn hold_begins() {
     let _ = HOLDS.try_with(|holds| holds.count.set(holds.count.get() + 1));
 }
 
-/// Counts a hold of the calling thread out.
+/// Decrements the calling thread's count of holds.
 pub(crate) fn hold_ends() {
     let counted = HOLDS.try_with(|holds| holds.count.set(holds.count.get().saturating_sub(1)));
     if counted.is_err() {

@@ -116,7 +116,7 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
         0
     }
 
-    /// Starts the life of a session anew. `false` says that it has ended, or that a server which has just begun to lead does not know it yet.
+    /// Starts the life of a session again. `false` says that it has ended, or that a server which has just begun to lead does not know it yet.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error>;
 
     /// Ends a session, and deletes what it holds. Afterwards no request with this session takes effect, also if it had ended before.

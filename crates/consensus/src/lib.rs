@@ -38,7 +38,7 @@
 // |---|---|
 // | `processor.rs` | the port: requests in, outcomes out |
 // | `acquire.rs`, `extend.rs`, `release.rs` | the operations, each a value with the store, the claim and the limit |
-// | `store.rs`, `gift.rs` | what several of them do: give a key on, write it anew, end a session; the table of transactions |
+// | `store.rs`, `gift.rs` | what several of them do: give a key on, write it again, end a session; the table of transactions |
 // | `sessions.rs` | the sessions of a process: each tenure has one |
 // | `snapshot.rs` | who holds a key and who waits, at one index |
 // | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |

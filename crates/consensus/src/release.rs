@@ -6,13 +6,13 @@
 //!
 //! | known of the queue | found | release | hand-over to a next locker | writes |
 //! |---|---|---|---|---|
-//! | nobody was told to wait | nobody waits | the entry is deleted | the entry is written anew for the next locker | 1 |
+//! | nobody was told to wait | nobody waits | the entry is deleted | the entry is written again for the next locker | 1 |
 //! | the same | somebody waits: etcd | refused; then as below | the same | 1 |
-//! | the same | somebody waits: Consul | deleted, then given to the first waiter | written anew, then given on, with the next locker behind | 2 |
+//! | the same | somebody waits: Consul | deleted, then given to the first waiter | written again, then given on, with the next locker behind | 2 |
 //! | somebody waits | somebody waits | given to the first waiter | the same, with the next locker at the queue's end | 1 |
-//! | somebody waits | nobody waits any more | the entry is deleted | the entry is written anew for the next locker | 1 |
+//! | somebody waits | nobody waits any more | the entry is deleted | the entry is written again for the next locker | 1 |
 //! | anything | the key is in its lock-delay | the entry is deleted; the waiter gets it later | the same; the next locker waits, too | 1; 2 |
-//! | a request is in doubt | anything | the session is ended, and with it the hold; the key is given on | the same; the next locker begins anew | 2; more |
+//! | a request is in doubt | anything | the session is ended, and with it the hold; the key is given on | the same; the next locker begins again | 2; more |
 //!
 //! Each row is one look at most and one transaction after another. If the key changes in between, the transaction is refused, nothing was done, and
 //! the release begins again with a look.
@@ -184,7 +184,7 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// Deletes the lock's entry, which nobody may hold anew for a while, and has the next locker wait.
+    /// Deletes the lock's entry, which nobody may hold again for a while, and has the next locker wait.
     fn free_for(&self, next: &Claim<'_>, session: &str) -> Result<Option<ReleaseOutcome>, Error> {
         if self.free(session)?.is_none() {
             return Ok(None);

@@ -7,9 +7,9 @@
 //! | join | the same; if it is busy: write the own entry among the waiters, look, and tell the holder if it is the first | 1; 2 to wait, 3 for the first |
 //! | release | if the own session holds the lock, and nobody waits: delete it | 1 |
 //! | release, hand-over to a waiter | if the own session holds the lock and the waiter's session its entry: pass the lock to that session, delete the entry, write a message; with a next locker, write its entry among the waiters | 1 |
-//! | hand-over without waiters | if the own session holds the lock: write it anew for the next locker | 1 |
+//! | hand-over without waiters | if the own session holds the lock: write it again for the next locker | 1 |
 //! | extend, poll | renew the session, then look at the key. The leader renews by itself, without a write | 0 |
-//! | extend with numbers | write the lock anew: the index is the number | 1 |
+//! | extend with numbers | write the lock again: the index is the number | 1 |
 //! | settle | end the session | 1 |
 //!
 //! The number of a tenure is the index of the lock's last write: etcd's revision, Consul's Raft index. The index of the message of a hand-over
@@ -43,13 +43,13 @@ pub(super) struct ConsensusStore {
     pub(super) clients: Mutex<BTreeSet<String>>,
 }
 
-/// What came of writing the lock's entry anew.
+/// What came of writing the lock's entry again.
 pub(super) enum Rewritten {
     /// It was written at this index. This is what is known of the key now.
     Done(u64, Snapshot),
     /// The locker does not hold it, or somebody waits.
     Changed,
-    /// Nobody may hold the entry anew for a while. A server that was restarted begins the delays of its log anew, also of a key that somebody holds since.
+    /// Nobody may hold the entry again for a while. A server that was restarted begins the delays of its log again, also of a key that somebody holds since.
     Delayed,
 }
 
@@ -270,7 +270,7 @@ impl ConsensusStore {
         })
     }
 
-    /// Writes the lock's entry anew in the name of a locker of the same client: the same one, for a new number, or the next one, which goes on
+    /// Writes the lock's entry again in the name of a locker of the same client: the same one, for a new number, or the next one, which goes on
     /// with the same session unless it needs one that lives longer.
     ///
     /// The next locker is only given the key if nobody waits. A transaction without an answer may still give it the key: then both lockers are in

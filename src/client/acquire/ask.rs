@@ -50,7 +50,7 @@ impl<'c> Acquire<'c> {
         }
     }
 
-    /// Asks anew, as the thread whose turn it is, unless its wait is over.
+    /// Asks again, as the thread whose turn it is, unless its wait is over.
     pub(super) fn ask_again(&self, turn: Turn<'c>) -> Result<Progress, Error> {
         let core = self.core;
         if self.limit.is_over(core.clock.now()) || core.is_closed() {

@@ -300,7 +300,7 @@ impl<'c> Acquire<'c> {
         tenure.is_confirmed.then(|| Confirmed::Yes(core.events.queue_acquired(tenure, call)))
     }
 
-    /// Releases a hold that was lost before its thread was told, and takes the turn to ask anew.
+    /// Releases a hold that was lost before its thread was told, and takes the turn to ask again.
     fn discard(&self) -> Turn<'c> {
         if let Some((tenure, _)) = self.core.end_hold(self.key, Phase::Asking { turn: None, about: None }) {
             self.core.releases.release_later(self.core, &self.key.name, &tenure);

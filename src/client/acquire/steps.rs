@@ -2,15 +2,15 @@
 //!
 //! | what is known | answer | and | step |
 //! |---|---|---|---|
-//! | a recall is under way | the locker is gone | | ask anew, looking at the key alone |
+//! | a recall is under way | the locker is gone | | ask again, looking at the key alone |
 //! | | the locker is gone | the thread does not wait, or no longer | end, with the failure of the acquire unless the lock is busy |
-//! | | the locker is gone | | ask anew |
+//! | | the locker is gone | | ask again |
 //! | no acquire is settled yet | no reply to what may have been executed | there is time | settle: poll that locker |
 //! | the lock is busy | the store fails | no time, or a single attempt | end: the lock was busy |
 //! | not known to be busy | busy, and the locker may stand in the store's queue | there is time | poll that locker |
-//! | not known to be busy | busy, and the store has looked at the key alone | a place or the lease's end would help, and there is time | ask anew, for a place |
-//! | a single attempt | busy, the same | for the first time, with our released locker | ask anew: the request has overtaken the release |
-//! | a single attempt, no recall yet | busy, the same | the holder may linger | begin a recall: ask anew, for a place |
+//! | not known to be busy | busy, and the store has looked at the key alone | a place or the lease's end would help, and there is time | ask again, for a place |
+//! | a single attempt | busy, the same | for the first time, with our released locker | ask again: the request has overtaken the release |
+//! | a single attempt, no recall yet | busy, the same | the holder may linger | begin a recall: ask again, for a place |
 //! | a single attempt | busy, and the locker stands in the queue | the recall has time left, and the holder may linger | poll that locker after a pause |
 //! | a single attempt | busy, the same | | end: the lock is busy |
 //! | | any other | a single attempt, a closed client, or a refusal | refuse |

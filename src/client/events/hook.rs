@@ -7,7 +7,7 @@
 //! An event is put into each queue whose functions want it. That takes a mutex of the queue and nothing else, so it may be done with
 //! other mutexes held. The rest, which may block, comes after they are released: see [`FollowUp`].
 //!
-//! A queue has room for so many frequent events (one lock has two of them), and as much room for all others. So no number of locks drops
+//! A queue has room for a fixed number of frequent events (one lock has two of them), and as much room for all others. So no number of locks drops
 //! a loss.
 
 use crate::error::LeaseLoss;

@@ -6,7 +6,7 @@
 //! | index | the index of the log of Raft: it rises with each write, also of others |
 //! | check | a verb of a transaction that writes nothing; there is none for "no entry with this prefix" |
 //!
-//! A session is counted by the leader, which takes up to twice its time to live before it ends the session, and begins all sessions anew when it
+//! A session is counted by the leader, which takes up to twice its time to live before it ends the session, and begins all sessions again when it
 //! begins to lead. So a dead holder keeps others out for long, and a living one never loses its session early.
 //!
 //! A transaction that fails was not executed, whatever its reason: `409` is an answer, not an error. Its words tell three reasons apart. A session

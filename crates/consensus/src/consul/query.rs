@@ -48,7 +48,7 @@ impl Query {
     fn ask(&mut self, wait: Duration) -> Result<Option<Change>, Error> {
         let reply = self.client.wait(&self.agent, &self.path, self.index, wait)?;
         let index = reply.index.ok_or_else(|| odd("the index"))?;
-        // An index that falls is that of servers which were set up anew: everything is asked for again.
+        // An index that falls is that of servers which were set up again: everything is asked for again.
         self.index = if index < self.index { 0 } else { index.max(1) };
         if reply.status == 404 {
             // Somebody has deleted the entry, perhaps with a message that was not read.

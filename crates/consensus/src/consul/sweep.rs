@@ -11,7 +11,7 @@
 //!   is not deleted.
 //! * It has a message that it has not read, and no session. The message is of a tenure that has ended with its session.
 //! * Its inbox is deleted while it listens. It takes that for a change that it has missed, and asks about all that it waits for. The next
-//!   message to it writes the inbox anew.
+//!   message to it writes the inbox again.
 //!
 //! Several clients may delete the same inboxes at once: what has gone already counts as deleted.
 

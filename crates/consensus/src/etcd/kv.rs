@@ -6,7 +6,7 @@
 //! | index | a revision: it rises with each transaction that writes |
 //! | check | a comparison of a transaction, also of all entries with a prefix |
 //!
-//! A lease is kept by the leader, and renewing it is no write: the leader counts, and a new leader begins all leases anew. So an election makes
+//! A lease is kept by the leader, and renewing it is no write: the leader counts, and a new leader begins all leases again. So an election makes
 //! leases longer, never shorter. What is shorter than an election is nevertheless no lease to choose: the holder cannot renew it meanwhile.
 //!
 //! etcd grants no lease that is shorter than one and a half of its election time-outs, and makes it longer without saying so in an error. A dead

@@ -17,7 +17,7 @@ const PORT: u16 = 2379;
 /// else: locks of `etcdctl lock` and of the packages `concurrency` are others.
 ///
 /// A lease is from 2 s up to the longest of the crate. A lock whose holder has died is free when its lease has ended, which etcd notices up
-/// to a second later; the entry lives a quarter longer than the lease, in whole seconds. A new leader of the servers begins all leases anew.
+/// to a second later; the entry lives a quarter longer than the lease, in whole seconds. A new leader of the servers begins all leases again.
 #[derive(Clone)]
 pub struct EtcdLockProcessor {
     store: Arc<ConsensusStore>,

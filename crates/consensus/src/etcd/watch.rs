@@ -12,7 +12,7 @@
 //! | no line, the connection broke | the end of the inbox: another server is asked by the next one |
 //!
 //! Nothing is missed from the first line on: it has the revision at which the watch was there. A stream that begins with an earlier revision is
-//! told every change since, unless etcd has compacted them; then it ends with a reason, and the client opens the inbox anew and asks about all
+//! told every change since, unless etcd has compacted them; then it ends with a reason, and the client opens the inbox again and asks about all
 //! that it waits for. Deletions are no messages: an inbox is deleted when its client closes.
 
 use super::client::{Client, odd};

@@ -173,7 +173,7 @@ impl<L: Clone> KeyState<L> {
         Ok(PollEffect::Waiting(busy))
     }
 
-    /// Starts the lease of a locker anew if it holds the key.
+    /// Starts the lease of a locker again if it holds the key.
     ///
     /// # Errors
     ///

@@ -146,7 +146,7 @@ pub(crate) enum AcquireEffect<L> {
 /// The outcome of [`KeyState::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PollEffect<L> {
-    /// The key belongs to the locker. Its lease starts anew.
+    /// The key belongs to the locker. Its lease starts again.
     Acquired(NumberedGrant),
     /// The locker is in the queue.
     Waiting(BusyReason<L>),
@@ -157,7 +157,7 @@ pub(crate) enum PollEffect<L> {
 /// The outcome of [`KeyState::extend`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExtendEffect<L> {
-    /// The lease starts anew.
+    /// The lease starts again.
     Extended {
         /// How many wait in the queue.
         waiting: u64,

@@ -49,7 +49,7 @@ impl Cluster {
     }
 
     /// Takes in that a node has redirected a call of a slot to what it calls `host` and `port`. Returns the node to which such calls go now;
-    /// `None` if that is no address, or if the node named itself, and was made anew for that a moment ago.
+    /// `None` if that is no address, or if the node named itself, and was made again for that a moment ago.
     pub(super) fn redirect(&self, slot: Slot, by: &Arc<Node>, host: &str, port: u16) -> Option<Arc<Node>> {
         let Some(place) = self.map.place(by, host, port) else {
             self.refresher.want();
@@ -59,7 +59,7 @@ impl Cluster {
     }
 
     /// Takes in that a node has redirected a call of a slot to this place. Returns the node to which such calls go now; `None` if the node
-    /// named itself, and was made anew for that a moment ago.
+    /// named itself, and was made again for that a moment ago.
     pub(super) fn follow_to(&self, place: &Place, slot: Slot, old: &Arc<Node>) -> Option<Arc<Node>> {
         let is_itself = *place == old.transport.endpoint().address.place;
         let next = if is_itself {

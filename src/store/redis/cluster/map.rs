@@ -165,7 +165,7 @@ impl Map {
         node
     }
 
-    /// Puts a node that was made anew in the place of an earlier one. Returns `None` if that was done a moment ago.
+    /// Puts a node that was made again in the place of an earlier one. Returns `None` if that was done a moment ago.
     pub(super) fn renew(&self, old: &Arc<Node>) -> Option<Arc<Node>> {
         let node = self.nodes.renew(old, Instant::now())?;
         // Listening connections to the earlier node end.

@@ -6,7 +6,7 @@
 //! made, so no thread is needed for it.
 //!
 //! A node that redirects a call to itself is behind another name or connection than the client believes, such as after a failover behind one
-//! address. It is *made anew*: new connections, at most once in [`RENEWAL`], because many calls may find that out at the same time.
+//! address. It is *made again*: new connections, at most once in [`RENEWAL`], because many calls may find that out at the same time.
 
 use super::timing::{IDLE_CONNECTION, IDLE_NODE, RENEWAL};
 use crate::backoff::Cooldown;
@@ -67,7 +67,7 @@ struct NodeEntry {
     node: Arc<Node>,
     /// When the node last owned a slot, or a call was sent to it beside the map.
     used: Instant,
-    /// Lasts while the node is not made anew, after it was.
+    /// Lasts while the node is not made again, after it was.
     renewed: Cooldown<Instant>,
 }
 

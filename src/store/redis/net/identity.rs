@@ -9,8 +9,8 @@
 //! | none yet | any | nothing: there is nothing to compare |
 //! | known | the same | nothing |
 //! | known | another | all older connections are cut, and the number rises |
-//! | unknown, or known | unknown, or known for the first time, at another address | the same |
-//! | unknown, or known | unknown, or known for the first time, at the same address | the number rises |
+//! | known or not | not known, or known only now, at another address | all older connections are cut, and the number rises |
+//! | known or not | not known, or known only now, at the same address | the number rises |
 //! | known | the one before the last, a moment later, at the same address | the number rises |
 //!
 //! 1. *The number never falls*, and it rises before the new connection is used. So whoever reads it after an answer on a connection sees at

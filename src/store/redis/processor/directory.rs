@@ -103,7 +103,7 @@ impl RedisLockProcessor {
             return Ok((Vec::new(), None, None));
         };
         let behind = behind.map(|behind| format!("0 {behind}"));
-        // If the node is gone, the one behind it begins anew.
+        // If the node is gone, the one behind it begins again.
         let cursor = if own == address { cursor } else { "0" };
         let reply = match cluster.ask_master(&node, &directory::scan(cursor), limit) {
             Ok(reply) => reply,

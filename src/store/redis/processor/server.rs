@@ -105,7 +105,7 @@ impl Server {
     /// # Errors
     ///
     /// The one by which a lock would fail if the server had answered so. After [`Error::Backend`] with a
-    /// [`source`](std::error::Error::source) the connection is opened anew for the next command.
+    /// [`source`](std::error::Error::source) the connection is opened again for the next command.
     pub fn ask(&mut self, words: &[&str], limit: Duration) -> Result<Vec<String>, Error> {
         let deadline = end_of(limit, Instant::now());
         let mut link = match self.link.take() {

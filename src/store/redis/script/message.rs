@@ -6,7 +6,7 @@
 use super::reply::HIGHEST_NUMBER;
 use crate::port::{Grant, Message};
 
-/// The longest words of a client to another one. Longer ones are nobody's.
+/// The longest message of one client to another. A longer one is ignored.
 const MOST_SAID: usize = 4096;
 
 /// Reads a message. Returns `None` for anything that no script of this version publishes.

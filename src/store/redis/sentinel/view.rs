@@ -19,7 +19,7 @@
 //!    Sentinels agree in their last answers on a lower epoch and its address, and each of them has told a higher epoch before, that is
 //!    the best one. Sentinels that have only not heard of a failover yet have never told a higher epoch, however many they are. What
 //!    the others go on saying, of the epochs before, counts no more.
-//! 3. *A server that is no master is not believed in.* A connect that finds a replica, or nobody, refutes the address for a moment. Then
+//! 3. *An address that turns out not to be a master's is rejected for a while.* A connect that finds a replica, or no server, rejects it. Then
 //!    an address on which a majority of the configured Sentinels agrees is tried in its place, unless it is of an epoch before the one at
 //!    which a master was last found. Nothing less replaces it: the master of a minority may be the old one.
 //!
@@ -68,7 +68,7 @@ pub(super) struct MasterView {
 }
 
 impl MasterView {
-    /// The view of a service with so many configured Sentinels, which have a vote each.
+    /// The view of a service with this number of configured Sentinels, which have a vote each.
     pub(super) fn new(voters: usize) -> Self {
         Self { voters, answers: vec![(None, 0); voters], ..Self::default() }
     }

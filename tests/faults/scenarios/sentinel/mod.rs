@@ -5,8 +5,8 @@
 //! rest. Scenes in which the replicas have everything before the fault, and nothing is granted until all follow, may lose nothing at all.
 //!
 //! With acknowledgement by all replicas no such time is allowed: tokens rise with every hold, and no two are valid at once. That is so but for an
-//! empty restart. Who is cut off together with the old master is played with acknowledgement by one replica, too. It has none there, and the
-//! others go on with the one that is left at the new master, so two holds at once would be seen.
+//! empty restart. The scenarios that isolate a client with the old master also run with the acknowledgement of one replica. The
+//! isolated side has no replica, and the others go on with the one that is left at the new master, so two holds at once would be seen.
 
 pub(crate) mod cut_off;
 pub(crate) mod emptied;

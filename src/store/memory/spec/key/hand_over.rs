@@ -11,7 +11,7 @@
 //! | is marked, and the time is not over | some | stays as it is |
 //! | is marked | none | is not marked any more |
 //! | is marked, and the time is over, or longer than it can be | no more than the mark counts | is not marked any more; they leave |
-//! | the same | more | the first ones, as many as the mark counts, leave; it is marked anew for the others, which stay |
+//! | the same | more | the first ones, as many as the mark counts, leave; it is marked again for the others, which stay |
 //!
 //! The time is longer than it can be when the clock was stepped back. A waiter that becomes unheard while the queue is marked for others
 //! has a time of its own, which begins when theirs is over. A mark counts places: when one of the waiters that it counts has left before

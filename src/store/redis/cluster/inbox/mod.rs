@@ -9,7 +9,7 @@
 //! for a minute after the end of the last lease is left.
 //!
 //! When a slot moves to another node, its server ends the subscription; when a master fails, its connection breaks, or its successor knows
-//! nothing of the subscription. The slot is then subscribed anew, where its owner is by a new map. Until that is confirmed the client's
+//! nothing of the subscription. The slot is then subscribed again, where its owner is by a new map. Until that is confirmed the client's
 //! tenures there are unheard, and keep their places in the queue for a second.
 //!
 //! 1. *A slot is heard on one connection.* When a newer map names another owner, the slot leaves its connection at once, and is due at the
@@ -150,7 +150,7 @@ impl ClusterInbox {
         }
     }
 
-    /// Keeps a connection, unless it has failed. Its slots are then subscribed anew: at once if it was of use for a while, else after a
+    /// Keeps a connection, unless it has failed. Its slots are then subscribed again: at once if it was of use for a while, else after a
     /// pause.
     fn keep(&mut self, subscriber: Subscriber, result: io::Result<()>, now: Instant) {
         let Err(cause) = result else { return self.subscribers.push(subscriber) };

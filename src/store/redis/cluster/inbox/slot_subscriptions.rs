@@ -1,8 +1,8 @@
-//! In which slots a client hears. The threads that lock and the thread that listens share this.
+//! The slots whose channels a client has subscribed. The threads that lock and the listening thread share this.
 //!
 //! | phase of a slot | meaning | next |
 //! |---|---|---|
-//! | absent | nobody has waited there of late | `Off`, when a tenure is about to wait |
+//! | absent | no thread has waited in this slot recently | `Off`, when a tenure is about to wait |
 //! | `Off` | the channel is to be subscribed when the slot is due | `Asked` |
 //! | `Asked(subscriber)` | the subscription was sent on this connection, and has no answer yet | `Heard`; `Off` if it is refused or the connection breaks |
 //! | `Heard(subscriber)` | the server has confirmed it there: a grant of a key in the slot arrives | `Off` if the server or the connection ends it; absent when nobody needs it |
@@ -29,7 +29,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Above so many slots, those that nobody needs any more are not kept, down to so many.
+/// The client unsubscribes from idle slots while it has more subscriptions than this.
 const MANY: usize = 4096;
 
 /// See the module.

@@ -22,7 +22,7 @@ pub(super) struct SubscriberId(pub(super) u64);
 pub(super) struct Subscriber {
     pub(super) id: SubscriberId,
     pub(super) place: Place,
-    /// The node as it was when the connection was opened. A node that was made anew since may be another server.
+    /// The node as it was when the connection was opened. A node that was made again since may be another server.
     pub(super) node: Weak<Node>,
     link: Link,
     /// The slots that were subscribed here, and neither ended nor left since.

@@ -130,7 +130,7 @@ impl ClusterInbox {
                 subscriber.slots().iter().copied().filter(|slot| !owns(&view, &subscriber.node, *slot)).collect();
             subscriber.leave(&gone);
             gone.into_iter().for_each(|slot| self.lose(slot, subscriber.id, now));
-            // Behind the name of a node that was made anew there may be another server.
+            // Behind the name of a node that was made again there may be another server.
             if view.nodes.iter().all(|node| {
                 is_same(&subscriber.node, node) || node.transport.endpoint().address.place != subscriber.place
             }) {
