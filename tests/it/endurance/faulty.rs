@@ -9,6 +9,7 @@ use redis_dlock::processor::{
     Inbox, InboxBreaker, Limit, LockProcessor, Message, Outcome, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{BackendFailure, Error};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -57,6 +58,8 @@ pub(crate) struct FaultyStore {
     /// How many commands of a hundred fail.
     part: Arc<AtomicU64>,
     tally: Arc<Tally>,
+    /// How many extensions of a locker have failed in a row.
+    in_a_row: Mutex<HashMap<String, u32>>,
     late: Option<Sender<(Instant, OwnedRequest)>>,
     later: Option<JoinHandle<()>>,
 }
@@ -115,11 +118,26 @@ impl FaultyStore {
         let part = Arc::new(AtomicU64::new(part));
         let faults = Faults { part: Arc::clone(&part), tally: Arc::clone(&tally) };
         let dice = Arc::new(Mutex::new(Dice::new(seed)));
-        (Self { inner, dice, part, tally, late: Some(late), later: Some(later) }, faults)
+        (Self { inner, dice, part, tally, in_a_row: Mutex::default(), late: Some(late), later: Some(later) }, faults)
     }
 
     fn inner_queue(&self) -> &dyn WaitQueue {
         self.inner.queue().expect("has a queue")
+    }
+
+    /// Three extensions fit before a deadline (G3), and a lease is lost if all fail. So at most two in a row do.
+    fn fate_of(&self, request: &Request<'_>) -> Fate {
+        match request {
+            Request::Inspect { .. } => Fate::Answered,
+            Request::Extend(claim) | Request::ExtendWithNumbers(claim) => {
+                let mut in_a_row = self.in_a_row.lock();
+                let failed = in_a_row.entry(claim.locker.to_owned()).or_default();
+                let fate = if *failed < 2 { self.fate() } else { Fate::Answered };
+                *failed = if fate == Fate::Answered { 0 } else { *failed + 1 };
+                fate
+            }
+            _ => self.fate(),
+        }
     }
 
     fn fate(&self) -> Fate {
@@ -156,9 +174,7 @@ impl Drop for FaultyStore {
 impl LockProcessor for FaultyStore {
     /// Each command has its own fate; what is executed goes in one go, in order.
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
-        let is_command = |request: &Request<'_>| !matches!(request, Request::Inspect { .. });
-        let fate = |request| if is_command(request) { self.fate() } else { Fate::Answered };
-        let fates: Vec<_> = requests.iter().map(fate).collect();
+        let fates: Vec<_> = requests.iter().map(|request| self.fate_of(request)).collect();
         let executed =
             requests.iter().zip(&fates).filter(|(_, fate)| matches!(fate, Fate::Answered | Fate::Unanswered));
         let executed: Vec<_> = executed.map(|(request, _)| *request).collect();
