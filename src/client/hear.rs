@@ -58,7 +58,7 @@ fn on_message(core: &Core, message: &Message) {
                 return;
             }
             // What a copy of this process was granted is not given up. The message alone shows no copy: anybody may have sent it.
-            // Nor is what has a locker of another key: on a consensus store, giving it up would end the session with which that is held.
+            // A locker that has another key is not given up either: on a consensus store, that would end the session that holds that key.
             let is_of_another_key = || core.keys.all().iter().any(|key| key.state().has(locker));
             if !core.id().is_of_twin(locker) && !is_of_another_key() {
                 // The locker was given up while the grant was on its way, or the grant is long outdated.

@@ -61,8 +61,8 @@ fn renew(core: &Core, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
     Lost::announce(core, lost);
 }
 
-/// Returns the deadline of the most urgent tenure among the others that a renewal must leave time for. Once some tenures are renewed apart,
-/// it is that of none: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the other way round.
+/// Returns the deadline of the most urgent tenure among the others that a renewal must leave time for. Once a slow-node worker renews some
+/// tenures, there is none: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the other way round.
 fn other_deadline(core: &Core, is_on_slow_node: bool) -> Moment {
     if is_on_slow_node || core.slow_nodes.renews() { Moment::NEVER } else { core.renewals.first_deadline() }
 }

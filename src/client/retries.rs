@@ -109,9 +109,9 @@ impl Retries {
         }
     }
 
-    /// Takes the lockers that are due. Those of an identity that this client has given up are left to the twin that has it, too: a release of
+    /// Takes the pending clean-ups that are due. Those of an identity that this client has given up are left to the twin that has it, too: a release of
     /// one may have been under way, or posted, when the list was forgotten.
-    pub(super) fn take_leftovers(&self, now: Moment) -> Vec<PendingCleanup> {
+    pub(super) fn take_cleanups(&self, now: Moment) -> Vec<PendingCleanup> {
         loop {
             let mut due = self.cleanup.take_due(now);
             let are_all_taken = due.is_empty();
@@ -146,7 +146,7 @@ impl Retries {
     pub(super) fn release_cleanups(&self) {
         let (mut released, mut unanswered) = (0, 0);
         while unanswered == 0 {
-            let mut cleanups = self.take_leftovers(Moment::NEVER);
+            let mut cleanups = self.take_cleanups(Moment::NEVER);
             if cleanups.is_empty() {
                 break;
             }
@@ -163,10 +163,10 @@ impl Retries {
         if unanswered > 0 {
             log::info!(
                 RELEASE,
-                "closing: {released} leftovers released, {unanswered} not confirmed; their leases will end"
+                "closing: {released} pending clean-ups released, {unanswered} not confirmed; their leases will end"
             );
         } else if released > 0 {
-            log::debug!(RELEASE, "closing: {released} leftovers released");
+            log::debug!(RELEASE, "closing: {released} pending clean-ups released");
         }
     }
 

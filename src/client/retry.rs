@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the pending clean-ups that are due.
 pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.releases.collect(core, now);
-    let (mut keys, mut cleanups) = (core.retries.take_due(now), core.retries.take_leftovers(now));
+    let (mut keys, mut cleanups) = (core.retries.take_due(now), core.retries.take_cleanups(now));
     retry_on_slow_nodes(core, &mut keys, &mut cleanups);
     ask(core, keys, cleanups);
     core.describe.answer_questions();

@@ -85,7 +85,7 @@ impl SlowNodeWorkers {
 
 fn is_started(result: &Result<bool, Error>) -> bool {
     if let Err(error) = result {
-        log::debug!(CLIENT, "keys whose server keeps others waiting are not asked about apart: {error}");
+        log::debug!(CLIENT, "no thread for keys whose server keeps others waiting: {error}");
     }
     result.is_ok()
 }

@@ -108,7 +108,7 @@ pub(super) struct OneServer {
 }
 
 impl OneServer {
-    /// `trust` in numbers ends when another server answers. It ends before the connection to that server is used, because it is told then.
+    /// The watermarks end when another server answers: before the connection to that server is used, because it is told then.
     pub(super) fn new(node: Node, io_timeout: Duration) -> Arc<Self> {
         let one = Self { node, watermarks: FenceWatermarks::new(), contention: Contention::new(), io_timeout };
         let one = Arc::new(one);

@@ -45,7 +45,7 @@ const FORGOTTEN: &[&str] = &["deadlock", "exceeded max_steps"];
 const LEFT: &[&str] = &["left in the store", "deadlock", "exceeded max_steps"];
 
 /// With faults, the schedule decides what shows first: a waiter that waits for ever, or two holders of one lock,
-/// whose tokens need not rise.
+/// or that the token of the second one is smaller.
 const LEFT_OR_TWICE: &[&str] = &[
     "left in the store",
     "deadlock",

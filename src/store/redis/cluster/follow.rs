@@ -86,10 +86,10 @@ impl Cluster {
         {
             return calls.iter().map(|_| Err(error.clone())).collect();
         }
-        let mut all_routed: Vec<_> = calls.iter().map(|call| batch.routed(call)).collect();
-        batch.send(&mut all_routed);
-        batch.follow(&mut all_routed);
-        all_routed.into_iter().map(|routed| routed.reply.unwrap_or_else(|| Err(mismatch()))).collect()
+        let mut routed_calls: Vec<_> = calls.iter().map(|call| batch.route(call)).collect();
+        batch.send(&mut routed_calls);
+        batch.follow(&mut routed_calls);
+        routed_calls.into_iter().map(|routed| routed.reply.unwrap_or_else(|| Err(mismatch()))).collect()
     }
 
     /// Returns `true` if a batch should not wait for the node that owns the key's slot beside others.
@@ -105,7 +105,7 @@ struct RoutedBatch<'c> {
 }
 
 impl RoutedBatch<'_> {
-    fn routed<'a>(&self, call: &Call<'a>) -> RoutedCall<'a> {
+    fn route<'a>(&self, call: &Call<'a>) -> RoutedCall<'a> {
         let slot = slot_of(call.keys[0].as_bytes());
         let node = self.cluster.map.owner(slot);
         let budget = RedirectBudget::default();
@@ -113,9 +113,9 @@ impl RoutedBatch<'_> {
     }
 
     /// Sends the calls that are not over, and waits for their replies.
-    fn send(&self, all_routed: &mut [RoutedCall<'_>]) {
+    fn send(&self, routed_calls: &mut [RoutedCall<'_>]) {
         let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
-        for (at, routed) in all_routed.iter_mut().enumerate().filter(|(_, routed)| !routed.is_over) {
+        for (at, routed) in routed_calls.iter_mut().enumerate().filter(|(_, routed)| !routed.is_over) {
             match &routed.node {
                 Some(node) if !node.transport.is_cooling_down(COOLDOWN) => {
                     match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, node)) {
@@ -136,7 +136,7 @@ impl RoutedBatch<'_> {
         let mut sent = Vec::with_capacity(groups.len());
         for (node, members) in &groups {
             let sending = |at: &usize| {
-                let RoutedCall { call, asking, .. } = &all_routed[*at];
+                let RoutedCall { call, asking, .. } = &routed_calls[*at];
                 Sending { call, asking: *asking }
             };
             let options = CallOptions { urgent: self.terms.urgent, spare: left - wait, ..CallOptions::within(wait) };
@@ -152,7 +152,7 @@ impl RoutedBatch<'_> {
                 node.note_silence();
             }
             for (at, reply) in members.iter().zip(replies) {
-                all_routed[*at].reply = Some(reply);
+                routed_calls[*at].reply = Some(reply);
             }
         }
     }
@@ -166,11 +166,11 @@ impl RoutedBatch<'_> {
     }
 
     /// Sends the calls again that were not executed, until each has its reply or the time is over.
-    fn follow(&self, all_routed: &mut [RoutedCall<'_>]) {
+    fn follow(&self, routed_calls: &mut [RoutedCall<'_>]) {
         let mut paused = Duration::ZERO;
         loop {
             let mut pause = Duration::ZERO;
-            for routed in all_routed.iter_mut().filter(|routed| !routed.is_over) {
+            for routed in routed_calls.iter_mut().filter(|routed| !routed.is_over) {
                 match self.next(routed) {
                     Some(wanted) if paused + wanted <= self.terms.pauses && wanted < self.terms.left() => {
                         pause = pause.max(wanted);
@@ -178,14 +178,14 @@ impl RoutedBatch<'_> {
                     Some(_) | None => routed.end(),
                 }
             }
-            if all_routed.iter().all(|routed| routed.is_over) {
+            if routed_calls.iter().all(|routed| routed.is_over) {
                 return;
             }
             if !pause.is_zero() {
                 std::thread::sleep(pause);
                 paused += pause;
             }
-            self.send(all_routed);
+            self.send(routed_calls);
         }
     }
 

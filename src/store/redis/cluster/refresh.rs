@@ -284,7 +284,7 @@ fn refresh(refresher: &Weak<Refresher>) {
         strong.ended.notify_all();
         drop(state);
         if let Some(failure) = news {
-            log::warn!(TRANSPORT, "{strong}: the slots are not known anew: {failure}");
+            log::warn!(TRANSPORT, "{strong}: no node has told a new map of the slots: {failure}");
         }
         if !goes_on {
             return;

@@ -23,7 +23,7 @@ struct PlaceCooldown {
 impl PlaceCooldowns {
     /// Notes that a place could not be reached. Returns until when it is cooling down.
     pub(super) fn fail(&mut self, place: Place, error: Error, now: Instant) -> Instant {
-        let mut cooldown = self.places.get(&place).map_or_else(Cooldown::default, |rest| rest.cooldown);
+        let mut cooldown = self.places.get(&place).map_or_else(Cooldown::default, |known| known.cooldown);
         let until = cooldown.fail(now, SUBSCRIBE_AGAIN);
         self.places.insert(place, PlaceCooldown { cooldown, error });
         until

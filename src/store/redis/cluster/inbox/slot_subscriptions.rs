@@ -29,7 +29,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The client unsubscribes from idle slots while it has more subscriptions than this.
+/// With more slots than this, the client drops those that no tenure needs at once, and not only when they have been idle for a while.
 const MANY: usize = 4096;
 
 /// See the module.

@@ -19,7 +19,7 @@ fn push(kind: &str, slot: Slot) -> String {
     format!("*3\r\n${}\r\n{kind}\r\n${}\r\n{channel}\r\n:1\r\n", kind.len(), channel.len())
 }
 
-fn redirect_reply(subscriber: &mut Subscriber, far: &mut UnixStream, words: &[String]) -> Vec<ServerPush> {
+fn pushed(subscriber: &mut Subscriber, far: &mut UnixStream, words: &[String]) -> Vec<ServerPush> {
     far.write_all(words.concat().as_bytes()).expect("room");
     let (events, read) = subscriber.read("c");
     read.expect("no failure");
@@ -38,7 +38,7 @@ fn confirmations_ends_and_messages_are_told_by_their_slots() {
     let (mut subscriber, mut far) = subscriber();
     subscriber.subscribe(&[1, 2, 3], "c").expect("sent");
     assert_eq!(sent(&mut far).matches("SSUBSCRIBE").count(), 3);
-    let confirmed = redirect_reply(
+    let confirmed = pushed(
         &mut subscriber,
         &mut far,
         &[push("ssubscribe", 1), "-MOVED 2 h:7\r\n".to_owned(), push("ssubscribe", 3)],
@@ -51,16 +51,13 @@ fn confirmations_ends_and_messages_are_told_by_their_slots() {
     assert_eq!(subscriber.slots().len(), 2);
     // The server ends one; the other is ended by us, and its reply says nothing new.
     subscriber.unsubscribe(&[3, 4], "c").expect("sent");
-    let ended = redirect_reply(
-        &mut subscriber,
-        &mut far,
-        &[push("sunsubscribe", 1), push("sunsubscribe", 3), push("sunsubscribe", 1)],
-    );
+    let ended =
+        pushed(&mut subscriber, &mut far, &[push("sunsubscribe", 1), push("sunsubscribe", 3), push("sunsubscribe", 1)]);
     assert_eq!(ended, [ServerPush::Ended(1)]);
     assert!(subscriber.slots().is_empty() && subscriber.asked.is_empty());
     let message = "*3\r\n$8\r\nsmessage\r\n$1\r\nx\r\n$5\r\nhello\r\n".to_owned();
     let pong = "*2\r\n$4\r\npong\r\n$0\r\n\r\n+PONG\r\n-NOPERM no\r\n".to_owned();
-    assert_eq!(redirect_reply(&mut subscriber, &mut far, &[message, pong]), [ServerPush::Message(b"hello".to_vec())]);
+    assert_eq!(pushed(&mut subscriber, &mut far, &[message, pong]), [ServerPush::Message(b"hello".to_vec())]);
     // What comes before the end of the connection counts.
     far.write_all(b"*3\r\n$8\r\nsmessage\r\n$1\r\nx\r\n$4\r\nlast\r\n").expect("room");
     drop(far);
@@ -73,11 +70,11 @@ fn confirmations_ends_and_messages_are_told_by_their_slots() {
 fn a_redirection_counts_for_the_slot_that_it_names() {
     let (mut subscriber, mut far) = subscriber();
     subscriber.subscribe(&[1], "c").expect("sent");
-    redirect_reply(&mut subscriber, &mut far, &[push("ssubscribe", 1)]);
+    pushed(&mut subscriber, &mut far, &[push("ssubscribe", 1)]);
     subscriber.unsubscribe(&[1], "c").expect("sent");
     subscriber.subscribe(&[2], "c").expect("sent");
     let words = [push("sunsubscribe", 1), "-MOVED 1 h:7\r\n".to_owned(), push("ssubscribe", 2)];
-    assert_eq!(redirect_reply(&mut subscriber, &mut far, &words), [ServerPush::Confirmed(2)]);
+    assert_eq!(pushed(&mut subscriber, &mut far, &words), [ServerPush::Confirmed(2)]);
     assert!(subscriber.slots().len() == 1 && subscriber.slots().contains(&2) && subscriber.asked.is_empty());
 }
 
@@ -86,12 +83,12 @@ fn a_redirection_counts_for_the_slot_that_it_names() {
 fn a_confirmation_that_nobody_counts_on_is_taken_back() {
     let (mut subscriber, mut far) = subscriber();
     subscriber.subscribe(&[1], "c").expect("sent");
-    redirect_reply(&mut subscriber, &mut far, &[push("ssubscribe", 1)]);
+    pushed(&mut subscriber, &mut far, &[push("ssubscribe", 1)]);
     subscriber.unsubscribe(&[1], "c").expect("sent");
     subscriber.subscribe(&[2], "c").expect("sent");
     sent(&mut far);
     let words = [push("sunsubscribe", 1), "-CLUSTERDOWN no\r\n".to_owned(), push("ssubscribe", 2)];
-    let [ServerPush::Refused(2, _)] = redirect_reply(&mut subscriber, &mut far, &words).as_slice() else {
+    let [ServerPush::Refused(2, _)] = pushed(&mut subscriber, &mut far, &words).as_slice() else {
         panic!("no refusal")
     };
     assert!(subscriber.slots().is_empty());
@@ -100,7 +97,7 @@ fn a_confirmation_that_nobody_counts_on_is_taken_back() {
     // It is subscribed again before that is answered.
     subscriber.subscribe(&[2], "c").expect("sent");
     let words = [push("sunsubscribe", 2), push("ssubscribe", 2)];
-    assert_eq!(redirect_reply(&mut subscriber, &mut far, &words), [ServerPush::Confirmed(2)]);
+    assert_eq!(pushed(&mut subscriber, &mut far, &words), [ServerPush::Confirmed(2)]);
 }
 
 /// A slot that another node owns by a newer map is left: the answer that is under way counts no more.
@@ -110,11 +107,11 @@ fn a_slot_that_was_left_is_confirmed_no_more() {
     subscriber.subscribe(&[1, 2], "c").expect("sent");
     assert_eq!(sent(&mut far).matches("SSUBSCRIBE").count(), 2);
     subscriber.leave(&[1, 2]);
-    assert_eq!(redirect_reply(&mut subscriber, &mut far, &[push("ssubscribe", 1), "-MOVED 2 h:7\r\n".to_owned()]), []);
+    assert_eq!(pushed(&mut subscriber, &mut far, &[push("ssubscribe", 1), "-MOVED 2 h:7\r\n".to_owned()]), []);
     // Back again.
     subscriber.subscribe(&[1], "c").expect("sent");
     assert!(!sent(&mut far).contains("SUNSUBSCRIBE"));
-    assert_eq!(redirect_reply(&mut subscriber, &mut far, &[push("ssubscribe", 1)]), [ServerPush::Confirmed(1)]);
+    assert_eq!(pushed(&mut subscriber, &mut far, &[push("ssubscribe", 1)]), [ServerPush::Confirmed(1)]);
 }
 
 /// A server that reads nothing holds nobody up.
@@ -150,7 +147,7 @@ fn a_silent_server_is_asked_and_then_given_up() {
     let length = far.read(&mut sent).expect("a PING");
     assert!(String::from_utf8_lossy(&sent[..length]).contains("PING"));
     assert!(subscriber.check(begun + 4 * SILENCE).is_err());
-    redirect_reply(&mut subscriber, &mut far, &["+PONG\r\n".to_owned()]);
+    pushed(&mut subscriber, &mut far, &["+PONG\r\n".to_owned()]);
     subscriber.check(Instant::now()).expect("it has answered");
     subscriber.subscribe(&[1], "c").expect("sent");
     let asked = Instant::now();
