@@ -22,6 +22,7 @@
 //! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
 
 use super::core::Cluster;
+use super::map::MapView;
 use super::redirect::{RedirectBudget, RedirectReply, redirect_reply, words};
 use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, COOLDOWN, EACH_CALL, MAP_WAIT};
 use crate::error::{BackendFailure, Error};
@@ -80,13 +81,16 @@ impl Cluster {
     pub(crate) fn run(&self, calls: &[Call<'_>], options: &CallOptions) -> Replies {
         let batch = RoutedBatch { cluster: self, terms: Terms::of(calls.len(), options) };
         let Terms { begun, limit, .. } = batch.terms;
-        self.refresher.keep_fresh(begun);
-        if !self.has_answered()
-            && let Err(error) = self.refresher.wait_for_first(end_of(limit, begun))
-        {
-            return calls.iter().map(|_| Err(error.clone())).collect();
+        let mut view = self.refresher.fresh_view(begun);
+        if !view.is_known() {
+            if let Err(error) = self.refresher.wait_for_first(end_of(limit, begun)) {
+                return calls.iter().map(|_| Err(error.clone())).collect();
+            }
+            view = self.map.view();
         }
-        let mut routed_calls: Vec<_> = calls.iter().map(|call| batch.route(call)).collect();
+        let mut routed_calls: Vec<_> = calls.iter().map(|call| RoutedCall::by(&view, call)).collect();
+        // A node that leaves the map meanwhile lives on for the calls that are sent to it, and not for the others.
+        drop(view);
         batch.send(&mut routed_calls);
         batch.follow(&mut routed_calls);
         routed_calls.into_iter().map(|routed| routed.reply.unwrap_or_else(|| Err(mismatch()))).collect()
@@ -105,13 +109,6 @@ struct RoutedBatch<'c> {
 }
 
 impl RoutedBatch<'_> {
-    fn route<'a>(&self, call: &Call<'a>) -> RoutedCall<'a> {
-        let slot = slot_of(call.keys[0].as_bytes());
-        let node = self.cluster.map.owner(slot);
-        let budget = RedirectBudget::default();
-        RoutedCall { call: *call, slot, budget, node, asking: false, reply: None, is_over: false }
-    }
-
     /// Sends the calls that are not over, and waits for their replies.
     fn send(&self, routed_calls: &mut [RoutedCall<'_>]) {
         let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
@@ -293,7 +290,14 @@ fn patience(
     })
 }
 
-impl RoutedCall<'_> {
+impl<'a> RoutedCall<'a> {
+    /// A call that goes to the owner of its slot by this map.
+    fn by(view: &MapView, call: &Call<'a>) -> Self {
+        let slot = slot_of(call.keys[0].as_bytes());
+        let (node, budget) = (view.owner(slot).cloned(), RedirectBudget::default());
+        Self { call: *call, slot, budget, node, asking: false, reply: None, is_over: false }
+    }
+
     /// Takes the last reply as the reply. A redirection that was not followed to its end is an error: the call was not executed.
     fn end(&mut self) {
         self.is_over = true;

@@ -36,7 +36,7 @@ impl Cluster {
 
     /// Asks a master for what is asked of all. If it gives no answer, the map is asked for: another node may have its place by now.
     pub(crate) fn ask_master(&self, master: &Node, words: &[&str], limit: Duration) -> Result<Value, Error> {
-        self.refresher.keep_fresh(Instant::now());
+        drop(self.refresher.fresh_view(Instant::now()));
         let reply = master.say(words, limit);
         if reply.is_err() {
             self.refresher.want();

@@ -16,6 +16,7 @@
 use super::inbox::listeners::Listeners;
 use super::nodes::{Nodes, Reach};
 use super::slots::{MapSource, SlotMap};
+use super::timing::OLD_MAP;
 use crate::log;
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::hosts::AddressMap;
@@ -32,10 +33,17 @@ use std::time::Instant;
 pub(super) struct Map {
     pub(super) nodes: Nodes,
     pub(super) address_map: Option<AddressMap>,
-    /// Swapped whole.
-    view: RwLock<Arc<MapView>>,
+    present: RwLock<Present>,
     pub(super) changes: Arc<Changes>,
     listeners: Arc<Listeners>,
+}
+
+/// The present map. A call looks at it once, and takes no other lock of the Cluster: so its age stands beside it.
+struct Present {
+    /// Swapped whole.
+    view: Arc<MapView>,
+    /// When it becomes old. `None` before the first question for one.
+    old_at: Option<Instant>,
 }
 
 /// The map at one moment, and the nodes in the order of its places.
@@ -48,6 +56,11 @@ pub(super) struct MapView {
 }
 
 impl MapView {
+    /// Returns `true` if a node has told it.
+    pub(super) fn is_known(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
     /// Returns the owner of a slot, as far as is known.
     pub(super) fn owner(&self, slot: Slot) -> Option<&Arc<Node>> {
         self.nodes.get(self.slots.owner(slot)?)
@@ -93,24 +106,49 @@ impl Map {
         Self {
             nodes: Nodes::new(reach, Arc::new(move || counted.rise())),
             address_map,
-            view: RwLock::new(Arc::new(MapView { slots: SlotMap::empty(), nodes: Vec::new(), moved: HashMap::new() })),
+            present: RwLock::new(Present {
+                view: Arc::new(MapView { slots: SlotMap::empty(), nodes: Vec::new(), moved: HashMap::new() }),
+                old_at: None,
+            }),
             changes,
             listeners,
         }
     }
 
     pub(super) fn view(&self) -> Arc<MapView> {
-        Arc::clone(&self.view.read())
+        Arc::clone(&self.present.read().view)
+    }
+
+    /// Returns the map, and whether it is old. Only one caller is told that it is: the others find it young until its next age is over, so that
+    /// one of many threads asks for a new one.
+    pub(super) fn view_and_age(&self, now: Instant) -> (Arc<MapView>, bool) {
+        let is_old = |present: &Present| present.old_at.is_none_or(|at| at <= now);
+        let present = self.present.read();
+        if !is_old(&present) {
+            return (Arc::clone(&present.view), false);
+        }
+        drop(present);
+        let mut present = self.present.write();
+        let is_first = is_old(&present);
+        if is_first {
+            present.old_at = Some(now + OLD_MAP);
+        }
+        (Arc::clone(&present.view), is_first)
+    }
+
+    /// Notes that the nodes were just asked for the map, whatever came of it.
+    pub(super) fn note_asked(&self, now: Instant) {
+        self.present.write().old_at = Some(now + OLD_MAP);
     }
 
     /// Returns the owner of a slot, as far as is known.
     pub(super) fn owner(&self, slot: Slot) -> Option<Arc<Node>> {
-        self.view.read().owner(slot).cloned()
+        self.present.read().view.owner(slot).cloned()
     }
 
     /// Returns `true` if a node has ever told a map: a slot that has an owner keeps one.
     pub(super) fn is_known(&self) -> bool {
-        !self.view.read().nodes.is_empty()
+        self.present.read().view.is_known()
     }
 
     /// Understands an address that a node tells.
@@ -134,9 +172,9 @@ impl Map {
             // The nodes are made without holding the map, which every call needs.
             let nodes: Vec<_> = slots.places().iter().map(|place| self.nodes.at(place)).collect();
             let view = Arc::new(MapView { slots, nodes, moved });
-            let mut present = self.view.write();
-            if Arc::ptr_eq(&present, &before) {
-                *present = Arc::clone(&view);
+            let mut present = self.present.write();
+            if Arc::ptr_eq(&present.view, &before) {
+                present.view = Arc::clone(&view);
                 break (before, view);
             }
         };
@@ -175,11 +213,11 @@ impl Map {
 
     /// Puts a new view in the place of the present one, if there is one.
     fn exchange(&self, new: impl FnOnce(&MapView) -> Option<MapView>) {
-        let mut view = self.view.write();
-        let Some(new) = new(&view) else { return };
+        let mut present = self.present.write();
+        let Some(new) = new(&present.view) else { return };
         // What ends with the earlier view ends without the lock.
-        let _before = std::mem::replace(&mut *view, Arc::new(new));
-        drop(view);
+        let _before = std::mem::replace(&mut present.view, Arc::new(new));
+        drop(present);
         self.listeners.note_map();
     }
 }

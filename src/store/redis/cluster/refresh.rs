@@ -9,9 +9,9 @@
 //! theirs would hide it until the next cause to ask. Otherwise it begins with the one after the last that was asked first, so that one node
 //! that is cut off from the others is not believed twice in a row. Nodes that have not answered lately come last. A node is asked on the connection that callers share, if that is open: hundreds of clients that ask during an outage open none.
 
-use super::map::Map;
+use super::map::{Map, MapView};
 use super::slots::{MapSource, SlotMap};
-use super::timing::{MAP_AGAIN, NODE_PATIENCE, OLD_MAP};
+use super::timing::{MAP_AGAIN, NODE_PATIENCE};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::store::redis::net::address::Place;
@@ -42,8 +42,6 @@ struct Refreshing {
     is_busy: bool,
     /// Whether the map must be asked for once more.
     is_wanted: bool,
-    /// When the map becomes old. `None` before the first question.
-    old_at: Option<Instant>,
     /// How many refreshes have ended.
     ended: u64,
     /// When the next one may begin.
@@ -58,17 +56,6 @@ struct Refreshing {
     knows: Option<Place>,
 }
 
-impl Refreshing {
-    /// Returns whether the map is old, and nobody has found that out yet.
-    fn is_old(&mut self, now: Instant) -> bool {
-        let is_old = self.old_at.is_none_or(|at| at <= now);
-        if is_old {
-            self.old_at = Some(now + OLD_MAP);
-        }
-        is_old
-    }
-}
-
 impl Refresher {
     pub(super) fn new(seeds: Vec<Place>, map: Arc<Map>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
@@ -80,11 +67,13 @@ impl Refresher {
         })
     }
 
-    /// Asks for a new map if the present one is old.
-    pub(super) fn keep_fresh(&self, now: Instant) {
-        if self.state.lock().is_old(now) {
+    /// Returns the map for a call that begins now, and has a new one asked for if it is old.
+    pub(super) fn fresh_view(&self, now: Instant) -> Arc<MapView> {
+        let (view, is_old) = self.map.view_and_age(now);
+        if is_old {
             self.want();
         }
+        view
     }
 
     /// Has the map asked for, soon. Returns how many refreshes have ended before: a later one is new to the caller. Does not block.
@@ -269,8 +258,8 @@ fn refresh(refresher: &Weak<Refresher>) {
             ))
         });
         let now = Instant::now();
+        strong.map.note_asked(now);
         let mut state = strong.state.lock();
-        state.old_at = Some(now + OLD_MAP);
         let was_failing = state.failure.is_some();
         // What was asked for long ago says nothing about how things are now.
         let is_new = matches!(told, Ok(true)) || state.not_before.is_none_or(|at| now > at + Duration::from_secs(1));

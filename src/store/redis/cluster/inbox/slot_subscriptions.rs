@@ -21,12 +21,13 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::link::Link;
-use crate::store::redis::script::slot::Slot;
+use crate::store::redis::script::slot::{SLOTS, Slot};
 use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// With more slots than this, the client drops those that no tenure needs at once, and not only when they have been idle for a while.
@@ -37,8 +38,16 @@ pub(crate) struct SlotSubscriptions {
     pub(super) client: String,
     pub(super) waker: Waker,
     state: Mutex<SlotsState>,
+    /// For each slot whether it is absent, known or heard, for the threads that lock: a lock that nobody waits for takes no mutex here.
+    // ORDERING: SeqCst. Stored with the mutex of `state` held, and loaded without it, as if the loader had had the mutex for that moment.
+    seen: Box<[AtomicU8]>,
     changed: Condvar,
 }
+
+/// What `seen` says of a slot.
+const ABSENT: u8 = 0;
+const KNOWN: u8 = 1;
+const HEARD: u8 = 2;
 
 /// The outcome of a connect.
 pub(super) struct Opened {
@@ -100,7 +109,22 @@ impl SlotsState {
 
 impl SlotSubscriptions {
     pub(super) fn new(client: &str, waker: Waker) -> Self {
-        Self { client: client.to_owned(), waker, state: Mutex::default(), changed: Condvar::new() }
+        let seen = (0..SLOTS).map(|_| AtomicU8::new(ABSENT)).collect();
+        Self { client: client.to_owned(), waker, state: Mutex::default(), seen, changed: Condvar::new() }
+    }
+
+    /// Shows the threads that lock what became of a slot, before the mutex is given back.
+    fn show(&self, state: &SlotsState, slot: Slot) {
+        let seen = match state.slots.get(&slot) {
+            None => ABSENT,
+            Some(subscription) if subscription.phase.is_heard() => HEARD,
+            Some(_) => KNOWN,
+        };
+        self.seen[usize::from(slot)].store(seen, Ordering::SeqCst); // ORDERING: see `seen`.
+    }
+
+    fn sees(&self, slot: Slot) -> u8 {
+        self.seen[usize::from(slot)].load(Ordering::SeqCst) // ORDERING: see `seen`.
     }
 
     /// Opens the connection of a subscriber, on a thread of its own.
@@ -135,13 +159,15 @@ impl SlotSubscriptions {
 
     /// Returns `true` if the slot is heard.
     pub(crate) fn hears(&self, slot: Slot) -> bool {
-        self.state.lock().hears(slot)
+        self.sees(slot) == HEARD
     }
 
     /// Notes that a tenure with this lease needs the slot now, if anybody has got ready there, whether or not it is heard at the moment: the
     /// tenure asks again before a lease is over.
     pub(crate) fn note_need(&self, slot: Slot, lease: Duration) {
-        if let Some(subscription) = self.state.lock().slots.get_mut(&slot) {
+        if self.sees(slot) != ABSENT
+            && let Some(subscription) = self.state.lock().slots.get_mut(&slot)
+        {
             subscription.need(lease);
         }
     }
@@ -171,6 +197,7 @@ impl SlotSubscriptions {
         subscription.waiting += 1;
         if is_new {
             state.off.insert(slot);
+            self.show(&state, slot);
             self.waker.wake();
         }
         let failure = loop {
@@ -230,6 +257,7 @@ impl SlotSubscriptions {
             if let Some(subscription) = state.slots.get_mut(slot) {
                 subscription.phase = SlotPhase::Asked(subscriber);
             }
+            self.show(&state, *slot);
         }
     }
 
@@ -241,6 +269,7 @@ impl SlotSubscriptions {
             state.slots.get_mut(&slot).filter(|subscription| subscription.phase.subscriber() == Some(subscriber))?;
         (subscription.phase, subscription.failures, subscription.failure) = (SlotPhase::Heard(subscriber), 0, None);
         let late = state.late.remove(&slot).unwrap_or_default();
+        self.show(&state, slot);
         drop(state);
         self.changed.notify_all();
         Some(late.into_iter().collect())
@@ -268,6 +297,7 @@ impl SlotSubscriptions {
         (subscription.phase, subscription.due, subscription.failure) =
             (SlotPhase::Off, due(subscription.failures), failure);
         state.off.insert(slot);
+        self.show(&state, slot);
         drop(state);
         self.changed.notify_all();
         was_heard
@@ -292,6 +322,7 @@ impl SlotSubscriptions {
             state.slots.remove(slot);
             state.off.remove(slot);
             state.late.remove(slot);
+            self.show(&state, *slot);
         }
         idle
     }

@@ -60,35 +60,31 @@ mod imp {
 #[cfg(not(unix))]
 mod imp {
     use super::*;
-    use crate::sync::unseen::{Condvar, Mutex};
+    use crossbeam_channel::{Receiver, Sender, bounded};
 
     /// How long sockets are not looked at.
     const PAUSE: Duration = Duration::from_millis(5);
 
-    /// See the module. Without `poll`, all sockets are looked at every few milliseconds.
-    #[derive(Debug, Default)]
+    /// See the module. Without `poll`, all sockets are looked at every few milliseconds. A message waits in a channel while a wait must end.
+    #[derive(Debug)]
     pub(crate) struct Waker {
-        is_woken: Mutex<bool>,
-        woken: Condvar,
+        near: Sender<()>,
+        far: Receiver<()>,
     }
 
     impl Waker {
         pub(crate) fn new() -> io::Result<Self> {
-            Ok(Self::default())
+            let (near, far) = bounded(1);
+            Ok(Self { near, far })
         }
 
         pub(crate) fn wake(&self) {
-            *self.is_woken.lock() = true;
-            self.woken.notify_all();
+            // If there is no room, a message waits there.
+            let _ = self.near.try_send(());
         }
 
         pub(crate) fn wait(&self, sockets: &[(&Socket, bool)], time: Duration) -> io::Result<Vec<bool>> {
-            let mut is_woken = self.is_woken.lock();
-            if !*is_woken {
-                let time = if sockets.is_empty() { time } else { time.min(PAUSE) };
-                self.woken.wait_for(&mut is_woken, time);
-            }
-            *is_woken = false;
+            let _ = self.far.recv_timeout(if sockets.is_empty() { time } else { time.min(PAUSE) });
             Ok(vec![true; sockets.len()])
         }
     }
