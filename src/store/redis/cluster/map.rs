@@ -69,6 +69,7 @@ impl MapView {
     /// Makes a view with a map that differs by at most one place, that of this node.
     fn with(&self, slots: SlotMap, node: &Arc<Node>) -> Self {
         let own = &node.transport.endpoint().address.place;
+        // The places are in their earlier order, perhaps with one more at the end, so that each node stays at its index.
         let of_place = |(at, place): (usize, &Place)| match self.nodes.get(at) {
             Some(other) if place != own => Arc::clone(other),
             _ => Arc::clone(node),
@@ -87,6 +88,7 @@ impl Changes {
     fn rise(&self) {
         let mut changes = self.0.lock();
         changes.0 += 1;
+        // They are called without the mutex: a client that is told may ask the store at once, which may make the number rise again.
         let (number, on_new_server) = changes.clone();
         drop(changes);
         on_new_server.iter().for_each(|on_new_server| on_new_server(number));
@@ -122,6 +124,7 @@ impl Map {
     /// Returns the map, and whether it is old. Only one caller is told that it is: the others find it young until its next age is over, so that
     /// one of many threads asks for a new one.
     pub(super) fn view_and_age(&self, now: Instant) -> (Arc<MapView>, bool) {
+        // Read first. The lock is exclusive once a minute, for the one caller that finds the map old.
         let is_old = |present: &Present| present.old_at.is_none_or(|at| at <= now);
         let present = self.present.read();
         if !is_old(&present) {
@@ -154,6 +157,7 @@ impl Map {
     /// Understands an address that a node tells.
     pub(super) fn place(&self, by: &Node, host: &str, port: u16) -> Option<Place> {
         let source = MapSource { by: &by.transport.endpoint().address.place, map: self.address_map.as_ref() };
+        // `CLUSTER SLOTS`, `MOVED` and `ASK` name nodes as they know one another, which is by addresses of their own network.
         // The address map is the program's, and may panic. This may be the callback of a posted call, which must come to its end.
         catch_panic(|| source.place(host, port)).unwrap_or_else(|_| {
             log::error!(TRANSPORT, "the address map of the Cluster panicked for {host}:{port}");
@@ -165,7 +169,10 @@ impl Map {
     /// rises if a node of the earlier map is in it no more: the one in its place may lack its last writes.
     pub(super) fn install(&self, reported: &SlotMap, asked_at: Instant) -> bool {
         let (before, view) = loop {
+            // Compared and exchanged. A `MOVED` that was taken in meanwhile must not be undone by an answer that does not know of it.
             let before = self.view();
+            // A `MOVED` from before the question is contained in the answer, or the node that answered has not heard of it and will send
+            // the next call on.
             let newer = before.moved.iter().filter(|(_, at)| **at >= asked_at);
             let moved: HashMap<_, _> = newer.map(|(slot, at)| (*slot, *at)).collect();
             let slots = reported.clone().follow(&before.slots, |slot| moved.contains_key(&slot));
@@ -178,11 +185,15 @@ impl Map {
                 break (before, view);
             }
         };
+        // After the exchange, so that no call can find a node by the map that was forgotten here.
         self.nodes.keep(view.slots.places(), Instant::now());
         let is_new = before.slots != view.slots;
+        // The listening threads compare the owners of their slots with it. The same map again would wake each of them for nothing.
         if is_new {
             self.listeners.note_map();
         }
+        // A replica has taken its place, and may lack its last writes; or it gave its slots away, which costs the client some questions
+        // more.
         if before.slots.has_lost_a_node(&view.slots) {
             self.changes.rise();
         }
@@ -191,12 +202,15 @@ impl Map {
 
     /// Notes the new owner of a slot, and returns it.
     pub(super) fn moved(&self, slot: Slot, place: &Place) -> Arc<Node> {
+        // Before the lock of the map, as in `install`: to make a node takes a mutex of its own.
         let node = self.nodes.at(place);
         self.exchange(|view| {
+            // Many calls are redirected at once. Only the first makes a new map, of 32 KiB.
             if view.owner(slot).is_some_and(|owner| Arc::ptr_eq(owner, &node)) {
                 return None;
             }
             let mut new = view.with(view.slots.with(slot, place.clone()), &node);
+            // An answer to a question that was sent before this moment does not count for the slot.
             new.moved.insert(slot, Instant::now());
             Some(new)
         });

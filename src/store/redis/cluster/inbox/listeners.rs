@@ -23,6 +23,7 @@ impl Listeners {
 
     /// Looks at what a client hears, for a moment: nothing may be waited for meanwhile.
     fn look<R>(&self, client: &str, look: impl FnOnce(&Arc<SlotSubscriptions>) -> R) -> Option<R> {
+        // The latest first: while a client reopens its inbox, the earlier one is still here and hears nothing any more.
         self.0.read().iter().rev().find(|subscriptions| subscriptions.client == client).map(look)
     }
 

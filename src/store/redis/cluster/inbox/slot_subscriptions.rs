@@ -136,11 +136,14 @@ impl SlotSubscriptions {
         let subscriptions = Arc::clone(self);
         let open = move || {
             let deadline = Instant::now() + endpoint.connect_timeout;
+            // A connect may last for the whole time-out of one. The listening thread must not: it has the grants of all other nodes to
+            // deliver.
             // The log may panic.
             let link = catch_panic(|| endpoint.connect(deadline)).unwrap_or_else(|_| {
                 let message = "opening a connection panicked; please report it";
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             });
+            // Whatever came of it is handed over. A connect that nobody hears of again would keep its slots in `Asked` for ever.
             subscriptions.state.lock().opened.push(Opened { subscriber, place, link });
             subscriptions.waker.wake();
         };
@@ -181,6 +184,7 @@ impl SlotSubscriptions {
         let now = Instant::now();
         let deadline = crate::timing::end_of(limit, now);
         let mut state = self.state.lock();
+        // The mutex is held from the look at the slot to the wait. So a confirmation that comes in between is not missed.
         let mut is_new = false;
         let subscription = state.slots.entry(slot).or_insert_with(|| {
             is_new = true;
@@ -193,6 +197,7 @@ impl SlotSubscriptions {
                 waiting: 0,
             }
         });
+        // Before the wait: who looks for idle slots meanwhile must not take this one away.
         subscription.need(READY);
         subscription.waiting += 1;
         if is_new {
@@ -204,6 +209,8 @@ impl SlotSubscriptions {
             let subscription = state.slots.get(&slot);
             let failure = match subscription {
                 Some(SlotSubscription { phase: SlotPhase::Heard(_), .. }) => break None,
+                // The thread does not wait for the next try. It polls meanwhile, as everybody does who cannot hear, and is told when it can
+                // (rule 3).
                 // It was refused, and is not tried again at once.
                 Some(SlotSubscription { failure: Some(failure), .. }) => Some(failure.clone()),
                 None | Some(_) if state.is_closed => Some(Error::ShutDown),
@@ -220,6 +227,8 @@ impl SlotSubscriptions {
         match failure {
             None => Ok(()),
             Some(failure) => {
+                // Under the mutex of the last look. A confirmation later than that finds the key here, and the thread asks once more: a
+                // grant of the time between may have found no subscriber.
                 state.late.entry(slot).or_default().insert(key.to_owned());
                 Err(failure)
             }
@@ -230,6 +239,8 @@ impl SlotSubscriptions {
     pub(super) fn take_due(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let SlotsState { slots, off, .. } = &mut *state;
+        // Each is taken out of `off`, so whoever takes it must ask for it or give it back. A slot that was forgotten meanwhile goes along,
+        // and is passed over by both.
         off.extract_if(|slot| slots.get(slot).is_none_or(|subscription| subscription.due <= now)).collect()
     }
 
@@ -267,6 +278,7 @@ impl SlotSubscriptions {
         let mut state = self.state.lock();
         let subscription =
             state.slots.get_mut(&slot).filter(|subscription| subscription.phase.subscriber() == Some(subscriber))?;
+        // Only for the connection that was asked (rule 1). An earlier one may confirm late, and end the moment after.
         (subscription.phase, subscription.failures, subscription.failure) = (SlotPhase::Heard(subscriber), 0, None);
         let late = state.late.remove(&slot).unwrap_or_default();
         self.show(&state, slot);
@@ -291,6 +303,7 @@ impl SlotSubscriptions {
         else {
             return false;
         };
+        // A loss of what was heard is news for the client: messages may have been lost. A refusal of what was never heard is not.
         let was_heard = subscription.phase.is_heard();
         subscription.failures =
             if failure.is_some() { subscription.failures.saturating_add(1) } else { subscription.failures };
@@ -308,12 +321,15 @@ impl SlotSubscriptions {
     pub(super) fn take_idle(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let may_go = |subscription: &SlotSubscription| {
+            // Not while somebody waits for it, and not while its confirmation is on the way: nobody would know then what that belongs to. A
+            // tenure says with each request until when it needs the slot, and asks again before that.
             subscription.waiting == 0
                 && !matches!(subscription.phase, SlotPhase::Asked(_))
                 && subscription.needed_until < now
         };
         let unneeded = state.slots.iter().filter(|(_, subscription)| may_go(subscription));
         let mut unneeded: Vec<_> = unneeded.map(|(slot, subscription)| (subscription.needed_until, *slot)).collect();
+        // The ones that were needed longest ago first: of too many, they are the likeliest not to be needed again.
         unneeded.sort_unstable();
         let too_many = state.slots.len().saturating_sub(MANY);
         let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE_SLOT < now;

@@ -23,7 +23,9 @@ mod imp {
         ///
         /// Those of the operating system, which may have no more sockets.
         pub(crate) fn new() -> io::Result<Self> {
+            // A pair of sockets, because `poll` waits for files alone. A condition variable would need a thread for each connection.
             let (near, far) = UnixStream::pair()?;
+            // Neither end may block: whoever wakes may hold the mutex of the slots, and the listening thread waits in `poll` alone.
             near.set_nonblocking(true)?;
             far.set_nonblocking(true)?;
             Ok(Self { near, far })
@@ -41,14 +43,18 @@ mod imp {
             let flags = |writes| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let mut polled: Vec<_> =
                 sockets.iter().map(|(socket, writes)| PollFd::new(*socket, flags(*writes))).collect();
+            // Behind all others, so that the flags of the sockets keep their places.
             polled.push(PollFd::new(&self.far, PollFlags::IN));
+            // A time that does not fit is longer than any program runs.
             let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
             let time = Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
             match poll(&mut polled, Some(&time)) {
+                // A signal is no failure. It ends the wait early, and the caller looks at the time anyway.
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
             let mut ready: Vec<_> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
+            // A few bytes for many wakes. What is left over ends the next wait at once, which costs a look and loses nothing.
             if ready.pop() == Some(true) {
                 let _ = (&self.far).read(&mut [0; 64]);
             }
