@@ -20,11 +20,11 @@ use super::timing::OLD_MAP;
 use crate::log;
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::hosts::AddressMap;
-use crate::store::redis::net::identity;
+use crate::store::redis::net::identity::Servers;
 use crate::store::redis::node::Node;
 use crate::store::redis::script::slot::Slot;
 use crate::sync::catch_panic;
-use crate::sync::unseen::{Mutex, RwLock};
+use crate::sync::unseen::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,7 +34,9 @@ pub(super) struct Map {
     pub(super) nodes: Nodes,
     pub(super) address_map: Option<AddressMap>,
     present: RwLock<Present>,
-    pub(super) changes: Arc<Changes>,
+    /// How often a server of the Cluster may have lost what it knew, and who is told of it. No connection is compared here: each node has its own
+    /// `Servers` for that, which make this number rise.
+    pub(super) changes: Arc<Servers>,
     listeners: Arc<Listeners>,
 }
 
@@ -79,31 +81,10 @@ impl MapView {
     }
 }
 
-/// How often a server may have lost what it knew, and who is told of it.
-#[derive(Default)]
-pub(super) struct Changes(Mutex<(u64, Vec<Arc<identity::OnNewServer>>)>);
-
-impl Changes {
-    /// Counts a change, and tells of it.
-    fn rise(&self) {
-        let mut changes = self.0.lock();
-        changes.0 += 1;
-        // They are called without the mutex: a client that is told may ask the store at once, which may make the number rise again.
-        let (number, on_new_server) = changes.clone();
-        drop(changes);
-        on_new_server.iter().for_each(|on_new_server| on_new_server(number));
-    }
-
-    /// Takes a function to call after each rise of the number.
-    pub(super) fn tell(&self, on_new_server: Box<identity::OnNewServer>) {
-        self.0.lock().1.push(Arc::from(on_new_server));
-    }
-}
-
 impl Map {
     /// Makes a map in which nobody owns anything.
     pub(super) fn new(reach: Reach, address_map: Option<AddressMap>, listeners: Arc<Listeners>) -> Self {
-        let changes = Arc::<Changes>::default();
+        let changes = Arc::<Servers>::default();
         let counted = Arc::clone(&changes);
         Self {
             nodes: Nodes::new(reach, Arc::new(move || counted.rise())),
@@ -256,7 +237,7 @@ mod tests {
     fn a_map_that_was_asked_for_before_a_slot_moved_does_not_move_it_back() {
         let known = Map::new(Reach::nowhere(), None, Arc::default());
         let owner = |slot| known.owner(slot).map(|node| node.transport.endpoint().address.place.clone());
-        let changes = || known.changes.0.lock().0;
+        let changes = || known.changes.number();
         assert!(!known.is_known());
         assert!(known.install(&map(1), Instant::now()) && known.is_known());
         let asked_at = Instant::now();

@@ -78,8 +78,8 @@ impl fmt::Debug for Identity {
 /// The servers that have answered a store, one after another, as a number. All connections of the store share it.
 #[derive(Default)]
 pub(crate) struct Servers {
-    // ORDERING: Relaxed: `meet` adds to it with the mutex of `last` held, before the connection is used; `number` loads it. Whoever has had
-    // an answer on that connection has had a mutex after the addition.
+    // ORDERING: Relaxed: `meet` adds to it with the mutex of `last` held, before the connection is used, and so does `rise`; `number` loads
+    // it. Whoever has had an answer on that connection has had a mutex after the addition.
     number: AtomicU64,
     last: Mutex<Last>,
 }
@@ -149,21 +149,41 @@ impl Servers {
             return false;
         }
         let is_same = last.identity.as_ref().is_none_or(|before| *before == identity && identity.is_some());
-        let number = (!is_same).then(|| {
+        let rise = (!is_same).then(|| {
             last.replace_by(identity.as_ref(), address);
-            self.number.fetch_add(1, Ordering::Relaxed) + 1 // ORDERING: Relaxed: see the field.
+            self.rise_in(&last)
         });
         last.identity = Some(identity);
         last.place = Some(address.place.clone());
         last.connections.retain(|connection| connection.strong_count() > 0);
         last.connections.push(Arc::downgrade(connection));
-        // They are called without the mutex: what they wake may ask here at once.
-        let told = number.map(|number| (number, last.on_new_server.clone()));
         drop(last);
-        if let Some((number, on_new_server)) = told {
-            on_new_server.iter().for_each(|on_new_server| on_new_server(number));
-        }
+        rise.into_iter().for_each(Rise::tell);
         true
+    }
+
+    /// Makes the number rise for another reason than a connection, and tells of it.
+    pub(crate) fn rise(&self) {
+        let rise = self.rise_in(&self.last.lock());
+        rise.tell();
+    }
+
+    fn rise_in(&self, last: &Last) -> Rise {
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1; // ORDERING: Relaxed: see the field.
+        Rise { number, on_new_server: last.on_new_server.clone() }
+    }
+}
+
+/// A rise of the number that is to be told of, without the mutex: what the functions wake may ask here at once.
+#[must_use]
+struct Rise {
+    number: u64,
+    on_new_server: Vec<Arc<OnNewServer>>,
+}
+
+impl Rise {
+    fn tell(self) {
+        self.on_new_server.iter().for_each(|on_new_server| on_new_server(self.number));
     }
 }
 
