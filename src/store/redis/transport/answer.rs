@@ -3,6 +3,7 @@
 use crate::error::Error;
 use ::redis::Value;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A reply that has come.
 #[derive(Clone, Debug)]
@@ -11,14 +12,14 @@ pub(crate) struct Replied {
     /// The epoch of the connection in which the command was written.
     pub(crate) epoch: u64,
     /// The reply to the command that confirmed it, if it is one to be confirmed and that reply has come.
-    pub(crate) confirmation: Option<Value>,
+    pub(crate) confirmation: Option<Arc<Value>>,
 }
 
 /// The outcome of a call: the reply to each of its commands that has come and, if some are missing, the reason. Those at the end may be left
 /// out.
 #[derive(Debug, Default)]
 pub(crate) struct CallReplies {
-    pub(crate) replies: SmallVec<[Option<Replied>; 4]>,
+    pub(crate) replies: SmallVec<[Option<Replied>; 1]>,
     pub(crate) failure: Option<Error>,
 }
 

@@ -233,16 +233,16 @@ impl<C: Connector> Transport<C> {
     /// the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the caller from
     /// beginning other batches.
     pub(crate) fn begin(&self, batch: Batch, deadline: Instant, is_alone: bool) -> Begun {
-        let mut calls = SmallVec::with_capacity(batch.parts.len());
-        for BatchPart { mux, mut packed, route } in batch.parts {
+        let Batch { mut parts, order, .. } = batch;
+        let mut calls = SmallVec::with_capacity(parts.len());
+        for BatchPart { mux, mut packed, route } in parts.drain(..) {
             packed.is_confirmed &= self.settings.confirming.is_some();
-            let call =
-                Arc::new(if is_alone { PendingCall::new(packed, route) } else { PendingCall::part(packed, route) });
+            let call = Arc::new(PendingCall::new(packed, route, is_alone));
             // Sending the parts before this one may have used up the time.
             self.muxes[mux].begin(&call, now(), deadline, is_alone);
             calls.push((mux, call));
         }
-        Begun { calls, order: batch.order, deadline, spare: Duration::ZERO, is_alone }
+        Begun { calls, order, deadline, spare: Duration::ZERO, is_alone }
     }
 
     /// Waits for the replies to a batch that was begun, until its deadline at most. See [`run`](Self::run).
@@ -254,11 +254,13 @@ impl<C: Connector> Transport<C> {
                 self.muxes[mux].attend(&call, deadline);
             }
             let answer = self.finish(mux, &call, deadline, spare, limit, or_break);
-            answers.push((answer.replies.into_iter(), answer.failure));
+            answers.push((answer, 0));
         }
-        let next = |part: &usize| {
-            let (replies, failure) = &mut answers[*part];
-            replies.next().flatten().ok_or_else(|| failure.clone().unwrap_or_else(lost))
+        let next = |part: &u8| {
+            let (CallReplies { replies, failure }, taken) = &mut answers[usize::from(*part)];
+            *taken += 1;
+            let reply = replies.get_mut(*taken - 1).and_then(Option::take);
+            reply.ok_or_else(|| failure.clone().unwrap_or_else(lost))
         };
         order.iter().map(next).collect()
     }
@@ -283,7 +285,7 @@ impl<C: Connector> Transport<C> {
         {
             // Without time left there is nothing to gain, and a caller of the first mux may be stuck.
             if now() < deadline && route.turn(0) {
-                let again = Arc::new(PendingCall::new(packed, route));
+                let again = Arc::new(PendingCall::new(packed, route, true));
                 self.muxes[0].begin(&again, now(), deadline, true);
                 return self.muxes[0].finish(&again, deadline, spare, limit, or_break);
             }

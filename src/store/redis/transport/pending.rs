@@ -29,6 +29,7 @@ use crate::store::redis::net::classify::is_noscript;
 use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::{Condvar, Mutex, catch_panic, now};
 use ::redis::Value;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use super::phases::{CallPhase, Promotion, Taken, Wake};
@@ -78,6 +79,9 @@ impl CallState {
     /// Takes in a reply to the last write.
     fn take(&mut self, value: Value) {
         let at = self.came;
+        if at == 0 {
+            self.answer.replies.reserve(self.packed.replies());
+        }
         self.came += 1;
         let place = self.repeated.as_ref().map_or(at, |repeated| repeated[at]);
         let is_unknown = self.repeated.is_none() && is_noscript(&value);
@@ -108,14 +112,9 @@ impl CallState {
 }
 
 impl PendingCall {
-    /// Creates a call whose caller waits for it, and for no other call at the same time.
-    pub(crate) fn new(packed: Packed, route: RouteGuard) -> Self {
-        Self::with(packed, route, false, None)
-    }
-
-    /// Creates one of several calls of a caller, which [`attend`](Self::attend)s to one after another.
-    pub(crate) fn part(packed: Packed, route: RouteGuard) -> Self {
-        Self::with(packed, route, true, None)
+    /// Creates a call whose caller waits for it: at once if it `is_alone`, else after it has [`attend`](Self::attend)ed to others of its calls.
+    pub(crate) fn new(packed: Packed, route: RouteGuard, is_alone: bool) -> Self {
+        Self::with(packed, route, !is_alone, None)
     }
 
     /// Creates a call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s once the call is sent.
@@ -330,9 +329,10 @@ impl PendingCall {
             return Taken::Kept;
         }
         let epoch = core.epoch;
+        let value = Arc::new(value.clone());
         let of_write = |replied: &&mut Replied| replied.epoch == epoch && replied.confirmation.is_none();
         for replied in core.answer.replies.iter_mut().flatten().filter(of_write) {
-            replied.confirmation = Some(value.clone());
+            replied.confirmation = Some(Arc::clone(&value));
         }
         core.end_write()
     }
