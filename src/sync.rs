@@ -34,7 +34,7 @@
 //! | `redis/plain` `GivenUp::any` | whether the list of given-up lockers has any | whoever adds or removes one, under the list's mutex | every request | it is nearly always false |
 //! | `transport/mux` `load`, `is_connected`, `current`, `written`, `stamped`, `deposed` | what other callers must know of a connection | callers and the writer, mostly under the mutex of the mux; `stamped` by whoever reads a fence number | callers that choose a mux, the plain attempt | a caller looks at every mux for each call, and may not wait for those that use it |
 //! | `transport/mux` `Settings::connect_took` | how long the last connect took | whoever connects | callers that choose a mux | an estimate |
-//! | `transport/yielding` | how well yielding has worked | all callers of a client | the same | estimates; all muxes would share that mutex |
+//! | `transport/polling` | how well polling and yielding have worked | all callers of a client | the same | estimates; all muxes would share that mutex |
 //! | `transport/routes` | for each hash of a key, its mux and its calls in flight | each call when it begins and when it has its last reply | the same | one exchange; all muxes would share that mutex |
 //! | `net/identity` `is_cluster` | whether a server was refused because it is a node of a Cluster | whoever connects | `connect`, after that error | a flag |
 //! | `net/identity` `number` | how often another server has answered than before | whoever connects, under the mutex of `last` | each request, when it has its answer | that mutex is held while connections are cut |

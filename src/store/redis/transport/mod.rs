@@ -12,7 +12,7 @@
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
 //! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
 //! | `pending.rs`, `phases.rs`, `answer.rs` | one call in flight, its phases, and what it gets |
-//! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
+//! | `polling.rs` | when a caller polls for its answer before it sleeps, and yields before it writes |
 //! | `seen.rs` | what is known of the server; idle connections |
 //! | `connector.rs` | what a mux needs from a connection |
 //!
@@ -58,6 +58,7 @@ mod model;
 mod mux;
 mod pending;
 mod phases;
+mod polling;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/replaced.rs"]
 mod replaced;
@@ -67,7 +68,6 @@ mod timing;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/urgent.rs"]
 mod urgent;
-mod yielding;
 
 use super::net::endpoint::Endpoint;
 use super::net::resp::{Packed, Stamp};
@@ -80,17 +80,18 @@ use batch::BatchPart;
 use connector::Connector;
 use mux::{Mux, MuxSettings};
 use pending::PendingCall;
+use polling::PollPolicy;
 use routes::{RouteGuard, Routes};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::NO_MORE;
-use yielding::Yielding;
 
 pub(crate) use answer::{CallReplies, Callback, Replied};
 pub(crate) use batch::{Batch, Begun};
 pub(crate) use mux::Confirming;
+pub use polling::Polling;
 pub(crate) use routes::KeyHash;
 
 /// The most connections that callers share.
@@ -134,9 +135,15 @@ pub(crate) struct Way {
 
 impl Transport {
     /// Creates a transport that connects with its first call. For `stamp` see [`stamp`](Self::stamp).
-    pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration, stamp: Stamp, confirming: Option<Confirming>) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        io_timeout: Duration,
+        polling: Polling,
+        stamp: Stamp,
+        confirming: Option<Confirming>,
+    ) -> Self {
         let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
-        Self::over(endpoint, server, connect_timeout, io_timeout, stamp, confirming)
+        Self::over(endpoint, server, connect_timeout, io_timeout, polling, stamp, confirming)
     }
 }
 
@@ -146,6 +153,7 @@ impl<C: Connector> Transport<C> {
         server: String,
         connect_timeout: Duration,
         io_timeout: Duration,
+        polling: Polling,
         stamp: Stamp,
         confirming: Option<Confirming>,
     ) -> Self {
@@ -157,7 +165,7 @@ impl<C: Connector> Transport<C> {
             confirming,
             stamp,
             connect_took: AtomicU64::new(0),
-            yielding: Yielding::new(),
+            polling: PollPolicy::new(polling),
         });
         let mux = |n: usize| Mux::new(&settings, (MUXES + n) as u64, MUXES as u64);
         Self {

@@ -107,7 +107,7 @@ impl<C: Connector> Mux<C> {
     /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. Returns `false` if the time ended in such a
     /// role; the caller must then `depart`, which promotes a successor.
     fn wait(&self, call: &Arc<PendingCall>, deadline: Instant) -> bool {
-        self.spin(call, deadline);
+        self.poll(call, deadline);
         loop {
             if call.may_read_on() {
                 self.read(call, deadline, true);

@@ -56,7 +56,7 @@ impl<C: Connector> Mux<C> {
         let at = now();
         if at < deadline && self.load() > 1 {
             // Callers that are already answered may call or post meanwhile: one write then carries the commands of all.
-            let _ = self.settings.yielding.yield_once(at, self.load());
+            let _ = self.settings.polling.yield_once(at, self.load());
         }
         let mut claim = WriterClaim::AtOnce;
         // Even if the call is already sent: a role must be taken on.

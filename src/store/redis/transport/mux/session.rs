@@ -28,7 +28,7 @@ pub(super) struct Session<C: Connector> {
     pub(super) last_write: Instant,
     /// `None` while the writer uses it.
     pub(super) outbound: Option<C::Out>,
-    /// `None` while the reader or a caller that spins uses it.
+    /// `None` while the reader or a caller that polls uses it.
     pub(super) inbound: Option<C::In>,
     cut: C::Cut,
     /// Which server was the last one that had answered when this connection was checked.

@@ -112,7 +112,7 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
             let number = state.gather();
             drop(state);
             // Write now, whether the turn came back late or not.
-            let _ = mux.settings.yielding.yield_once(at, mux.load());
+            let _ = mux.settings.polling.yield_once(at, mux.load());
             state = mux.state.lock();
             if !state.has_gathered(number) {
                 return state;

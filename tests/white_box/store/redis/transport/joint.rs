@@ -1,7 +1,7 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
 use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use super::{Batch, Begun, KeyHash, Transport};
+use super::{Batch, Begun, KeyHash, Polling, Transport};
 use crate::error::Error;
 use ::redis::Value;
 use parking_lot::Mutex;
@@ -95,7 +95,8 @@ fn batch(transport: &Transport<Server>, limit: Duration) -> Batch {
 
 /// A transport whose connection is open, and so old that a limit that ends may break it.
 fn open(server: &Server) -> Transport<Server> {
-    let transport = Transport::over(server.clone(), "joint".to_owned(), LONG, LONG, *b"00000", None);
+    let transport =
+        Transport::over(server.clone(), "joint".to_owned(), LONG, LONG, Polling::Automatic, *b"00000", None);
     transport.run(batch(&transport, LONG), LONG, true).pop().expect("one").expect("an answer");
     thread::sleep(2 * SHORT);
     transport

@@ -1,6 +1,6 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{Batch, CallReplies, Confirming, KeyHash, MUXES, Replied, Transport};
+use super::super::{Batch, CallReplies, Confirming, KeyHash, MUXES, Polling, Replied, Transport};
 use super::book::{Book, Entry};
 use super::network::{COMMAND, CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, STAMP_AT, command, reply_to};
 use super::scenarios::{Act, Limit, Scenario};
@@ -58,6 +58,7 @@ impl Scenario {
                 "model".to_owned(),
                 CONNECT_TIMEOUT,
                 io_timeout,
+                Polling::Automatic,
                 *b"00000",
                 Some(Confirming { command: CONFIRM.to_vec(), takes: IO_TIMEOUT / 10 }),
             ),
