@@ -8,7 +8,7 @@
 //! The route of each command is entered when it is added, and not when it is written. Another call for its key that comes in between takes the
 //! same connection, and is written before or behind it, but never overtakes it on another connection.
 
-use super::pending::PendingCall;
+use super::mux::PendingCall;
 use super::routes::{KeyHash, RouteGuard, Routes};
 use crate::store::redis::net::resp::Packed;
 use smallvec::SmallVec;

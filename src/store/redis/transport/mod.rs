@@ -10,11 +10,8 @@
 //! | `mod.rs` | which connection a call takes; what the store sees |
 //! | `batch.rs` | commands that are sent together |
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
-//! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
-//! | `pending.rs`, `phases.rs`, `answer.rs` | one call in flight, its phases, and what it gets |
+//! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers; one call in flight |
 //! | `polling.rs` | when a caller polls for its answer before it sleeps, and yields before it writes |
-//! | `seen.rs` | what is known of the server; idle connections |
-//! | `connector.rs` | what a mux needs from a connection |
 //!
 //! # Which connection a call takes
 //!
@@ -35,7 +32,7 @@
 //! # What holds on every connection
 //!
 //! 1. *No command is sent twice once it may have been executed.* A command is repeated only after `NOSCRIPT`, which says that it was not
-//!    (`pending.rs`), or if it was never written.
+//!    (`mux/pending.rs`), or if it was never written.
 //! 2. *A connection is never used again after an error, or when its oldest reply is overdue.* What comes in later would be taken for the reply
 //!    to another command. Each call that was written to it fails once, with an unknown outcome.
 //! 3. *A caller that leaves keeps its place in the order.* Its replies are read and thrown away. It looks for its answer before it leaves, even
@@ -46,9 +43,7 @@
 //! Writing and reading go on at the same time (full duplex). A connection on which one batch at a time is written and read reaches 0.85 of the
 //! rate of connections of one's own with 4 threads, and 0.77 with 16.
 
-mod answer;
 mod batch;
-mod connector;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/joint.rs"]
 mod joint;
@@ -56,14 +51,11 @@ mod joint;
 #[path = "../../../../tests/white_box/store/redis/transport/model/mod.rs"]
 mod model;
 mod mux;
-mod pending;
-mod phases;
 mod polling;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/replaced.rs"]
 mod replaced;
 mod routes;
-mod seen;
 mod timing;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/urgent.rs"]
@@ -73,13 +65,11 @@ use super::net::endpoint::Endpoint;
 use super::net::resp::{Packed, Stamp};
 use crate::backoff::{Backoff, Cooldown};
 use crate::error::{BackendFailure, Error};
-use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
 use batch::BatchPart;
-use connector::Connector;
-use mux::{Mux, MuxSettings};
-use pending::PendingCall;
+use mux::{Connector, Mux, MuxSettings, PendingCall};
 use polling::PollPolicy;
 use routes::{RouteGuard, Routes};
 use smallvec::SmallVec;
@@ -88,9 +78,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::NO_MORE;
 
-pub(crate) use answer::{CallReplies, Callback, Replied};
 pub(crate) use batch::{Batch, Begun};
-pub(crate) use mux::Confirming;
+pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
 pub use polling::Polling;
 pub(crate) use routes::KeyHash;
 
@@ -363,6 +352,31 @@ impl<C: Connector> Transport<C> {
         }
         self.muxes.iter().for_each(|mux| mux.close());
         self.settings.connector.close();
+    }
+
+    /// Ends the connections that nobody has used for so long.
+    pub(crate) fn end_idle(&self, idle: Duration) {
+        self.muxes.iter().for_each(|mux| mux.end_idle(idle));
+    }
+
+    /// Returns `true` if there is no connection, and the last attempt to open one failed less than `pause` ago.
+    pub(crate) fn is_cooling_down(&self, pause: Duration) -> bool {
+        !self.muxes.iter().any(|mux| mux.is_connected()) && self.muxes.iter().any(|mux| mux.failed_within(pause))
+    }
+
+    /// Returns `true` if the first of the callers' connections is open.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.muxes[0].is_connected()
+    }
+
+    /// Returns `true` if the server has ever answered.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.settings.connect_took.load(Ordering::Relaxed) != 0 // ORDERING: Relaxed: see `MuxSettings::connect_took`.
+    }
+
+    /// Returns how long the last connect took; zero before the first one.
+    pub(crate) fn connect_took(&self) -> Duration {
+        Duration::from_nanos(self.settings.connect_took.load(Ordering::Relaxed)) // ORDERING: Relaxed: an estimate.
     }
 
     /// Chooses the mux for a call whose key is on none: the first mux that nobody uses, else the one with the fewest callers. A mux

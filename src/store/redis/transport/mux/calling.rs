@@ -1,10 +1,10 @@
 //! A call from its queueing to its answer, and the end of the mux.
 
-use super::super::answer::CallReplies;
-use super::super::connector::Connector;
-use super::super::pending::{PendingCall, Wake};
+use super::connector::Connector;
 use super::core::Mux;
 use super::leaving::{closed_by_us, fail_all};
+use super::pending::CallReplies;
+use super::pending::{PendingCall, Wake};
 use super::reading::Reader;
 use super::state::MuxState;
 use super::writing::WriterClaim;

@@ -1,7 +1,7 @@
 //! What the callers of a mux share: its state under the mutex, and beside it what others may read without the mutex.
 
-use super::super::connector::Connector;
 use super::super::polling::PollPolicy;
+use super::connector::Connector;
 use super::epochs::Epochs;
 use super::session::Confirming;
 use super::state::{MuxState, Woken};

@@ -67,26 +67,31 @@
 //! | `calling.rs` | a call from its queueing to its answer; what a caller does with the roles that it gets; the end of the mux |
 //! | `posting.rs` | calls for whose answers nobody waits |
 //! | `reading.rs` | the reader: step 5, and the polls before it |
-//! | `writing.rs` | the writer: steps 2 and 3 |
+//! | `writing.rs` | the writer: steps 2 and 3; one write |
 //! | `connecting.rs` | opens the connection, and writes what waited for it |
-//! | `sending.rs` | one write |
 //! | `role.rs` | the roles, which are given back even in a panic |
 //! | `leaving.rs` | how a connection fails, and how a caller leaves |
 //! | `core.rs`, `epochs.rs` | the mux: what every step is given; what others may read without its mutex |
+//! | `pending.rs` | a call: its phases, its caller, its replies; short forms that the server does not know |
+//! | `connector.rs` | what a mux needs from a connection |
 //! | `state.rs`, `session.rs` | what its mutex protects: the queue and the roles; the connection and the calls that are due on it |
 
 mod calling;
 mod connecting;
+pub(super) mod connector;
 mod core;
 mod epochs;
 mod leaving;
+mod pending;
 mod posting;
 mod reading;
 mod role;
-mod sending;
 mod session;
 mod state;
 mod writing;
 
 pub(super) use self::core::{Mux, MuxSettings};
+pub(super) use connector::Connector;
+pub(super) use pending::PendingCall;
+pub(crate) use pending::{CallReplies, Callback, Replied};
 pub(crate) use session::Confirming;

@@ -9,10 +9,10 @@
 //! script since, the thread that reads the refusal queues the call again before it delivers any later answer: a question that a caller
 //! sends after such an answer comes behind the release.
 
-use super::super::connector::Connector;
-use super::super::pending::{PendingCall, Wake};
+use super::connector::Connector;
 use super::core::Mux;
 use super::leaving::fail_all;
+use super::pending::{PendingCall, Wake};
 use super::writing::WriterClaim;
 use crate::error::Error;
 use crate::sync::atomic::Ordering;

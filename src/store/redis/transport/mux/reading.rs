@@ -5,11 +5,11 @@
 //! inbound half out of the session, so no two threads read at once, and ends in [`take_in`](Reader::take_in), which is the only place where
 //! replies are delivered.
 
-use super::super::connector::{Connector, ReadHalf};
-use super::super::pending::PendingCall;
 use super::super::polling::POLLS;
 use super::super::timing::ROLE_CHECK;
+use super::connector::{Connector, ReadHalf};
 use super::core::Mux;
+use super::pending::PendingCall;
 use super::role::Role;
 use super::session::Session;
 use super::state::Woken;

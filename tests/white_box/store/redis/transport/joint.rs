@@ -1,6 +1,6 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
-use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
+use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::{Batch, Begun, KeyHash, Polling, Transport};
 use crate::error::Error;
 use ::redis::Value;

@@ -1,6 +1,6 @@
 //! Tests that no call is written to a connection that was cut because another server has answered.
 
-use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
+use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::{KeyHash, Polling, Transport};
 use crate::error::Error;
 use ::redis::Value;
