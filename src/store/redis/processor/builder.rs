@@ -135,10 +135,10 @@ impl RedisBuilder {
 
     /// Sets whether a thread that waits for the answer to a command polls for it before it sleeps. Defaults to [`Polling::Automatic`].
     ///
-    /// A near server answers sooner than a core that sleeps can be woken, so a thread that polls has its answer sooner, and often for less
-    /// processor time. Between two polls the thread yields, so that the server and other threads can use the core. It sleeps at once
-    /// where polling finds no answers, because the server is far or busy, and for a second after yields came back late, because other
-    /// programs use the cores. Now and then it tries again. A thread that waits for a lock that another holds does not poll.
+    /// A near server answers sooner than a core that sleeps can be woken, so a thread that polls has its answer sooner. A thread whose
+    /// client makes no other call meanwhile polls for up to 100 µs without a pause, and uses its core so long. Threads that wait at the same
+    /// time yield between their polls, so that each other and the server can use the cores. Where polling finds no answers, because the server
+    /// is far or busy, threads sleep at once; now and then one tries again. A thread that waits for a lock that another holds does not poll.
     ///
     /// [`Polling::AtMost`] takes a time from 1 µs to 10 ms.
     #[must_use]

@@ -1,29 +1,32 @@
 //! Decides whether a caller polls for its answer before it sleeps, and whether it yields before it writes.
 //!
 //! Sleep only when the wait is expected to be longer than a wake. A caller that sleeps and is woken costs two system calls, in two threads, and
-//! the core that it slept on may need longer to wake than a near server to answer. One that polls, and yields (`sched_yield`) between the
-//! polls, costs a system call or two for each poll, and leaves the core to whoever wants it: to the server, if it runs there, and to the
-//! other callers. So a caller polls before it sleeps, until its answer is there or the *bound* is over. A writer yields once before it writes,
-//! so that callers that were answered together with it can queue their calls first.
+//! the core that it slept on may need longer to wake than a near server to answer. So a caller polls before it sleeps:
+//!
+//! * *A caller that is alone* polls until its answer is there, or until the *bound* is over. It does not yield: beside other programs that
+//!   want the core, a yield costs a time slice of each of them, milliseconds, and polling costs the bound at most.
+//! * *Callers that poll at the same time* want the same cores. They yield (`sched_yield`) before each of [`POLLS`] polls: so the others, and the
+//!   server if it runs there, get on meanwhile, and the answer has usually come when the yield returns. A writer yields once before it
+//!   writes, so that callers that were answered together with it can queue their calls first.
 //!
 //! Two cases would turn this into a loss. Both are detected:
 //!
-//! * *The answer takes longer than the bound*, because the server is far or busy. After polling in vain the next 1, 2, 4 … [`MOST_SKIPS`]
-//!   callers sleep at once, until one that polls finds its answer again. That one is also how a server is noticed that has become faster.
+//! * *The answer takes longer*, because the server is far or busy, or cannot run while the caller polls. After polling in vain the next 1, 2,
+//!   4 … [`MOST_SKIPS`] callers sleep at once, until one that polls finds its answer again. That one is also how a server is noticed that
+//!   has become faster.
 //! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a
-//!   caller that slept and was woken would get it sooner. When yields return late, nobody polls or yields for a while.
+//!   caller that slept and was woken would get it sooner. When yields return late, nobody yields for a while.
 //!
 //! The state of the first case is a number, that of the second a moment; both are shared by all connections to a server, because they
 //! describe that server, and this machine.
 
 use super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, NO_YIELD, POLLED_FOR};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Mutex, now, thread};
+use crate::sync::{Mutex, now, spin_loop, thread};
 use std::time::{Duration, Instant};
 
-/// How many times a caller polls at least: on a core that many callers share, a yield may last longer than the bound, and the answer has
-/// usually come when one of these yields returns.
-pub(super) const POLLS: u32 = 4;
+/// How many times each of several callers polls before it sleeps.
+const POLLS: u32 = 4;
 
 /// The most callers that sleep at once after one has polled in vain. PollPolicy for the bound costs one caller in so many less than a microsecond
 /// each.
@@ -36,7 +39,7 @@ const FORGIVEN_PART: u32 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Polling {
-    /// For up to 100 µs, as long as that finds answers, and as long as no other thread wants the core for longer.
+    /// For up to 100 µs, as long as that finds answers.
     #[default]
     Automatic,
     /// Never: a thread sleeps at once. For machines whose processor time is scarce.
@@ -51,12 +54,14 @@ pub enum Polling {
 pub(super) struct PollPolicy {
     /// How long a caller polls; `None` if it never does.
     bound: Option<Duration>,
-    // ORDERING: Relaxed, for both: they count and estimate. A lost update or a stale value lets one caller more or less poll or yield, and
-    // nothing is read through them.
+    // ORDERING: Relaxed, for all of them: they count and estimate. A lost update or a stale value lets one caller more or less poll or yield,
+    // and nothing is read through them.
+    /// How many callers poll now.
+    pollers: AtomicU32,
     /// In the low half, how many of the next callers sleep at once. In the high half, how many that were after the last polling; zero if it
     /// found its answer.
     skips: AtomicU32,
-    /// Until this moment nobody polls or yields, in nanoseconds since `origin`.
+    /// Until this moment nobody yields, in nanoseconds since `origin`.
     cools_until: AtomicU64,
     late: Mutex<Late>,
     origin: Instant,
@@ -70,6 +75,15 @@ struct Late {
     lost: Duration,
 }
 
+/// One of those that poll now, even in a panic.
+struct Poller<'a>(&'a AtomicU32);
+
+impl Drop for Poller<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: an estimate.
+    }
+}
+
 impl PollPolicy {
     pub(super) fn new(polling: Polling) -> Self {
         let origin = now();
@@ -80,6 +94,7 @@ impl PollPolicy {
         };
         Self {
             bound,
+            pollers: AtomicU32::new(0),
             skips: AtomicU32::new(0),
             cools_until: AtomicU64::new(0),
             late: Mutex::new(Late { until: origin, lost: Duration::ZERO }),
@@ -97,22 +112,53 @@ impl PollPolicy {
         self.is_back(before, at, callers).then_some(at)
     }
 
-    /// Returns until when a caller that begins to wait now polls before it sleeps, or `None` if it sleeps at once. Several callers that
-    /// ask at once may disturb the count, which does no harm. On platforms that cannot read without waiting nobody polls, because that would
-    /// disturb the writer.
-    pub(super) fn begin(&self, at: Instant) -> Option<Instant> {
-        let bound = self.bound.filter(|_| cfg!(unix) && !is_spared())?;
+    /// Polls by `find`, which returns `true` if there is nothing more to poll for, and then asks `is_found` whether the answer was found. `callers`
+    /// use the connection. Several callers that begin at once may disturb the count of those that sleep at once, which does no harm. On
+    /// platforms that cannot read without waiting nobody polls, because that would disturb the writer.
+    pub(super) fn poll(&self, callers: usize, find: impl Fn() -> bool, is_found: impl Fn() -> bool) {
+        let Some(bound) = self.bound.filter(|_| cfg!(unix) && !is_spared()) else { return };
         // ORDERING: Relaxed: a count that may be disturbed.
         let skips = self.skips.load(Ordering::Relaxed);
         if low_half(skips) > 0 {
-            self.skips.store(skips - 1, Ordering::Relaxed);
-            return None;
+            return self.skips.store(skips - 1, Ordering::Relaxed);
         }
-        Some(at + bound)
+        let alone = self.pollers.fetch_add(1, Ordering::Relaxed) == 0 && callers < 2; // ORDERING: Relaxed: an estimate.
+        let poller = Poller(&self.pollers);
+        let ended = if alone { self.poll_alone(bound, find) } else { self.poll_among(callers, find) };
+        drop(poller);
+        if ended {
+            self.note(is_found());
+        }
+    }
+
+    /// Polls until the bound is over, or somebody else polls, too.
+    fn poll_alone(&self, bound: Duration, find: impl Fn() -> bool) -> bool {
+        let until = now() + bound;
+        while !find() {
+            // ORDERING: Relaxed: an estimate.
+            if now() >= until || self.pollers.load(Ordering::Relaxed) > 1 {
+                break;
+            }
+            spin_loop();
+        }
+        true
+    }
+
+    /// Polls a few times, and yields before each. Returns `false` if a yield was late, which says nothing about the server.
+    fn poll_among(&self, callers: usize, find: impl Fn() -> bool) -> bool {
+        let mut at = now();
+        for _ in 0..POLLS {
+            let Some(back) = self.yield_once(at, callers) else { return false };
+            at = back;
+            if find() {
+                break;
+            }
+        }
+        true
     }
 
     /// Notes whether a caller that polled found its answer.
-    pub(super) fn end(&self, found: bool) {
+    fn note(&self, found: bool) {
         // ORDERING: Relaxed: a count that may be disturbed.
         let skips = self.skips.load(Ordering::Relaxed);
         let next = if found { 0 } else { (2 * high_half(skips)).clamp(1, MOST_SKIPS) };

@@ -5,7 +5,6 @@
 //! inbound half out of the session, so no two threads read at once, and ends in [`take_in`](Reader::take_in), which is the only place where
 //! replies are delivered.
 
-use super::super::polling::POLLS;
 use super::super::timing::ROLE_CHECK;
 use super::connector::{Connector, ReadHalf};
 use super::core::Mux;
@@ -42,26 +41,12 @@ impl Arrived {
 }
 
 impl<C: Connector> Mux<C> {
-    /// Polls for the answer, if that is likely to come soon, and lets other threads run in between.
+    /// Polls for the answer, if that is likely to come soon.
     pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
-        let polling = &self.settings.polling;
-        if !call.may_read_on() {
-            return;
+        if call.may_read_on() && now() < deadline {
+            let find = || !call.may_read_on() || self.read(call, deadline, false);
+            self.settings.polling.poll(self.load(), find, || call.is_done());
         }
-        let mut at = now();
-        if at >= deadline {
-            return;
-        }
-        let Some(until) = polling.begin(at) else { return };
-        let mut polls = 0;
-        while polls < POLLS || at < until {
-            let Some(back) = polling.yield_once(at, self.load()) else { return };
-            (at, polls) = (back, polls + 1);
-            if !call.may_read_on() || self.read(call, deadline, false) {
-                break;
-            }
-        }
-        polling.end(call.is_done());
     }
 
     /// Reads for all callers until the caller's own answer is there or its time is over. Returns `false` if there is nothing to read for
