@@ -154,7 +154,7 @@ impl Execution {
 
     /// Checks that a reply to a command that is to be confirmed comes with the confirmation.
     fn look_at_confirmation(&self, call: u16, replied: Option<&Replied>, is_confirmed: bool, limit: Limit) {
-        match replied.map(|replied| &replied.confirmation) {
+        match replied.map(|replied| replied.confirmation.as_deref()) {
             None => {}
             Some(Some(Value::Int(CONFIRMATION))) if is_confirmed => {}
             Some(None) if !is_confirmed => {}
