@@ -127,7 +127,7 @@ pub use port::{
     PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request,
 };
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisBuilder, RedisLockProcessor, Server};
+pub use store::redis::{Polling, RedisBuilder, RedisLockProcessor, Server};
 
 #[doc = include_str!("../README.md")]
 #[cfg(doctest)]

@@ -34,7 +34,7 @@
 //! | `redis/plain` `GivenUp::any` | whether the list of given-up lockers has any | whoever adds or removes one, under the list's mutex | every request | it is nearly always false |
 //! | `transport/mux` `load`, `is_connected`, `current`, `written`, `stamped`, `deposed` | what other callers must know of a connection | callers and the writer, mostly under the mutex of the mux; `stamped` by whoever reads a fence number | callers that choose a mux, the plain attempt | a caller looks at every mux for each call, and may not wait for those that use it |
 //! | `transport/mux` `Settings::connect_took` | how long the last connect took | whoever connects | callers that choose a mux | an estimate |
-//! | `transport/yielding` | how well yielding has worked | all callers of a client | the same | estimates; all muxes would share that mutex |
+//! | `transport/polling` | how well polling and yielding have worked | all callers of a client | the same | estimates; all muxes would share that mutex |
 //! | `transport/routes` | for each hash of a key, its mux and its calls in flight | each call when it begins and when it has its last reply | the same | one exchange; all muxes would share that mutex |
 //! | `net/identity` `number` | how often another server has answered than before | whoever connects, under the mutex of `last` | each request, when it has its answer | that mutex is held while connections are cut |
 //! | `cluster/inbox` `seen` | for each slot, whether it is absent, known or heard | the listening thread and whoever gets ready, under the mutex of the slots | each `lock()`, each answer | all keys of a client share that mutex |
@@ -45,6 +45,8 @@
 #[cfg(not(all(test, dlock_shuttle)))]
 mod imp {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+    #[cfg(feature = "redis")]
+    pub(crate) use std::hint::spin_loop;
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread;
     pub(crate) use std::thread_local;
@@ -92,6 +94,7 @@ mod imp {
         Condvar, Mutex, MutexGuard, before_notifying, catch_panic, guarded, now, random_u32, thread,
     };
     pub(crate) use shuttle::sync::atomic;
+    pub(crate) use shuttle::thread::yield_now as spin_loop;
     pub(crate) use shuttle::thread_local;
 }
 

@@ -8,7 +8,7 @@ use proptest::sample::select;
 use redis_dlock::processor::{Gap, Limit, Operations};
 use redis_dlock::{
     Clock, DLockConfig, DLockGenerator, Error, LockProcessor, MAX_LEASE, MIN_LEASE, ManualClock, MemoryLockProcessor,
-    Moment, RedisLockProcessor, Request,
+    Moment, Polling, RedisLockProcessor, Request,
 };
 use std::net::TcpListener;
 use std::thread;
@@ -255,10 +255,12 @@ fn requests_to_both_stores() {
 }
 
 #[test]
-fn an_endless_time_out_is_refused_by_connect_as_by_build() {
+fn an_endless_time_out_or_polling_is_refused_by_connect_as_by_build() {
     let server = RedisServer::start();
     let builder = || RedisLockProcessor::builder(&server.url()).unwrap();
-    for builder in [builder().io_timeout(Duration::MAX), builder().connect_timeout(Duration::MAX)] {
+    let polling = |micros| builder().polling(Polling::AtMost(Duration::from_micros(micros)));
+    let endless = [builder().io_timeout(Duration::MAX), builder().connect_timeout(Duration::MAX)];
+    for builder in endless.into_iter().chain([polling(0), polling(10_001)]) {
         assert!(usable(builder.clone().build()).is_none());
         assert!(usable(builder.connect()).is_none());
     }

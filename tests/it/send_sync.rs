@@ -12,8 +12,8 @@ use redis_dlock::processor::{
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
     DistributedReentrantLock, Error, Event, GeneratorBuilder, Holder, LeaseLoss, ListedLock, ListedLocks,
-    LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Receiver,
-    RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Told, UnguardedLock, WaitingThread,
+    LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Polling,
+    Receiver, RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Told, UnguardedLock, WaitingThread,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
@@ -76,6 +76,7 @@ const _: () = {
     // Stores and clocks.
     goes_anywhere::<MemoryLockProcessor>();
     goes_anywhere::<RedisLockProcessor>();
+    goes_anywhere::<Polling>();
     goes_anywhere::<RedisBuilder>();
     goes_anywhere::<Server>();
     goes_anywhere::<dyn LockProcessor>();

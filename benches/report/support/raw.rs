@@ -1,9 +1,10 @@
 //! The barest connection to Redis: packed bytes out, replies counted.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 /// Where a server listens.
@@ -35,6 +36,8 @@ pub(crate) struct Raw {
     buffer: Vec<u8>,
     /// How much of the buffer has come and was not taken.
     filled: usize,
+    /// Whether it polls for replies, and yields in between.
+    polls: bool,
 }
 
 impl Raw {
@@ -51,7 +54,18 @@ impl Raw {
             }
             Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
         };
-        Ok(Self { stream, buffer: vec![0; 64 * 1024], filled: 0 })
+        Ok(Self { stream, buffer: vec![0; 64 * 1024], filled: 0, polls: false })
+    }
+
+    /// Makes it poll for replies, and yield in between, instead of sleeping until they come.
+    pub(crate) fn polling(mut self) -> Self {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_nonblocking(true),
+            Stream::Unix(stream) => stream.set_nonblocking(true),
+        }
+        .unwrap();
+        self.polls = true;
+        self
     }
 
     /// Writes commands and reads as many replies; an error among them is a fault of the bench.
@@ -91,7 +105,13 @@ impl Raw {
                 Stream::Tcp(stream) => stream.read(space),
                 Stream::Unix(stream) => stream.read(space),
             };
-            let n = n.unwrap();
+            let n = match n {
+                Err(e) if self.polls && e.kind() == ErrorKind::WouldBlock => {
+                    thread::yield_now();
+                    continue;
+                }
+                n => n.unwrap(),
+            };
             assert!(n > 0, "the server closed the connection");
             self.filled += n;
         }

@@ -47,3 +47,4 @@ mod transport;
 mod ways;
 
 pub use processor::{RedisBuilder, RedisLockProcessor, Server};
+pub use transport::Polling;

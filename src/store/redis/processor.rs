@@ -184,7 +184,7 @@ impl RedisLockProcessor {
         let replied = reply?;
         let outcome = reply::outcome(request, &replied.value).map_err(|e| self.address.hide(e));
         self.ways().note(request, &replied, outcome.as_ref().ok(), sent_at);
-        let (outcome, confirmation) = (outcome?, replied.confirmation.as_ref());
+        let (outcome, confirmation) = (outcome?, replied.confirmation.as_deref());
         let Some(Err(error)) = self.acks.map(|acks| acks.check(request, &outcome, confirmation)) else {
             return Ok(outcome);
         };

@@ -30,7 +30,7 @@ const BARE: &[(&str, &str)] = &[
     ("run", "src/store/redis/transport/mod.rs"),
     ("begin", "src/store/redis/transport/mux/calling.rs"),
     ("finish", "src/store/redis/transport/mux/calling.rs"),
-    ("fail", "src/store/redis/transport/pending.rs"),
+    ("fail", "src/store/redis/transport/mux/pending.rs"),
 ];
 
 /// One function of the product.

@@ -16,7 +16,7 @@ use crate::store::redis::net::identity::Servers;
 use crate::store::redis::net::resp::Stamp;
 use crate::store::redis::node::{Node, confirming};
 use crate::store::redis::script::acks::ReplicaAcks;
-use crate::store::redis::transport::Transport;
+use crate::store::redis::transport::{Polling, Transport};
 use crate::sync::unseen::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -34,6 +34,7 @@ pub(crate) struct Reach {
     /// An endpoint with the login for all nodes. Its place is replaced by that of each node.
     pub(crate) endpoint: Endpoint,
     pub(crate) io_timeout: Duration,
+    pub(crate) polling: Polling,
     /// How many replicas must acknowledge calls, if any must.
     pub(crate) acks: Option<ReplicaAcks>,
 }
@@ -134,10 +135,10 @@ impl Nodes {
     }
 
     fn make(&self, place: &Place, servers: Arc<Servers>, table: &NodeTable) -> Arc<Node> {
-        let Reach { io_timeout, acks, .. } = &self.reach;
+        let Reach { io_timeout, polling, acks, .. } = &self.reach;
         let endpoint = self.reach.endpoint_at(place, servers);
         // One connection is for renewals alone, as on one server: a script of a batch must not keep a lease from being extended.
-        let transport = Transport::new(endpoint, *io_timeout, NO_STAMP, confirming(acks.as_ref()));
+        let transport = Transport::new(endpoint, *io_timeout, *polling, NO_STAMP, confirming(acks.as_ref()));
         // Looked at under the mutex that the closing takes: a node is either closed here, or is among those that the closing finds.
         if table.is_closed {
             transport.close();

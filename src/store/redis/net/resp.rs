@@ -9,6 +9,7 @@
 
 use ::redis::Value;
 use smallvec::SmallVec;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
 /// How deep arrays may nest. The deepest reply that we expect is `HELLO`'s, with two levels.
@@ -41,9 +42,9 @@ struct Command {
     /// Where its first byte is. It ends where the next command begins.
     start: usize,
     /// Two words in a short form, which the server may not know, and their full form.
-    short: Option<(Range<usize>, [&'static str; 2])>,
+    short: Option<(Range<usize>, &'static [&'static str; 2])>,
     /// Where a stamp is written over what is there.
-    stamp_at: Option<usize>,
+    stamp_at: Option<NonZeroUsize>,
 }
 
 impl Packed {
@@ -59,12 +60,12 @@ impl Packed {
 
     /// Returns the offsets in the bytes at which a stamp is written over what is there.
     pub(crate) fn stamps(&self) -> impl Iterator<Item = usize> + '_ {
-        self.commands.iter().filter_map(|command| command.stamp_at)
+        self.commands.iter().filter_map(|command| command.stamp_at.map(NonZeroUsize::get))
     }
 
     /// Adds two words to the command that was begun, in a short form that the server may not know. Their full form is kept for
     /// [`spell_out`](Self::spell_out).
-    pub(crate) fn short_form(&mut self, short: [&str; 2], full: [&'static str; 2]) {
+    pub(crate) fn short_form(&mut self, short: [&str; 2], full: &'static [&'static str; 2]) {
         let start = self.bytes.len();
         short.iter().for_each(|word| self.bulk(word));
         let end = self.bytes.len();
@@ -95,7 +96,7 @@ impl Packed {
             }
             if let Some(stamp_at) = stamp_at {
                 // A stamp is in a word behind the two.
-                spelt.stamp_from(spelt.bytes.len() + stamp_at - tail);
+                spelt.stamp_from(spelt.bytes.len() + stamp_at.get() - tail);
             }
             spelt.bytes.extend_from_slice(&self.bytes[tail..end]);
         }
@@ -143,15 +144,23 @@ impl Packed {
     /// Notes where in the command that was begun a stamp is written over what is there.
     pub(crate) fn stamp_from(&mut self, offset: usize) {
         if let Some(command) = self.commands.last_mut() {
-            command.stamp_at = Some(offset);
+            // Never zero: the command's own header comes before.
+            command.stamp_at = NonZeroUsize::new(offset);
         }
     }
 
     fn header(&mut self, kind: u8, n: usize) {
-        let mut digits = itoa::Buffer::new();
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(digits.format(n).as_bytes());
-        self.bytes.extend_from_slice(b"\r\n");
+        let digit = |n: usize| b'0' + (n % 10) as u8;
+        match n {
+            // Nearly all words: a command is made of some forty headers.
+            0..10 => self.bytes.extend_from_slice(&[kind, digit(n), b'\r', b'\n']),
+            10..100 => self.bytes.extend_from_slice(&[kind, digit(n / 10), digit(n), b'\r', b'\n']),
+            _ => {
+                self.bytes.push(kind);
+                self.bytes.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+                self.bytes.extend_from_slice(b"\r\n");
+            }
+        }
     }
 }
 

@@ -162,18 +162,10 @@ impl Node {
     /// server had got the slot meanwhile, has its own reply.
     pub(crate) fn end(&self, sent: Sent, limit: Duration, or_break: bool) -> Replies {
         let Sent { begun, asking } = sent;
-        let mut replies = self.transport.end(begun, limit, or_break).into_iter();
-        let mut next = || replies.next().unwrap_or_else(|| Err(mismatch()));
-        let of_call = |asking: bool| {
-            let asked = asking.then(&mut next);
-            let reply = next();
-            let is_redirected = matches!(&reply, Ok(replied) if is_redirection(&replied.value));
-            match asked {
-                Some(Ok(asked)) if is_redirected && matches!(asked.value, Value::ServerError(_)) => Ok(asked),
-                _ => reply,
-            }
-        };
-        let replies: Replies = asking.into_iter().map(of_call).collect();
+        let mut replies = self.transport.end(begun, limit, or_break);
+        if asking.contains(&true) {
+            replies = without_askings(replies, &asking);
+        }
         replies.iter().for_each(|reply| self.note(reply));
         replies
     }
@@ -184,6 +176,22 @@ impl Node {
         call.pack(&mut packed);
         self.transport.post(KeyHash::of(call.keys[0]), packed, limit, done);
     }
+}
+
+/// Returns the replies to the calls, of which some went behind an `ASKING`.
+fn without_askings(replies: Replies, asking: &[bool]) -> Replies {
+    let mut replies = replies.into_iter();
+    let mut next = || replies.next().unwrap_or_else(|| Err(mismatch()));
+    let of_call = |asking: &bool| {
+        let asked = asking.then(&mut next);
+        let reply = next();
+        let is_redirected = matches!(&reply, Ok(replied) if is_redirection(&replied.value));
+        match asked {
+            Some(Ok(asked)) if is_redirected && matches!(asked.value, Value::ServerError(_)) => Ok(asked),
+            _ => reply,
+        }
+    };
+    asking.iter().map(of_call).collect()
 }
 
 /// Returns how calls are confirmed that replicas must acknowledge.

@@ -46,20 +46,21 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         };
         let mut batch = self.transport.batch_on(way);
         batch.push(hash, |packed| pack(claim, packed));
-        let (mut epoch, mut confirmation, mut replies) = (0, None, SmallVec::<[_; 4]>::new());
-        for reply in self.transport.run(batch, limit, false) {
-            let replied = reply?;
-            (epoch, confirmation) = (replied.epoch, replied.confirmation);
-            replies.push(replied.value);
+        let replies = self.transport.run(batch, limit, false);
+        let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; 4]>::new());
+        for reply in &replies {
+            let replied = reply.as_ref().map_err(Error::clone)?;
+            (epoch, confirmation) = (replied.epoch, replied.confirmation.as_deref());
+            values.push(&replied.value);
         }
-        if replies.iter().any(is_no_master) {
+        if values.iter().copied().any(is_no_master) {
             self.watermarks.end_all(self.transport);
         }
-        match read(&replies, claim).map_err(|e| self.taking_back.address.hide(e))? {
+        match read(&values, claim).map_err(|e| self.taking_back.address.hide(e))? {
             Found::Taken(number) if self.watermarks.accepts(self.transport, watermark, epoch, number) => {
                 let outcome = AcquireOutcome::Acquired(Grant::new(number, 0));
                 let Some(acks) = self.acks else { return Ok(Tried::Done(outcome)) };
-                return match acks.count(confirmation.as_ref()) {
+                return match acks.count(confirmation) {
                     Ok(()) => Ok(Tried::Done(outcome)),
                     Err(error) => Err(self.taking_back.undo(claim, error, limit.saturating_sub(start.elapsed()))),
                 };

@@ -40,7 +40,7 @@ pub(super) fn pack(claim: &Claim<'_>, packed: &mut Packed) {
 /// # Errors
 ///
 /// [`Error::Backend`] (unknown) when the first reply leaves open whether the command was executed.
-pub(super) fn read(replies: &[Value], claim: &Claim<'_>) -> Result<Found, Error> {
+pub(super) fn read(replies: &[&Value], claim: &Claim<'_>) -> Result<Found, Error> {
     match replies {
         // The key was not taken. The commands after the `SET` have changed nothing but the fence.
         [Value::Nil, _, _, holder] => match holder {

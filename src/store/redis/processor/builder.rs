@@ -14,8 +14,8 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::scripts::SLACK;
 use crate::store::redis::sentinel::url::{self, Service};
 use crate::store::redis::sentinel::{Outage, Sentinels};
-use crate::store::redis::timing::CLUSTER_OUTAGE;
-use crate::store::redis::transport::Transport;
+use crate::store::redis::timing::{CLUSTER_OUTAGE, LONGEST_POLLING, SHORTEST_POLLING};
+use crate::store::redis::transport::{Polling, Transport};
 use crate::store::redis::ways::{OneServer, Topology};
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
 #[cfg(feature = "tls")]
@@ -36,6 +36,7 @@ pub struct RedisBuilder {
     replica_acks: Option<(u32, Duration)>,
     connect_timeout: Duration,
     io_timeout: Duration,
+    polling: Polling,
     #[cfg(feature = "tls")]
     tls: TlsSettings,
 }
@@ -104,6 +105,7 @@ impl RedisBuilder {
             replica_acks: None,
             connect_timeout: Duration::from_secs(2),
             io_timeout: Duration::from_secs(1),
+            polling: Polling::default(),
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
         })
@@ -128,6 +130,20 @@ impl RedisBuilder {
     #[must_use]
     pub fn io_timeout(mut self, timeout: Duration) -> Self {
         self.io_timeout = timeout;
+        self
+    }
+
+    /// Sets whether a thread that waits for the answer to a command polls for it before it sleeps. Defaults to [`Polling::Automatic`].
+    ///
+    /// A near server answers sooner than a core that sleeps can be woken, so a thread that polls has its answer sooner. A thread whose
+    /// client makes no other call meanwhile polls for up to 100 µs without a pause, and uses its core so long. Threads that wait at the same
+    /// time yield between their polls, so that each other and the server can use the cores. Where polling finds no answers, because the server
+    /// is far or busy, threads sleep at once; now and then one tries again. A thread that waits for a lock that another holds does not poll.
+    ///
+    /// [`Polling::AtMost`] takes a time from 1 µs to 10 ms.
+    #[must_use]
+    pub fn polling(mut self, polling: Polling) -> Self {
+        self.polling = polling;
         self
     }
 
@@ -199,7 +215,7 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, or that of `replica_acks` above half of `io_timeout`, for
+    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, polling below 1 µs or above 10 ms, the time-out of `replica_acks` above half of `io_timeout`, for
     /// certificates that cannot be used, and for certificates together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
         let acks = self.check()?;
@@ -221,7 +237,7 @@ impl RedisBuilder {
         if let Some(seeds) = self.seeds {
             let outage = Outage { set: self.failover_within.or(Some(CLUSTER_OUTAGE)), sentinels: None };
             let address = endpoint.address.clone();
-            let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, acks };
+            let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, polling: self.polling, acks };
             let cluster = Cluster::new(cluster::ClusterSettings { seeds, reach, address_map: map });
             return Ok(RedisLockProcessor::over(Topology::Cluster(cluster), address, self.io_timeout, outage, acks));
         }
@@ -229,7 +245,7 @@ impl RedisBuilder {
         endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
         let outage = Outage { set: self.failover_within, sentinels };
         let address = endpoint.address.clone();
-        let transport = Transport::new(endpoint, self.io_timeout, SLACK, confirming(acks.as_ref()));
+        let transport = Transport::new(endpoint, self.io_timeout, self.polling, SLACK, confirming(acks.as_ref()));
         let one = OneServer::new(Node::new(transport, acks), self.io_timeout);
         Ok(RedisLockProcessor::over(Topology::One(one), address, self.io_timeout, outage, acks))
     }
@@ -247,6 +263,15 @@ impl RedisBuilder {
             {
                 return Err(Error::invalid_config(what, format!("{timeout:?}"), "give a time from 1 ms to one day"));
             }
+        }
+        if let Polling::AtMost(bound) = self.polling
+            && !(SHORTEST_POLLING..=LONGEST_POLLING).contains(&bound)
+        {
+            return Err(Error::invalid_config(
+                "polling",
+                format!("{bound:?}"),
+                "give a time from 1 µs to 10 ms, or Polling::Off",
+            ));
         }
         let acks = self.replica_acks.and_then(|(replicas, timeout)| ReplicaAcks::new(replicas, timeout));
         if let Some(ReplicaAcks { timeout, .. }) = acks

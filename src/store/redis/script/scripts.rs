@@ -31,7 +31,8 @@ pub(crate) struct Script {
 /// A script in one of its forms.
 #[derive(Debug)]
 struct Text {
-    text: String,
+    /// What begins a call in full. It is kept as long as the program runs, as the scripts are.
+    full: [&'static str; 2],
     sha: String,
 }
 
@@ -92,11 +93,12 @@ impl Script {
 impl Text {
     fn new(text: String) -> Self {
         let sha = Hashed::new(&text).get_hash().to_owned();
-        Self { text, sha }
+        Self { full: ["EVAL", text.leak()], sha }
     }
 
     fn for_cluster(&self) -> Self {
-        let text = REPLACEMENTS.iter().fold(self.text.clone(), |text, (here, there)| text.replace(here, there));
+        let [_, text] = self.full;
+        let text = REPLACEMENTS.iter().fold(text.to_owned(), |text, (here, there)| text.replace(here, there));
         Self::new(text)
     }
 }
@@ -175,11 +177,11 @@ impl Call<'_> {
         self.pack_with(packed, |packed, _, full| full.iter().for_each(|word| packed.bulk(word)));
     }
 
-    fn pack_with(&self, packed: &mut Packed, script: impl FnOnce(&mut Packed, &str, [&'static str; 2])) {
+    fn pack_with(&self, packed: &mut Packed, script: impl FnOnce(&mut Packed, &str, &'static [&'static str; 2])) {
         packed.is_confirmed |= self.is_confirmed;
         packed.command(3 + self.key_count + self.arg_count + usize::from(self.slack == Slack::Last));
-        let Text { text, sha } = self.script.text(self.form);
-        script(packed, sha, ["EVAL", text.as_str()]);
+        let Text { full, sha } = self.script.text(self.form);
+        script(packed, sha, full);
         packed.bulk(match self.key_count {
             1 => "1",
             2 => "2",

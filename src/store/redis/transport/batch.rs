@@ -8,7 +8,7 @@
 //! The route of each command is entered when it is added, and not when it is written. Another call for its key that comes in between takes the
 //! same connection, and is written before or behind it, but never overtakes it on another connection.
 
-use super::pending::PendingCall;
+use super::mux::PendingCall;
 use super::routes::{KeyHash, RouteGuard, Routes};
 use crate::store::redis::net::resp::Packed;
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     routes: Arc<Routes>,
     preferred: usize,
     /// The index of each command's part.
-    pub(super) order: SmallVec<[usize; 4]>,
+    pub(super) order: SmallVec<[u8; 16]>,
     /// Whether all commands go on the preferred mux, which is the one for urgent calls.
     pub(super) is_urgent: bool,
     /// What keeps the key of the first command on its mux, if that was chosen before.
@@ -39,7 +39,7 @@ pub(super) struct BatchPart {
 pub(crate) struct Begun {
     pub(super) calls: SmallVec<[(usize, Arc<PendingCall>); 1]>,
     /// The index of each command's call.
-    pub(super) order: SmallVec<[usize; 4]>,
+    pub(super) order: SmallVec<[u8; 16]>,
     pub(super) deadline: Instant,
     /// How much longer a command may take whose short form the server did not know.
     pub(crate) spare: Duration,
@@ -100,6 +100,7 @@ impl Batch {
         let packed = &mut self.parts[part].packed;
         let before = packed.replies();
         pack(packed);
-        self.order.extend(std::iter::repeat_n(part, packed.replies() - before));
+        // There are no more parts than muxes.
+        self.order.extend(std::iter::repeat_n(part as u8, packed.replies() - before));
     }
 }

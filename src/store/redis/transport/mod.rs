@@ -10,11 +10,8 @@
 //! | `mod.rs` | which connection a call takes; what the store sees |
 //! | `batch.rs` | commands that are sent together |
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
-//! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers |
-//! | `pending.rs`, `phases.rs`, `answer.rs` | one call in flight, its phases, and what it gets |
-//! | `yielding.rs` | when a caller yields to other threads before it sleeps, or before it writes |
-//! | `seen.rs` | what is known of the server; idle connections |
-//! | `connector.rs` | what a mux needs from a connection |
+//! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers; one call in flight |
+//! | `polling.rs` | when a caller polls for its answer before it sleeps, and yields before it writes |
 //!
 //! # Which connection a call takes
 //!
@@ -35,7 +32,7 @@
 //! # What holds on every connection
 //!
 //! 1. *No command is sent twice once it may have been executed.* A command is repeated only after `NOSCRIPT`, which says that it was not
-//!    (`pending.rs`), or if it was never written.
+//!    (`mux/pending.rs`), or if it was never written.
 //! 2. *A connection is never used again after an error, or when its oldest reply is overdue.* What comes in later would be taken for the reply
 //!    to another command. Each call that was written to it fails once, with an unknown outcome.
 //! 3. *A caller that leaves keeps its place in the order.* Its replies are read and thrown away. It looks for its answer before it leaves, even
@@ -46,9 +43,7 @@
 //! Writing and reading go on at the same time (full duplex). A connection on which one batch at a time is written and read reaches 0.85 of the
 //! rate of connections of one's own with 4 threads, and 0.77 with 16.
 
-mod answer;
 mod batch;
-mod connector;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/joint.rs"]
 mod joint;
@@ -56,41 +51,36 @@ mod joint;
 #[path = "../../../../tests/white_box/store/redis/transport/model/mod.rs"]
 mod model;
 mod mux;
-mod pending;
-mod phases;
+mod polling;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/replaced.rs"]
 mod replaced;
 mod routes;
-mod seen;
 mod timing;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/urgent.rs"]
 mod urgent;
-mod yielding;
 
 use super::net::endpoint::Endpoint;
 use super::net::resp::{Packed, Stamp};
 use crate::backoff::{Backoff, Cooldown};
 use crate::error::{BackendFailure, Error};
-use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
 use batch::BatchPart;
-use connector::Connector;
-use mux::{Mux, MuxSettings};
-use pending::PendingCall;
+use mux::{Connector, Mux, MuxSettings, PendingCall};
+use polling::PollPolicy;
 use routes::{RouteGuard, Routes};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::NO_MORE;
-use yielding::Yielding;
 
-pub(crate) use answer::{CallReplies, Callback, Replied};
 pub(crate) use batch::{Batch, Begun};
-pub(crate) use mux::Confirming;
+pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
+pub use polling::Polling;
 pub(crate) use routes::KeyHash;
 
 /// The most connections that callers share.
@@ -134,9 +124,15 @@ pub(crate) struct Way {
 
 impl Transport {
     /// Creates a transport that connects with its first call. For `stamp` see [`stamp`](Self::stamp).
-    pub(crate) fn new(endpoint: Endpoint, io_timeout: Duration, stamp: Stamp, confirming: Option<Confirming>) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        io_timeout: Duration,
+        polling: Polling,
+        stamp: Stamp,
+        confirming: Option<Confirming>,
+    ) -> Self {
         let (server, connect_timeout) = (endpoint.address.to_string(), endpoint.connect_timeout);
-        Self::over(endpoint, server, connect_timeout, io_timeout, stamp, confirming)
+        Self::over(endpoint, server, connect_timeout, io_timeout, polling, stamp, confirming)
     }
 }
 
@@ -146,6 +142,7 @@ impl<C: Connector> Transport<C> {
         server: String,
         connect_timeout: Duration,
         io_timeout: Duration,
+        polling: Polling,
         stamp: Stamp,
         confirming: Option<Confirming>,
     ) -> Self {
@@ -157,7 +154,7 @@ impl<C: Connector> Transport<C> {
             confirming,
             stamp,
             connect_took: AtomicU64::new(0),
-            yielding: Yielding::new(),
+            polling: PollPolicy::new(polling),
         });
         let mux = |n: usize| Mux::new(&settings, (MUXES + n) as u64, MUXES as u64);
         Self {
@@ -233,16 +230,16 @@ impl<C: Connector> Transport<C> {
     /// the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the caller from
     /// beginning other batches.
     pub(crate) fn begin(&self, batch: Batch, deadline: Instant, is_alone: bool) -> Begun {
-        let mut calls = SmallVec::with_capacity(batch.parts.len());
-        for BatchPart { mux, mut packed, route } in batch.parts {
+        let Batch { mut parts, order, .. } = batch;
+        let mut calls = SmallVec::with_capacity(parts.len());
+        for BatchPart { mux, mut packed, route } in parts.drain(..) {
             packed.is_confirmed &= self.settings.confirming.is_some();
-            let call =
-                Arc::new(if is_alone { PendingCall::new(packed, route) } else { PendingCall::part(packed, route) });
+            let call = Arc::new(PendingCall::new(packed, route, is_alone));
             // Sending the parts before this one may have used up the time.
             self.muxes[mux].begin(&call, now(), deadline, is_alone);
             calls.push((mux, call));
         }
-        Begun { calls, order: batch.order, deadline, spare: Duration::ZERO, is_alone }
+        Begun { calls, order, deadline, spare: Duration::ZERO, is_alone }
     }
 
     /// Waits for the replies to a batch that was begun, until its deadline at most. See [`run`](Self::run).
@@ -254,11 +251,13 @@ impl<C: Connector> Transport<C> {
                 self.muxes[mux].attend(&call, deadline);
             }
             let answer = self.finish(mux, &call, deadline, spare, limit, or_break);
-            answers.push((answer.replies.into_iter(), answer.failure));
+            answers.push((answer, 0));
         }
-        let next = |part: &usize| {
-            let (replies, failure) = &mut answers[*part];
-            replies.next().flatten().ok_or_else(|| failure.clone().unwrap_or_else(lost))
+        let next = |part: &u8| {
+            let (CallReplies { replies, failure }, taken) = &mut answers[usize::from(*part)];
+            *taken += 1;
+            let reply = replies.get_mut(*taken - 1).and_then(Option::take);
+            reply.ok_or_else(|| failure.clone().unwrap_or_else(lost))
         };
         order.iter().map(next).collect()
     }
@@ -283,7 +282,7 @@ impl<C: Connector> Transport<C> {
         {
             // Without time left there is nothing to gain, and a caller of the first mux may be stuck.
             if now() < deadline && route.turn(0) {
-                let again = Arc::new(PendingCall::new(packed, route));
+                let again = Arc::new(PendingCall::new(packed, route, true));
                 self.muxes[0].begin(&again, now(), deadline, true);
                 return self.muxes[0].finish(&again, deadline, spare, limit, or_break);
             }
@@ -353,6 +352,31 @@ impl<C: Connector> Transport<C> {
         }
         self.muxes.iter().for_each(|mux| mux.close());
         self.settings.connector.close();
+    }
+
+    /// Ends the connections that nobody has used for so long.
+    pub(crate) fn end_idle(&self, idle: Duration) {
+        self.muxes.iter().for_each(|mux| mux.end_idle(idle));
+    }
+
+    /// Returns `true` if there is no connection, and the last attempt to open one failed less than `pause` ago.
+    pub(crate) fn is_cooling_down(&self, pause: Duration) -> bool {
+        !self.muxes.iter().any(|mux| mux.is_connected()) && self.muxes.iter().any(|mux| mux.failed_within(pause))
+    }
+
+    /// Returns `true` if the first of the callers' connections is open.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.muxes[0].is_connected()
+    }
+
+    /// Returns `true` if the server has ever answered.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.settings.connect_took.load(Ordering::Relaxed) != 0 // ORDERING: Relaxed: see `MuxSettings::connect_took`.
+    }
+
+    /// Returns how long the last connect took; zero before the first one.
+    pub(crate) fn connect_took(&self) -> Duration {
+        Duration::from_nanos(self.settings.connect_took.load(Ordering::Relaxed)) // ORDERING: Relaxed: an estimate.
     }
 
     /// Chooses the mux for a call whose key is on none: the first mux that nobody uses, else the one with the fewest callers. A mux

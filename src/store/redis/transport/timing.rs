@@ -16,10 +16,6 @@ pub(super) const IDLE: Duration = Duration::from_secs(1);
 /// No further connection is tried for so long after an attempt to open one more has failed: one is enough.
 pub(super) const NO_MORE: Duration = Duration::from_secs(1);
 
-pub(super) const LATER_EACH: Duration = Duration::from_micros(60);
-
-pub(super) const LATEST: Duration = Duration::from_micros(2500);
-
 /// How much time late yields may cost before that is no accident. Of the time between two of them, one part in `FORGIVEN_PART` is
 /// forgiven.
 pub(super) const MOST_LOST: Duration = Duration::from_millis(16);
@@ -27,6 +23,12 @@ pub(super) const MOST_LOST: Duration = Duration::from_millis(16);
 /// How late a yield may return: `LATE`, plus `LATER_EACH` for each caller of the connection, because every other connection may have as
 /// many. `LATEST` caps it below the 3 ms or so for which a thread that computes keeps the core.
 pub(super) const LATE: Duration = Duration::from_micros(1500);
+pub(super) const LATER_EACH: Duration = Duration::from_micros(60);
+pub(super) const LATEST: Duration = Duration::from_micros(2500);
 
 /// How long nobody yields after that: long compared with the time that was lost.
-pub(super) const YIELD_NO_MORE: Duration = Duration::from_millis(500);
+pub(super) const NO_YIELD: Duration = Duration::from_millis(500);
+
+/// For how long a caller that is alone polls for its answer, unless the program sets another time. A near server answers in 15 to 60 µs. Where the answer
+/// takes longer than this, a wake costs less than half of the wait, and polling would cost more processor time than a sleep.
+pub(super) const POLLED_FOR: Duration = Duration::from_micros(100);

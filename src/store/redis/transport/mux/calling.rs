@@ -1,10 +1,10 @@
 //! A call from its queueing to its answer, and the end of the mux.
 
-use super::super::answer::CallReplies;
-use super::super::connector::Connector;
-use super::super::pending::{PendingCall, Wake};
+use super::connector::Connector;
 use super::core::Mux;
 use super::leaving::{closed_by_us, fail_all};
+use super::pending::CallReplies;
+use super::pending::{PendingCall, Wake};
 use super::reading::Reader;
 use super::state::MuxState;
 use super::writing::WriterClaim;
@@ -107,7 +107,7 @@ impl<C: Connector> Mux<C> {
     /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. Returns `false` if the time ended in such a
     /// role; the caller must then `depart`, which promotes a successor.
     fn wait(&self, call: &Arc<PendingCall>, deadline: Instant) -> bool {
-        self.spin(call, deadline);
+        self.poll(call, deadline);
         loop {
             if call.may_read_on() {
                 self.read(call, deadline, true);

@@ -12,7 +12,7 @@
 //!
 //! The thread holds a weak reference to its mux. If the mux is gone when the connection comes, it closes the connection at once.
 
-use super::super::connector::{Connector, OpenConnection};
+use super::connector::{Connector, OpenConnection};
 use super::core::{Guard, Mux};
 use super::leaving::fail_all;
 use super::session::Session;

@@ -1,7 +1,7 @@
 //! What the callers of a mux share: its state under the mutex, and beside it what others may read without the mutex.
 
-use super::super::connector::Connector;
-use super::super::yielding::Yielding;
+use super::super::polling::PollPolicy;
+use super::connector::Connector;
 use super::epochs::Epochs;
 use super::session::Confirming;
 use super::state::{MuxState, Woken};
@@ -26,7 +26,7 @@ pub(crate) struct MuxSettings<C> {
     /// How long the last connect took, in nanoseconds; zero before the first, while the server has never answered.
     // ORDERING: Relaxed: an estimate; nothing is read through it. A caller that was answered has had a mux's mutex after the store.
     pub(crate) connect_took: AtomicU64,
-    pub(in super::super) yielding: Yielding,
+    pub(in super::super) polling: PollPolicy,
 }
 
 impl<C> MuxSettings<C> {

@@ -6,10 +6,10 @@
 //!
 //! Whoever tells calls does it without the mutex. Their callers call again at once, and callbacks of posted calls are not ours.
 
-use super::super::answer::CallReplies;
-use super::super::connector::Connector;
-use super::super::pending::{CallPhase, PendingCall};
+use super::connector::Connector;
 use super::core::{Guard, Mux};
+use super::pending::CallReplies;
+use super::pending::{CallPhase, PendingCall};
 use super::session::Session;
 use crate::error::{BackendFailure, Error};
 use crate::log;

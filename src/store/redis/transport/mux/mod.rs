@@ -16,11 +16,11 @@
 //! 1. *Queue.* The caller queues its call. If there is no writer, the caller becomes the writer. Otherwise it is a follower: the writer or
 //!    a successor writes its call.
 //! 2. *Gather.* If callers that were answered together, or whose posted calls were sent together, have not all called again, the writer
-//!    first yields once (`yielding`), so that one write carries the commands of all. The last of these callers takes the role over and
+//!    first yields once (`polling`), so that one write carries the commands of all. The last of these callers takes the role over and
 //!    writes in its place.
 //! 3. *Write.* The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the
 //!    queue is empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
-//! 4. *Spin.* A caller that waits for its answer, and is not the only one, polls the connection a few times and yields in between.
+//! 4. *Poll.* A caller that waits for its answer polls the connection for a while and yields in between (`polling`).
 //! 5. *Read.* Then it becomes the reader if there is none; otherwise it sleeps as a follower. The reader delivers all replies, in order,
 //!    until its own answer is there. Then it promotes a successor.
 //!
@@ -35,7 +35,7 @@
 //!    next connection.
 //! 4. *No follower sleeps forever.* While a call that somebody attends to is queued, there is a writer, a caller promoted to writer, or a
 //!    thread that connects and then writes; or the call is held back, and its caller waits for a confirmation. While a caller waits for a
-//!    reply or a confirmation, there is a reader, a caller promoted to reader, or one that spins and comes again. This holds because a
+//!    reply or a confirmation, there is a reader, a caller promoted to reader, or one that polls and comes again. This holds because a
 //!    leader that gives up its role for good, and a caller that leaves while it is promoted, promote a successor (`hand_on`).
 //! 5. *The role of reader changes hands once a round trip.* The successor is the caller whose reply comes last, unless a caller that is
 //!    awake takes the role first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
@@ -66,27 +66,32 @@
 //! |---|---|
 //! | `calling.rs` | a call from its queueing to its answer; what a caller does with the roles that it gets; the end of the mux |
 //! | `posting.rs` | calls for whose answers nobody waits |
-//! | `reading.rs` | the reader: step 5, and the spin before it |
-//! | `writing.rs` | the writer: steps 2 and 3 |
+//! | `reading.rs` | the reader: step 5, and the polls before it |
+//! | `writing.rs` | the writer: steps 2 and 3; one write |
 //! | `connecting.rs` | opens the connection, and writes what waited for it |
-//! | `sending.rs` | one write |
 //! | `role.rs` | the roles, which are given back even in a panic |
 //! | `leaving.rs` | how a connection fails, and how a caller leaves |
 //! | `core.rs`, `epochs.rs` | the mux: what every step is given; what others may read without its mutex |
+//! | `pending.rs` | a call: its phases, its caller, its replies; short forms that the server does not know |
+//! | `connector.rs` | what a mux needs from a connection |
 //! | `state.rs`, `session.rs` | what its mutex protects: the queue and the roles; the connection and the calls that are due on it |
 
 mod calling;
 mod connecting;
+pub(super) mod connector;
 mod core;
 mod epochs;
 mod leaving;
+mod pending;
 mod posting;
 mod reading;
 mod role;
-mod sending;
 mod session;
 mod state;
 mod writing;
 
 pub(super) use self::core::{Mux, MuxSettings};
+pub(super) use connector::Connector;
+pub(super) use pending::PendingCall;
+pub(crate) use pending::{CallReplies, Callback, Replied};
 pub(crate) use session::Confirming;

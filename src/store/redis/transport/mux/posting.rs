@@ -9,10 +9,10 @@
 //! script since, the thread that reads the refusal queues the call again before it delivers any later answer: a question that a caller
 //! sends after such an answer comes behind the release.
 
-use super::super::connector::Connector;
-use super::super::pending::{PendingCall, Wake};
+use super::connector::Connector;
 use super::core::Mux;
 use super::leaving::fail_all;
+use super::pending::{PendingCall, Wake};
 use super::writing::WriterClaim;
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
@@ -56,7 +56,7 @@ impl<C: Connector> Mux<C> {
         let at = now();
         if at < deadline && self.load() > 1 {
             // Callers that are already answered may call or post meanwhile: one write then carries the commands of all.
-            let _ = self.settings.yielding.yield_once(at, self.load());
+            let _ = self.settings.polling.yield_once(at, self.load());
         }
         let mut claim = WriterClaim::AtOnce;
         // Even if the call is already sent: a role must be taken on.

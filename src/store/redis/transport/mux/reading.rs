@@ -1,15 +1,14 @@
 //! The leader that reads: it reads replies, delivers them to their calls, and promotes the next reader.
 //!
-//! A caller reads in three ways. It *spins*: a few looks without waiting, between which other threads run. It *reads*: it waits for bytes, for
+//! A caller reads in three ways. It *polls*: looks without waiting, between which other threads run. It *reads*: it waits for bytes, for
 //! all callers, until its own answer is there. It *looks*: once, without waiting, before it gives up. In all three a [`Reader`] takes the
 //! inbound half out of the session, so no two threads read at once, and ends in [`take_in`](Reader::take_in), which is the only place where
 //! replies are delivered.
 
-use super::super::connector::{Connector, ReadHalf};
-use super::super::pending::PendingCall;
 use super::super::timing::ROLE_CHECK;
-use super::super::yielding::SPINS;
+use super::connector::{Connector, ReadHalf};
 use super::core::Mux;
+use super::pending::PendingCall;
 use super::role::Role;
 use super::session::Session;
 use super::state::Woken;
@@ -42,24 +41,12 @@ impl Arrived {
 }
 
 impl<C: Connector> Mux<C> {
-    /// Polls a few times for the answer, and lets other threads run in between.
-    pub(super) fn spin(&self, call: &Arc<PendingCall>, deadline: Instant) {
-        let yielding = &self.settings.yielding;
-        if self.load() < 2 || !call.may_read_on() {
-            return;
+    /// Polls for the answer, if that is likely to come soon.
+    pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
+        if call.may_read_on() && now() < deadline {
+            let find = || !call.may_read_on() || self.read(call, deadline, false);
+            self.settings.polling.poll(self.load(), find, || call.is_done());
         }
-        let mut at = now();
-        if at >= deadline || !yielding.may_spin() {
-            return;
-        }
-        for _ in 0..SPINS {
-            let Some(back) = yielding.yield_once(at, self.load()) else { return };
-            at = back;
-            if !call.may_read_on() || self.read(call, deadline, false) {
-                break;
-            }
-        }
-        yielding.note_spin(call.is_done());
     }
 
     /// Reads for all callers until the caller's own answer is there or its time is over. Returns `false` if there is nothing to read for

@@ -1,8 +1,8 @@
 //! The role of a leader, which is given back even when its thread panics.
 
-use super::super::connector::Connector;
-use super::super::pending::PendingCall;
+use super::connector::Connector;
 use super::core::Mux;
+use super::pending::PendingCall;
 use crate::sync::atomic::Ordering;
 use std::io;
 use std::sync::Arc;

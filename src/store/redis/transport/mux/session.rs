@@ -7,11 +7,11 @@
 //! would fail with an unknown outcome, although nothing was wrong with it. So it is looked at first ([`check_idle`](Session::check_idle)), which
 //! costs one system call, and a new one is opened if it has ended.
 
-use super::super::connector::{Connector, OpenConnection, ReadHalf, Shutdown};
-use super::super::pending::{PendingCall, Taken};
 use super::super::timing::IDLE;
+use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown};
 use super::epochs::Epochs;
 use super::leaving::overdue_by;
+use super::pending::{PendingCall, Taken};
 use crate::store::redis::net::classify::{is_demotion, is_no_master};
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::{guarded, now};
@@ -28,7 +28,7 @@ pub(super) struct Session<C: Connector> {
     pub(super) last_write: Instant,
     /// `None` while the writer uses it.
     pub(super) outbound: Option<C::Out>,
-    /// `None` while the reader or a caller that spins uses it.
+    /// `None` while the reader or a caller that polls uses it.
     pub(super) inbound: Option<C::In>,
     cut: C::Cut,
     /// Which server was the last one that had answered when this connection was checked.

@@ -6,8 +6,8 @@
 //!
 //! The role of reader has no mark: who has the session's inbound half is the reader.
 
-use super::super::connector::Connector;
-use super::super::pending::PendingCall;
+use super::connector::Connector;
+use super::pending::PendingCall;
 use super::session::{Due, Session};
 use crate::error::Error;
 use crate::sync::{now, thread};

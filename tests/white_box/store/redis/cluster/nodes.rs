@@ -14,7 +14,7 @@ impl Reach {
             servers: Arc::default(),
             in_cluster: true,
         };
-        Self { endpoint, io_timeout: IDLE_NODE, acks: None }
+        Self { endpoint, io_timeout: IDLE_NODE, polling: Polling::Automatic, acks: None }
     }
 }
 

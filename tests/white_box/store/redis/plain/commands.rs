@@ -13,12 +13,16 @@ fn holder(locker: &str) -> Value {
     Value::BulkString(locker.into())
 }
 
+fn read_all(replies: &[Value]) -> Result<Found, Error> {
+    read(&replies.iter().collect::<Vec<_>>(), &CLAIM)
+}
+
 /// Shows: S2, S5.
 #[test]
 fn only_a_key_that_was_ours_all_along_with_nobody_waiting_is_taken() {
     use Value::{Int, Nil, Okay};
     let ours = || holder("l-1");
-    assert_eq!(read(&[Okay, Int(0), Int(7), ours()], &CLAIM).ok(), Some(Found::Taken(7)));
+    assert_eq!(read_all(&[Okay, Int(0), Int(7), ours()]).ok(), Some(Found::Taken(7)));
     let none = || error("ERR value is not an integer or out of range");
     for (replies, why) in [
         ([Okay, Int(1), Int(7), ours()], "others wait"),
@@ -32,9 +36,9 @@ fn only_a_key_that_was_ours_all_along_with_nobody_waiting_is_taken() {
         ([Okay, Int(0), Int(7), none()], "unknown whose"),
         ([Int(1), Int(0), Int(7), ours()], "no reply to SET"),
     ] {
-        assert_eq!(read(&replies, &CLAIM).ok(), Some(Found::Doubtful), "{why}");
+        assert_eq!(read_all(&replies).ok(), Some(Found::Doubtful), "{why}");
     }
-    assert_eq!(read(&[Okay, Int(0), Int(7)], &CLAIM).ok(), Some(Found::Doubtful));
+    assert_eq!(read_all(&[Okay, Int(0), Int(7)]).ok(), Some(Found::Doubtful));
 }
 
 #[test]
@@ -43,17 +47,17 @@ fn a_busy_or_refused_key_holds_nothing_of_the_locker() {
     for number in [Int(7), error("READONLY You can't write")] {
         for refusal in [error("READONLY You can't write"), error("OOM command"), error("NOPERM this user")] {
             let replies = [refusal, Int(0), number.clone(), holder("l-2")];
-            assert_eq!(read(&replies, &CLAIM).ok(), Some(Found::Refused));
+            assert_eq!(read_all(&replies).ok(), Some(Found::Refused));
         }
         for (last, found) in [
             (holder("l-2"), Found::Busy("l-2".into())),
             (Nil, Found::Busy(GONE.into())),
             (error("WRONGTYPE Operation against a key"), Found::Refused),
         ] {
-            assert_eq!(read(&[Nil, Int(0), number.clone(), last], &CLAIM).ok(), Some(found));
+            assert_eq!(read_all(&[Nil, Int(0), number.clone(), last]).ok(), Some(found));
         }
     }
-    let unknown = read(&[error("SOMETHING new"), Int(0), Int(7), Nil], &CLAIM);
+    let unknown = read_all(&[error("SOMETHING new"), Int(0), Int(7), Nil]);
     assert!(matches!(unknown, Err(Error::Backend { failure: BackendFailure::Unknown, .. })), "{unknown:?}");
 }
 

@@ -30,7 +30,7 @@ fn no_script_is_forgotten_here() {
 fn scripts_are_whole_and_start_with_their_flags() {
     for (script, first) in all() {
         for form in [Form::Server, Form::Cluster] {
-            let Text { text, sha } = script.text(form);
+            let Text { full: [_, text], sha } = script.text(form);
             assert_eq!(text.lines().next(), Some(first));
             assert!(!text.contains("#include"), "{text}");
             assert!(!text.contains("function"), "a closure costs time at every call");
@@ -43,9 +43,9 @@ fn scripts_are_whole_and_start_with_their_flags() {
 fn the_two_forms_differ_by_the_three_replacements_alone() {
     let mut applied = [0; 3];
     for (script, _) in all() {
-        let (server, cluster) = (&script.server.text, script.text(Form::Cluster));
-        let (cluster, sha) = (&cluster.text, &cluster.sha);
-        let back = REPLACEMENTS.iter().fold(cluster.clone(), |text, (here, there)| text.replace(there, here));
+        let ([_, server], cluster) = (script.server.full, script.text(Form::Cluster));
+        let ([_, cluster], sha) = (cluster.full, &cluster.sha);
+        let back = REPLACEMENTS.iter().fold(cluster.to_owned(), |text, (here, there)| text.replace(there, here));
         assert_eq!(back, *server);
         // Whatever else is like what is replaced would be a call to the wrong channel.
         for word in ["PUBLISH", "NUMSUB", "DLOCK:"] {
@@ -129,7 +129,7 @@ fn commands_that_are_spelt_out_have_the_full_text_and_the_stamp_in_its_place() {
     };
     let full = |stamped: &[&str]| {
         let mut command = ::redis::cmd("EVAL");
-        command.arg(&RELEASE.server.text).arg(2).arg(&keys[..2]).arg("locker-1").arg(stamped);
+        command.arg(RELEASE.server.full[1]).arg(2).arg(&keys[..2]).arg("locker-1").arg(stamped);
         command.get_packed_command()
     };
     let kinds = [(Slack::None, &["5"][..]), (Slack::Last, &["5", "00000"]), (Slack::In(1), &["5 00000"])];

@@ -1,7 +1,7 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
-use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use super::{Batch, Begun, KeyHash, Transport};
+use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
+use super::{Batch, Begun, KeyHash, Polling, Transport};
 use crate::error::Error;
 use ::redis::Value;
 use parking_lot::Mutex;
@@ -27,6 +27,10 @@ struct State {
     cuts: usize,
     /// For each attempt to write, whether it might have waited.
     writes: Vec<bool>,
+    /// Whether nothing has come before somebody waits for it.
+    is_far: bool,
+    /// How often somebody has looked for replies without waiting.
+    looks: usize,
 }
 
 impl Server {
@@ -62,7 +66,7 @@ impl WriteHalf for Server {
 
 impl ReadHalf for Server {
     fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
-        let is_there = self.fill_now()?;
+        let is_there = self.0.lock().unread > 0;
         if !is_there {
             thread::sleep(deadline.saturating_duration_since(Instant::now()));
         }
@@ -70,7 +74,9 @@ impl ReadHalf for Server {
     }
 
     fn fill_now(&mut self) -> io::Result<bool> {
-        Ok(self.0.lock().unread > 0)
+        let mut state = self.0.lock();
+        state.looks += 1;
+        Ok(!state.is_far && state.unread > 0)
     }
 
     fn take_reply(&mut self) -> io::Result<Option<Value>> {
@@ -93,9 +99,13 @@ fn batch(transport: &Transport<Server>, limit: Duration) -> Batch {
     batch
 }
 
+fn connect(server: &Server, polling: Polling) -> Transport<Server> {
+    Transport::over(server.clone(), "joint".to_owned(), LONG, LONG, polling, *b"00000", None)
+}
+
 /// A transport whose connection is open, and so old that a limit that ends may break it.
 fn open(server: &Server) -> Transport<Server> {
-    let transport = Transport::over(server.clone(), "joint".to_owned(), LONG, LONG, *b"00000", None);
+    let transport = connect(server, Polling::Automatic);
     transport.run(batch(&transport, LONG), LONG, true).pop().expect("one").expect("an answer");
     thread::sleep(2 * SHORT);
     transport
@@ -171,4 +181,25 @@ fn an_idle_connection_is_closed() {
     assert_eq!((server.0.lock().cuts, transport.is_connected()), (1, false));
     transport.run(batch(&transport, LONG), LONG, true).pop().expect("one").expect("an answer");
     assert!(transport.is_connected());
+}
+
+/// Runs that many calls, and counts those whose callers have looked for their answers before they waited.
+fn calls_that_poll(transport: &Transport<Server>, server: &Server, calls: usize) -> usize {
+    let polls = |_: &usize| {
+        let before = server.0.lock().looks;
+        transport.run(batch(transport, LONG), LONG, true).pop().expect("one").expect("an answer");
+        server.0.lock().looks > before
+    };
+    (0..calls).filter(polls).count()
+}
+
+#[test]
+fn callers_of_a_far_server_poll_now_and_then_and_never_if_they_are_told_not_to() {
+    let far = Server::default();
+    far.0.lock().is_far = true;
+    let polled = calls_that_poll(&connect(&far, Polling::Automatic), &far, 2000);
+    // One after 1, 2, 4 … 64 others each, and after that one of 129. Where yields come back late, fewer.
+    assert!(polled <= 8 + 2000 / 129, "{polled}");
+    let near = Server::default();
+    assert_eq!(calls_that_poll(&connect(&near, Polling::Off), &near, 100), 0);
 }

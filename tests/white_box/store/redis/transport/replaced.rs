@@ -1,7 +1,7 @@
 //! Tests that no call is written to a connection that was cut because another server has answered.
 
-use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use super::{KeyHash, Transport};
+use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
+use super::{KeyHash, Polling, Transport};
 use crate::error::Error;
 use ::redis::Value;
 use parking_lot::Mutex;
@@ -96,7 +96,8 @@ impl Shutdown for End {
 #[test]
 fn a_connection_that_another_server_has_ended_is_not_written_to() {
     let servers = Replaced::default();
-    let transport = Transport::over(servers.clone(), "replaced".to_owned(), LIMIT, LIMIT, *b"00000", None);
+    let transport =
+        Transport::over(servers.clone(), "replaced".to_owned(), LIMIT, LIMIT, Polling::Automatic, *b"00000", None);
     let call = || {
         let mut batch = transport.batch(LIMIT);
         batch.push(KeyHash::of("k"), |packed| packed.words(&["PING"]));

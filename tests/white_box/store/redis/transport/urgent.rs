@@ -1,7 +1,7 @@
 //! Tests that urgent calls do not wait for other callers: they do not use a connection whose callers are stuck.
 
-use super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use super::{CALLERS, KeyHash, Replied, Reply, Transport, URGENT};
+use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
+use super::{CALLERS, KeyHash, Polling, Replied, Reply, Transport, URGENT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;
@@ -149,7 +149,10 @@ fn call(transport: &Transport<Crowded>, hash: KeyHash, packed: Packed, limit: Du
 
 fn transport() -> (Crowded, Transport<Crowded>) {
     let crowded = Crowded::default();
-    (crowded.clone(), Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2, *b"00000", None))
+    (
+        crowded.clone(),
+        Transport::over(crowded, "crowded".to_owned(), LONG, LONG * 2, Polling::Automatic, *b"00000", None),
+    )
 }
 
 /// Shows: G3.

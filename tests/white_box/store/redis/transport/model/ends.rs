@@ -1,6 +1,6 @@
 //! The client's ends of a simulated connection.
 
-use super::super::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
+use super::super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::network::{COMMAND, CONFIRM, Net, Network, REPLY, UNKNOWN, reply_to};
 use crate::check::model::mistakes::{self, Mutant};
 use crate::check::model::time;

@@ -1,6 +1,6 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{Batch, CallReplies, Confirming, KeyHash, MUXES, Replied, Transport};
+use super::super::{Batch, CallReplies, Confirming, KeyHash, MUXES, Polling, Replied, Transport};
 use super::book::{Book, Entry};
 use super::network::{COMMAND, CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, STAMP_AT, command, reply_to};
 use super::scenarios::{Act, Limit, Scenario};
@@ -58,6 +58,7 @@ impl Scenario {
                 "model".to_owned(),
                 CONNECT_TIMEOUT,
                 io_timeout,
+                Polling::Automatic,
                 *b"00000",
                 Some(Confirming { command: CONFIRM.to_vec(), takes: IO_TIMEOUT / 10 }),
             ),
@@ -153,7 +154,7 @@ impl Execution {
 
     /// Checks that a reply to a command that is to be confirmed comes with the confirmation.
     fn look_at_confirmation(&self, call: u16, replied: Option<&Replied>, is_confirmed: bool, limit: Limit) {
-        match replied.map(|replied| &replied.confirmation) {
+        match replied.map(|replied| replied.confirmation.as_deref()) {
             None => {}
             Some(Some(Value::Int(CONFIRMATION))) if is_confirmed => {}
             Some(None) if !is_confirmed => {}

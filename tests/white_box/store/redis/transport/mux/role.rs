@@ -1,8 +1,8 @@
 //! Unit tests of `src/store/redis/transport/mux/role.rs`.
 
 use crate::error::Error;
-use crate::store::redis::transport::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use crate::store::redis::transport::{KeyHash, Transport};
+use crate::store::redis::transport::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
+use crate::store::redis::transport::{KeyHash, Polling, Transport};
 use ::redis::Value;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,7 +94,15 @@ fn call(transport: &Transport<Shaky>) -> bool {
 fn a_panic_anywhere_in_a_connection_leaves_no_role_behind() {
     for bad in 0..12 {
         let steps = Arc::new(Steps { bad, next: AtomicUsize::new(0), unread: AtomicUsize::new(0) });
-        let transport = Transport::over(Shaky(Arc::clone(&steps)), "shaky".to_owned(), LIMIT, LIMIT, *b"00000", None);
+        let transport = Transport::over(
+            Shaky(Arc::clone(&steps)),
+            "shaky".to_owned(),
+            LIMIT,
+            LIMIT,
+            Polling::Automatic,
+            *b"00000",
+            None,
+        );
         for _ in 0..3 {
             // A panic outside the connection's own code reaches the caller, once.
             let _ = catch_unwind(AssertUnwindSafe(|| call(&transport)));

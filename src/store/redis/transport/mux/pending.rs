@@ -1,6 +1,15 @@
 //! One call in flight: its caller waits on it, and the reader stores the replies in it.
 //!
-//! [`CallPhase`] is what became of it so far. Beside that, a call notes whether its caller is promoted: such a caller is woken to become
+//! [`CallPhase`] is what became of it so far:
+//!
+//! | phase | meaning | who may change it |
+//! |---|---|---|
+//! | `Queued` | not written; it is in its mux's queue | the writer, the caller that gives up, or a thread that fails it |
+//! | `Written` | handed to the connection; it has its place in the order of replies | the reader, the caller that gives up, or a thread that fails it |
+//! | `Left` | the caller is gone; its replies are read and dropped | nobody |
+//! | `Done` | all replies have come, or the call has failed | nobody |
+//!
+//! Beside that, a call notes whether its caller is promoted: such a caller is woken to become
 //! the writer or the reader of its connection. Lock order: the mux's state, then a call.
 //!
 //! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system. While it stays, it
@@ -21,17 +30,90 @@
 //! * Each reply has the epoch and the confirmation of the write that its own command was in: the two writes may go on two connections, and a
 //!   confirmation says nothing about a write on another one.
 
-use super::answer::{CallReplies, Callback, Replied};
-use super::routes::RouteGuard;
+use super::super::routes::RouteGuard;
 use crate::error::Error;
 use crate::log;
 use crate::store::redis::net::classify::is_noscript;
 use crate::store::redis::net::resp::{Packed, Stamp};
 use crate::sync::{Condvar, Mutex, catch_panic, now};
 use ::redis::Value;
+use smallvec::SmallVec;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) use super::phases::{CallPhase, Promotion, Taken, Wake};
+/// A reply that has come.
+#[derive(Clone, Debug)]
+pub(crate) struct Replied {
+    pub(crate) value: Value,
+    /// The epoch of the connection in which the command was written.
+    pub(crate) epoch: u64,
+    /// The reply to the command that confirmed it, if it is one to be confirmed and that reply has come.
+    pub(crate) confirmation: Option<Arc<Value>>,
+}
+
+/// The outcome of a call: the reply to each of its commands that has come and, if some are missing, the reason. Those at the end may be left
+/// out.
+#[derive(Debug, Default)]
+pub(crate) struct CallReplies {
+    pub(crate) replies: SmallVec<[Option<Replied>; 1]>,
+    pub(crate) failure: Option<Error>,
+}
+
+impl CallReplies {
+    /// Returns the answer to a call that failed before it was sent.
+    pub(crate) fn failed(error: Error) -> Self {
+        Self { failure: Some(error), ..Self::default() }
+    }
+
+    /// Returns the reply to the first command.
+    pub(crate) fn first(&self) -> Option<&Value> {
+        self.replies.first()?.as_ref().map(|replied| &replied.value)
+    }
+}
+
+/// Receives the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
+pub(crate) type Callback = Box<dyn FnOnce(CallReplies) + Send>;
+
+/// What became of a call so far: see the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallPhase {
+    Queued,
+    Written,
+    Left,
+    Done,
+}
+
+/// The roles to which a caller is promoted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Promotion {
+    pub(crate) to_writer: bool,
+    pub(crate) to_reader: bool,
+}
+
+impl Promotion {
+    pub(crate) fn any(self) -> bool {
+        self.to_writer || self.to_reader
+    }
+}
+
+/// Why a caller woke up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    Done,
+    Promoted,
+    TimedOut,
+}
+
+/// What a reply meant to its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Nobody has to be woken: the caller is gone, or more replies or the confirmation are missing.
+    Kept,
+    /// It was the last reply: the call must be woken.
+    Last,
+    /// The server does not know the short form of some commands, for which the call must be queued again.
+    Again,
+}
 
 /// See the module.
 pub(crate) struct PendingCall {
@@ -78,6 +160,9 @@ impl CallState {
     /// Takes in a reply to the last write.
     fn take(&mut self, value: Value) {
         let at = self.came;
+        if at == 0 {
+            self.answer.replies.reserve(self.packed.replies());
+        }
         self.came += 1;
         let place = self.repeated.as_ref().map_or(at, |repeated| repeated[at]);
         let is_unknown = self.repeated.is_none() && is_noscript(&value);
@@ -108,14 +193,9 @@ impl CallState {
 }
 
 impl PendingCall {
-    /// Creates a call whose caller waits for it, and for no other call at the same time.
-    pub(crate) fn new(packed: Packed, route: RouteGuard) -> Self {
-        Self::with(packed, route, false, None)
-    }
-
-    /// Creates one of several calls of a caller, which [`attend`](Self::attend)s to one after another.
-    pub(crate) fn part(packed: Packed, route: RouteGuard) -> Self {
-        Self::with(packed, route, true, None)
+    /// Creates a call whose caller waits for it: at once if it `is_alone`, else after it has [`attend`](Self::attend)ed to others of its calls.
+    pub(crate) fn new(packed: Packed, route: RouteGuard, is_alone: bool) -> Self {
+        Self::with(packed, route, !is_alone, None)
     }
 
     /// Creates a call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s once the call is sent.
@@ -330,9 +410,10 @@ impl PendingCall {
             return Taken::Kept;
         }
         let epoch = core.epoch;
+        let value = Arc::new(value.clone());
         let of_write = |replied: &&mut Replied| replied.epoch == epoch && replied.confirmation.is_none();
         for replied in core.answer.replies.iter_mut().flatten().filter(of_write) {
-            replied.confirmation = Some(value.clone());
+            replied.confirmation = Some(Arc::clone(&value));
         }
         core.end_write()
     }

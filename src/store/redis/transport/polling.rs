@@ -1,0 +1,228 @@
+//! Decides whether a caller polls for its answer before it sleeps, and whether it yields before it writes.
+//!
+//! Sleep only when the wait is expected to be longer than a wake. A caller that sleeps and is woken costs two system calls, in two threads, and
+//! the core that it slept on may need longer to wake than a near server to answer. So a caller polls before it sleeps:
+//!
+//! * *A caller that is alone* polls until its answer is there, or until the *bound* is over. It does not yield: beside other programs that
+//!   want the core, a yield costs a time slice of each of them, milliseconds, and polling costs the bound at most.
+//! * *Callers that poll at the same time* want the same cores. They yield (`sched_yield`) before each of [`POLLS`] polls: so the others, and the
+//!   server if it runs there, get on meanwhile, and the answer has usually come when the yield returns. A writer yields once before it
+//!   writes, so that callers that were answered together with it can queue their calls first.
+//!
+//! Two cases would turn this into a loss. Both are detected:
+//!
+//! * *The answer takes longer*, because the server is far or busy, or cannot run while the caller polls. After polling in vain the next 1, 2,
+//!   4 … [`MOST_SKIPS`] callers sleep at once, until one that polls finds its answer again. That one is also how a server is noticed that
+//!   has become faster.
+//! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a
+//!   caller that slept and was woken would get it sooner. When yields return late, nobody yields for a while.
+//!
+//! The state of the first case is a number, that of the second a moment; both are shared by all connections to a server, because they
+//! describe that server, and this machine.
+
+use super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, NO_YIELD, POLLED_FOR};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Mutex, now, spin_loop, thread};
+use std::time::{Duration, Instant};
+
+/// How many times each of several callers polls before it sleeps.
+const POLLS: u32 = 4;
+
+/// The most callers that sleep at once after one has polled in vain. PollPolicy for the bound costs one caller in so many less than a microsecond
+/// each.
+const MOST_SKIPS: u32 = 128;
+
+/// Of the time between two late yields, one part in so many is forgiven.
+const FORGIVEN_PART: u32 = 4;
+
+/// Whether a thread that waits for the answer to a command polls for it before it sleeps: see [`RedisBuilder::polling`](crate::RedisBuilder::polling).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Polling {
+    /// For up to 100 µs, as long as that finds answers.
+    #[default]
+    Automatic,
+    /// Never: a thread sleeps at once. For machines whose processor time is scarce.
+    Off,
+    /// As `Automatic`, but for up to this time. Longer than 100 µs for a server that answers later, and cores to spare; shorter to save
+    /// processor time where the server answers soon.
+    AtMost(Duration),
+}
+
+/// See the module. All connections of a transport share one.
+#[derive(Debug)]
+pub(super) struct PollPolicy {
+    /// How long a caller polls; `None` if it never does.
+    bound: Option<Duration>,
+    // ORDERING: Relaxed, for all of them: they count and estimate. A lost update or a stale value lets one caller more or less poll or yield,
+    // and nothing is read through them.
+    /// How many callers poll now.
+    pollers: AtomicU32,
+    /// In the low half, how many of the next callers sleep at once. In the high half, how many that were after the last polling; zero if it
+    /// found its answer.
+    skips: AtomicU32,
+    /// Until this moment nobody yields, in nanoseconds since `origin`.
+    cools_until: AtomicU64,
+    late: Mutex<Late>,
+    origin: Instant,
+}
+
+/// What late yields have cost.
+#[derive(Debug)]
+struct Late {
+    /// When the last one returned.
+    until: Instant,
+    lost: Duration,
+}
+
+/// One of those that poll now, even in a panic.
+struct Poller<'a>(&'a AtomicU32);
+
+impl Drop for Poller<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: an estimate.
+    }
+}
+
+impl PollPolicy {
+    pub(super) fn new(polling: Polling) -> Self {
+        let origin = now();
+        let bound = match polling {
+            Polling::Automatic => Some(POLLED_FOR),
+            Polling::Off => None,
+            Polling::AtMost(bound) => Some(bound),
+        };
+        Self {
+            bound,
+            pollers: AtomicU32::new(0),
+            skips: AtomicU32::new(0),
+            cools_until: AtomicU64::new(0),
+            late: Mutex::new(Late { until: origin, lost: Duration::ZERO }),
+            origin,
+        }
+    }
+
+    /// Yields to other threads. Returns the moment at which the yield ended, or `None` if nobody may yield now or the yield returned late.
+    pub(super) fn yield_once(&self, before: Instant, callers: usize) -> Option<Instant> {
+        if self.is_cooling_down(before) {
+            return None;
+        }
+        thread::yield_now();
+        let at = now();
+        self.is_back(before, at, callers).then_some(at)
+    }
+
+    /// Polls by `find`, which returns `true` if there is nothing more to poll for, and then asks `is_found` whether the answer was found. `callers`
+    /// use the connection. Several callers that begin at once may disturb the count of those that sleep at once, which does no harm. On
+    /// platforms that cannot read without waiting nobody polls, because that would disturb the writer.
+    pub(super) fn poll(&self, callers: usize, find: impl Fn() -> bool, is_found: impl Fn() -> bool) {
+        let Some(bound) = self.bound.filter(|_| cfg!(unix) && !is_spared()) else { return };
+        // ORDERING: Relaxed: a count that may be disturbed.
+        let skips = self.skips.load(Ordering::Relaxed);
+        if low_half(skips) > 0 {
+            return self.skips.store(skips - 1, Ordering::Relaxed);
+        }
+        let alone = self.pollers.fetch_add(1, Ordering::Relaxed) == 0 && callers < 2; // ORDERING: Relaxed: an estimate.
+        let poller = Poller(&self.pollers);
+        let ended = if alone { self.poll_alone(bound, find) } else { self.poll_among(callers, find) };
+        drop(poller);
+        if ended {
+            self.note(is_found());
+        }
+    }
+
+    /// Polls until the bound is over, or somebody else polls, too.
+    fn poll_alone(&self, bound: Duration, find: impl Fn() -> bool) -> bool {
+        let until = now() + bound;
+        while !find() {
+            // ORDERING: Relaxed: an estimate.
+            if now() >= until || self.pollers.load(Ordering::Relaxed) > 1 {
+                break;
+            }
+            spin_loop();
+        }
+        true
+    }
+
+    /// Polls a few times, and yields before each. Returns `false` if a yield was late, which says nothing about the server.
+    fn poll_among(&self, callers: usize, find: impl Fn() -> bool) -> bool {
+        let mut at = now();
+        for _ in 0..POLLS {
+            let Some(back) = self.yield_once(at, callers) else { return false };
+            at = back;
+            if find() {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Notes whether a caller that polled found its answer.
+    fn note(&self, found: bool) {
+        // ORDERING: Relaxed: a count that may be disturbed.
+        let skips = self.skips.load(Ordering::Relaxed);
+        let next = if found { 0 } else { (2 * high_half(skips)).clamp(1, MOST_SKIPS) };
+        let next = next << 16 | next;
+        if next != skips {
+            self.skips.store(next, Ordering::Relaxed);
+        }
+    }
+
+    fn is_cooling_down(&self, at: Instant) -> bool {
+        self.nanos(at) < self.cools_until.load(Ordering::Relaxed) // ORDERING: Relaxed: an estimate.
+    }
+
+    fn is_back(&self, before: Instant, at: Instant, callers: usize) -> bool {
+        let took = at.saturating_duration_since(before);
+        let fair = (LATE + LATER_EACH.saturating_mul(u32::try_from(callers).unwrap_or(u32::MAX))).min(LATEST);
+        let late = took > fair;
+        if late {
+            self.note_late(before, at);
+        }
+        !late
+    }
+
+    #[cold]
+    fn note_late(&self, begin: Instant, end: Instant) {
+        let mut late = self.late.lock();
+        if begin < late.until {
+            // Of several yields at the same time only one counts.
+            late.until = late.until.max(end);
+            return;
+        }
+        let forgiven = (begin - late.until) / FORGIVEN_PART;
+        late.lost = late.lost.saturating_sub(forgiven) + (end - begin);
+        late.until = end;
+        if late.lost > MOST_LOST {
+            late.lost = Duration::ZERO;
+            self.cools_until.store(self.nanos(end + NO_YIELD), Ordering::Relaxed); // ORDERING: Relaxed: an estimate.
+        }
+    }
+
+    fn nanos(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+fn low_half(n: u32) -> u32 {
+    n & 0xffff
+}
+
+fn high_half(n: u32) -> u32 {
+    n >> 16
+}
+
+/// In the model most callers do not poll: polling would hide what happens to those that sleep.
+#[cfg(all(test, dlock_shuttle))]
+fn is_spared() -> bool {
+    !crate::sync::random_u32(0).is_multiple_of(4)
+}
+
+#[cfg(not(all(test, dlock_shuttle)))]
+fn is_spared() -> bool {
+    false
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/white_box/store/redis/transport/polling.rs"]
+mod tests;

@@ -1,0 +1,90 @@
+//! Unit tests of `src/store/redis/transport/polling.rs`.
+
+use super::*;
+use std::cell::Cell;
+
+fn polling() -> PollPolicy {
+    PollPolicy::new(Polling::Automatic)
+}
+
+/// Lets a caller wait whose answer has come or will not come. Returns whether it has polled.
+fn polls(polling: &PollPolicy, is_there: bool) -> bool {
+    let count = Cell::new(0);
+    let find = || {
+        count.set(count.get() + 1);
+        is_there
+    };
+    polling.poll(1, find, || is_there);
+    count.get() > 0
+}
+
+#[test]
+fn polling_in_vain_lets_more_and_more_callers_sleep_and_a_find_ends_that() {
+    let polling = polling();
+    let skips = || (0..).take_while(|_| !polls(&polling, false)).count();
+    for expected in [0, 1, 2, 4, 8, 16, 32, 64, 128, 128] {
+        assert_eq!(skips(), expected);
+    }
+    assert_eq!((0..).take_while(|_| !polls(&polling, true)).count(), 128);
+    assert!(polls(&polling, true));
+    assert_eq!([(); 3].map(|()| polls(&polling, false)), [true, false, true]);
+}
+
+#[test]
+fn a_caller_that_is_alone_polls_for_the_bound_or_not_at_all() {
+    let bound = Duration::from_millis(1);
+    let begin = now();
+    assert!(polls(&PollPolicy::new(Polling::AtMost(bound)), false));
+    assert!(now() - begin >= bound);
+    assert!(!polls(&PollPolicy::new(Polling::Off), true));
+}
+
+#[test]
+fn a_caller_that_is_not_alone_any_more_polls_no_longer() {
+    let polling = PollPolicy::new(Polling::AtMost(Duration::from_secs(60)));
+    polling.poll(1, || polls(&polling, true), || true);
+    // A caller whose connection others use polls a few times only.
+    polling.poll(2, || false, || true);
+    assert_eq!(polling.pollers.load(Ordering::Relaxed), 0);
+}
+
+/// Simulates a yield from one moment to another, in milliseconds. Returns `true` if it returned in time.
+fn is_back(polling: &PollPolicy, begin: u64, end: u64, callers: usize) -> bool {
+    polling.is_back(after(polling, begin), after(polling, end), callers)
+}
+
+fn after(polling: &PollPolicy, millis: u64) -> Instant {
+    polling.origin + Duration::from_millis(millis)
+}
+
+#[test]
+fn many_callers_may_need_longer() {
+    let polling = polling();
+    assert!(!is_back(&polling, 0, 2, 4));
+    assert!(is_back(&polling, 0, 2, 40));
+    assert!(!is_back(&polling, 0, 3, 4000));
+}
+
+#[test]
+fn nobody_yields_for_a_while_when_yields_return_late() {
+    let polling = polling();
+    let is_cooling_down = |at| polling.is_cooling_down(after(&polling, at));
+    // Sixteen callers that wait at the same time lose what one loses.
+    assert!((0..16).all(|_| !is_back(&polling, 10, 14, 4)));
+    for n in 0..4 {
+        assert!(!is_cooling_down(14 + 4 * n));
+        assert!(!is_back(&polling, 14 + 4 * n, 18 + 4 * n, 4));
+    }
+    assert!(is_cooling_down(30));
+    assert!(is_cooling_down(529));
+    assert!(!is_cooling_down(530));
+}
+
+#[test]
+fn a_yield_that_is_late_now_and_then_is_forgiven() {
+    let polling = polling();
+    for n in 1..100 {
+        assert!(!is_back(&polling, 20 * n, 20 * n + 4, 4));
+        assert!(!polling.is_cooling_down(after(&polling, 20 * n + 4)));
+    }
+}
