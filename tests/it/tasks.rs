@@ -1,6 +1,6 @@
 //! The owner of a hold is the thread: what tasks of one thread do to one another, and what keeps a hold out of their reach.
 
-use crate::support::crew::spawn;
+use crate::support::crew::{eventually, spawn};
 use crate::support::lab::Lab;
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, MemoryLockProcessor};
 use std::cell::Cell;
@@ -133,8 +133,18 @@ fn library() -> (PathBuf, PathBuf) {
     (found.max_by_key(written).expect("the library that this test is linked with"), deps)
 }
 
-/// What the compiler says of a program that does `body` with a lock; `None` when it has nothing against it.
+/// What the compiler says of a program that does `body` with a lock; `None` when it has nothing against it. A library that another build
+/// is about to write can be found and not be read yet.
 fn refusal(directory: &Path, body: &str) -> Option<String> {
+    let mut said = None;
+    eventually("the library can be read", || {
+        said = compile(directory, body);
+        !said.as_ref().is_some_and(|said| said.contains("can't find crate"))
+    });
+    said
+}
+
+fn compile(directory: &Path, body: &str) -> Option<String> {
     let (library, deps) = library();
     let source = directory.join("main.rs");
     let program = format!(

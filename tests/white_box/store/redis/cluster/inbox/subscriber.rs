@@ -3,6 +3,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 fn subscriber() -> (Subscriber, UnixStream) {
+    subscriber_within(Duration::from_secs(1))
+}
+
+fn subscriber_within(io_timeout: Duration) -> (Subscriber, UnixStream) {
     let (near, far) = UnixStream::pair().expect("sockets");
     let link = Link::new(
         Socket::Unix(near),
@@ -10,7 +14,7 @@ fn subscriber() -> (Subscriber, UnixStream) {
         None,
     );
     let place = Place::Tcp { host: "h".to_owned(), port: 1, tls: false };
-    (Subscriber::new(SubscriberId(1), place, Weak::new(), link.expect("no TLS"), Duration::from_secs(1)), far)
+    (Subscriber::new(SubscriberId(1), place, Weak::new(), link.expect("no TLS"), io_timeout), far)
 }
 
 /// What the server says of the channel of a slot.
@@ -117,7 +121,8 @@ fn a_slot_that_was_left_is_confirmed_no_more() {
 /// A server that reads nothing holds nobody up.
 #[test]
 fn what_has_no_room_is_sent_later() {
-    let (mut subscriber, mut far) = subscriber();
+    // A wait for room would last that long. To pack the commands may take seconds on a busy machine.
+    let (mut subscriber, mut far) = subscriber_within(Duration::from_secs(60));
     let slots: Vec<Slot> = (0..16_000).collect();
     let begun = Instant::now();
     subscriber.subscribe(&slots, "c").expect("sent");
