@@ -119,7 +119,7 @@ fn on_granted(core: &Core, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
             };
             let Some(waiter) = state.queue.pop() else { return false };
             core.retries.forget(key);
-            core.grant(key, &mut state, granted.heard(grant), (&waiter).into());
+            core.grant(key, &mut state, granted.heard(grant), (&waiter).into(), core.clock.now());
             drop(state);
             waiter.parked.notify_one();
             true
@@ -163,7 +163,7 @@ fn on_broken(core: &Core, key: &Arc<Key>, locker: &str) {
 /// Handles what another client says.
 fn on_said(core: &Core, text: &str) {
     match core.describe.on_said(text) {
-        Heard::Question if core.retries.start().is_ok() => core.retries.wake_by(core.clock.now()),
+        Heard::Question if core.retries.thread.start().is_ok() => core.retries.thread.wake_by(core.clock.now()),
         Heard::Greeting(greeting) => twin::on_greeting(core, &greeting),
         Heard::Question | Heard::Nothing => {}
     }

@@ -124,14 +124,12 @@ pub(super) fn end_orphan(core: &Core, key: &Arc<Key>, owner: u64) -> bool {
     if !key.hold.is_owned_by(owner) || !owner::has_ended(owner) {
         return false;
     }
-    let Some((mut tenure, watchers)) = core.end_hold_in(key, &mut state, Phase::Asking { turn: None, about: None })
-    else {
-        return false;
-    };
+    let now = core.clock.now();
+    let ended = core.end_hold_in(key, &mut state, Phase::Asking { turn: None, about: None }, now);
+    let Some((mut tenure, watchers)) = ended else { return false };
     drop(state);
     let (_leaving, turn) = (core.leaving(), Turn::of(core, key));
     owner::forget_hold(owner);
-    let now = core.clock.now();
     if tenure.lose(LossCause::ThreadEnded, now) {
         core.events.tell_lost(&key.name, &tenure, watchers);
     } else {

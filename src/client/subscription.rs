@@ -57,7 +57,7 @@ impl Subscription {
     pub(crate) fn hears(&self, key: &Key) -> bool {
         let context = &self.context;
         let hears = |client: &str| context.processor.queue().is_some_and(|queue| queue.hears(client, &key.name));
-        self.is_open() && hears(context.id().as_str())
+        self.listener.is_subscribed() && hears(context.id().as_str())
     }
 
     /// Returns whether the client hears of grants of this key, after it has got ready for that. May ask the store.

@@ -15,8 +15,7 @@
 use super::core::Core;
 use super::describe::Greeting;
 use super::loss;
-use super::question::Answer;
-use super::turn::Turn;
+use super::turn::{Answer, Turn};
 use crate::error::{Error, LossCause};
 use crate::log;
 use crate::state::key::Key;

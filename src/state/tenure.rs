@@ -131,12 +131,9 @@ impl Tenure {
 
     /// Returns why and when the hold has ended by itself, if it has by now.
     pub(crate) fn overdue(&self, now: Moment) -> Option<(LossCause, Moment)> {
-        let over = if self.hold_ends < self.deadline() {
-            (LossCause::HeldTooLong, self.hold_ends)
-        } else {
-            (LossCause::Deadline, self.deadline())
-        };
-        (now >= over.1).then_some(over)
+        let at = self.valid_until();
+        let cause = || if at < self.deadline() { LossCause::HeldTooLong } else { LossCause::Deadline };
+        (now >= at).then(|| (cause(), at))
     }
 
     /// Returns the token of this tenure's current hold.
