@@ -172,14 +172,14 @@ impl<'c> Acquire<'c> {
             // A client that says what its locks are for can be asked.
             core.subscription.listen_for(key);
         }
-        if !self.settings.linger().is_zero() {
+        if !self.settings.linger.is_zero() {
             // A client whose tenures may linger must hear when others wait.
             core.subscription.listen();
             // A tenure that lingers is taken up without it. The first release of another one only lingers if it is heard by then, so this
             // may take a little of the caller's time.
             if core.subscription.is_open()
                 && !core.subscription.hears(key)
-                && !matches!(key.state().phase, Phase::Lingering { .. })
+                && !matches!(key.state.lock().phase, Phase::Lingering { .. })
             {
                 core.subscription.gets_ready_to_hear(key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
             }
@@ -190,7 +190,7 @@ impl<'c> Acquire<'c> {
     /// Takes what an arriving thread finds: a tenure that lingers, the turn to ask, or a place in the local queue.
     fn arrive(&self) -> Result<Progress, Error> {
         let (core, key) = (self.core, self.key);
-        let mut state = key.state();
+        let mut state = key.state.lock();
         match self.take_up(&mut state) {
             Lingering::No => {}
             Lingering::Taken(queued) => return Ok(Progress::Confirmed(queued)),
@@ -198,7 +198,7 @@ impl<'c> Acquire<'c> {
                 drop(state);
                 core.releases.release_later(core, &key.name, &tenure);
                 drop(Turn::of(core, key));
-                state = key.state();
+                state = key.state.lock();
             }
         }
         if matches!(state.phase, Phase::Idle) {
@@ -235,7 +235,7 @@ impl<'c> Acquire<'c> {
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);
-        if tenure.settings.max_hold().is_some() {
+        if tenure.settings.max_hold.is_some() {
             // The hold may reach its limit before the lease thread would check.
             core.renewals.put(key, &tenure);
         }
@@ -265,7 +265,7 @@ impl<'c> Acquire<'c> {
     /// one of which only a message has told, if the store wants that.
     fn confirmed(&self, call: LockCall<'_>) -> Confirmed {
         let (core, key) = (self.core, self.key);
-        let mut state = key.state();
+        let mut state = key.state.lock();
         if let Some(confirmed) = self.tell(&mut state, call, core.clock.now()) {
             return confirmed;
         }
@@ -276,7 +276,7 @@ impl<'c> Acquire<'c> {
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
         let failure = renew::extend_now(core, key, &expiring, false, self.limit.limit(now, core.limits.command));
         std::mem::forget(unconfirmed);
-        let mut state = key.state();
+        let mut state = key.state.lock();
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && core.clock.now() < tenure.deadline() => {
                 tenure.is_confirmed = core.counts(tenure);
@@ -362,7 +362,7 @@ impl<'c> Acquire<'c> {
     fn ask_again(&self, turn: Turn<'c>) -> Result<Progress, Error> {
         let core = self.core;
         if self.limit.is_over(core.clock.now()) || core.is_closed() {
-            let failure = if core.is_closed() { Some(Error::ShutDown) } else { self.key.state().failure.clone() };
+            let failure = if core.is_closed() { Some(Error::ShutDown) } else { self.key.state.lock().failure.clone() };
             drop(turn);
             return self.limit.outcome(failure).map(|()| Progress::Ended);
         }
@@ -398,13 +398,13 @@ impl<'c> Acquire<'c> {
             QueuePlace::OnceHeard => core.subscription.gets_ready_to_hear(key, || self.command_limit() / 4),
         };
         let question = Question::fresh(core.next_locker(self.settings), Arc::clone(self.settings), wait);
-        key.state().ask_about(question.locker());
+        key.state.lock().ask_about(question.locker());
         question
     }
 
     fn question_again(&self, unsettled: Unsettled) -> Question {
         let question = Question::again(unsettled);
-        self.key.state().ask_about(question.locker());
+        self.key.state.lock().ask_about(question.locker());
         question
     }
 
@@ -425,7 +425,7 @@ impl<'c> Acquire<'c> {
     fn take(&self, turn: Turn<'c>, tenure: Tenure, how: How, now: Moment) -> Result<Progress, Error> {
         let (core, key) = (self.core, self.key);
         let to = Taker { thread: self.thread, settings: self.settings };
-        let mut state = key.state();
+        let mut state = key.state.lock();
         if !core.is_ours(&tenure.locker) {
             drop(state);
             return Err(twin::meet(core, &key.name, &tenure.locker));
@@ -464,7 +464,7 @@ impl<'c> Acquire<'c> {
                     && !core.subscription.hears(key),
             // The server did not know the script of the preceding release, so this request overtook the release. The release was sent again
             // before this reply was delivered, so the next request comes after it.
-            is_released: limit.is_one_attempt() && holder.is_some() && key.state().released.as_deref() == holder,
+            is_released: limit.is_one_attempt() && holder.is_some() && key.state.lock().released.as_deref() == holder,
             // The holder may give the lock up when it hears that somebody wants it.
             may_recall: core.processor.queue().is_some() && holder.is_some_and(locker::may_linger),
             is_refused: answer.is_refusal(core),
@@ -481,7 +481,7 @@ impl<'c> Acquire<'c> {
         }
         let now = core.clock.now();
         let waiter = Waiter::new(self.thread, Arc::clone(self.settings), now);
-        let mut state = key.state();
+        let mut state = key.state.lock();
         state.queue.push_back_to_head(Arc::clone(&waiter));
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
         // still wait.
@@ -496,7 +496,7 @@ impl<'c> Acquire<'c> {
             Answer::Failed { error, .. } => {
                 // An error that comes from the caller's own short time limit says nothing to the others.
                 if self.limit.until().is_none() {
-                    self.key.state().failure = Some(error.clone());
+                    self.key.state.lock().failure = Some(error.clone());
                 }
                 Err(error.clone())
             }

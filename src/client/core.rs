@@ -133,8 +133,8 @@ impl Core {
 
     /// Returns a fresh locker for a tenure with these settings.
     pub(crate) fn next_locker(&self, settings: &DLockConfig) -> Arc<str> {
-        let linger = if self.subscription.hands_over() { settings.linger() } else { Duration::ZERO };
-        self.id().next_locker(settings.lock_delay(), linger).into()
+        let linger = if self.subscription.hands_over() { settings.linger } else { Duration::ZERO };
+        self.id().next_locker(settings.lock_delay, linger).into()
     }
 
     /// Returns `true` if the request sent at that moment may have been answered by an earlier server than the last one that is known.
@@ -164,7 +164,7 @@ impl Core {
         let now = self.clock.now();
         self.server_rose_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
         for key in self.keys.all() {
-            if let Some(tenure) = key.state().kept() {
+            if let Some(tenure) = key.state.lock().kept() {
                 tenure.lease.doubt(now);
             }
         }
@@ -238,7 +238,7 @@ impl Core {
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if
     /// there is no hold.
     pub(crate) fn end_hold(&self, key: &Key, phase: Phase, now: Moment) -> Option<(Tenure, Vec<Sender<()>>)> {
-        self.end_hold_in(key, &mut key.state(), phase, now)
+        self.end_hold_in(key, &mut key.state.lock(), phase, now)
     }
 
     /// Like [`end_hold`](Self::end_hold), with the mutex held.

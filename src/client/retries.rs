@@ -69,7 +69,7 @@ impl Retries {
     pub(super) fn ask_about_all(&self) {
         let now = self.context.clock.now();
         for key in self.context.keys.all() {
-            key.state().note_change(now);
+            key.state.lock().note_change(now);
         }
         self.hasten(now);
     }

@@ -39,7 +39,7 @@ impl Subscription {
     /// Returns whether waiters are handed the lock: by messages between processes, and by one another within this
     /// process.
     pub(crate) fn hands_over(&self) -> bool {
-        self.listener.is_enabled()
+        self.listener.enabled
     }
 
     /// Returns whether the client receives messages of grants.

@@ -34,7 +34,7 @@ impl<'c> Turn<'c> {
 
     /// Takes the turn of the retry thread if threads wait for the key, and returns what to ask.
     pub(crate) fn of_waiters(core: &'c Core, key: &Arc<Key>) -> Option<(Self, Question)> {
-        let mut state = key.state();
+        let mut state = key.state.lock();
         let settings = Arc::clone(&state.queue.head()?.settings);
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
@@ -51,7 +51,7 @@ impl<'c> Turn<'c> {
     /// thread's schedule.
     pub(crate) fn of_lingering(core: &'c Core, key: &Arc<Key>, at_once: bool) -> Option<(Self, Tenure)> {
         let now = core.clock.now();
-        let mut state = key.state();
+        let mut state = key.state.lock();
         let is_wanted = !state.queue.is_empty();
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
@@ -111,9 +111,9 @@ impl<'c> Turn<'c> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.mine {
-            let mut state = self.key.state();
+            let mut state = self.key.state.lock();
             // The inbox has already delivered this grant and no thread will claim it: release it.
-            let orphan = state.heard().and_then(|_| state.about().map(|about| Arc::clone(&about.locker)));
+            let orphan = state.about().filter(|about| about.heard.is_some()).map(|about| Arc::clone(&about.locker));
             let again = state.release_ends();
             let next = state.pass_turn();
             drop(state);
@@ -136,7 +136,7 @@ impl Turn<'_> {
     /// every waiter had given up: release it before this turn is dropped.
     pub(crate) fn end_retry(self, answer: Answer, sent_at: Moment) -> Option<(Self, Tenure)> {
         let (core, key) = (self.core, Arc::clone(&self.key));
-        let mut state = key.state();
+        let mut state = key.state.lock();
         match twin::without_given_up(core, &key.name, answer) {
             Answer::Acquired(tenure) => {
                 let Some(waiter) = state.queue.pop() else {
@@ -163,7 +163,7 @@ impl Turn<'_> {
     pub(crate) fn take_in(&self, question: Question, result: Result<Outcome, Error>, sent_at: Moment) -> Answer {
         let (core, key) = (self.core, &self.key);
         let fresh = (!question.again).then(|| Arc::clone(question.locker()));
-        let heard = if question.wait { key.state().heard() } else { None };
+        let heard = if question.wait { key.state.lock().heard() } else { None };
         let answer = question.answer(result, sent_at, heard);
         let mut answer = twin::checked(core, &key.name, fresh.as_deref(), answer);
         if let Answer::Gone { abandoned } = &mut answer {

@@ -98,7 +98,7 @@ fn lose_identity(core: &Core) -> Result<(), Error> {
 }
 
 fn lose(core: &Core, key: &Arc<Key>) {
-    let mut state = key.state();
+    let mut state = key.state.lock();
     let now = core.clock.now();
     match &mut state.phase {
         Phase::Held(_) => loss::notice(core, key, state, LossCause::Cloned, now),

@@ -16,9 +16,10 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::HoldEnd;
 use crate::port::{Note, ReleaseOutcome, Request};
+use crate::state::hold::Exit;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
-use crate::state::owner::{self, current_thread};
+use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use crossbeam_channel::Sender;
@@ -46,15 +47,15 @@ impl<'c> Unlock<'c> {
         Self { core, key, reply }
     }
 
-    /// Unlocks once: the hold with this token, or without a token whichever hold the calling thread has.
-    pub(crate) fn unlock(self, token: Option<u64>) -> Result<(), Error> {
+    /// Does what is left to do after the thread has unlocked once.
+    pub(crate) fn unlock(self, exit: Exit) -> Result<(), Error> {
         let (core, key) = (self.core, self.key);
         let not_held = || Error::NotHeld { key: key.name.to_string() };
-        if !key.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != key.hold.token()) {
-            return Err(not_held());
-        }
-        if key.hold.leave_inner() {
-            return if key.hold.is_lost() { Err(loss::error(core, key)) } else { Ok(()) };
+        match exit {
+            Exit::Last => {}
+            Exit::Inner => return Ok(()),
+            Exit::InnerLost => return Err(loss::error(core, key)),
+            Exit::NotHeld => return Err(not_held()),
         }
         owner::hold_ends();
         let state = core.subscription.hands_over().then(|| self.state_with_numbers());
@@ -71,14 +72,14 @@ impl<'c> Unlock<'c> {
     /// Locks the key's mutex, after it has fetched numbers if the tokens run out while the tenure may be kept.
     fn state_with_numbers(self) -> MutexGuard<'c, State> {
         let (core, key) = (self.core, self.key);
-        let mut state = key.state();
+        let mut state = key.state.lock();
         if self.needs_numbers(&state) && !core.process.is_forked() {
             let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
             drop(state);
             if let Some(locker) = locker {
                 renew::extend_now(core, key, &locker, true, core.limits.command);
             }
-            state = key.state();
+            state = key.state.lock();
         }
         state
     }
@@ -146,7 +147,7 @@ impl<'c> Unlock<'c> {
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
         tenure.hold_ended();
         let queued = core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
-        let until = now + tenure.settings.linger();
+        let until = now + tenure.settings.linger;
         if !std::mem::replace(&mut tenure.watched, true) {
             // Not again for each hold: the retry thread checks when this linger would end, and then considers any
             // later one.
@@ -233,10 +234,15 @@ impl<'c> Unlock<'c> {
     /// would hear of a grant.
     fn next_in_line(self, now: Moment) -> Option<Unsettled> {
         let (core, key) = (self.core, self.key);
-        if !core.subscription.hears(key) || core.is_closed() || core.retries.thread.start().is_err() {
+        // The thread is started without the key's mutex.
+        if key.queue_length() == 0
+            || !core.subscription.hears(key)
+            || core.is_closed()
+            || core.retries.thread.start().is_err()
+        {
             return None;
         }
-        let mut state = key.state();
+        let mut state = key.state.lock();
         let settings = Arc::clone(&state.queue.head()?.settings);
         let locker = core.next_locker(&settings);
         state.ask_about(&locker);
@@ -253,7 +259,7 @@ impl<'c> Unlock<'c> {
         let (core, key) = (self.core, self.key);
         let sent_at = next.counts_from;
         let outcome = self.send_hand_over(tenure, &next);
-        let heard = key.state().heard();
+        let heard = key.state.lock().heard();
         let answer = match (outcome, heard) {
             (Ok(ReleaseOutcome::Passed(grant)), _) => Answer::Acquired(next.granted(grant)),
             (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => Answer::Acquired(next.heard(grant)),
@@ -302,7 +308,7 @@ impl<'c> Unlock<'c> {
 
     fn end_hand_over(self, turn: Turn<'_>, answer: Answer, sent_at: Moment) {
         let (core, key) = (self.core, self.key);
-        let again = key.state().release_ends();
+        let again = key.state.lock().release_ends();
         if let Some(locker) = again {
             core.releases.give_up_grant(core, &key.name, &locker);
         }

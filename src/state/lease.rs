@@ -37,7 +37,7 @@ impl Lease {
         Self {
             length,
             renew_after: settings.renew_after(),
-            probe_pause: settings.probe().then(|| timing::probe_pause(length)),
+            probe_pause: settings.probe.then(|| timing::probe_pause(length)),
             renewed_at: counts_from,
             deadline: deadline(counts_from, length),
             checked_at: counts_from,
