@@ -17,6 +17,7 @@ mod recall;
 mod steps;
 
 use self::steps::{Asking, QueuePlace, Seen, Step};
+use crate::client::activity::Inside;
 use crate::client::at_exit;
 use crate::client::core::{Core, Taker};
 use crate::client::events::{LockCall, Queued};
@@ -112,7 +113,7 @@ impl<'c> Acquire<'c> {
         }
         // Also before a lingering tenure is taken up: it is the parent's.
         core.process.check()?;
-        let inside = core.enter()?;
+        let inside = Inside::of(&core.activity)?;
         let token = self.lock_first()?;
         if let Some(token) = token {
             inside.begin_hold();

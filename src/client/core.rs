@@ -190,15 +190,6 @@ impl Core {
         self.activity.is_closed()
     }
 
-    /// Counts the calling thread as inside `lock`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ShutDown`] after the client is closed.
-    pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
-        self.activity.enter().map(|()| Inside(self))
-    }
-
     /// Returns a value that counts out a hold when it is dropped.
     pub(crate) fn leaving(&self) -> Leaving<'_> {
         Leaving(self)
@@ -278,23 +269,6 @@ pub(crate) struct Taker<'a> {
 impl<'a> From<&'a Arc<Waiter>> for Taker<'a> {
     fn from(waiter: &'a Arc<Waiter>) -> Self {
         Self { thread: waiter.thread, settings: &waiter.settings }
-    }
-}
-
-/// A thread inside `lock`.
-#[must_use]
-pub(crate) struct Inside<'a>(&'a Core);
-
-impl Inside<'_> {
-    /// The thread leaves with a hold, which is counted in its place.
-    pub(crate) fn begin_hold(self) {
-        self.0.activity.begin_hold();
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        self.0.activity.leave();
     }
 }
 

@@ -52,6 +52,7 @@ mod worker;
 
 pub(crate) use self::events::Function;
 
+use self::activity::Inside;
 use self::core::{Core, Rounds};
 use self::events::Hooks;
 use crate::clock::Clock;
@@ -118,7 +119,7 @@ impl Client {
     /// Describes a key.
     pub(crate) fn describe(&self, name: &Arc<str>) -> Result<Description, Error> {
         self.process.check()?;
-        let _inside = self.enter()?;
+        let _inside = Inside::of(&self.activity)?;
         self.core.describe.describe(name, &self.subscription, || !self.is_closed())
     }
 
