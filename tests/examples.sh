@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the examples as a user does: tests/examples.sh [REDIS_SERVER].
+# Runs the examples, several processes of each: tests/examples.sh DIRECTORY [REDIS_SERVER]. The directory has the programs.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-redis=${1:-redis-server}
+examples=$1
+redis=${2:-redis-server}
 
 # The example is the proof that users run: it must pass with the lock, and fail without it.
 contend() {
-    cargo run --locked --quiet --example contend -- "$@"
+    "$examples/contend" "$@"
 }
 must_fail() {
     if contend "$@" --no-lock >/dev/null; then
@@ -31,7 +31,7 @@ must_fail --redis "unix://$directory/socket" --processes 3
 
 # The short examples, several processes of each at once.
 example() {
-    cargo run --locked --quiet --example "$1" -- "unix://$directory/socket" "${@:2}"
+    "$examples/$1" "unix://$directory/socket" "${@:2}"
 }
 example cron >"$directory/first" &
 first=$!
@@ -48,4 +48,4 @@ if [[ $terms != 6 ]]; then
     echo "tests/examples.sh: the leaders had $terms terms instead of 6" >&2
     exit 1
 fi
-cargo run --locked --quiet --example table
+"$examples/table"

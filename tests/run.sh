@@ -49,6 +49,8 @@ few_faults+='|scenarios::meddling::a_deleted|scenarios::unheard::a_lock'
 # One set of packages and features for all test builds, so that nothing is built twice.
 crates=(-p redis-dlock -p dlock-cli -p dlock-consensus --all-features)
 libraries=(-p redis-dlock -p dlock-consensus --all-features)
+# The models of threads, with the command for its features.
+models=(-p dlock-schedules -p dlock-consensus -p dlock-cli --all-features --lib)
 it=("${crates[@]}" --test it --example ending)
 
 part_unit() {
@@ -67,9 +69,10 @@ part_checks() {
         fi
     done
     cargo fmt --all --check
-    cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
-    # What `--all-targets` leaves out: tests with `test = false`.
-    cargo clippy --locked "${crates[@]}" --test command --test faults --test stores -- -D warnings
+    # Whatever is built. A library is where something needs it.
+    cargo clippy --locked --workspace --all-features --bins --tests --examples --benches -- -D warnings
+    # What `--tests` leaves out: tests with `test = false`.
+    cargo clippy --locked --workspace --all-features --test command --test faults --test stores -- -D warnings
     # As programs build it.
     cargo clippy --locked -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps "${libraries[@]}"
@@ -85,11 +88,12 @@ part_every-check() {
         cargo clippy --locked "${libraries[@]}" --profile test --lib --test faults -- --cfg dlock_mutants -D warnings
     )
     cargo clippy --locked --no-default-features --profile test --lib -- -D warnings
-    cargo clippy --locked --no-default-features --features test-util --test embedded -- -D warnings
+    cargo clippy --locked -p dlock-embedded --tests -- -D warnings
     tests -p redis-dlock --lib
+    tests -p redis-dlock --no-default-features --features test-util --lib
 }
 # What is left without Redis: the lock on the embedded store.
-part_embedded() { tests -p redis-dlock --no-default-features --features test-util --lib --test embedded; }
+part_embedded() { tests -p dlock-embedded --test embedded; }
 part_cluster() { tests --only "$cluster" --but "$lock_on_cluster" --threads 4 "${it[@]}"; }
 part_sentinel() { tests --only "$sentinel" --threads 6 "${it[@]}"; }
 part_slow() { tests --only "$slow" --threads 6 "${it[@]}"; }
@@ -99,8 +103,7 @@ part_model() { tests -p dlock-model --test model; }
 part_schedules() { DLOCK_MODEL_ITERATIONS=200 part_every-schedule; }
 part_every-schedule() {
     in_the_copy_with_mutants
-    tests --only '.*model::' -p dlock-schedules --lib
-    tests --only white_box:: "${crates[@]}" --lib
+    tests --only '.*model::|white_box::' "${models[@]}"
 }
 # etcd and Consul: the conformance suite, and what they add to it.
 part_consensus() { consensus_stores --but 'all::'; }
@@ -120,8 +123,12 @@ part_mutants() {
 }
 # The command waits for processes and terminals.
 part_command() { tests --but "$missing_stores" --threads 4 "${crates[@]}" --test command; }
-part_documents() { cargo test --locked "${libraries[@]}" --doc; }
-part_examples() { tests/examples.sh "$redis"; }
+part_documents() { cargo test --locked "${crates[@]}" --doc; }
+part_examples() {
+    # As users run them, but with all features, whose libraries are there already.
+    cargo build --locked "${crates[@]}" -p contend --example contend --example cron --example leader --example table
+    tests/examples.sh "${CARGO_TARGET_DIR:-target}/debug/examples" "$redis"
+}
 # A short round of each benchmark: the figures mean little, but the code must work.
 part_benches() { cargo test --locked -p dlock-benches --all-features --benches; }
 # What is too long for a rung but this one: longer versions, a mix of faults in random order, failovers in a row.
@@ -190,7 +197,8 @@ failed=()
 # Runs a part as a process of its own, and keeps what it prints. Its times are in a file beside that: wall clock, user, system, in seconds.
 run_part() {
     local TIMEFORMAT='%R %U %S' status=0
-    { time tests/run.sh --part "$1" </dev/null >"$logs/$1.log" 2>&1; } 2>"$logs/$1.time" || status=$?
+    # In a subshell: the times of what runs beside are not counted here when that ends.
+    ({ time tests/run.sh --part "$1" </dev/null >"$logs/$1.log" 2>&1; } 2>"$logs/$1.time") || status=$?
     echo "$status" >"$logs/$1.status"
 }
 # Says how a part ended. Prints all of its output if it failed.

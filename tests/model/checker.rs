@@ -1,11 +1,10 @@
 //! The world as the model checker sees it: what can happen next, and what must hold.
 
 use crate::client::Phase;
-use crate::rules::{Mutant, Rules};
+use crate::rules::Rules;
 use crate::server::{Refusal, Script};
 use crate::settle::{Stuck, settle};
 use crate::world::{Action, PLAIN, World};
-use stateright::{Model, Property};
 
 /// Shows: G1, S1.
 pub(crate) const ONE_BELIEVER: &str = "at most one believes to hold";
@@ -35,9 +34,6 @@ pub(crate) const PLACES_END: &str = "a waiter that nobody hears keeps its place 
 pub(crate) const NOBODY_FORGOTTEN: &str = "no waiter is forgotten";
 /// Shows: G11, L2.
 pub(crate) const NOTHING_LEFT: &str = "nothing is left of ended lockers";
-
-/// All properties of a model that has no mistake.
-const ALL: &str = "all properties hold";
 
 /// A property: its name, and whether it holds in a state.
 type Check = (&'static str, fn(&Rules, &World) -> bool);
@@ -80,15 +76,9 @@ fn never_stuck(rules: &Rules, world: &World, stuck: Stuck) -> bool {
     !world.is_quiet() || settle(rules, &mut world.clone(), stuck == Stuck::Forgotten) != Err(stuck)
 }
 
-impl Model for Rules {
-    type State = World;
-    type Action = Action;
-
-    fn init_states(&self) -> Vec<World> {
-        vec![World::new(self)]
-    }
-
-    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+impl Rules {
+    /// What can happen next.
+    pub(crate) fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         for client in 0..world.clients.len() {
             self.own_steps(world, client, actions);
             self.network(world, client, actions);
@@ -121,23 +111,14 @@ impl Model for Rules {
         }
     }
 
-    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+    /// The state after an action, if it differs.
+    pub(crate) fn next_state(&self, world: &World, action: Action) -> Option<World> {
         let mut next = world.clone();
         next.apply(self, action);
         (next != *world).then_some(next)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
-        if self.is(Mutant::Faithful) {
-            // Looking up the name of each property at each state takes longer than most properties do.
-            return vec![Property::always(ALL, |rules: &Rules, world: &World| rules.broken(world).next().is_none())];
-        }
-        self.checks().map(|(name, holds)| Property::always(name, *holds)).collect()
-    }
-}
-
-impl Rules {
-    fn checks(&self) -> impl Iterator<Item = &'static Check> {
+    pub(crate) fn checks(&self) -> impl Iterator<Item = &'static Check> {
         let others: &[_] = match self {
             _ if self.deletes => &DELETED,
             // Whatever loses the fence loses the key, too.

@@ -5,9 +5,9 @@ use crate::checker::{
     NUMBERS_FOLLOW, NUMBERS_RISE, ONE_BELIEVER, PLACES_END, PLACES_KEPT, REFUSALS_ARE_TRUE,
 };
 use crate::rules::{Mutant, Rules};
+use crate::search::Search;
 use crate::{DELETED, FENCE, PAIR};
-use stateright::{Checker, HasDiscoveries, Model};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// One fault of any kind is enough for all but the lost fence.
 const BASE: Rules = Rules { alike: false, ..PAIR };
@@ -31,15 +31,10 @@ const UNHEARD: Rules = Rules {
 fn caught(mutant: Mutant, rules: Rules, property: &'static str) {
     let begin = Instant::now();
     let rules = Rules { mutant, ..rules };
-    let found = HasDiscoveries::AnyOf([property].into());
-    let checker = rules.checker().threads(1).finish_when(found).timeout(Duration::from_secs(600)).spawn_bfs().join();
-    let path = checker.discovery(property).map(|path| path.into_actions());
-    println!(
-        "{mutant:?} breaks {property:?} by {path:?}: {} states, {:.1?}",
-        checker.unique_state_count(),
-        begin.elapsed()
-    );
-    assert!(path.is_some(), "{mutant:?} was not caught");
+    let (_, holds) = rules.checks().find(|(name, _)| *name == property).expect("a property of this model");
+    let Search { states, wrong, .. } = Search::new(&rules, |world| !holds(&rules, world));
+    let (path, _) = wrong.unwrap_or_else(|| panic!("{mutant:?} was not caught"));
+    println!("{mutant:?} breaks {property:?} by {path:?}: {states} states, {:.1?}", begin.elapsed());
 }
 
 /// Makes a test of each mistake: its name, the rules that find it, and the property that it breaks.

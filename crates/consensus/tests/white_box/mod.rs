@@ -13,6 +13,8 @@
 //! end), and L1 (whoever waits gets the key, by messages alone). A client that is forgotten is a deadlock.
 
 mod client;
+#[path = "../../../../tests/white_box/check/model/explorer.rs"]
+mod explorer;
 #[path = "../../../../tests/white_box/check/model/journal.rs"]
 mod journal;
 #[cfg(dlock_mutants)]

@@ -1,10 +1,8 @@
 //! Mistakes that can be built into the protocol, one at a time. The scenarios must detect each of them.
 
-use super::scenarios::{self, Scenario, explore};
-use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use super::explorer::failure;
+use super::scenarios;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
@@ -56,36 +54,12 @@ const LEFT_OR_TWICE: &[&str] = &[
     "has token",
 ];
 
-/// Checks that some execution fails with this mistake and with one of these words. The schedule decides what a mistake breaks first, so
-/// an execution that fails in another way is passed over.
-fn caught(mutant: Mutant, scenario: Scenario, words: &[&str]) {
-    const ROUND: usize = 500;
-    let begin = Instant::now();
+/// Checks that some execution fails with this mistake and with one of these words.
+fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'static, words: &[&str]) {
     BUILT_IN.set(Some(mutant));
-    let play = move || scenario.play();
-    let is_expected = |text: &str| words.iter().any(|words| text.contains(words));
-    let mut others = String::new();
-    // Some mistakes show sooner at random, some by priorities.
-    let found = (0..1000).find_map(|round| {
-        let ran = catch_unwind(AssertUnwindSafe(|| match round % 2 {
-            0 => explore(PctScheduler::new(4, ROUND), play),
-            _ => explore(RandomScheduler::new(ROUND), play),
-        }));
-        let text = ran.err().map(|panic| match panic.downcast::<String>() {
-            Ok(text) => *text,
-            Err(panic) => panic.downcast_ref::<&str>().map(ToString::to_string).unwrap_or_default(),
-        })?;
-        if is_expected(&text) {
-            return Some((round, text));
-        }
-        others = text;
-        None
-    });
+    let found = failure(play, words);
     BUILT_IN.set(None);
-    let Some((round, text)) = found else {
-        panic!("{mutant:?} was not caught, or not by {words:?}: {others:.2000}");
-    };
-    eprintln!("{mutant:?}: round {round}, {:.1?}: {text:.300}", begin.elapsed());
+    found.unwrap_or_else(|why| panic!("{mutant:?} is {why}"));
 }
 
 /// Defines a test for each mistake: its name, the scenario that finds it, and the words to expect.
@@ -93,7 +67,7 @@ macro_rules! caught_each {
     ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
         $(#[test]
         fn $name() {
-            caught(Mutant::$mutant, scenarios::$scenario, $words);
+            caught(Mutant::$mutant, || scenarios::$scenario.play(), $words);
         })*
     };
 }

@@ -1,10 +1,10 @@
 //! The scenarios that are explored.
 
 use super::client::Client;
+use super::explorer::explore_both;
 use super::journal::Journal;
 use super::servers::Servers;
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
-use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
+use shuttle::thread;
 
 /// What the clients of an execution do.
 #[derive(Clone, Copy, Debug)]
@@ -52,40 +52,11 @@ impl Scenario {
     }
 }
 
-fn config() -> Config {
-    let mut config = Config::new();
-    config.stack_size = 0x2_0000;
-    config.max_steps = MaxSteps::FailAfter(100_000);
-    config.silence_warnings = true;
-    config.failure_persistence = FailurePersistence::None;
-    config
-}
-
-/// Plays one execution for each schedule.
-pub(super) fn explore<S: Scheduler + 'static>(scheduler: S, play: impl Fn() + Send + Sync + 'static) -> usize {
-    let _ = env_logger::builder().format_timestamp(None).is_test(true).try_init();
-    Runner::new(scheduler, config()).run(play)
-}
-
-/// How many schedules of each scenario each scheduler tries.
-fn iterations() -> usize {
-    std::env::var("DLOCK_MODEL_ITERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
-}
-
-/// Plays executions with schedules of both kinds.
-fn explore_both(scenario: Scenario) {
-    let (n, begin) = (iterations(), std::time::Instant::now());
-    explore(RandomScheduler::new(n), move || scenario.play());
-    let random = begin.elapsed();
-    explore(PctScheduler::new(4, n), move || scenario.play());
-    eprintln!("{n} schedules each: random {random:.1?}, pct {:.1?}", begin.elapsed() - random);
-}
-
 macro_rules! holds {
     ($($name:ident: $scenario:ident;)*) => {
         $(#[test]
         fn $name() {
-            explore_both($scenario);
+            explore_both(|| $scenario.play());
         })*
     };
 }

@@ -3,9 +3,9 @@
 //! Nobody moves the clock after the last move of a scenario, so a thread that misses that move sleeps for ever. The clients only poll,
 //! because the inbox of the embedded store waits in real time.
 
+use super::explorer::explore_both;
 use super::mistakes::{self, Mutant};
 use super::mutants::{FORGOTTEN, caught_each};
-use super::scenarios::explore_both;
 use super::time;
 use crate::clock::{Clock, ManualClock, Moment};
 use crate::config::DLockConfig;

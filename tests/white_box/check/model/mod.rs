@@ -54,6 +54,7 @@
 //! * Deleted and overwritten keys, and refusals that do not end.
 //! * A panic: it ends the execution.
 
+pub(crate) mod explorer;
 pub(crate) mod mistakes;
 pub(crate) mod mutants;
 pub(crate) mod shims;

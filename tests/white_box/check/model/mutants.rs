@@ -1,43 +1,18 @@
 //! For each mistake that can be built into the crate, a scenario must find what it breaks.
 
+use super::explorer::failure;
 use super::mistakes::{Mutant, build_in};
-use super::scenarios::{self, explore};
-use shuttle::scheduler::{PctScheduler, RandomScheduler};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use super::scenarios;
 
 /// The words by which shuttle, or the model, reports a forgotten thread or time that never ends.
 pub(crate) const FORGOTTEN: &[&str] = &["deadlock", "exceeded max_steps", "time goes on and on"];
 
-/// Checks that some execution fails with this mistake and with one of these words. The schedule decides what a mistake breaks first, so
-/// an execution that fails in another way is passed over.
+/// Checks that some execution fails with this mistake and with one of these words.
 pub(crate) fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'static, words: &[&str]) {
-    const ROUND: usize = 500;
-    let begin = Instant::now();
     build_in(Some(mutant));
-    let is_expected = |text: &str| words.iter().any(|words| text.contains(words));
-    let mut others = String::new();
-    // Some mistakes show sooner at random, some by priorities. The slowest takes about 40 rounds, in unlucky runs up to 160.
-    let found = (0..1000).find_map(|round| {
-        let ran = catch_unwind(AssertUnwindSafe(|| match round % 2 {
-            0 => explore(PctScheduler::new(4, ROUND), play),
-            _ => explore(RandomScheduler::new(ROUND), play),
-        }));
-        let text = ran.err().map(|panic| match panic.downcast::<String>() {
-            Ok(text) => *text,
-            Err(panic) => panic.downcast_ref::<&str>().map(ToString::to_string).unwrap_or_default(),
-        })?;
-        if is_expected(&text) {
-            return Some((round, text));
-        }
-        others = text;
-        None
-    });
+    let found = failure(play, words);
     build_in(None);
-    let Some((round, text)) = found else {
-        panic!("{mutant:?} was not caught, or not by {words:?}: {others:.2000}");
-    };
-    eprintln!("{mutant:?}: round {round}, {:.1?}: {text:.300}", begin.elapsed());
+    found.unwrap_or_else(|why| panic!("{mutant:?} is {why}"));
 }
 
 /// Defines a test for each mistake: its name, the scenario (of the `scenarios` in scope) that finds it, and the words to expect.

@@ -1,11 +1,11 @@
 //! The scenarios that are explored.
 
 use super::execution::Scenario;
+use super::explorer::{explore, explore_both};
 use super::network::Faults;
 use super::visitor::Act::{Break, Cancel, Cancellable, Close, For, Host, Lock, Nap, Try};
 use super::world::LEASE;
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler, UncontrolledNondeterminismCheckScheduler};
-use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
 use std::time::Duration;
 
 const NO_FAULTS: Faults = Faults { commands: 0, messages: 0, breaks: 0 };
@@ -125,50 +125,12 @@ pub(crate) const BREAKING_ASKING: Scenario = Scenario { listener: false, ..BREAK
 /// What is broken lingers.
 pub(crate) const BREAKING_LINGERING: Scenario = Scenario { linger: Duration::from_millis(60), ..BREAKING };
 
-fn config() -> Config {
-    let mut config = Config::new();
-    config.stack_size = 0x2_0000;
-    config.max_steps = MaxSteps::FailAfter(100_000);
-    config.silence_warnings = true;
-    config.failure_persistence = FailurePersistence::None;
-    config
-}
-
-fn run<S: Scheduler + 'static>(scheduler: S, scenario: Scenario) -> usize {
-    explore(scheduler, move || scenario.play())
-}
-
-/// Plays one execution for each schedule. Returns how many there were.
-pub(crate) fn explore<S: Scheduler + 'static>(scheduler: S, play: impl Fn() + Send + Sync + 'static) -> usize {
-    let _ = env_logger::builder().format_timestamp(None).is_test(true).try_init();
-    Runner::new(scheduler, config()).run(play)
-}
-
-/// How many schedules of each scenario each scheduler tries.
-fn iterations() -> usize {
-    std::env::var("DLOCK_MODEL_ITERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000)
-}
-
-fn holds(scenario: Scenario) {
-    explore_both(move || scenario.play());
-}
-
-/// Plays executions with schedules of both kinds.
-pub(crate) fn explore_both(play: impl Fn() + Copy + Send + Sync + 'static) {
-    let n = iterations();
-    let begin = std::time::Instant::now();
-    explore(RandomScheduler::new(n), play);
-    let random = begin.elapsed();
-    explore(PctScheduler::new(4, n), play);
-    eprintln!("{n} schedules each: random {random:.1?}, pct {:.1?}", begin.elapsed() - random);
-}
-
 /// Without this property a seed would be worthless.
 #[test]
 fn replays() {
     for scenario in [TWO_FAULTY, LINGERING_FAULTY, CLOSING_FAULTY] {
         let scheduler = UncontrolledNondeterminismCheckScheduler::new(RandomScheduler::new(100));
-        run(scheduler, scenario);
+        explore(scheduler, move || scenario.play());
     }
 }
 
@@ -176,7 +138,7 @@ macro_rules! holds {
     ($($name:ident: $scenario:ident;)*) => {
         $(#[test]
         fn $name() {
-            holds($scenario);
+            explore_both(|| $scenario.play());
         })*
     };
 }

@@ -1,7 +1,7 @@
 //! The scenarios that are explored.
 
 use super::network::{Faults, NO_FAULTS};
-use crate::check::model::scenarios::explore_both;
+use crate::check::model::explorer::explore_both;
 use Act::{Call, Close, Collect, Confirm, ConfirmPair, EndIdle, Nap, Pair, Post, Renew};
 use Limit::{Long, None, Short};
 
