@@ -36,10 +36,8 @@
 //! | `transport/mux` `Settings::connect_took` | how long the last connect took | whoever connects | callers that choose a mux | an estimate |
 //! | `transport/yielding` | how well yielding has worked | all callers of a client | the same | estimates; all muxes would share that mutex |
 //! | `transport/routes` | for each hash of a key, its mux and its calls in flight | each call when it begins and when it has its last reply | the same | one exchange; all muxes would share that mutex |
-//! | `net/identity` `is_cluster` | whether a server was refused because it is a node of a Cluster | whoever connects | `connect`, after that error | a flag |
 //! | `net/identity` `number` | how often another server has answered than before | whoever connects, under the mutex of `last` | each request, when it has its answer | that mutex is held while connections are cut |
-//! | `redis/sentinel` `down_after` | the longest time after which a Sentinel calls a master down | whoever hears a Sentinel | `limits` | it is a value of its own |
-//! | `sentinel/watch` `is_started` | whether `dlock-watch` was started | the first connect | each connect | it saves a connect the mutex |
+//! | `cluster/inbox` `seen` | for each slot, whether it is absent, known or heard | the listening thread and whoever gets ready, under the mutex of the slots | each `lock()`, each answer | all keys of a client share that mutex |
 //! | `memory/fence` `LAST` | the last number issued in this process | each acquire of an embedded store | the same | stores share it, and no mutex |
 //! | `memory/link` `cut` | whether a test has cut the store off | `set_reachable`, under the store's mutex | every request, under it | it belongs to the connection, and the mutex to the store, which connections share |
 //! | `clock/manual` `now` | the time of a clock that tests move | `advance` | whoever reads the clock | sleepers read it under mutexes of their own |

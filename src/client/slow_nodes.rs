@@ -19,15 +19,22 @@ type KeysById = BTreeMap<u64, Arc<Key>>;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct SlowNodeWorkers {
-    renewals: Mutex<KeysById>,
-    retries: Mutex<(KeysById, Vec<PendingCleanup>)>,
+    work: Mutex<Work>,
     lease_thread: Worker,
     retry_thread: Worker,
 }
 
+/// What the two threads have to do.
+#[derive(Debug, Default)]
+struct Work {
+    renewals: KeysById,
+    retries: KeysById,
+    cleanups: Vec<PendingCleanup>,
+}
+
 impl SlowNodeWorkers {
     pub(super) fn new(lease_thread: Worker, retry_thread: Worker) -> Self {
-        Self { renewals: Mutex::default(), retries: Mutex::default(), lease_thread, retry_thread }
+        Self { work: Mutex::default(), lease_thread, retry_thread }
     }
 
     /// Returns whether leases have ever been renewed by a slow-node worker.
@@ -47,27 +54,29 @@ impl SlowNodeWorkers {
 
     /// Has a key's lease renewed by the slow-node worker.
     pub(super) fn add_renewal(&self, key: &Arc<Key>, now: Moment) {
-        self.renewals.lock().insert(key.id, Arc::clone(key));
+        self.work.lock().renewals.insert(key.id, Arc::clone(key));
         self.lease_thread.wake_by(now);
     }
 
     /// Has the slow-node worker ask about keys and pending clean-ups. Leaves the pending clean-ups for which the thread would take too
     /// long.
     pub(super) fn add_retries(&self, keys: Vec<Arc<Key>>, cleanups: &mut Vec<PendingCleanup>, now: Moment) {
-        let mut retries = self.retries.lock();
-        retries.0.extend(keys.into_iter().map(|key| (key.id, key)));
-        let room = ROUND.saturating_sub(retries.1.len()).min(cleanups.len());
-        retries.1.extend(cleanups.drain(..room));
-        drop(retries);
+        let mut work = self.work.lock();
+        work.retries.extend(keys.into_iter().map(|key| (key.id, key)));
+        let room = ROUND.saturating_sub(work.cleanups.len()).min(cleanups.len());
+        work.cleanups.extend(cleanups.drain(..room));
+        drop(work);
         self.retry_thread.wake_by(now);
     }
 
     pub(super) fn take_renewals(&self) -> Vec<Arc<Key>> {
-        std::mem::take(&mut *self.renewals.lock()).into_values().collect()
+        std::mem::take(&mut self.work.lock().renewals).into_values().collect()
     }
 
     pub(super) fn take_retries(&self) -> (Vec<Arc<Key>>, Vec<PendingCleanup>) {
-        let (keys, cleanups) = std::mem::take(&mut *self.retries.lock());
+        let mut work = self.work.lock();
+        let (keys, cleanups) = (std::mem::take(&mut work.retries), std::mem::take(&mut work.cleanups));
+        drop(work);
         (keys.into_values().collect(), cleanups)
     }
 

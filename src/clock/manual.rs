@@ -41,17 +41,23 @@ const LOOK_AGAIN: Duration = Duration::from_micros(20);
 /// ```
 pub struct ManualClock {
     now: AtomicU64,
-    /// For each generator, the function that wakes its sleepers.
-    wakes: Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>,
-    /// For each generator, the function that returns until when its sleepers sleep.
-    next_wakes: Mutex<Vec<Weak<dyn Fn() -> Moment + Send + Sync>>>,
+    generators: Mutex<Generators>,
+}
+
+/// The generators that sleep by the clock.
+struct Generators {
+    /// For each, the function that wakes its sleepers.
+    wakes: Vec<Weak<dyn Fn() + Send + Sync>>,
+    /// For each, the function that returns until when its sleepers sleep.
+    next_wakes: Vec<Weak<dyn Fn() -> Moment + Send + Sync>>,
 }
 
 impl ManualClock {
     /// Creates a clock that stands at one second after its origin.
     #[must_use]
     pub const fn new() -> Self {
-        Self { now: AtomicU64::new(1_000_000_000), wakes: Mutex::new(Vec::new()), next_wakes: Mutex::new(Vec::new()) }
+        let generators = Generators { wakes: Vec::new(), next_wakes: Vec::new() };
+        Self { now: AtomicU64::new(1_000_000_000), generators: Mutex::new(generators) }
     }
 
     /// Moves the clock forward and wakes every thread that sleeps by it. They act on their own threads: wait for what they do,
@@ -61,7 +67,7 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         let moved = |now: u64| Some(now.saturating_add(nanos(by)).min(Moment::NEVER.0 - 1));
         let _ = self.now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved);
-        let wakes: Vec<_> = self.wakes.lock().iter().filter_map(Weak::upgrade).collect();
+        let wakes: Vec<_> = self.generators.lock().wakes.iter().filter_map(Weak::upgrade).collect();
         for wake in wakes {
             wake();
         }
@@ -108,7 +114,7 @@ impl ManualClock {
     /// For tests that decide before each move whether to move on; [`pass`](Self::pass) does it for a given time.
     #[must_use]
     pub fn next_wake(&self) -> Moment {
-        let next_wakes: Vec<_> = self.next_wakes.lock().iter().filter_map(Weak::upgrade).collect();
+        let next_wakes: Vec<_> = self.generators.lock().next_wakes.iter().filter_map(Weak::upgrade).collect();
         next_wakes.iter().map(|next_wake| next_wake()).min().unwrap_or(Moment::NEVER)
     }
 }
@@ -137,12 +143,12 @@ impl Clock for ManualClock {
     }
 
     fn wake_on_move(&self, wake: Weak<dyn Fn() + Send + Sync>) -> bool {
-        add(&mut self.wakes.lock(), wake);
+        add(&mut self.generators.lock().wakes, wake);
         true
     }
 
     fn tell_next_wake(&self, next_wake: Weak<dyn Fn() -> Moment + Send + Sync>) {
-        add(&mut self.next_wakes.lock(), next_wake);
+        add(&mut self.generators.lock().next_wakes, next_wake);
     }
 }
 
@@ -167,7 +173,7 @@ mod tests {
             drop(generator());
         }
         clock.advance(Duration::from_secs(1));
-        let wakes = clock.wakes.lock();
+        let wakes = &clock.generators.lock().wakes;
         assert!(wakes.capacity() <= 8, "{}", wakes.capacity());
         assert_eq!(wakes.iter().filter(|wake| wake.strong_count() > 0).count(), living.len());
     }

@@ -2,39 +2,16 @@
 
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
+use crate::support::fork::in_child;
 use crate::support::lab::connect;
 use crate::support::process::{alone, threads_named};
 use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_millis(1500);
 
 fn config(target: &str) -> DLockConfig {
     DLockConfig::new("FORK", target).with_lease(LEASE)
-}
-
-/// Runs `work` in a child, and tells whether it got through.
-#[expect(unsafe_code, reason = "there is no safe way to fork, and this is about programs that do")]
-fn in_child(work: impl FnOnce()) -> bool {
-    // SAFETY: the child of a process with threads may do little before it executes another program. What it does here
-    // is what this test is about, and with this C library it works: memory can be allocated.
-    match unsafe { libc::fork() } {
-        -1 => panic!("no child: {}", std::io::Error::last_os_error()),
-        0 => {
-            let through = catch_unwind(AssertUnwindSafe(work)).is_ok();
-            // SAFETY: always sound; nothing of the parent's is to be run at the child's end.
-            unsafe { libc::_exit(i32::from(!through)) }
-        }
-        child => {
-            let mut status = 0;
-            eventually("the child's end", || {
-                // SAFETY: the pointer is to a local that outlives the call.
-                unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) == child }
-            });
-            status == 0
-        }
-    }
 }
 
 fn is_forked<T>(result: &Result<T, Error>) -> bool {

@@ -7,8 +7,9 @@
 //! | an entry is held | it is attached to a lease, or to none | it is locked by a session |
 
 use super::deadline::Deadline;
+use super::timing::{COMMAND, ELECTION};
 use redis_dlock::Error;
-use redis_dlock::port::{Claim, StoreLimits};
+use redis_dlock::port::{Claim, DeadWaiters, StoreLimits};
 use std::fmt;
 use std::time::Duration;
 
@@ -88,6 +89,20 @@ pub(super) struct Life {
     pub(super) needed: Duration,
     /// For how long nobody may hold what it held at its end. Zero where the store cannot do that.
     pub(super) delay: Duration,
+}
+
+/// Returns what every such store can keep to. Its leader counts a session, and a new leader begins all sessions again: so the end of a dead holder, or
+/// of a dead waiter before us, may come after an election, and three leases are enough for it. Nobody but the leader knows how much of a
+/// session is left.
+pub(super) fn limits(shortest_lease: Duration) -> StoreLimits {
+    let mut limits = StoreLimits::default();
+    limits.shortest_lease = shortest_lease;
+    limits.command = COMMAND;
+    limits.outage = ELECTION;
+    limits.dead_holder_leases = 3;
+    limits.dead_waiters = DeadWaiters::AfterLeases(3);
+    limits.remaining_known = false;
+    limits
 }
 
 /// A client of such a store. Its methods fail as those of [`LockProcessor`](redis_dlock::port::LockProcessor) do. None of them sends a

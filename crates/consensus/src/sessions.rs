@@ -81,11 +81,16 @@ pub(super) enum Doubt {
     Loses,
 }
 
-/// The two mutexes are never held together, and neither over a request.
+/// The mutex is never held over a request: a server that hangs would keep the tenures of all other keys from theirs.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    tenures: Mutex<HashMap<String, Tenure>>,
-    idle: Mutex<Vec<Session>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    tenures: HashMap<String, Tenure>,
+    idle: Vec<Session>,
 }
 
 /// How many sessions are kept for later tenures, at most.
@@ -116,7 +121,7 @@ impl Sessions {
 
     /// Takes the idle session that was left last: it lives longest. Those whose life is over are forgotten: their end costs no request.
     fn take_idle(&self, client: &str, life: Life) -> Option<Session> {
-        let mut idle = self.idle.lock();
+        let idle = &mut self.known.lock().idle;
         let now = SystemClock.now();
         idle.retain(|session| now < session.until);
         let place = idle.iter().rposition(|session| session.life == life && session.client == client)?;
@@ -126,17 +131,17 @@ impl Sessions {
     /// Begins a tenure.
     fn enter(&self, locker: &str, session: Session) {
         let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false };
-        self.tenures.lock().insert(locker.to_owned(), tenure);
+        self.known.lock().tenures.insert(locker.to_owned(), tenure);
     }
 
     /// Returns what is known of a tenure of this process.
     pub(super) fn of(&self, locker: &str) -> Option<Tenure> {
-        self.tenures.lock().get(locker).cloned()
+        self.known.lock().tenures.get(locker).cloned()
     }
 
     /// Notes that a session was renewed by a request sent at this moment.
     pub(super) fn note_renewed(&self, locker: &str, sent_at: Moment) {
-        if let Some(tenure) = self.tenures.lock().get_mut(locker) {
+        if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
             let session = &mut tenure.session;
             session.until = session.until.max(sent_at + session.life.time);
         }
@@ -144,7 +149,7 @@ impl Sessions {
 
     /// Notes that a tenure has taken up its session in the store, at this index.
     pub(super) fn note_taken_up(&self, locker: &str, index: u64) {
-        if let Some(tenure) = self.tenures.lock().get_mut(locker)
+        if let Some(tenure) = self.known.lock().tenures.get_mut(locker)
             && let Mark::Left(_) = tenure.session.mark
         {
             tenure.session.mark = Mark::Ours(Some(index));
@@ -153,14 +158,14 @@ impl Sessions {
 
     /// Notes whether somebody waits for the key that a tenure holds.
     pub(super) fn note_wanted(&self, locker: &str, is_wanted: bool) {
-        if let Some(tenure) = self.tenures.lock().get_mut(locker) {
+        if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
             tenure.is_wanted = is_wanted;
         }
     }
 
     /// Notes that a request of a tenure had no answer.
     pub(super) fn doubt(&self, locker: &str, doubt: Doubt) {
-        if let Some(tenure) = self.tenures.lock().get_mut(locker) {
+        if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
             tenure.doubt = tenure.doubt.max(doubt);
         }
     }
@@ -168,7 +173,7 @@ impl Sessions {
     /// Notes that a request had no answer that lets the next locker of a client go on with the session of this one. The end of either tenure
     /// ends the session, so the next one never begins to hold.
     pub(super) fn doubt_pass(&self, locker: &str, next: &str) {
-        let mut tenures = self.tenures.lock();
+        let tenures = &mut self.known.lock().tenures;
         if let Some(tenure) = tenures.get(locker).cloned() {
             tenures.insert(next.to_owned(), Tenure { doubt: Doubt::Loses, ..tenure });
         }
@@ -176,7 +181,7 @@ impl Sessions {
 
     /// Has the next locker of a client go on with the session of this one, which holds nothing in its own name any more.
     pub(super) fn pass(&self, locker: &str, next: &str) {
-        let mut tenures = self.tenures.lock();
+        let tenures = &mut self.known.lock().tenures;
         if let Some(tenure) = tenures.remove(locker) {
             tenures.insert(next.to_owned(), tenure);
         }
@@ -184,11 +189,11 @@ impl Sessions {
 
     /// Forgets a tenure that has ended with an answer. Its session is free for another one.
     pub(super) fn end(&self, locker: &str) {
-        let Some(Tenure { mut session, doubt, .. }) = self.tenures.lock().remove(locker) else { return };
+        let Known { tenures, idle } = &mut *self.known.lock();
+        let Some(Tenure { mut session, doubt, .. }) = tenures.remove(locker) else { return };
         if let Mark::Ours(index) = session.mark {
             session.mark = Mark::Left(index);
         }
-        let mut idle = self.idle.lock();
         if doubt == Doubt::None && idle.len() < MOST_IDLE {
             idle.push(session);
         }
@@ -196,7 +201,7 @@ impl Sessions {
 
     /// Forgets a tenure whose session has ended.
     pub(super) fn forget(&self, locker: &str) {
-        self.tenures.lock().remove(locker);
+        self.known.lock().tenures.remove(locker);
     }
 
     /// The same, for a session that has ended before its time. Somebody may have ended the idle ones, too.
@@ -207,7 +212,7 @@ impl Sessions {
 
     /// Returns the sessions that nobody uses, to end them.
     pub(super) fn take_all_idle(&self) -> Vec<Session> {
-        std::mem::take(&mut *self.idle.lock())
+        std::mem::take(&mut self.known.lock().idle)
     }
 }
 

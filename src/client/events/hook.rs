@@ -1,15 +1,18 @@
-//! The functions of the program that are told of events, and the queues before them. However slow a function is, it delays no renewal, no
+//! The functions of the program that are told of events, and the queue before them. However slow a function is, it delays no renewal, no
 //! unlock and no waiter.
 //!
-//! There are two queues, each with its thread: `dlock-lost` calls `on_lost`, and `dlock-events` calls `on_event` and `on_slow_wait`. A loss
-//! must be told at once, so its thread calls no other function: one that blocks would delay it.
+//! The queue has two lanes: one for `on_lost`, and one for `on_event` and `on_slow_wait`. An event is put into each lane whose functions want
+//! it. That takes the mutex of the queue and nothing else, so it may be done with other mutexes held. The rest, which may block, comes after
+//! they are released: see [`FollowUp`].
 //!
-//! An event is put into each queue whose functions want it. That takes a mutex of the queue and nothing else, so it may be done with
-//! other mutexes held. The rest, which may block, comes after they are released: see [`FollowUp`].
-//!
-//! A queue has room for a fixed number of frequent events (one lock has two of them), and as much room for all others. So no number of locks drops
-//! a loss.
+//! 1. *A lane is told by one thread at a time*, so its functions see the events in their order, and never two at once.
+//! 2. *A lane never waits for the other one.* A loss must be told at once, and a function may block for ever. One thread, `dlock-events`, tells
+//!    both lanes while nothing blocks. Whoever finds a lane with events while the thread is busy with the other lane starts a second thread;
+//!    so does the thread itself before it calls a function. The one that first finds nothing to do ends.
+//! 3. *No number of locks drops a loss.* A lane has room for a fixed number of frequent events (one lock has two of them), and as much room
+//!    for all others.
 
+use crate::clock::Moment;
 use crate::error::LeaseLoss;
 use crate::event::{Dropped, Event, SlowWait};
 use crate::log;
@@ -18,7 +21,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-/// How many events of each class, frequent and rare, may wait in a queue. Its functions are not told of any further ones.
+/// How many events of each class, frequent and rare, may wait in a lane. Its functions are not told of any further ones.
 const ROOM: usize = 4096;
 
 /// A function of the program.
@@ -73,17 +76,39 @@ impl Function {
     }
 }
 
-/// Functions that one thread calls, and the events that wait for them. The thread starts with the first event. It ends after the client does,
-/// once it has told all events; nobody waits for that.
+/// The functions, and the events that wait for them. See the module. The first event starts the thread. It ends after the client does, once it
+/// has told all events; nobody waits for that.
 pub(super) struct Hook {
-    thread: &'static str,
-    functions: Vec<Function>,
-    queue: Mutex<EventQueue>,
+    /// The functions of each lane.
+    functions: [Vec<Function>; 2],
+    pub(super) queue: Mutex<EventQueue>,
     added: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct EventQueue {
+pub(super) struct EventQueue {
+    lanes: [Lane; 2],
+    /// How many threads there are, two at most, and whether one of them waits for events.
+    threads: usize,
+    is_awaited: bool,
+    /// Whether the client has ended.
+    is_ended: bool,
+    /// Since when the store fails. What changes it is an event, and both under one mutex are in order.
+    pub(super) failing: Option<Failing>,
+}
+
+/// A store that fails.
+#[derive(Debug)]
+pub(super) struct Failing {
+    pub(super) since: Moment,
+    /// When a request failed last, and the key that it was about.
+    pub(super) last: Moment,
+    pub(super) key: String,
+}
+
+/// The events that wait for the functions of a lane.
+#[derive(Debug, Default)]
+struct Lane {
     events: VecDeque<Event>,
     /// How many of them are frequent ones, and how many are not. Events that tell of dropped ones are not counted.
     frequent: usize,
@@ -92,73 +117,69 @@ struct EventQueue {
     unreported: u64,
     /// How many were dropped in all.
     dropped: u64,
-    has_thread: bool,
-    /// Whether the client has ended.
-    is_ended: bool,
+    /// Whether a thread has it: no other thread may tell of its events meanwhile.
+    is_taken: bool,
 }
 
 /// What is left to do after an event was queued, without any mutex.
 #[derive(Debug)]
 #[must_use]
-pub(super) enum FollowUp {
-    Nothing,
-    /// The functions need their thread.
-    Start(Arc<Hook>),
-    /// There was no room for the event. That is to be logged.
-    Refused(Arc<Hook>, Box<Event>),
+pub(super) struct FollowUp {
+    hook: Arc<Hook>,
+    /// Whether a lane needs a thread.
+    starts: bool,
+    /// The lanes that had no room for the event, which is to be logged.
+    refused: Vec<(usize, Event)>,
 }
 
 impl Hook {
     /// Creates the queue of these functions, if there are any.
-    pub(super) fn of(thread: &'static str, functions: impl IntoIterator<Item = Function>) -> Option<Arc<Self>> {
-        let functions: Vec<_> = functions.into_iter().collect();
-        let is_wanted = !functions.is_empty();
-        is_wanted.then(|| Arc::new(Self { thread, functions, queue: Mutex::default(), added: Condvar::new() }))
+    pub(super) fn of(losses: Option<Function>, events: impl IntoIterator<Item = Function>) -> Option<Arc<Self>> {
+        let functions: [Vec<_>; 2] = [losses.into_iter().collect(), events.into_iter().collect()];
+        let is_wanted = functions.iter().any(|lane| !lane.is_empty());
+        is_wanted.then(|| Arc::new(Self { functions, queue: Mutex::default(), added: Condvar::new() }))
     }
 
     /// Queues an event that one of the functions wants. Does not wait for them.
     pub(super) fn queue(self: &Arc<Self>, event: &Event) -> FollowUp {
-        if !self.functions.iter().any(|function| function.wants(event)) {
-            return FollowUp::Nothing;
-        }
-        let mut queue = self.queue.lock();
-        let room = if event.is_frequent() { &mut queue.frequent } else { &mut queue.rare };
-        if *room >= ROOM {
-            // Of frequent events, the first one of a series is enough for the log.
-            let is_logged = !event.is_frequent() || queue.unreported == 0;
-            queue.unreported += 1;
-            queue.dropped += 1;
-            drop(queue);
-            return if is_logged {
-                FollowUp::Refused(Arc::clone(self), Box::new(event.clone()))
-            } else {
-                FollowUp::Nothing
-            };
-        }
-        *room += 1;
-        if let Some(dropped) = queue.take_unreported() {
-            queue.events.push_back(dropped);
-        }
-        queue.events.push_back(event.clone());
-        if queue.has_thread {
-            drop(queue);
-            self.added.notify_one();
-            FollowUp::Nothing
-        } else {
-            FollowUp::Start(Arc::clone(self))
-        }
+        self.queue_in(&mut self.queue.lock(), event)
     }
 
-    /// Starts the thread, unless another event has.
+    /// As [`queue`](Self::queue), with the mutex held.
+    pub(super) fn queue_in(self: &Arc<Self>, queue: &mut EventQueue, event: &Event) -> FollowUp {
+        let mut follow_up = FollowUp { hook: Arc::clone(self), starts: false, refused: Vec::new() };
+        for (at, functions) in self.functions.iter().enumerate() {
+            if !functions.iter().any(|function| function.wants(event)) {
+                continue;
+            }
+            match queue.lanes[at].push(event) {
+                Pushed::Queued => follow_up.starts |= !queue.lanes[at].is_taken && !queue.is_awaited,
+                Pushed::Refused { is_logged } => follow_up.refused.extend(is_logged.then(|| (at, event.clone()))),
+            }
+        }
+        if queue.is_awaited {
+            self.added.notify_one();
+        }
+        follow_up
+    }
+
+    /// Starts a thread for a lane that nobody has, unless there is none any more.
     fn start(self: &Arc<Self>) {
-        if std::mem::replace(&mut self.queue.lock().has_thread, true) {
+        let mut queue = self.queue.lock();
+        if queue.is_awaited {
             return;
         }
+        let Some(lane) = queue.take_lane() else { return };
+        queue.threads += 1;
+        drop(queue);
         let hook = Arc::clone(self);
-        if let Err(e) = thread::Builder::new().name(self.thread.to_owned()).spawn(move || hook.tell_all()) {
-            // The next event tries again. Those that are in the queue stay there.
-            self.queue.lock().has_thread = false;
-            for function in &self.functions {
+        if let Err(e) = thread::Builder::new().name("dlock-events".to_owned()).spawn(move || hook.tell_all(lane)) {
+            // The next event tries again, or the thread of the other lane comes to it. The events stay in the queue.
+            let mut queue = self.queue.lock();
+            queue.threads -= 1;
+            queue.lanes[lane].is_taken = false;
+            drop(queue);
+            for function in &self.functions[lane] {
                 function.log_error(&format!("is not called: the operating system refused a thread: {e}"), None);
             }
         }
@@ -166,7 +187,7 @@ impl Hook {
 
     /// Returns how many events were dropped.
     pub(super) fn dropped(&self) -> u64 {
-        self.queue.lock().dropped
+        self.queue.lock().lanes.iter().map(|lane| lane.dropped).sum()
     }
 
     /// Lets the thread end once it has told all events.
@@ -175,30 +196,84 @@ impl Hook {
         self.added.notify_one();
     }
 
-    /// The work of the thread.
-    fn tell_all(&self) {
-        while let Some(event) = self.next() {
-            self.functions.iter().for_each(|function| function.tell(&event));
+    /// The work of a thread, which begins with a lane that it has.
+    fn tell_all(self: &Arc<Self>, mut lane: usize) {
+        loop {
+            let mut queue = self.queue.lock();
+            let (event, others_wait) = (queue.lanes[lane].take(), queue.waiting_lane().is_some());
+            drop(queue);
+            if others_wait {
+                self.start();
+            }
+            if let Some(event) = event {
+                self.functions[lane].iter().for_each(|function| function.tell(&event));
+            }
+            match self.next_lane(lane) {
+                Some(next) => lane = next,
+                None => return,
+            }
         }
     }
 
-    /// Waits for the next event. Returns `None` when the thread must end.
-    fn next(&self) -> Option<Event> {
+    /// Gives a lane back, waits for one with events, and takes it. Returns `None` when the thread must end: the client has, or another thread
+    /// is there.
+    fn next_lane(&self, told: usize) -> Option<usize> {
         let mut queue = self.queue.lock();
+        queue.lanes[told].is_taken = false;
         loop {
-            if let Some(event) = queue.take() {
-                return Some(event);
+            if let Some(at) = queue.take_lane() {
+                return Some(at);
             }
-            if queue.is_ended {
-                queue.has_thread = false;
+            if queue.is_ended || queue.threads > 1 {
+                queue.threads -= 1;
                 return None;
             }
+            queue.is_awaited = true;
             self.added.wait(&mut queue);
+            queue.is_awaited = false;
         }
     }
 }
 
 impl EventQueue {
+    /// Returns a lane with events that nobody has, the one of the losses first.
+    fn waiting_lane(&self) -> Option<usize> {
+        self.lanes.iter().position(|lane| !lane.is_taken && !lane.is_empty())
+    }
+
+    fn take_lane(&mut self) -> Option<usize> {
+        let at = self.waiting_lane()?;
+        self.lanes[at].is_taken = true;
+        Some(at)
+    }
+}
+
+enum Pushed {
+    Queued,
+    Refused { is_logged: bool },
+}
+
+impl Lane {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.unreported == 0
+    }
+
+    fn push(&mut self, event: &Event) -> Pushed {
+        let room = if event.is_frequent() { &mut self.frequent } else { &mut self.rare };
+        if *room >= ROOM {
+            // Of frequent events, the first one of a series is enough for the log.
+            let is_logged = !event.is_frequent() || self.unreported == 0;
+            self.unreported += 1;
+            self.dropped += 1;
+            return Pushed::Refused { is_logged };
+        }
+        *room += 1;
+        let dropped = self.take_unreported();
+        self.events.extend(dropped);
+        self.events.push_back(event.clone());
+        Pushed::Queued
+    }
+
     fn take(&mut self) -> Option<Event> {
         let Some(event) = self.events.pop_front() else { return self.take_unreported() };
         match &event {
@@ -219,13 +294,12 @@ impl EventQueue {
 impl FollowUp {
     /// Call it with no mutex held: it may start a thread and write to the log.
     pub(super) fn finish(self) {
-        match self {
-            Self::Nothing => {}
-            Self::Start(hook) => hook.start(),
-            Self::Refused(hook, event) => {
-                for function in hook.functions.iter().filter(|function| function.wants(&event)) {
-                    function.log_error(&format!("is {ROOM} events behind and is not called"), event.key());
-                }
+        if self.starts {
+            self.hook.start();
+        }
+        for (lane, event) in &self.refused {
+            for function in self.hook.functions[*lane].iter().filter(|function| function.wants(event)) {
+                function.log_error(&format!("is {ROOM} events behind and is not called"), event.key());
             }
         }
     }
@@ -239,6 +313,10 @@ impl fmt::Debug for Function {
 
 impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hook").field("thread", &self.thread).finish_non_exhaustive()
+        f.debug_struct("Hook").field("functions", &self.functions).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(dlock_shuttle)))]
+#[path = "../../../tests/white_box/client/events/hook.rs"]
+mod tests;

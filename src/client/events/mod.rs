@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | what is told of an acquisition, a hold, a renewal, a loss, a call of the store |
 //! | `observer.rs` | who is told |
-//! | `hook.rs` | the functions of the program, and the queues before them |
+//! | `hook.rs` | the functions of the program, the queue before them, and its thread |
 //! | `metrics.rs` | what is recorded |
 //! | `long_waits.rs` | threads that wait for one another |
 //!
@@ -18,9 +18,10 @@
 //!   the mutex of a key. What is left (`Queued::finish`: start the thread, write to the log, call the recorder) comes after that mutex is released.
 //! * *The events of a key are in order*, because each is queued under the key's mutex, or by the thread that has the turn before it passes it on.
 //!   So a hand-over that ends a turn tells of the release before it wakes the next thread. The reply to a posted release is the exception.
-//! * *There are two queues*, each with a thread (`src/client/events/hook.rs`): one for `on_lost`, which must be told at once, and one for
-//!   `on_event` and `on_slow_wait`. So a function that blocks delays no loss. A queue counts acquisitions and releases apart from all other
-//!   events, with room for 4,096 of each: many locks cannot crowd out a loss. What finds no room is counted, and `Dropped` stands in its place.
+//! * *The queue has two lanes* (`src/client/events/hook.rs`): one for `on_lost`, which must be told at once, and one for `on_event` and
+//!   `on_slow_wait`. One thread tells both, and a second one comes when a lane would have to wait for the other. So a function that blocks
+//!   delays no loss. A lane counts acquisitions and releases apart from all other events, with room for 4,096 of each: many locks cannot
+//!   crowd out a loss. What finds no room is counted, and `Dropped` stands in its place.
 //! * *No client waits for a function*, not at its end either: a function may close its own client.
 //! * *Metrics are recorded on the thread that locks*, after all mutexes are released. A recorder is made for that, and a queue could drop figures.
 //! * *Failing and back* are read from the results of requests (`src/client/events/observer.rs` `note_answer`). The port does not say which
@@ -90,7 +91,7 @@ impl Events {
         self.observer.as_ref().map_or(0, Observer::dropped)
     }
 
-    /// Lets the threads of the functions end once they have told all events. Nobody waits for them.
+    /// Lets the thread of the functions end once it has told all events. Nobody waits for it.
     pub(super) fn end(&self) {
         if let Some(observer) = &self.observer {
             observer.end();

@@ -6,12 +6,11 @@
 //! *Order.* What concerns one key is queued under the key's mutex, or by the thread that has the turn. So the events of a key are told in
 //! the order in which they happened. The one exception is a loss that shows only in the reply to a release that nobody waited for.
 
-use super::hook::{FollowUp, Function, Hook};
+use super::hook::{Failing, FollowUp, Function, Hook};
 use super::metrics::Sample;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::{Event, StoreBack, StoreFailing};
-use crate::sync::Mutex;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,42 +38,29 @@ impl Hooks {
         let has_events = self.on_event.is_some();
         let wants_slow_waits = has_events || self.on_slow_wait.is_some();
         let slow_after = wants_slow_waits.then(|| self.slow_after.unwrap_or(timing::SLOW_WAIT));
-        let losses = Hook::of("dlock-lost", self.on_lost);
-        let events = Hook::of("dlock-events", [self.on_event, self.on_slow_wait].into_iter().flatten());
-        let hooks: Vec<_> = losses.into_iter().chain(events).collect();
-        if hooks.is_empty() && !is_metered {
+        let hook = Hook::of(self.on_lost, [self.on_event, self.on_slow_wait].into_iter().flatten());
+        if hook.is_none() && !is_metered {
             return None;
         }
         #[cfg(feature = "metrics")]
         if is_metered {
             super::metrics::describe();
         }
-        Some(Observer { hooks, has_events, is_metered, slow_after, failing: Mutex::new(None) })
+        Some(Observer { hook, has_events, is_metered, slow_after })
     }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Observer {
-    /// The queues of the functions, two at most.
-    hooks: Vec<Arc<Hook>>,
+    /// The functions, if there are any.
+    hook: Option<Arc<Hook>>,
     /// Whether there is a function for all events.
     has_events: bool,
     /// Whether metrics are recorded.
     is_metered: bool,
     /// How long a wait must last to be told of, if anybody wants that.
     pub(super) slow_after: Option<Duration>,
-    /// Since when the store fails.
-    failing: Mutex<Option<Failing>>,
-}
-
-/// A store that fails.
-#[derive(Debug)]
-struct Failing {
-    since: Moment,
-    /// When a request failed last, and the key that it was about.
-    last: Moment,
-    key: String,
 }
 
 impl Observer {
@@ -89,11 +75,8 @@ impl Observer {
 
     /// Queues an event for all functions that want it. It may be called with mutexes held.
     pub(super) fn queue(&self, event: &Event, sample: Option<Sample>) -> Queued {
-        let mut pending = [const { FollowUp::Nothing }; 2];
-        for (hook, pending) in self.hooks.iter().zip(&mut pending) {
-            *pending = hook.queue(event);
-        }
-        Queued(Some(Box::new(FollowUps { pending, sample: sample.filter(|_| self.is_metered) })))
+        let told = self.hook.as_ref().map(|hook| hook.queue(event));
+        Queued(Some(Box::new(Rest { told, sample: sample.filter(|_| self.is_metered) })))
     }
 
     /// Tells an event. No mutex may be held.
@@ -111,11 +94,9 @@ impl Observer {
     /// Notes how a request about a key ended. In a store of several servers, some may fail while others answer: so the store counts as back
     /// when a request about the same key is answered, or any request after a time without failures.
     pub(super) fn note_answer(&self, key: &str, error: Option<&Error>, now: impl FnOnce() -> Moment) {
-        if !self.has_events {
-            return;
-        }
-        let mut failing = self.failing.lock();
-        let queued = match (error, &mut *failing) {
+        let Some(hook) = self.hook.as_ref().filter(|_| self.has_events) else { return };
+        let mut queue = hook.queue.lock();
+        let event = match (error, &mut queue.failing) {
             (Some(Error::Backend { .. }), Some(failing)) => {
                 failing.last = now();
                 key.clone_into(&mut failing.key);
@@ -124,7 +105,7 @@ impl Observer {
             (Some(error @ Error::Backend { .. }), none) => {
                 let since = now();
                 *none = Some(Failing { since, last: since, key: key.to_owned() });
-                self.queue(&Event::StoreFailing(StoreFailing { error: error.clone() }), None)
+                Event::StoreFailing(StoreFailing { error: error.clone() })
             }
             (_, Some(Failing { since, last, key: failed })) => {
                 let now = now();
@@ -132,23 +113,26 @@ impl Observer {
                     return;
                 }
                 let after = now.since(*since);
-                *failing = None;
-                self.queue(&Event::StoreBack(StoreBack { after }), None)
+                queue.failing = None;
+                Event::StoreBack(StoreBack { after })
             }
             (_, None) => return,
         };
-        drop(failing);
-        queued.finish();
+        let told = hook.queue_in(&mut queue, &event);
+        drop(queue);
+        told.finish();
     }
 
     /// Returns how many events were dropped because a function was too slow for them.
     pub(super) fn dropped(&self) -> u64 {
-        self.hooks.iter().map(|hook| hook.dropped()).sum()
+        self.hook.as_ref().map_or(0, |hook| hook.dropped())
     }
 
-    /// Lets the threads of the functions end once they have told all events. Nobody waits for them.
+    /// Lets the thread of the functions end once it has told all events. Nobody waits for it.
     pub(super) fn end(&self) {
-        self.hooks.iter().for_each(|hook| hook.end());
+        if let Some(hook) = &self.hook {
+            hook.end();
+        }
     }
 }
 
@@ -158,23 +142,22 @@ impl Drop for Observer {
     }
 }
 
-/// An event that is in the queues. What remains to be done may block.
+/// An event that is in the queue. What remains to be done may block.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Queued(Option<Box<FollowUps>>);
+pub(crate) struct Queued(Option<Box<Rest>>);
 
-/// What remains to be done: for each queue, and for the recorder of metrics.
+/// What remains to be done: for the functions, and for the recorder of metrics.
 #[derive(Debug)]
-struct FollowUps {
-    pending: [FollowUp; 2],
+struct Rest {
+    told: Option<FollowUp>,
     sample: Option<Sample>,
 }
 
 impl Queued {
     /// Nothing was queued, and there is only a figure to record.
     pub(super) fn of(observer: &Observer, sample: Sample) -> Self {
-        let rest = || Box::new(FollowUps { pending: [const { FollowUp::Nothing }; 2], sample: Some(sample) });
-        Self(observer.is_metered.then(rest))
+        Self(observer.is_metered.then(|| Box::new(Rest { told: None, sample: Some(sample) })))
     }
 
     /// Nothing was queued.
@@ -185,10 +168,8 @@ impl Queued {
     /// Call it with no mutex held: it may start a thread, write to the log and call the recorder of metrics.
     pub(crate) fn finish(self) {
         if let Some(rest) = self.0 {
-            rest.pending.into_iter().for_each(FollowUp::finish);
-            if let Some(sample) = rest.sample {
-                sample.record();
-            }
+            rest.told.into_iter().for_each(FollowUp::finish);
+            rest.sample.into_iter().for_each(Sample::record);
         }
     }
 }

@@ -38,9 +38,9 @@ impl GeneratorBuilder {
     }
 
     /// Sets a function that is called for every hold whose lease is lost, at once, with the key, the locker and the cause. Use
-    /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of its own
-    /// (`dlock-lost`, started by the first loss), for one loss after another, so a slow function delays no renewal. A panic in
-    /// it is logged. Losses that are still to be reported when the generator ends are reported afterwards. While 4,096 losses wait
+    /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of this crate
+    /// (`dlock-events`), for one loss after another, so a slow function delays no renewal. While another function is busy, a second thread
+    /// of that name runs this one: it never waits for the others. A panic in it is logged. Losses that are still to be reported when the generator ends are reported afterwards. While 4,096 losses wait
     /// for the function, further ones are only logged. A second call replaces the function.
     ///
     /// ```
@@ -58,7 +58,7 @@ impl GeneratorBuilder {
     /// Sets a function that is called once for every thread that has waited for a lock for this long; the thread keeps its
     /// place and waits on. Use it to find out why work stalls: [`inspect`](crate::DistributedReentrantLock::inspect) says who holds
     /// the lock. It runs on the thread of [`on_event`](Self::on_event) (`dlock-events`), for one wait after another. So a slow function
-    /// delays no lock, but the functions of this thread wait for one another. A panic in it is logged. While 4,096 waits are
+    /// delays no lock, but these two functions wait for one another. A panic in it is logged. While 4,096 waits are
     /// still to be reported, further ones are only logged. A second call replaces the function and the time. So does
     /// [`slow_wait_after`](Self::slow_wait_after) the time.
     ///

@@ -113,7 +113,7 @@ fn one_that_panics_is_told_again(lab: &Lab) {
     }
 }
 
-/// `on_event` and `on_slow_wait` share a thread, and `on_lost` has its own.
+/// `on_event` and `on_slow_wait` wait for one another, and `on_lost` for neither.
 fn a_panic_keeps_no_event_from_another_one_and_one_that_blocks_delays_no_loss(lab: &Lab) {
     let (arrive, arrived) = unbounded();
     let (leave, left) = bounded::<()>(0);

@@ -4,6 +4,7 @@ pub(crate) mod allocations;
 mod asking;
 pub(crate) mod clock_shim;
 pub(crate) mod commands;
+pub(crate) mod fork;
 pub(crate) mod journal;
 mod jvm;
 #[path = "../../support/mod.rs"]

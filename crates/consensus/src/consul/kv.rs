@@ -18,11 +18,11 @@ use super::encode;
 use super::node::open_lasting_session;
 use super::query::Query;
 use crate::deadline::Deadline;
-use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
+use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction, limits};
 use crate::sync::atomic::Ordering;
+use crate::timing::TRIES;
 use crate::timing::consul::LONGEST;
-use crate::timing::{COMMAND, ELECTION, TRIES};
-use redis_dlock::port::{Claim, DeadWaiters, StoreLimits};
+use redis_dlock::port::{Claim, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::sync::Arc;
@@ -46,14 +46,8 @@ fn refused(errors: &Value) -> Result<Committed, Error> {
 
 impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
-        let mut limits = StoreLimits::default();
-        limits.shortest_lease = self.shortest_lease;
+        let mut limits = limits(self.shortest_lease);
         limits.longest_lease = LONGEST;
-        limits.command = COMMAND;
-        limits.outage = ELECTION;
-        limits.dead_holder_leases = 3;
-        limits.dead_waiters = DeadWaiters::AfterLeases(3);
-        limits.remaining_known = false;
         limits
     }
 

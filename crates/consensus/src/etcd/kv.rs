@@ -17,11 +17,10 @@ use super::encode;
 use super::watch::Watch;
 use crate::deadline::Deadline;
 use crate::json::number;
-use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction};
+use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction, limits};
 use crate::sync::atomic::Ordering;
 use crate::timing::etcd::{SHORTEST, TICK};
-use crate::timing::{COMMAND, ELECTION};
-use redis_dlock::port::{Claim, DeadWaiters, StoreLimits};
+use redis_dlock::port::{Claim, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -29,14 +28,8 @@ use std::time::Duration;
 
 impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
-        let mut limits = StoreLimits::default();
-        limits.shortest_lease = SHORTEST;
+        let mut limits = limits(SHORTEST);
         limits.tick = TICK;
-        limits.command = COMMAND;
-        limits.outage = ELECTION;
-        limits.dead_holder_leases = 3;
-        limits.dead_waiters = DeadWaiters::AfterLeases(3);
-        limits.remaining_known = false;
         limits
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[macro_use]
+#[path = "../../../../tests/faults/each_store.rs"]
 mod each;
 
 mod beside;
@@ -30,6 +31,8 @@ mod support {
     pub(crate) mod certificates;
     #[path = "../../../../tests/support/crew.rs"]
     pub(crate) mod crew;
+    #[path = "../../../../tests/it/support/fork.rs"]
+    pub(crate) mod fork;
     #[path = "../../../../tests/it/support/journal.rs"]
     pub(crate) mod journal;
     #[path = "lab.rs"]

@@ -3,9 +3,8 @@
 
 use crate::consensus::{ConsensusStore, Look};
 use crate::support::claim;
-use crate::support::crew::eventually;
+use crate::support::fork::in_child;
 use redis_dlock::port::{AcquireOutcome, Claim, LockProcessor, Operations, PollOutcome};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,29 +17,6 @@ on_each_store!(
 /// So long that nobody renews meanwhile.
 const LEASE: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// Runs `work` in a copy of this process, and tells whether it got through.
-#[expect(unsafe_code, reason = "there is no safe way to fork, and a fork is the copy that this is about")]
-fn in_copy(work: impl FnOnce()) -> bool {
-    // SAFETY: the child of a process with threads may do little before it executes another program. Here it asks a store whose mutexes no other
-    // thread uses, and with this C library memory can be allocated.
-    match unsafe { libc::fork() } {
-        -1 => panic!("no child: {}", std::io::Error::last_os_error()),
-        0 => {
-            let through = catch_unwind(AssertUnwindSafe(work)).is_ok();
-            // SAFETY: always sound; nothing of the parent's is to be run at the child's end.
-            unsafe { libc::_exit(i32::from(!through)) }
-        }
-        child => {
-            let mut status = 0;
-            eventually("the copy's end", || {
-                // SAFETY: the pointer is to a local that outlives the call.
-                unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) == child }
-            });
-            status == 0
-        }
-    }
-}
 
 fn of<'a>(key: &'a str, locker: &'a str) -> Claim<'a> {
     claim(key, locker, LEASE)
@@ -64,7 +40,7 @@ fn copied<V: ConsensusStore>(servers: &V, prefix: &str, tenures: u32) -> Arc<dyn
         takes(&*store, &of("before", &locker));
         store.release(&of("before", &locker), LIMIT).unwrap();
     }
-    assert!(in_copy(|| takes(&*store, &of("theirs", "h-1-c0ffee-9"))));
+    assert!(in_child(|| takes(&*store, &of("theirs", "h-1-c0ffee-9"))));
     store
 }
 

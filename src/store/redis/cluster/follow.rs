@@ -22,6 +22,7 @@
 //! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
 
 use super::core::Cluster;
+use super::map::MapView;
 use super::redirect::{RedirectBudget, RedirectReply, redirect_reply, words};
 use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, COOLDOWN, EACH_CALL, MAP_WAIT};
 use crate::error::{BackendFailure, Error};
@@ -65,6 +66,7 @@ impl Terms {
     /// One call that a caller waits for may pause for as long as its caller does.
     fn of(calls: usize, options: &CallOptions) -> Self {
         let CallOptions { limit, or_break, urgent, .. } = *options;
+        // A renewal alone is a batch of one: others may fall due behind it, and it must not wait for a node that hangs either.
         let is_batch = or_break || calls > 1;
         let pauses = if is_batch { BATCH_PAUSES } else { limit };
         Self { begun: Instant::now(), limit, or_break, urgent, pauses, is_batch }
@@ -80,13 +82,17 @@ impl Cluster {
     pub(crate) fn run(&self, calls: &[Call<'_>], options: &CallOptions) -> Replies {
         let batch = RoutedBatch { cluster: self, terms: Terms::of(calls.len(), options) };
         let Terms { begun, limit, .. } = batch.terms;
-        self.refresher.keep_fresh(begun);
-        if !self.has_answered()
-            && let Err(error) = self.refresher.wait_for_first(end_of(limit, begun))
-        {
-            return calls.iter().map(|_| Err(error.clone())).collect();
+        // The map is read once for all calls. That is the only lock of the Cluster that a call takes which goes well.
+        let mut view = self.refresher.fresh_view(begun);
+        if !view.is_known() {
+            if let Err(error) = self.refresher.wait_for_first(end_of(limit, begun)) {
+                return calls.iter().map(|_| Err(error.clone())).collect();
+            }
+            view = self.map.view();
         }
-        let mut routed_calls: Vec<_> = calls.iter().map(|call| batch.route(call)).collect();
+        let mut routed_calls: Vec<_> = calls.iter().map(|call| RoutedCall::by(&view, call)).collect();
+        // A node that leaves the map meanwhile lives on for the calls that are sent to it, and not for the others.
+        drop(view);
         batch.send(&mut routed_calls);
         batch.follow(&mut routed_calls);
         routed_calls.into_iter().map(|routed| routed.reply.unwrap_or_else(|| Err(mismatch()))).collect()
@@ -105,18 +111,13 @@ struct RoutedBatch<'c> {
 }
 
 impl RoutedBatch<'_> {
-    fn route<'a>(&self, call: &Call<'a>) -> RoutedCall<'a> {
-        let slot = slot_of(call.keys[0].as_bytes());
-        let node = self.cluster.map.owner(slot);
-        let budget = RedirectBudget::default();
-        RoutedCall { call: *call, slot, budget, node, asking: false, reply: None, is_over: false }
-    }
-
     /// Sends the calls that are not over, and waits for their replies.
     fn send(&self, routed_calls: &mut [RoutedCall<'_>]) {
         let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
         for (at, routed) in routed_calls.iter_mut().enumerate().filter(|(_, routed)| !routed.is_over) {
             match &routed.node {
+                // By the node itself, and not by its place: a node that was made again has other connections, and the calls to the earlier
+                // one may still be under way.
                 Some(node) if !node.transport.is_cooling_down(COOLDOWN) => {
                     match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, node)) {
                         Some((_, members)) => members.push(at),
@@ -126,14 +127,18 @@ impl RoutedBatch<'_> {
                 _ => routed.reply = Some(Err(self.unavailable(routed))),
             }
         }
+        // Replies are awaited in this order, and those of the last groups have arrived meanwhile.
         // A node that keeps us waiting delays no other.
         groups.sort_by_key(|(node, _)| node.keeps_waiting());
         let left = self.terms.left();
+        // One call waits for its node as long as its caller does: there is nobody else to be delayed.
         let wait = if self.terms.is_batch { self.patience(&groups, left) } else { left };
         // A connection is given up only after most of the time that the batch had.
         let or_break = self.terms.or_break && wait.saturating_mul(2) >= self.terms.limit;
+        // With one group the caller may read by itself at once. With several it must write to all before it reads from any.
         let is_alone = groups.len() == 1;
         let mut sent = Vec::with_capacity(groups.len());
+        // All are sent before the first reply is awaited, so a batch takes as long as its slowest node, and not as all of them together.
         for (node, members) in &groups {
             let sending = |at: &usize| {
                 let RoutedCall { call, asking, .. } = &routed_calls[*at];
@@ -142,6 +147,7 @@ impl RoutedBatch<'_> {
             let options = CallOptions { urgent: self.terms.urgent, spare: left - wait, ..CallOptions::within(wait) };
             sent.push(node.begin(members.iter().map(sending), options, is_alone));
         }
+        // All have the same deadline. Those behind a node that hangs are looked at even if it has used the time up (rule 1).
         for ((node, members), sent) in groups.iter().zip(sent) {
             let replies = node.end(sent, wait, or_break);
             if self.terms.is_batch
@@ -160,6 +166,7 @@ impl RoutedBatch<'_> {
     fn patience(&self, groups: &[(Arc<Node>, Vec<usize>)], left: Duration) -> Duration {
         let spoken = groups.iter().filter(|(node, _)| !node.is_silent());
         let took = spoken.map(|(node, _)| node.transport.connect_took()).max();
+        // A healthy master may take that long for its replicas. To call it silent would cost its keys the batch of the others.
         let confirmation = self.cluster.map.nodes.reach.acks.map_or(Duration::ZERO, |acks| acks.timeout);
         let calls = groups.iter().map(|(_, members)| members.len()).sum();
         patience(left, groups.len() > 1, took, confirmation, calls)
@@ -172,15 +179,19 @@ impl RoutedBatch<'_> {
             let mut pause = Duration::ZERO;
             for routed in routed_calls.iter_mut().filter(|routed| !routed.is_over) {
                 match self.next(routed) {
+                    // A pause that leaves no time for an answer is not begun. The call ends with what it was answered, which says why.
                     Some(wanted) if paused + wanted <= self.terms.pauses && wanted < self.terms.left() => {
                         pause = pause.max(wanted);
                     }
+                    // No further way: redirected too often, or answered.
                     Some(_) | None => routed.end(),
                 }
             }
+            // Calls that are over keep their replies while the others go on. The batch ends with the last of them, or with its time.
             if routed_calls.iter().all(|routed| routed.is_over) {
                 return;
             }
+            // Once for all, for the longest of them. A pause each would add up, and leases of other keys wait behind this batch.
             if !pause.is_zero() {
                 std::thread::sleep(pause);
                 paused += pause;
@@ -193,6 +204,8 @@ impl RoutedBatch<'_> {
     fn next(&self, routed: &mut RoutedCall<'_>) -> Option<Duration> {
         let reply = routed.reply.as_ref()?;
         let Ok(replied) = reply else {
+            // Certain is only what the transport says was not executed. With any other failure the command may be on its way, and a second
+            // one could run after the release that the caller sends next.
             let is_unsent = matches!(reply, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }));
             return self.after_no_connection(routed, is_unsent);
         };
@@ -202,6 +215,7 @@ impl RoutedBatch<'_> {
                     && routed.call.key_count > 1
                     && let Some(node) = &routed.node
                 {
+                    // An `ASK` is followed once. That the whole script ran behind it tells more than the node that has sent it knows.
                     // All its keys are there: the move may be over, and the node that redirects may not know it yet.
                     self.cluster.refresher.ask_first(&node.transport.endpoint().address.place);
                     self.cluster.refresher.want();
@@ -210,6 +224,8 @@ impl RoutedBatch<'_> {
             }
             RedirectReply::Moved { host, port } => {
                 let old = routed.node.take()?;
+                // The map learns of it first: the calls of other threads then go there directly, and only one of them pays for the
+                // redirection.
                 let Some(next) = self.cluster.redirect(routed.slot, &old, host, port) else {
                     return self.again(routed);
                 };
@@ -219,19 +235,26 @@ impl RoutedBatch<'_> {
             }
             RedirectReply::Ask { host, port } => {
                 let map = &self.cluster.map;
+                // The map is left as it is: until the slot has moved, the earlier node owns it, and has the keys that were not moved yet.
                 let Some(place) = map.place(routed.node.as_ref()?, host, port) else { return self.again(routed) };
                 routed.node = Some(map.nodes.at(&place));
                 routed.asking = true;
+                // The other node may have the lock's key and not the queue beside it. A form that needs the one key alone runs there;
+                // others have none, and are answered `TRYAGAIN` until the move is over.
                 routed.call = routed.call.alone().unwrap_or(routed.call);
                 routed.budget.redirect()
             }
             RedirectReply::TryAgain => {
+                // A lease must not wait until a slot with many keys has moved. The short form needs one key, which is at one of the two
+                // nodes.
                 if let Some(alone) = routed.call.alone() {
                     routed.call = alone;
                     return Some(Duration::ZERO);
                 }
                 self.again(routed)
             }
+            // The node is no master now, or the Cluster is down. The owner by the next map may be another one, and `again` looks for it
+            // after the pause.
             RedirectReply::Later => {
                 self.cluster.refresher.want();
                 self.again(routed)
@@ -241,6 +264,7 @@ impl RoutedBatch<'_> {
 
     /// Sends a call to the owner of its slot once more, after a pause.
     fn again(&self, routed: &mut RoutedCall<'_>) -> Option<Duration> {
+        // Not to the node of before: meanwhile the slot may have arrived elsewhere.
         routed.node = self.cluster.map.owner(routed.slot);
         routed.asking = false;
         Some(routed.budget.pause())
@@ -248,14 +272,18 @@ impl RoutedBatch<'_> {
 
     /// Looks for another owner of a slot whose owner could not be reached.
     fn after_no_connection(&self, routed: &mut RoutedCall<'_>, is_unsent: bool) -> Option<Duration> {
+        // Whatever the call was, others of the slot will meet the same.
         let ended = self.cluster.refresher.want();
         if !is_unsent {
             return None;
         }
+        // One call waits for the map that it has asked for. A batch does not, since other renewals wait behind it; its caller asks again by
+        // itself.
         if !self.terms.is_batch {
             self.cluster.refresher.wait(ended, Instant::now() + self.terms.left().min(MAP_WAIT));
         }
         let owner = self.cluster.map.owner(routed.slot)?;
+        // The same node once more would fail the same. There is no second try without news.
         if routed.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || self.terms.left().is_zero() {
             return None;
         }
@@ -268,6 +296,7 @@ impl RoutedBatch<'_> {
     fn unavailable(&self, routed: &RoutedCall<'_>) -> Error {
         match &routed.node {
             Some(node) => {
+                // The connect that has failed has told its caller why. Here the words say that none was made.
                 let address = &node.transport.endpoint().address;
                 let message = format!("{address}: not tried: a connect has failed less than {COOLDOWN:?} ago");
                 Error::backend(BackendFailure::NotExecuted, message)
@@ -293,7 +322,14 @@ fn patience(
     })
 }
 
-impl RoutedCall<'_> {
+impl<'a> RoutedCall<'a> {
+    /// A call that goes to the owner of its slot by this map.
+    fn by(view: &MapView, call: &Call<'a>) -> Self {
+        let slot = slot_of(call.keys[0].as_bytes());
+        let (node, budget) = (view.owner(slot).cloned(), RedirectBudget::default());
+        Self { call: *call, slot, budget, node, asking: false, reply: None, is_over: false }
+    }
+
     /// Takes the last reply as the reply. A redirection that was not followed to its end is an error: the call was not executed.
     fn end(&mut self) {
         self.is_over = true;
@@ -302,6 +338,7 @@ impl RoutedCall<'_> {
         {
             let words = words(&replied.value);
             let message = format!("the nodes redirect the command, and it did not reach its slot in time: {words}");
+            // A redirection says by itself that the node has done nothing. So the caller may ask again, and needs no clean-up.
             self.reply = Some(Err(Error::backend(BackendFailure::NotExecuted, message)));
         }
     }

@@ -16,6 +16,7 @@
 use super::inbox::listeners::Listeners;
 use super::nodes::{Nodes, Reach};
 use super::slots::{MapSource, SlotMap};
+use super::timing::OLD_MAP;
 use crate::log;
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::hosts::AddressMap;
@@ -32,10 +33,17 @@ use std::time::Instant;
 pub(super) struct Map {
     pub(super) nodes: Nodes,
     pub(super) address_map: Option<AddressMap>,
-    /// Swapped whole.
-    view: RwLock<Arc<MapView>>,
+    present: RwLock<Present>,
     pub(super) changes: Arc<Changes>,
     listeners: Arc<Listeners>,
+}
+
+/// The present map. A call looks at it once, and takes no other lock of the Cluster: so its age stands beside it.
+struct Present {
+    /// Swapped whole.
+    view: Arc<MapView>,
+    /// When it becomes old. `None` before the first question for one.
+    old_at: Option<Instant>,
 }
 
 /// The map at one moment, and the nodes in the order of its places.
@@ -48,6 +56,11 @@ pub(super) struct MapView {
 }
 
 impl MapView {
+    /// Returns `true` if a node has told it.
+    pub(super) fn is_known(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
     /// Returns the owner of a slot, as far as is known.
     pub(super) fn owner(&self, slot: Slot) -> Option<&Arc<Node>> {
         self.nodes.get(self.slots.owner(slot)?)
@@ -56,6 +69,7 @@ impl MapView {
     /// Makes a view with a map that differs by at most one place, that of this node.
     fn with(&self, slots: SlotMap, node: &Arc<Node>) -> Self {
         let own = &node.transport.endpoint().address.place;
+        // The places are in their earlier order, perhaps with one more at the end, so that each node stays at its index.
         let of_place = |(at, place): (usize, &Place)| match self.nodes.get(at) {
             Some(other) if place != own => Arc::clone(other),
             _ => Arc::clone(node),
@@ -74,6 +88,7 @@ impl Changes {
     fn rise(&self) {
         let mut changes = self.0.lock();
         changes.0 += 1;
+        // They are called without the mutex: a client that is told may ask the store at once, which may make the number rise again.
         let (number, on_new_server) = changes.clone();
         drop(changes);
         on_new_server.iter().for_each(|on_new_server| on_new_server(number));
@@ -93,29 +108,56 @@ impl Map {
         Self {
             nodes: Nodes::new(reach, Arc::new(move || counted.rise())),
             address_map,
-            view: RwLock::new(Arc::new(MapView { slots: SlotMap::empty(), nodes: Vec::new(), moved: HashMap::new() })),
+            present: RwLock::new(Present {
+                view: Arc::new(MapView { slots: SlotMap::empty(), nodes: Vec::new(), moved: HashMap::new() }),
+                old_at: None,
+            }),
             changes,
             listeners,
         }
     }
 
     pub(super) fn view(&self) -> Arc<MapView> {
-        Arc::clone(&self.view.read())
+        Arc::clone(&self.present.read().view)
+    }
+
+    /// Returns the map, and whether it is old. Only one caller is told that it is: the others find it young until its next age is over, so that
+    /// one of many threads asks for a new one.
+    pub(super) fn view_and_age(&self, now: Instant) -> (Arc<MapView>, bool) {
+        // Read first. The lock is exclusive once a minute, for the one caller that finds the map old.
+        let is_old = |present: &Present| present.old_at.is_none_or(|at| at <= now);
+        let present = self.present.read();
+        if !is_old(&present) {
+            return (Arc::clone(&present.view), false);
+        }
+        drop(present);
+        let mut present = self.present.write();
+        let is_first = is_old(&present);
+        if is_first {
+            present.old_at = Some(now + OLD_MAP);
+        }
+        (Arc::clone(&present.view), is_first)
+    }
+
+    /// Notes that the nodes were just asked for the map, whatever came of it.
+    pub(super) fn note_asked(&self, now: Instant) {
+        self.present.write().old_at = Some(now + OLD_MAP);
     }
 
     /// Returns the owner of a slot, as far as is known.
     pub(super) fn owner(&self, slot: Slot) -> Option<Arc<Node>> {
-        self.view.read().owner(slot).cloned()
+        self.present.read().view.owner(slot).cloned()
     }
 
     /// Returns `true` if a node has ever told a map: a slot that has an owner keeps one.
     pub(super) fn is_known(&self) -> bool {
-        !self.view.read().nodes.is_empty()
+        self.present.read().view.is_known()
     }
 
     /// Understands an address that a node tells.
     pub(super) fn place(&self, by: &Node, host: &str, port: u16) -> Option<Place> {
         let source = MapSource { by: &by.transport.endpoint().address.place, map: self.address_map.as_ref() };
+        // `CLUSTER SLOTS`, `MOVED` and `ASK` name nodes as they know one another, which is by addresses of their own network.
         // The address map is the program's, and may panic. This may be the callback of a posted call, which must come to its end.
         catch_panic(|| source.place(host, port)).unwrap_or_else(|_| {
             log::error!(TRANSPORT, "the address map of the Cluster panicked for {host}:{port}");
@@ -127,24 +169,31 @@ impl Map {
     /// rises if a node of the earlier map is in it no more: the one in its place may lack its last writes.
     pub(super) fn install(&self, reported: &SlotMap, asked_at: Instant) -> bool {
         let (before, view) = loop {
+            // Compared and exchanged. A `MOVED` that was taken in meanwhile must not be undone by an answer that does not know of it.
             let before = self.view();
+            // A `MOVED` from before the question is contained in the answer, or the node that answered has not heard of it and will send
+            // the next call on.
             let newer = before.moved.iter().filter(|(_, at)| **at >= asked_at);
             let moved: HashMap<_, _> = newer.map(|(slot, at)| (*slot, *at)).collect();
             let slots = reported.clone().follow(&before.slots, |slot| moved.contains_key(&slot));
             // The nodes are made without holding the map, which every call needs.
             let nodes: Vec<_> = slots.places().iter().map(|place| self.nodes.at(place)).collect();
             let view = Arc::new(MapView { slots, nodes, moved });
-            let mut present = self.view.write();
-            if Arc::ptr_eq(&present, &before) {
-                *present = Arc::clone(&view);
+            let mut present = self.present.write();
+            if Arc::ptr_eq(&present.view, &before) {
+                present.view = Arc::clone(&view);
                 break (before, view);
             }
         };
+        // After the exchange, so that no call can find a node by the map that was forgotten here.
         self.nodes.keep(view.slots.places(), Instant::now());
         let is_new = before.slots != view.slots;
+        // The listening threads compare the owners of their slots with it. The same map again would wake each of them for nothing.
         if is_new {
             self.listeners.note_map();
         }
+        // A replica has taken its place, and may lack its last writes; or it gave its slots away, which costs the client some questions
+        // more.
         if before.slots.has_lost_a_node(&view.slots) {
             self.changes.rise();
         }
@@ -153,12 +202,15 @@ impl Map {
 
     /// Notes the new owner of a slot, and returns it.
     pub(super) fn moved(&self, slot: Slot, place: &Place) -> Arc<Node> {
+        // Before the lock of the map, as in `install`: to make a node takes a mutex of its own.
         let node = self.nodes.at(place);
         self.exchange(|view| {
+            // Many calls are redirected at once. Only the first makes a new map, of 32 KiB.
             if view.owner(slot).is_some_and(|owner| Arc::ptr_eq(owner, &node)) {
                 return None;
             }
             let mut new = view.with(view.slots.with(slot, place.clone()), &node);
+            // An answer to a question that was sent before this moment does not count for the slot.
             new.moved.insert(slot, Instant::now());
             Some(new)
         });
@@ -175,11 +227,11 @@ impl Map {
 
     /// Puts a new view in the place of the present one, if there is one.
     fn exchange(&self, new: impl FnOnce(&MapView) -> Option<MapView>) {
-        let mut view = self.view.write();
-        let Some(new) = new(&view) else { return };
+        let mut present = self.present.write();
+        let Some(new) = new(&present.view) else { return };
         // What ends with the earlier view ends without the lock.
-        let _before = std::mem::replace(&mut *view, Arc::new(new));
-        drop(view);
+        let _before = std::mem::replace(&mut present.view, Arc::new(new));
+        drop(present);
         self.listeners.note_map();
     }
 }

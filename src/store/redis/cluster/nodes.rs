@@ -85,10 +85,13 @@ impl Nodes {
     /// Returns the node at a place. Does not connect.
     pub(crate) fn at(&self, place: &Place) -> Arc<Node> {
         let mut table = self.table.lock();
+        // Called for each `MOVED` and `ASK`, so also for nodes that the map does not have: being called keeps them from being forgotten.
         if let Some(entry) = table.entries.get_mut(place) {
             entry.used = Instant::now();
             return Arc::clone(&entry.node);
         }
+        // Each place has its own history: the number rises when another server answers *there* than before, as after a failover that moved
+        // an address. Two nodes are no two servers at one place.
         let servers = Arc::<Servers>::default();
         let told = Arc::clone(&self.told);
         servers.tell(Box::new(move |_| told()));
@@ -114,12 +117,17 @@ impl Nodes {
         match table.entries.get(place) {
             // Another caller has renewed it.
             Some(entry) if !Arc::ptr_eq(&entry.node, old) => return Some(Arc::clone(&entry.node)),
+            // It was made again a moment ago, and still sends us to itself: the name leads to the wrong server. The call pauses, as for a
+            // node that cannot execute it now.
             Some(entry) if entry.renewed.lasts(now) => return None,
             _ => {}
         }
+        // With the history of the earlier one. So if another server answers now, its first connection makes the number rise, and the client
+        // asks about all that it holds: this is mostly a failover.
         let node = self.make(place, Arc::clone(old.servers()), &table);
         let mut entry = NodeEntry::new(&node);
         entry.renewed.fail(now, RENEWAL);
+        // Callers may still wait for the earlier node. The closing of the Cluster must reach them, so it is remembered, and weakly.
         let former = table.entries.insert(place.clone(), entry);
         table.former.extend(former.map(|entry| Arc::downgrade(&entry.node)));
         Some(node)
@@ -128,7 +136,9 @@ impl Nodes {
     fn make(&self, place: &Place, servers: Arc<Servers>, table: &NodeTable) -> Arc<Node> {
         let Reach { io_timeout, acks, .. } = &self.reach;
         let endpoint = self.reach.endpoint_at(place, servers);
+        // One connection is for renewals alone, as on one server: a script of a batch must not keep a lease from being extended.
         let transport = Transport::new(endpoint, *io_timeout, NO_STAMP, confirming(acks.as_ref()));
+        // Looked at under the mutex that the closing takes: a node is either closed here, or is among those that the closing finds.
         if table.is_closed {
             transport.close();
         }
@@ -139,6 +149,8 @@ impl Nodes {
     pub(crate) fn keep(&self, owners: &[Place], now: Instant) {
         let mut gone = Vec::new();
         let mut table = self.table.lock();
+        // Owners are in use even if nobody calls them. Without this, a lock that is taken once an hour would pay a connect each time a map
+        // comes in.
         for (place, entry) in table.entries.iter_mut().filter(|(place, _)| owners.contains(place)) {
             debug_assert_eq!(*place, entry.node.transport.endpoint().address.place);
             entry.used = now;
@@ -150,10 +162,13 @@ impl Nodes {
             }
             stays
         });
+        // Calls may be under way to a node that is forgotten. They keep it alive until they end, and the closing must find it.
         table.former.extend(gone.iter().map(Arc::downgrade));
+        // So the list is as long as there are calls under way, and not as long as the Cluster has changed.
         table.former.retain(|node| node.strong_count() > 0);
         let stay: Vec<_> = table.entries.values().map(|entry| Arc::clone(&entry.node)).collect();
         drop(table);
+        // Without the mutex, which every redirected call needs: each connection has a mutex of its own, and its callers may have it.
         stay.iter().for_each(|node| node.transport.end_idle(IDLE_CONNECTION));
         // Their connections end here, without the mutex.
         drop(gone);
@@ -171,6 +186,7 @@ impl Nodes {
     pub(crate) fn close(&self) {
         let mut table = self.table.lock();
         table.is_closed = true;
+        // After the flag: a node that is made from now on is closed from the beginning, so none can be missed.
         let former: Vec<_> = table.former.iter().filter_map(Weak::upgrade).collect();
         drop(table);
         self.all().iter().chain(&former).for_each(|node| node.transport.close());

@@ -22,25 +22,31 @@ impl Cluster {
     /// waits for it: it fails as not executed. So does one to a node that is silent, or to which no connection could be opened a moment ago:
     /// its caller would wait for that node until the call is written.
     pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
-        self.refresher.keep_fresh(Instant::now());
         let slot = slot_of(call.keys[0].as_bytes());
-        let Some(node) = self.map.owner(slot) else {
+        // By the map alone. To wait for one would block the thread that drops a guard.
+        let Some(node) = self.refresher.fresh_view(Instant::now()).owner(slot).cloned() else {
             return done(CallReplies::failed(self.unowned(slot)));
         };
+        // `done` runs on this thread then, and the release goes on the clean-up list, whose thread may wait.
         if is_not_tried(&node) {
             let message = format!("{}: not tried: it has not answered lately", node.transport.endpoint().address);
             return done(CallReplies::failed(Error::backend(BackendFailure::NotExecuted, message)));
         }
         let this = Weak::clone(&self.this);
+        // Weak, both: a reply that never comes must keep neither the Cluster nor a node that was replaced.
         let weak_node = Arc::downgrade(&node);
         let callback = move |mut answer: CallReplies| {
+            // `done` is called in every case. The caller counts its releases that are under way, and the end of the main thread waits for
+            // them.
             let Some(cluster) = this.upgrade() else { return done(answer) };
             match answer.first() {
+                // The owner has answered, also if the answer is an error: it has executed the script, or refused it.
                 Some(value) if redirect_reply(value) == RedirectReply::Answer => {}
                 Some(value) => {
                     if let RedirectReply::Moved { host, port } = redirect_reply(value)
                         && let Some(node) = weak_node.upgrade()
                     {
+                        // The map takes the news in, so that the repetition goes to the right node at once.
                         cluster.redirect(slot, &node, host, port);
                     }
                     cluster.refresher.want();
@@ -49,6 +55,8 @@ impl Cluster {
                 }
                 None => {
                     cluster.refresher.want();
+                    // A node's end is not that of the store. Told as such, the client would give up a release that another node can still
+                    // take.
                     if matches!(answer.failure, Some(Error::ShutDown)) && !cluster.is_closed() {
                         // The node was replaced, or has left the Cluster.
                         let message = "the connection to the node was closed";
@@ -56,6 +64,7 @@ impl Cluster {
                     }
                 }
             }
+            // Before `done`, which may run code of any length: this may be the last pointer.
             drop(cluster);
             done(answer);
         };
@@ -76,10 +85,12 @@ impl Cluster {
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let deadline = end_of(limit, Instant::now());
         self.refresher.wait_for_first(deadline)?;
+        // For a map without nodes. What follows replaces it with the words of a node.
         let mut failure = self.unowned(0);
         let nodes = &self.map.view().nodes;
         for (n, node) in nodes.iter().enumerate() {
             let left = deadline.saturating_duration_since(Instant::now());
+            // A node that hangs uses up its own share alone.
             match node.say(words, left.div_f64((nodes.len() - n) as f64)) {
                 Ok(value) => return Ok(value),
                 Err(error) => failure = error,
@@ -97,11 +108,13 @@ impl Cluster {
     pub(crate) fn publish(&self, slot: Slot, channel: &str, text: &str, limit: Duration) -> Result<Value, Error> {
         let deadline = end_of(limit, Instant::now());
         self.refresher.wait_for_first(deadline)?;
+        // Counted from here: to wait for the first map is needed by the caller's own request as well.
         let deadline = deadline.min(Instant::now() + PUBLISH_LIMIT);
         let left = || deadline.saturating_duration_since(Instant::now());
         let (mut budget, mut node) = (RedirectBudget::default(), self.map.owner(slot));
         loop {
             let owner = node.take().ok_or_else(|| self.unowned(slot))?;
+            // Nothing depends on the message. The caller's own request goes to the same node next, and has the better use for the time.
             if owner.transport.is_cooling_down(COOLDOWN) {
                 let message = "a connect to the node has failed a moment ago";
                 return Err(Error::backend(BackendFailure::NotExecuted, message));
@@ -114,6 +127,8 @@ impl Cluster {
                     budget.redirect()
                 }
                 RedirectReply::Ask { host, port } => {
+                    // Redis answers no `ASK` about a channel. Whoever does is followed all the same, without an `ASKING`, which is about
+                    // keys.
                     node = self.map.place(&owner, host, port).map(|place| self.map.nodes.at(&place));
                     budget.redirect()
                 }
@@ -124,6 +139,7 @@ impl Cluster {
                 }
             };
             match pause {
+                // Out of time: the redirection is returned as it is, and the message is lost.
                 Some(pause) if pause < left() => std::thread::sleep(pause),
                 _ => return Ok(reply),
             }

@@ -9,9 +9,9 @@
 //! theirs would hide it until the next cause to ask. Otherwise it begins with the one after the last that was asked first, so that one node
 //! that is cut off from the others is not believed twice in a row. Nodes that have not answered lately come last. A node is asked on the connection that callers share, if that is open: hundreds of clients that ask during an outage open none.
 
-use super::map::Map;
+use super::map::{Map, MapView};
 use super::slots::{MapSource, SlotMap};
-use super::timing::{MAP_AGAIN, NODE_PATIENCE, OLD_MAP};
+use super::timing::{MAP_AGAIN, NODE_PATIENCE};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::store::redis::net::address::Place;
@@ -42,8 +42,6 @@ struct Refreshing {
     is_busy: bool,
     /// Whether the map must be asked for once more.
     is_wanted: bool,
-    /// When the map becomes old. `None` before the first question.
-    old_at: Option<Instant>,
     /// How many refreshes have ended.
     ended: u64,
     /// When the next one may begin.
@@ -58,17 +56,6 @@ struct Refreshing {
     knows: Option<Place>,
 }
 
-impl Refreshing {
-    /// Returns whether the map is old, and nobody has found that out yet.
-    fn is_old(&mut self, now: Instant) -> bool {
-        let is_old = self.old_at.is_none_or(|at| at <= now);
-        if is_old {
-            self.old_at = Some(now + OLD_MAP);
-        }
-        is_old
-    }
-}
-
 impl Refresher {
     pub(super) fn new(seeds: Vec<Place>, map: Arc<Map>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
@@ -80,25 +67,32 @@ impl Refresher {
         })
     }
 
-    /// Asks for a new map if the present one is old.
-    pub(super) fn keep_fresh(&self, now: Instant) {
-        if self.state.lock().is_old(now) {
+    /// Returns the map for a call that begins now, and has a new one asked for if it is old.
+    pub(super) fn fresh_view(&self, now: Instant) -> Arc<MapView> {
+        let (view, is_old) = self.map.view_and_age(now);
+        if is_old {
             self.want();
         }
+        view
     }
 
     /// Has the map asked for, soon. Returns how many refreshes have ended before: a later one is new to the caller. Does not block.
     pub(super) fn want(&self) -> u64 {
         let mut state = self.state.lock();
+        // Noted even while a refresh is under way: its question may have been answered before what the caller has seen. The thread begins
+        // once more then, so no cause is lost.
         state.is_wanted = true;
         let ended = state.ended;
         if state.is_busy || self.map.nodes.is_closed() {
             return ended;
         }
+        // The thread holds the refresher weakly between its rounds, so it ends with the Cluster, and nobody joins it.
         let this = Weak::clone(&self.this);
+        // It is started with the mutex held. Otherwise two callers that come at once would start two, which ask the same nodes the same.
         match std::thread::Builder::new().name("dlock-map".to_owned()).spawn(move || refresh(&this)) {
             Ok(_) => state.is_busy = true,
             Err(cause) => {
+                // The calls go on with the map that there is. If there is none, they end with this error, and the next one tries again.
                 let message = format!("the operating system refused the thread dlock-map: {cause}");
                 state.failure = Some(Error::backend_caused_by(BackendFailure::NotExecuted, message, cause));
             }
@@ -114,6 +108,8 @@ impl Refresher {
     /// Waits until a refresh has ended that was begun after `ended` others, at most until the deadline.
     pub(super) fn wait(&self, ended: u64, deadline: Instant) {
         let mut state = self.state.lock();
+        // A refresh that was under way when the caller came does not count: it may know no more than the caller. Without a thread there is
+        // nothing to wait for, and closed nodes answer nobody.
         while state.ended <= ended && state.is_busy && !self.map.nodes.is_closed() {
             if self.ended.wait_until(&mut state, deadline).timed_out() {
                 return;
@@ -151,6 +147,8 @@ impl Refresher {
 
     /// Lets those go on who wait for a map. Call it when the nodes are closed.
     pub(super) fn close(&self) {
+        // Who waits looks whether the nodes are closed under this mutex, and sleeps. Without it the notification could come between the
+        // two.
         let _looked_under = self.state.lock();
         self.ended.notify_all();
     }
@@ -158,14 +156,18 @@ impl Refresher {
     /// Asks until a node tells a map.
     fn ask_for_map(&self, turn: usize, knows: Option<Place>) -> Result<(SlotMap, Instant), Error> {
         let mut places: Vec<Place> = self.map.view().slots.places().to_vec();
+        // In turn, so that the map of one node that is cut off is contradicted by the next one's at the latest.
         if !places.is_empty() {
             let turn = turn % places.len();
             places.rotate_left(turn);
         }
+        // Before all others, even if it is no master by the present map: that is the news.
         if let Some(first) = knows {
             places.retain(|place| *place != first);
             places.insert(0, first);
         }
+        // The configured nodes at last. They may have left the Cluster long ago; but when all masters that are known are gone, as after a
+        // change of addresses, they are the only way back.
         for seed in &self.seeds {
             if !places.contains(seed) {
                 places.push(seed.clone());
@@ -173,18 +175,24 @@ impl Refresher {
         }
         let is_quiet = |node: &Arc<Node>| node.is_silent() || node.transport.is_cooling_down(NODE_PATIENCE);
         let quiet: Vec<_> = self.map.nodes.all().into_iter().filter(is_quiet).collect();
+        // The sort keeps the order among equals. A silent node would cost [`NODE_PATIENCE`] before the first that answers.
         places.sort_by_key(|place| quiet.iter().any(|node| node.transport.endpoint().address.place == *place));
         let timeout = self.map.nodes.reach.endpoint.connect_timeout;
+        // Alone, a node has all the time of a connect: there is nobody else to ask.
         let patience = if places.len() > 1 { timeout.min(NODE_PATIENCE) } else { timeout };
         let mut failures = Vec::new();
         for place in places {
             let asked_at = Instant::now();
+            // The moment before the question is what counts for the answer: what a node has said `MOVED` about since is newer than the
+            // answer.
             match self.ask(&place, asked_at + patience) {
                 Ok(map) => return Ok((map, asked_at)),
                 Err(_) if self.map.nodes.is_closed() => return Err(Error::ShutDown),
                 Err(error) => failures.push((place, error)),
             }
         }
+        // A wrong password or a missing right is told as such. If but one node fails otherwise, the outage may be the cause of all of it,
+        // and the caller must go on trying.
         // What no node will ever allow is said as it is.
         let is_final = |(_, error): &(Place, Error)| !error.is_transient();
         if failures.iter().all(is_final)
@@ -202,15 +210,20 @@ impl Refresher {
         const QUESTION: [&str; 2] = ["CLUSTER", "SLOTS"];
         let endpoint = self.map.nodes.reach.endpoint_at(place, Arc::default());
         let address = &endpoint.address;
+        // On the connection of callers if there is one. A connect of its own would be one more for each client, at the very moment when all
+        // of them ask and a node that comes back is short of everything.
         let reply = match self.map.nodes.connected(place) {
             Some(node) => {
                 let reply = node.say(&QUESTION, deadline.saturating_duration_since(Instant::now()));
+                // The node hangs. Batches must not wait for it, and would find that out only at their own cost.
                 if reply.is_err() {
                     node.note_silence();
                 }
                 Some(reply?)
             }
             None => {
+                // To a replica, too: it knows the map as well as a master does, and may be the only one that is left of the nodes that are
+                // known.
                 let mut link = endpoint.connect_to_any(deadline)?;
                 let mut packed = Packed::default();
                 packed.words(&QUESTION);
@@ -222,6 +235,7 @@ impl Refresher {
             Error::backend(BackendFailure::NotExecuted, message)
         };
         match &reply {
+            // The connection is dropped with its late answer.
             None => Err(strange("too late".to_owned())),
             Some(Value::ServerError(e)) => Err(address.hide(classify(e, ""))),
             Some(reply) => SlotMap::read(reply, MapSource { by: place, map: self.map.address_map.as_ref() })
@@ -234,6 +248,7 @@ impl Refresher {
 impl fmt::Display for Refresher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, place) in self.seeds.iter().enumerate() {
+            // As addresses, which show no login.
             let address = self.map.nodes.reach.endpoint_at(place, Arc::default()).address;
             write!(f, "{}{address}", if n == 0 { "" } else { "," })?;
         }
@@ -245,6 +260,7 @@ impl fmt::Display for Refresher {
 fn refresh(refresher: &Weak<Refresher>) {
     loop {
         let Some(strong) = refresher.upgrade() else { return };
+        // It sleeps without a strong pointer: a Cluster that is dropped meanwhile ends at once.
         let not_before = strong.state.lock().not_before;
         drop(strong);
         if let Some(at) = not_before {
@@ -253,10 +269,12 @@ fn refresh(refresher: &Weak<Refresher>) {
         let Some(strong) = refresher.upgrade() else { return };
         let (turn, knows) = {
             let mut state = strong.state.lock();
+            // Before the question: whoever wants a map from now on knows something that the answer may lack.
             state.is_wanted = false;
             state.turn = state.turn.wrapping_add(1);
             (state.turn, state.knows.take())
         };
+        // A panic would leave `is_busy` set, and no thread would ever ask again.
         // The address map is the program's, and may panic.
         let told = crate::sync::catch_panic(|| {
             let (map, asked_at) = strong.ask_for_map(turn, knows)?;
@@ -269,12 +287,17 @@ fn refresh(refresher: &Weak<Refresher>) {
             ))
         });
         let now = Instant::now();
+        // Also after a failure: an old map whose nodes do not answer is asked for by the calls that fail, and not once more by each that
+        // begins.
+        strong.map.note_asked(now);
         let mut state = strong.state.lock();
-        state.old_at = Some(now + OLD_MAP);
         let was_failing = state.failure.is_some();
         // What was asked for long ago says nothing about how things are now.
+        // The pause grows while the map stays the same. A cause that comes after a quiet second is another one, and begins with the short
+        // pause.
         let is_new = matches!(told, Ok(true)) || state.not_before.is_none_or(|at| now > at + Duration::from_secs(1));
         state.failure = told.err();
+        // One line in the log for an outage, and not one for each question of it.
         let news = state.failure.clone().filter(|_| !was_failing && !strong.map.nodes.is_closed());
         state.ended += 1;
         state.unchanged = if is_new { 0 } else { state.unchanged.saturating_add(1) };

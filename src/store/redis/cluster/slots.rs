@@ -65,6 +65,7 @@ impl SlotMap {
     /// Reads the reply to `CLUSTER SLOTS`. Returns `None` if it is no such reply, or no slot has an owner.
     pub(crate) fn read(reply: &Value, source: MapSource<'_>) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
+        // Whoever answers may be no Redis. A limit before each loop keeps a reply from costing more than it is long.
         if ranges.len() > SLOTS {
             return None;
         }
@@ -75,6 +76,8 @@ impl SlotMap {
                 return None;
             };
             let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
+            // A range from behind its end, or beyond the last slot, makes the whole reply suspect. A map of half a reply would send calls
+            // astray.
             let owned = map.owners.get_mut(first..=last).filter(|owned| !owned.is_empty())?;
             let [host, Value::Int(port), ..] = master.as_slice() else { return None };
             let host = match host {
@@ -83,6 +86,7 @@ impl SlotMap {
                 Value::SimpleString(text) => text,
                 _ => return None,
             };
+            // The replicas behind the master are passed over: no call of a lock may go to one, since what a replica has may be old.
             if let Some(place) = source.place(host, u16::try_from(*port).ok()?) {
                 owned.fill(index(&mut map.places, place));
             }
@@ -90,6 +94,8 @@ impl SlotMap {
                 return None;
             }
         }
+        // A later range may have covered all of a node's slots. The map names owners only: who compares two maps would take it for a node
+        // that is lost.
         map.drop_idle();
         (!map.places.is_empty()).then_some(map)
     }
@@ -111,6 +117,8 @@ impl SlotMap {
     /// Returns this map, as it is taken in after an earlier one: `keeps` tells the slots whose owner in the earlier map is newer.
     pub(crate) fn follow(mut self, earlier: &Self, keeps: impl Fn(Slot) -> bool) -> Self {
         for slot in 0..SLOTS {
+            // A node that is cut off may not know who has taken a slot over, and a Cluster that is down has slots of nobody. The owner of
+            // before is then the best guess: it redirects, or it is the one that comes back.
             let Some(owner) = earlier.owner(slot as Slot) else { continue };
             if self.owners[slot] == NOBODY || keeps(slot as Slot) {
                 self.owners[slot] = index(&mut self.places, earlier.places[owner].clone());

@@ -65,6 +65,7 @@ impl Address {
     /// [`Error::InvalidConfig`], which shows nothing of the URL except a scheme that means Redis.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let invalid = |hint: &str| Error::invalid_config("URL", not_shown(url), hint);
+        // Asked before the crate `redis` is: it would report a URL with TLS, in a build without, as one that cannot be read.
         let tls = matches!(scheme_of(url), Some("rediss" | "valkeys"));
         if tls && cfg!(not(feature = "tls")) {
             return Err(invalid("for TLS enable the feature `tls` of the crate redis-dlock"));
@@ -74,11 +75,13 @@ impl Address {
                 "`#insecure` is not supported: give the server's root certificate with `tls_root_certificates` instead",
             ));
         }
+        // Its words may quote the URL, and with it the password. So they choose one of our own sentences, and are dropped (`reason`).
         let info = url.into_connection_info().map_err(|e| {
             let reason = reason(url, &e);
             invalid(&format!("{reason}; {FORMS}"))
         })?;
         let settings = info.redis_settings();
+        // Under RESP3 messages and replies come as other types, and interleaved. The reader knows the five types of RESP2.
         if settings.protocol() != ProtocolVersion::RESP2 {
             return Err(invalid("RESP3 is not supported: leave `protocol` out"));
         }
@@ -115,8 +118,10 @@ fn scheme_of(url: &str) -> Option<&str> {
 /// Why a URL cannot be read.
 fn reason(url: &str, cause: &RedisError) -> &'static str {
     let cause = cause.to_string();
+    // By the beginning alone: the end of a message is where the quotation stands.
     let known = REASONS.iter().find(|(words, _)| cause.starts_with(words)).map(|(_, reason)| *reason);
     let is_redis = |scheme: &str| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
+    // A scheme that is not known may be the beginning of a password, so it is not shown.
     known.unwrap_or_else(|| match scheme_of(url) {
         None => "missing scheme",
         Some("etcd" | "etcd+https") => {
@@ -132,6 +137,8 @@ fn reason(url: &str, cause: &RedisError) -> &'static str {
 
 /// Why a URL that can be read cannot be used.
 fn fault(url: &str, place: &Place) -> Option<&'static str> {
+    // From the first `?` or `#` on. A password with one of them that is not escaped ends there for the crate `redis`, and what follows it
+    // would be read as settings, and the part before as a host.
     let (_, settings) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
     // The crate `redis` silently drops a setting that it does not know.
     let has_only = |known: &[&str]| {
@@ -144,6 +151,7 @@ fn fault(url: &str, place: &Place) -> Option<&'static str> {
         Place::Tcp { .. } if settings.contains('@') => {
             Some("there is an `@` after a `?` or `#`: write %3F and %23 for those of a password")
         }
+        // The crate `redis` decodes the login and not the host. So a `%` there is one of a login whose `@` was encoded, too.
         Place::Tcp { host, .. } if host.contains('%') => {
             Some("the host name has a `%` in it: write user and password before a plain `@`")
         }
@@ -168,12 +176,14 @@ fn fault(url: &str, place: &Place) -> Option<&'static str> {
 
 /// Whether a text contains a setting that names a password.
 fn names_password(text: &str) -> bool {
+    // Programs write these settings as they like; a path is shown in errors.
     let text = text.to_ascii_lowercase();
     ["pass=", "passwd=", "password="].iter().any(|name| text.contains(name))
 }
 
 fn is_socket_path(path: &Path) -> bool {
     #[cfg(unix)]
+    // The standard library knows the limit of the platform: 108 bytes with a NUL at the end on Linux, less elsewhere.
     if std::os::unix::net::SocketAddr::from_pathname(path).is_err() {
         return false;
     }
@@ -190,8 +200,11 @@ impl Address {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
         let (mut shown, mut rest) = (String::with_capacity(words.len()), words);
         while let Some(at) = rest.find(user) {
+            // Byte offsets: a user's name is found whole, and so begins and ends between characters.
             let end = at + user.len();
+            // The character before may lie in what was shown already: two occurrences may touch.
             let before = rest[..at].chars().next_back().or_else(|| shown.chars().next_back());
+            // Only as a word of its own: a user `app` must not blank out half of `application`, or the message says nothing any more.
             let is_word = !before.is_some_and(is_part) && !rest[end..].starts_with(is_part);
             shown.push_str(&rest[..at]);
             shown.push_str(if is_word { HIDDEN } else { user });
@@ -202,6 +215,7 @@ impl Address {
 
     /// Does as [`hide_user`](Self::hide_user) for an error made from a reply.
     pub(crate) fn hide(&self, mut error: Error) -> Error {
+        // The kinds whose words may be a server's. All others are our own.
         if let Error::Backend { message, .. } | Error::Denied { message } | Error::Unsupported { message } = &mut error
         {
             *message = self.hide_user(message);

@@ -33,7 +33,10 @@ pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error
         Place::Service { .. } => Err(failed(ErrorKind::NotFound.into())),
         Place::Tcp { host, port, .. } => {
             let socket = connect_tcp(host, *port, deadline).map_err(failed)?;
+            // One write is one batch of commands. With Nagle's algorithm the next one would wait for the acknowledgement of the one before.
             socket.set_nodelay(true).map_err(failed)?;
+            // For a connection that nobody uses for long: a firewall forgets it, and the next call would learn of that only after its
+            // limit.
             SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE)).map_err(failed)?;
             Ok(Socket::Tcp(socket))
         }
@@ -54,6 +57,7 @@ fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net
     let mut tries = 0;
     loop {
         match socket.connect(&address).map_err(|e| (Errno::from_io_error(&e), e)) {
+            // A connect that was interrupted may have gone through meanwhile.
             Ok(()) | Err((Some(Errno::ISCONN), _)) => break,
             Err((Some(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY | Errno::INTR), _)) => {}
             Err((_, e)) => return Err(e),
@@ -65,6 +69,7 @@ fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net
         tries += 1;
         std::thread::sleep(FULL.after(tries).min(left));
     }
+    // Reads and writes wait, each with a time-out.
     socket.set_nonblocking(false)?;
     Ok(std::os::fd::OwnedFd::from(socket).into())
 }
@@ -77,8 +82,10 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream
         if left.is_zero() {
             return Err(timed_out());
         }
+        // Each has all that is left, as one that hangs is rare and an order of preference is the resolver's.
         match TcpStream::connect_timeout(&address, left) {
             Ok(socket) => return Ok(socket),
+            // The last failure stands for all: where all fail it is mostly the same one.
             Err(e) => last = e,
         }
     }
@@ -87,11 +94,15 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream
 
 /// Resolves a name on a thread of its own, because the system's resolver has no deadline.
 fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
+    // An address needs no thread. That is so for most of what servers name: a Cluster, and Sentinels.
     if let Ok(ip) = host.parse() {
         return Ok(vec![SocketAddr::new(ip, port)]);
     }
+    // With room for the one answer, so that the thread ends even if nobody takes it.
     let (send, receive) = crossbeam_channel::bounded(1);
     let name = host.to_owned();
+    // It ends with the resolver's answer, which may take half a minute where a name server is gone. It has nothing but the name, so it may
+    // stay.
     std::thread::Builder::new().name("dlock-resolve".to_owned()).spawn(move || {
         // After the deadline nobody receives the result.
         let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));

@@ -98,11 +98,13 @@ impl Endpoint {
     /// [`Error::Backend`] (not executed; also for a replica), [`Error::Denied`], [`Error::Unsupported`], [`Error::InvalidConfig`] for a
     /// database that does not exist.
     pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, Error> {
+        // One address needs no search, and cannot become wrong while it is connected to.
         let Some(finder) = &self.finder else { return self.connect_to(&self.address, deadline, &|| true) };
         let mut before: Option<(Address, Error)> = None;
         loop {
             let found = match finder.find(deadline) {
                 Ok(found) => found,
+                // Why the first one was no master says more than that nobody knows a second one.
                 Err(error) => return Err(before.map_or(error, |(_, error)| error)),
             };
             if let Some((address, error)) = before.take_if(|(address, _)| address.place == found.place) {
@@ -113,6 +115,7 @@ impl Endpoint {
             let now = Instant::now();
             let half = if before.is_none() { now + deadline.saturating_duration_since(now) / 2 } else { deadline };
             let link = self.connect_to(&found, half, &|| finder.is_followed(&found));
+            // Before the second try: the finder then knows that this address is none, and names another one if it can.
             finder.note(&found, link.is_ok());
             match link {
                 // The finder may know another address now.
@@ -157,6 +160,7 @@ impl Endpoint {
     pub(crate) fn connect_to_any(&self, deadline: Instant) -> Result<Link, Error> {
         let mut link = self.dialer.dial(&self.address, deadline)?;
         let (part, _) = handshake::run(&mut link, &self.address, deadline)?;
+        // A replica may be asked for the map. What it says of it is as good as a master's.
         part.check_kind(&self.address, self.in_cluster)?;
         Ok(link)
     }

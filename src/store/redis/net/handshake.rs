@@ -38,6 +38,8 @@ impl Part {
     ///
     /// [`Error::Backend`] (not executed) for a replica. One that is promoted says so to the next connection.
     pub(crate) fn check_master(self, address: &Address) -> Result<(), Error> {
+        // A replica refuses writes; but an old master that was made a replica answers reads, and a probe that it answers would be of no
+        // worth.
         if self.is_replica {
             let message = format!("{address} is a replica, which takes no locks: give the address of the master");
             return Err(Error::backend(BackendFailure::NotExecuted, message));
@@ -73,12 +75,15 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
     }
     packed.words(identity::QUESTION);
     link.outbound.send(&packed.bytes, deadline).map_err(|e| failed(address, e))?;
+    // The replies come in the order of the commands. If the first one ends the handshake, the others are never read: the connection ends
+    // here.
     let part = check_hello(&reply(link, address, deadline)?, address)?;
     if address.db != 0
         && let Value::ServerError(e) = reply(link, address, deadline)?
     {
         let error = address.hide(classify(&e, ""));
         return Err(match error {
+            // Said in the words of the one mistake that leads there, and not as a refusal of `SELECT`.
             Error::Backend { .. } if part.is_in_cluster => no_database_of_a_cluster(address.db),
             Error::Backend { failure: BackendFailure::Unknown, message, .. } => {
                 Error::invalid_config("database", db, message)
@@ -113,6 +118,7 @@ pub(crate) fn run_with_sentinel(link: &mut Link, address: &Address, deadline: In
 fn introduction(address: &Address) -> Packed {
     let mut words = vec!["HELLO", "2"];
     if let Some(password) = &address.password {
+        // In the one command: a server with a password answers nothing else before, and a command of its own would cost a round trip.
         words.extend(["AUTH", address.user.as_deref().unwrap_or("default"), password]);
     }
     words.extend(["SETNAME", CLIENT_NAME]);
@@ -145,6 +151,7 @@ pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<Part, Erro
     if mode == "sentinel" {
         return Err(unsupported(address, "it is a Sentinel: write redis+sentinel://host:26379/service"));
     }
+    // After the kind: a Sentinel of an old version is not to be updated but to be addressed as one.
     if major.is_none_or(|major| major < OLDEST_MAJOR) {
         return Err(unsupported(address, &format!("its version is {version:?}, 7.0 or newer is needed")));
     }
@@ -175,6 +182,7 @@ fn refusal(reply: &ServerError, address: &Address) -> Error {
         address.hide_user(&without_user(format!("{code} {detail}").trim_end()))
     };
     match classify(reply, "") {
+        // `HELLO` exists since Redis 6.0: a server that does not know it is older than any that carries locks.
         Error::Unsupported { .. } => {
             unsupported(address, &format!("it is older than 7.0, which is needed: it does not know HELLO ({words})"))
         }
@@ -189,6 +197,7 @@ fn refusal(reply: &ServerError, address: &Address) -> Error {
 /// and cuts some of them off.
 fn repeats_login(words: &str, address: &Address) -> bool {
     address.password.as_deref().is_some_and(|password| {
+        // The first characters are enough. Redis cuts an argument off that it quotes, and part of a password is a secret, too.
         let start: String = password.chars().take(6).collect();
         words.contains("AUTH") || words.contains("args beginning with") || words.contains(&start)
     })

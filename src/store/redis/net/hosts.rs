@@ -29,18 +29,22 @@ pub(crate) fn mapped(map: Option<&AddressMap>, host: String, port: u16) -> (Stri
 /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`.
 pub(crate) fn host_and_port(text: &str, default_port: u16) -> Option<(String, u16)> {
     let (host, port) = match text.strip_prefix('[') {
+        // Only brackets tell where an IPv6 address ends and a port begins.
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
             host.parse::<std::net::Ipv6Addr>().ok()?;
             (host, port)
         }
+        // Without brackets a second colon is left in the port, which is then no number: the address of IPv6 is refused, and not cut in two.
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
     let port = match port.strip_prefix(':') {
         Some(port) => port.parse().ok().filter(|port| *port != 0)?,
+        // A host alone. Anything else behind the brackets is a mistake, and not a part of the host.
         None if port.is_empty() => default_port,
         None => return None,
     };
+    // A host is shown in errors and in the log. What may be the rest of a login (`@`, `%`) or may break a line is none.
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '%' | '[' | ']' | '@');
     (!host.is_empty() && host.chars().all(is_plain)).then(|| (host.to_owned(), port))
 }

@@ -34,7 +34,7 @@ use super::socket::Socket;
 use super::timing::IN_TURN;
 use crate::log;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use ::redis::Value;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -81,12 +81,7 @@ pub(crate) struct Servers {
     // ORDERING: Relaxed: `meet` adds to it with the mutex of `last` held, before the connection is used; `number` loads it. Whoever has had
     // an answer on that connection has had a mutex after the addition.
     number: AtomicU64,
-    /// Whether a server was refused because it is a node of a Cluster.
-    // ORDERING: Relaxed: the flag alone matters; whoever asks has had the error of that connect.
-    is_cluster: AtomicBool,
     last: Mutex<Last>,
-    /// Called after each rise of the number.
-    on_new_server: Mutex<Vec<Arc<OnNewServer>>>,
 }
 
 /// A function to call with the number after each rise of it. It does not block.
@@ -98,8 +93,8 @@ impl fmt::Debug for Servers {
     }
 }
 
-/// What the last connection was told.
-#[derive(Debug, Default)]
+/// What the last connection was told, and whom to tell of the next other server.
+#[derive(Default)]
 struct Last {
     /// `None` before the first connection; `Some(None)` if the server did not say who it is.
     identity: Option<Option<Identity>>,
@@ -108,6 +103,10 @@ struct Last {
     earlier: Option<(Identity, Instant)>,
     /// The connections to that server.
     connections: Vec<Weak<Socket>>,
+    /// Whether a server was refused because it is a node of a Cluster.
+    is_cluster: bool,
+    /// Called after each rise of the number.
+    on_new_server: Vec<Arc<OnNewServer>>,
 }
 
 impl Servers {
@@ -118,17 +117,17 @@ impl Servers {
 
     /// Notes that a server was refused because it is a node of a Cluster.
     pub(crate) fn note_cluster(&self) {
-        self.is_cluster.store(true, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
+        self.last.lock().is_cluster = true;
     }
 
     /// Returns `true` if a server was refused because it is a node of a Cluster.
     pub(crate) fn is_cluster(&self) -> bool {
-        self.is_cluster.load(Ordering::Relaxed) // ORDERING: Relaxed: see the field.
+        self.last.lock().is_cluster
     }
 
     /// Adds a function to call after each rise of the number.
     pub(crate) fn tell(&self, on_new_server: Box<OnNewServer>) {
-        self.on_new_server.lock().push(Arc::from(on_new_server));
+        self.last.lock().on_new_server.push(Arc::from(on_new_server));
     }
 
     /// Returns where the last connection was made.
@@ -158,9 +157,10 @@ impl Servers {
         last.place = Some(address.place.clone());
         last.connections.retain(|connection| connection.strong_count() > 0);
         last.connections.push(Arc::downgrade(connection));
+        // They are called without the mutex: what they wake may ask here at once.
+        let told = number.map(|number| (number, last.on_new_server.clone()));
         drop(last);
-        if let Some(number) = number {
-            let on_new_server = self.on_new_server.lock().clone();
+        if let Some((number, on_new_server)) = told {
             on_new_server.iter().for_each(|on_new_server| on_new_server(number));
         }
         true

@@ -64,6 +64,7 @@ impl Link {
     ///
     /// Those of TLS.
     pub(crate) fn new(socket: Socket, #[cfg(feature = "tls")] tls: Option<TlsSession>) -> io::Result<Self> {
+        // Shared, since either half may be the last that is dropped: the socket closes then.
         let ends = Arc::new(Ends {
             socket: Arc::new(socket),
             #[cfg(feature = "tls")]
@@ -80,6 +81,7 @@ impl Link {
             reader: Reader::default(),
         };
         #[cfg(feature = "tls")]
+        // What has come with the handshake lies in the session, and no read of the socket would ever bring it out.
         if let Some(tls) = &inbound.ends.tls {
             tls.first_words(&mut inbound.buffer)?;
             inbound.end = inbound.buffer.len();
@@ -101,6 +103,7 @@ impl Link {
     /// Waits for one more reply. Returns `None` if there is none by the deadline.
     pub(crate) fn reply(&mut self, deadline: Instant) -> io::Result<Option<Value>> {
         loop {
+            // What was not sent yet goes first: the server cannot answer it before.
             self.outbound.flush(deadline)?;
             if let Some(value) = self.inbound.take_reply()? {
                 return Ok(Some(value));
@@ -118,6 +121,8 @@ impl Outbound {
     pub(crate) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
+            // Behind what is unsent already. A record that was made must be sent, and in its order: each has a number that the peer counts
+            // along.
             tls.encrypt(bytes, &mut self.unsent)?;
             return self.flush(deadline);
         }
@@ -125,6 +130,7 @@ impl Outbound {
             self.unsent.extend_from_slice(bytes);
             return self.flush(deadline);
         }
+        // Nothing waits before it, so it goes from the caller's own buffer, and is copied only as far as there is no room for it.
         let sent = match self.ends.socket.write(bytes, &mut self.timeout, deadline)? {
             IoProgress::Bytes(n) => n,
             IoProgress::TimedOut => 0,
@@ -142,6 +148,7 @@ impl Outbound {
             self.sent += n;
             if self.sent == self.unsent.len() {
                 self.unsent.clear();
+                // A batch of thousands is rare. Its buffer would stay with each connection.
                 self.unsent.shrink_to(KEPT);
                 self.sent = 0;
             }
@@ -158,6 +165,8 @@ impl Inbound {
             .map_err(|Malformed(what)| io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}")))?
         {
             None => {
+                // The part of a reply moves to the front when it is known that its end has not come: once for each read, and not once for
+                // each reply.
                 self.buffer.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, self.end - self.start);
                 Ok(None)
@@ -183,20 +192,24 @@ impl Inbound {
         &mut self,
         from: impl FnOnce(&Socket, &mut [u8], &mut Timeout) -> io::Result<IoProgress>,
     ) -> io::Result<bool> {
+        // It grows with a reply that is longer, and no faster than its bytes arrive: a length that a server only claims costs nothing.
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);
         }
+        // Behind what was read before, so that a reply lies in one piece, however many reads it came in.
         let IoProgress::Bytes(n) = from(&self.ends.socket, &mut self.buffer[self.end..], &mut self.timeout)? else {
             return Ok(false);
         };
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
+            // A record may have come in part. Then there is no text yet, and the caller reads on.
             let mut plain = Vec::new();
             let read = tls.decrypt(&self.buffer[self.end..self.end + n], &mut plain);
             // The text before the end of the stream is delivered first; the next read reports the end again.
             if plain.is_empty() {
                 read?;
             }
+            // The encrypted bytes were read into the place that the text takes now.
             self.buffer.truncate(self.end);
             self.buffer.extend_from_slice(&plain);
             self.end = self.buffer.len();

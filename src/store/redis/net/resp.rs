@@ -82,6 +82,7 @@ impl Packed {
     pub(crate) fn spell_out(&mut self, places: impl IntoIterator<Item = usize>) {
         let mut spelt = Self { is_confirmed: self.is_confirmed, ..Self::default() };
         for at in places {
+            // The bytes before the short form are kept, then comes the full form, then the rest: keys and arguments need no second packing.
             let Some(Command { start, short, stamp_at }) = self.commands.get(at) else { continue };
             let end = self.commands.get(at + 1).map_or(self.bytes.len(), |next| next.start);
             spelt.begin();
@@ -187,6 +188,7 @@ impl Reader {
     /// Returns the first reply in `bytes` and its length, or `None` if it is not complete. After `None`, the next call's `bytes` must start
     /// with the same bytes; after a reply, the next call starts a new one.
     pub(crate) fn next(&mut self, bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
+        // Without recursion: how deep a reply nests is the server's choice, and the stack is the caller's.
         while let Some(mut value) = self.element(bytes)? {
             loop {
                 let Some((items, lacking)) = self.open.last_mut() else {
@@ -209,6 +211,7 @@ impl Reader {
         loop {
             if let Some(length) = self.bulk {
                 let end = self.at + length;
+                // What has come of a long string is not looked at again until its end has come.
                 let Some(crlf) = bytes.get(end..end + 2) else { return Ok(None) };
                 if crlf != b"\r\n" {
                     return Err(Malformed("a bulk string without its end"));
@@ -235,8 +238,10 @@ impl Reader {
                     (_, n) => {
                         let lacking = length(n, MAX_ELEMENTS)?;
                         if self.open.len() == MAX_DEPTH {
+                            // No command of ours has such a reply. Whoever sends it wants our memory.
                             return Err(Malformed("too many nested arrays"));
                         }
+                        // Room for what is usual, and not for what is claimed: a length costs a server nothing to write.
                         self.open.push((Vec::with_capacity(lacking.min(EXPECTED)), lacking));
                         continue;
                     }

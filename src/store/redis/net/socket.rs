@@ -60,6 +60,7 @@ impl Socket {
                 }?;
             }
             match self.read_once(buffer) {
+                // The end of the stream is an error here: nobody asks for it, and a reply is owed or may come.
                 Ok(0) => return Err(closed()),
                 Ok(n) => return Ok(IoProgress::Bytes(n)),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -82,6 +83,7 @@ impl Socket {
         match self.read_once_now(buffer) {
             Ok(0) => Err(closed()),
             Ok(n) => Ok(IoProgress::Bytes(n)),
+            // A signal is no news either. Whoever reads without waiting comes again.
             Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(IoProgress::TimedOut),
             Err(e) => Err(e),
         }
@@ -107,6 +109,7 @@ impl Socket {
                     Self::Unix(s) => s.set_write_timeout(new),
                 }?;
             }
+            // A plain write, which waits for room as long as the time-out lasts.
             let step = match self {
                 Self::Tcp(s) => (&*s).write(&bytes[written..]),
                 #[cfg(unix)]
@@ -140,6 +143,7 @@ impl Socket {
             Self::Unix(s) => send(s, bytes, flags),
         };
         match written.map_err(io::Error::from) {
+            // No room, or a signal: the caller waits for room with a time-out.
             Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(0),
             written => written,
         }
@@ -153,6 +157,7 @@ impl Socket {
     /// Wakes all threads that read or write: they see the end of the stream. Bytes that were written but not yet sent are thrown away
     /// when the socket is closed, because the server must not execute them later.
     pub(crate) fn cut(&self) {
+        // First the option, then the shutdown: who is woken by it may close the socket at once, and the close must find the option set.
         self.no_linger();
         // An error means that the connection is already gone.
         let _ = match self {

@@ -22,6 +22,7 @@ impl TlsSession {
     pub(crate) fn start(tls: &Tls, host: &str, socket: &Socket, deadline: Instant) -> io::Result<Self> {
         let mut session = tls.session(host)?;
         // A batch of renewals may have any length.
+        // The session holds the text only until it is encrypted, a moment later, so the limit would bound nothing but a write.
         session.set_buffer_limit(None);
         let (mut read, mut write) = (Timeout::default(), Timeout::default());
         let (mut buffer, mut out) = ([0u8; 4096], Vec::new());
@@ -38,9 +39,11 @@ impl TlsSession {
                 }
             }
             out.clear();
+            // After the writing: the server needs our last message of the handshake, and none of its own may follow.
             if !session.is_handshaking() {
                 return Ok(Self(Mutex::new(session)));
             }
+            // One deadline for all steps: a server that sends a byte now and then must not make the handshake last for ever.
             match socket.read(&mut buffer, &mut read, deadline)? {
                 IoProgress::Bytes(n) => take_in(&mut session, &buffer[..n])?,
                 IoProgress::TimedOut => return Err(late()),
@@ -51,6 +54,8 @@ impl TlsSession {
     /// Encrypts `plain` into records to be written.
     pub(crate) fn encrypt(&self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut session = self.0.lock();
+        // Encrypting and collecting the records are one step. Two writers that took turns here would mix their records, and a peer refuses
+        // those.
         session.writer().write_all(plain)?;
         while session.wants_write() {
             session.write_tls(out)?;
@@ -62,9 +67,11 @@ impl TlsSession {
     pub(crate) fn decrypt(&self, mut read: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut session = self.0.lock();
         while !read.is_empty() {
+            // A part at a time. The session takes in no more than it has room for, and its text is taken out before the next part.
             let taken = session.read_tls(&mut read)?;
             session.process_new_packets().map_err(io::Error::other)?;
             drain(&mut session, out)?;
+            // After the peer's `close_notify` the session takes nothing in. What follows is from somebody else, or the loop would not end.
             if taken == 0 {
                 return Err(io::Error::new(ErrorKind::InvalidData, "bytes after the end of the TLS session"));
             }
@@ -74,6 +81,7 @@ impl TlsSession {
 
     /// Takes the text that arrived together with the end of the handshake.
     pub(crate) fn first_words(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        // A server may speak before it is asked, and put that into the packet with its last message of the handshake.
         drain(&mut self.0.lock(), out)
     }
 }
@@ -88,6 +96,7 @@ fn take_in(session: &mut ClientConnection, mut read: &[u8]) -> io::Result<()> {
 /// Takes all plain text out of a session.
 fn drain(session: &mut ClientConnection, out: &mut Vec<u8>) -> io::Result<()> {
     match session.reader().read_to_end(out) {
+        // The end of the text is the end of the session, told by the peer itself. A stranger who cuts the connection cannot forge it.
         Ok(_) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
         Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(()),
         Err(e) => Err(e),

@@ -62,6 +62,7 @@ impl<'u> HostsUrl<'u> {
             return Err(Error::invalid_config("URL", NOT_SHOWN, kind.form));
         };
         let rest = &url[scheme.len() + "://".len()..];
+        // The hosts end where a path, settings or a fragment begins, whichever comes first.
         let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let (rest, fragment) = rest.split_once('#').map_or((rest, None), |(rest, fragment)| (rest, Some(fragment)));
         let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
@@ -70,10 +71,13 @@ impl<'u> HostsUrl<'u> {
         if tls && cfg!(not(feature = "tls")) {
             return Err(read.invalid("for TLS enable the feature `tls` of the crate redis-dlock"));
         }
+        // A password with one of these characters that is not escaped ends there, and the rest of it would be read as a path and shown in
+        // errors. An `@` behind them gives that away.
         if [Some(path), query, fragment].into_iter().flatten().any(|part| part.contains('@')) {
             let hint = "there is an `@` after a `/`, `?` or `#`: write %2F, %3F, %23 and %40 for those of a password";
             return Err(read.invalid(hint));
         }
+        // The last `@`: a password may contain one, and a host may not.
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         read.read_login(login, kind)?;
         read.read_hosts(hosts, kind)?;
@@ -83,6 +87,7 @@ impl<'u> HostsUrl<'u> {
     fn read_login(&mut self, login: &str, kind: &Kind) -> Result<(), Error> {
         let (user, password) = match login.split_once(':') {
             Some((user, password)) => (user, Some(password)),
+            // Redis's own tools write a password without a user in front of the `@`. For stores whose tools do not, it is a user.
             None if kind.lone_password && !login.is_empty() => ("", Some(login)),
             None => (login, None),
         };
@@ -132,6 +137,7 @@ fn decode(text: &str) -> Option<String> {
         rest = after;
         if *first == b'%' {
             let code = std::str::from_utf8(rest.get(..2)?).ok()?;
+            // `from_str_radix` takes a sign, which is no digit.
             bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| !code.starts_with('+'))?);
             rest = &rest[2..];
         } else {

@@ -27,7 +27,6 @@ use crate::store::redis::net::endpoint::{Dialer, Endpoint, Finder};
 use crate::store::redis::net::hosts::{AddressMap, mapped};
 use crate::sync::unseen::Mutex;
 use ask::{Sentinel, SentinelAnswer};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use timing::{AGREEMENT, DOWN_AFTER, YOUNG};
@@ -48,17 +47,23 @@ pub(crate) struct Sentinels {
     servers: Endpoint,
     map: Option<AddressMap>,
     this: Weak<Self>,
-    /// Those of the URL first, then those that they name.
-    known: Mutex<Vec<Arc<Sentinel>>>,
     /// How many the URL has.
     configured: usize,
-    view: Mutex<MasterView>,
+    /// Never held while a Sentinel is asked: one that hangs would keep the answers of the others from every connect.
+    known: Mutex<Known>,
     /// Held by the thread that asks for a connect. What it found last, when, and the Sentinel that said so.
     found: Mutex<Option<(Address, Instant, usize)>>,
-    /// The longest `down-after-milliseconds` that was told, in milliseconds; zero before any.
-    // ORDERING: Relaxed: `hear` raises it, `outage` loads it, and nothing is read through it.
-    down_after: AtomicU64,
     watch: Watch,
+}
+
+/// What is known of the service.
+#[derive(Debug)]
+struct Known {
+    /// Those of the URL first, then those that they name.
+    sentinels: Vec<Arc<Sentinel>>,
+    view: MasterView,
+    /// The longest `down-after-milliseconds` that was told.
+    down_after: Option<Duration>,
 }
 
 impl Sentinels {
@@ -69,18 +74,18 @@ impl Sentinels {
             Place::Service { name, .. } => name.clone(),
             other => format!("{other:?}"),
         };
-        let known: Vec<_> = sentinels.into_iter().map(|address| Arc::new(Sentinel::new(address))).collect();
+        let configured = sentinels.len();
+        let sentinels = sentinels.into_iter().map(|address| Arc::new(Sentinel::new(address))).collect();
+        let known = Known { sentinels, view: MasterView::new(configured), down_after: None };
         Arc::new_cyclic(|this| Self {
             service: address,
             name,
             servers,
             map,
             this: Weak::clone(this),
-            view: Mutex::new(MasterView::new(known.len())),
-            configured: known.len(),
+            configured,
             known: Mutex::new(known),
             found: Mutex::new(None),
-            down_after: AtomicU64::new(0),
             watch: Watch::default(),
         })
     }
@@ -91,11 +96,7 @@ impl Sentinels {
 
     /// How long the service may be without a master when one dies, by what its Sentinels say.
     pub(crate) fn outage(&self) -> Duration {
-        // ORDERING: Relaxed: see the field.
-        match self.down_after.load(Ordering::Relaxed) {
-            0 => DOWN_AFTER + AGREEMENT,
-            millis => Duration::from_millis(millis) + AGREEMENT,
-        }
+        self.known.lock().down_after.unwrap_or(DOWN_AFTER) + AGREEMENT
     }
 
     /// Returns the address by which this machine reaches what a Sentinel names.
@@ -110,7 +111,7 @@ impl Sentinels {
     }
 
     fn all(&self) -> Vec<Arc<Sentinel>> {
-        self.known.lock().clone()
+        self.known.lock().sentinels.clone()
     }
 
     /// Asks one Sentinel, and takes in what it says.
@@ -125,29 +126,27 @@ impl Sentinels {
         });
         match &answer {
             Ok(SentinelAnswer::Master { report, down_after, fails_over }) => {
-                let millis = u64::try_from(down_after.as_millis()).unwrap_or(u64::MAX);
-                self.down_after.fetch_max(millis, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
-                self.view.lock().hear(index, Some(report.clone()), *fails_over);
+                let mut known = self.known.lock();
+                known.down_after = known.down_after.max(Some(*down_after));
+                known.view.hear(index, Some(report.clone()), *fails_over);
             }
             // It had no time to answer, so what it said before stands.
             Err(_) if !ask::is_whole(start, deadline) => {}
-            Ok(SentinelAnswer::Unknown) | Err(_) => self.view.lock().hear(index, None, false),
+            Ok(SentinelAnswer::Unknown) | Err(_) => self.known.lock().view.hear(index, None, false),
         }
         answer
     }
 
     /// Returns the address to follow now, by what was heard so far.
     fn choice(&self) -> Option<Address> {
-        let mut view = self.view.lock();
-        let report = view.choice(Instant::now())?.clone();
-        drop(view);
+        let report = self.known.lock().view.choice(Instant::now())?.clone();
         Some(self.server(report.host, report.port))
     }
 
     /// Whether this is the address to follow, and a master may be there.
     fn is_promising(&self, address: &Address) -> bool {
         let now = Instant::now();
-        let mut view = self.view.lock();
+        let view = &mut self.known.lock().view;
         let Some(report) = view.choice(now).cloned() else { return false };
         !view.is_refuted(&report, now) && self.server(report.host, report.port).place == address.place
     }
@@ -161,7 +160,7 @@ impl Sentinels {
     fn learn(&self, report: Vec<(String, u16)>) {
         // The map is the program's: no mutex is held while it runs.
         let report: Vec<_> = report.into_iter().take(MOST_LEARNT).map(|(host, port)| self.mapped(host, port)).collect();
-        let mut known = self.known.lock();
+        let known = &mut self.known.lock().sentinels;
         let before = known.split_off(self.configured);
         let Some(first) = known.first().map(|sentinel| sentinel.address.clone()) else { return };
         for (host, port) in report {
@@ -193,7 +192,7 @@ impl Sentinels {
                 Ok(SentinelAnswer::Master { .. }) => {
                     // If it is stale or refuted, another Sentinel may know better.
                     let now = Instant::now();
-                    let mut view = self.view.lock();
+                    let view = &mut self.known.lock().view;
                     if let Some(choice) = view.choice(now).cloned()
                         && !view.is_refuted(&choice, now)
                     {
@@ -246,12 +245,9 @@ impl Finder for Sentinels {
 
     fn note(&self, found: &Address, is_master: bool) {
         if let Place::Tcp { host, port, .. } = &found.place {
-            self.view.lock().tried(host, *port, is_master, Instant::now());
+            self.known.lock().view.tried(host, *port, is_master, Instant::now());
         }
-        self.watch.note(is_master);
-        if is_master {
-            self.watch.start(&self.this);
-        }
+        self.watch.note(is_master, &self.this);
     }
 
     fn is_followed(&self, found: &Address) -> bool {

@@ -15,7 +15,6 @@ use crate::log;
 use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -36,36 +35,26 @@ pub(super) trait Watched: Send + Sync + 'static {
 pub(super) struct Watch {
     state: Mutex<WatchState>,
     changed: Condvar,
-    // ORDERING: Relaxed: the swap in `start` lets one caller start the thread. It saves taking the mutex at each connect, and nothing is
-    // read through it.
-    is_started: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct WatchState {
     handle: Option<thread::JoinHandle<()>>,
+    /// Whether the thread was started, or refused: it is tried once.
+    is_started: bool,
     is_stopped: bool,
     is_in_trouble: bool,
 }
 
 impl Watch {
-    /// Notes whether the last connect reached a master.
-    pub(super) fn note(&self, is_master: bool) {
+    /// Notes whether the last connect reached a master. The first that does starts the thread.
+    pub(super) fn note(&self, is_master: bool, sentinels: &Weak<impl Watched>) {
         let mut state = self.state.lock();
         if state.is_in_trouble == is_master {
             state.is_in_trouble = !is_master;
             self.changed.notify_all();
         }
-    }
-
-    /// Starts the thread, once.
-    pub(super) fn start(&self, sentinels: &Weak<impl Watched>) {
-        // ORDERING: Relaxed: see the field.
-        if self.is_started.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let mut state = self.state.lock();
-        if state.is_stopped {
+        if !is_master || state.is_stopped || std::mem::replace(&mut state.is_started, true) {
             return;
         }
         let sentinels = Weak::clone(sentinels);

@@ -56,7 +56,7 @@ caught! {
     takes_any_grant: TakesAnyGrant, RETURNING, TWO_INSIDE;
     deaf_while_asking: DeafWhileAsking, TWO_FAULTY, &["waits for what it was given", "inside at once", "cause: TakenOver", "has token"];
     repeats_at_once: RepeatsAtOnce, PAIR, &["cause: TakenOver", "cause: Deleted"];
-    keeps_unwanted: KeepsUnwanted, GIVE_UPS_ASKING, LEFT;
+    keeps_unwanted: KeepsUnwanted, GIVE_UP, LEFT;
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;
     misses_bell: MissesBell, TWO_FAULTY, FORGOTTEN;

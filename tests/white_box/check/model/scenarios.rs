@@ -74,6 +74,9 @@ pub(crate) const GIVE_UPS_ASKING: Scenario = Scenario { listener: false, ..GIVE_
 
 pub(crate) const GIVE_UPS_ASKING_FAULTY: Scenario = Scenario { listener: false, ..GIVE_UPS_FAULTY };
 
+/// The only thread of a client gives up while another client has the lock, or gives it to the first one.
+pub(crate) const GIVE_UP: Scenario = Scenario { clients: &[&[&[For(SHORT)]], &[&[Lock]]], ..TWO };
+
 /// The only waiter of a client gives up, and another comes afterwards.
 pub(crate) const RETURNING: Scenario =
     Scenario { clients: &[&[&[For(SHORT), Lock], &[For(SHORT)]], &[&[Lock], &[Lock]]], ..TWO };
@@ -169,6 +172,8 @@ holds! {
     threads_that_ask_and_give_up: GIVE_UPS_ASKING;
     // Shows: G11, S12.
     threads_that_ask_and_give_up_with_faults: GIVE_UPS_ASKING_FAULTY;
+    // Shows: L2, L3.
+    a_client_whose_only_thread_gives_up: GIVE_UP;
     a_client_that_gives_up_and_comes_again: RETURNING;
     // Shows: S10, L3.
     a_waiter_that_comes_as_another_gives_up: CROSSING;

@@ -23,6 +23,7 @@ struct PlaceCooldown {
 impl PlaceCooldowns {
     /// Notes that a place could not be reached. Returns until when it is cooling down.
     pub(super) fn fail(&mut self, place: Place, error: Error, now: Instant) -> Instant {
+        // The pauses of a place go on where they were. To begin again with each failure would try a dead node a hundred times a second.
         let mut cooldown = self.places.get(&place).map_or_else(Cooldown::default, |known| known.cooldown);
         let until = cooldown.fail(now, SUBSCRIBE_AGAIN);
         self.places.insert(place, PlaceCooldown { cooldown, error });
@@ -42,11 +43,14 @@ impl PlaceCooldowns {
 
     /// Keeps only what is known of these places.
     pub(super) fn keep(&mut self, places: &[Place]) {
+        // What has left the map is not tried, and would keep the client asking for maps for ever.
         self.places.retain(|place, _| places.contains(place));
     }
 
     /// Returns when a new map is to be asked for; `None` if no place is cooling down, and none keeps us waiting. Calls `ask` if it is time.
     pub(super) fn ask_for_map(&mut self, now: Instant, is_kept_waiting: bool, ask: impl FnOnce()) -> Option<Instant> {
+        // While something is wrong the map is asked for again and again, at a fixed pause: the map decides when the slots are heard again,
+        // and a waiter keeps its place in a queue for a second only. With nothing wrong the next trouble asks at once.
         if self.places.is_empty() && !is_kept_waiting {
             self.ask_at = None;
         } else if self.ask_at.is_none_or(|at| at <= now) {

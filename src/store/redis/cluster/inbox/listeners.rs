@@ -21,13 +21,15 @@ impl Listeners {
         self.0.write().retain(|other| !Arc::ptr_eq(other, subscriptions));
     }
 
-    fn of(&self, client: &str) -> Option<Arc<SlotSubscriptions>> {
-        self.0.read().iter().rev().find(|subscriptions| subscriptions.client == client).cloned()
+    /// Looks at what a client hears, for a moment: nothing may be waited for meanwhile.
+    fn look<R>(&self, client: &str, look: impl FnOnce(&Arc<SlotSubscriptions>) -> R) -> Option<R> {
+        // The latest first: while a client reopens its inbox, the earlier one is still here and hears nothing any more.
+        self.0.read().iter().rev().find(|subscriptions| subscriptions.client == client).map(look)
     }
 
     /// Returns `true` if a client hears of grants of this key.
     pub(crate) fn hears(&self, client: &str, key: &str) -> bool {
-        self.of(client).is_some_and(|subscriptions| subscriptions.hears(slot_of(key.as_bytes())))
+        self.look(client, |subscriptions| subscriptions.hears(slot_of(key.as_bytes()))).unwrap_or(false)
     }
 
     /// Waits until a client hears of grants of this key, for at most `limit`.
@@ -36,7 +38,7 @@ impl Listeners {
     ///
     /// Why it does not hear yet.
     pub(crate) fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
-        match self.of(client) {
+        match self.look(client, Arc::clone) {
             Some(subscriptions) => subscriptions.get_ready(slot_of(key.as_bytes()), key, limit),
             None => Err(Error::backend(BackendFailure::NotExecuted, "the client has no open inbox")),
         }
@@ -44,9 +46,7 @@ impl Listeners {
 
     /// Notes that a tenure of a client, with this lease, holds or waits for a key now.
     pub(crate) fn note_need(&self, client: &str, key: &str, lease: Duration) {
-        if let Some(subscriptions) = self.of(client) {
-            subscriptions.note_need(slot_of(key.as_bytes()), lease);
-        }
+        self.look(client, |subscriptions| subscriptions.note_need(slot_of(key.as_bytes()), lease));
     }
 
     /// Tells all of a new map.

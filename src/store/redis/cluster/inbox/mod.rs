@@ -97,6 +97,7 @@ impl Inbox for ClusterInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
         let deadline = end_of(limit, Instant::now());
         loop {
+            // In every round. Another thread may close the inbox while this one reads, and nothing would come any more to end the wait.
             if self.subscriptions.is_closed() || self.cluster.is_closed() {
                 let message = "the subscriptions at the Cluster's nodes were ended";
                 return Err(Error::backend(BackendFailure::Unknown, message));
@@ -105,14 +106,18 @@ impl Inbox for ClusterInbox {
                 return Ok(Some(message));
             }
             let now = Instant::now();
+            // Before each wait, not only when something is due: a thread that gets ready to hear wakes this one, and waits for it.
             let next = self.subscribe(now);
             self.look(now);
+            // Slots are gathered for a moment. The end of a connection loses thousands of them, one after another, and each message costs
+            // the client a look at all of its keys.
             if self.tell_at.take_if(|at| *at <= now).is_some() {
                 let changed = std::mem::take(&mut self.changed);
                 let keys = KeyFilter::new(move |key| changed.contains(&slot_of(key.as_bytes())));
                 return Ok(Some(Message::ChangedAmong { keys }));
             }
             let times = self.subscribers.iter().map(Subscriber::due).chain(next).chain(self.tell_at);
+            // The earliest of all that is to come: no node has a timer of its own.
             let until = times.fold(deadline.min(self.look_at), Instant::min);
             self.hear(until.saturating_duration_since(now));
             if self.messages.is_empty() && Instant::now() >= deadline {
@@ -135,6 +140,7 @@ impl ClusterInbox {
         // If it cannot be waited for, all are read.
         let ready = self.subscriptions.waker.wait(&sockets, time).unwrap_or_else(|_| vec![true; sockets.len()]);
         let now = Instant::now();
+        // Taken out and put back one by one, because what one says may change what is known of its neighbours, such as the map.
         for (mut subscriber, is_ready) in std::mem::take(&mut self.subscribers).into_iter().zip(ready) {
             let (events, mut result) =
                 if is_ready { subscriber.read(&self.subscriptions.client) } else { (Vec::new(), Ok(())) };
@@ -153,10 +159,13 @@ impl ClusterInbox {
     /// Keeps a connection, unless it has failed. Its slots are then subscribed again: at once if it was of use for a while, else after a
     /// pause.
     fn keep(&mut self, subscriber: Subscriber, result: io::Result<()>, now: Instant) {
+        // What came before the failure was taken in already.
         let Err(cause) = result else { return self.subscribers.push(subscriber) };
         let address = self.cluster.map.nodes.reach.endpoint_at(&subscriber.place, Arc::default()).address;
         log::info!(HAND_OVER, "the subscription at {address} is broken: {cause}; subscribing again");
         self.cluster.refresher.want();
+        // It worked for a while: its server was restarted, or a network has lost it. To pause would cost a second of deafness for nothing.
+        // One that breaks as soon as it is open would be opened in a circle, so that one pauses.
         if subscriber.has_answered && now.saturating_duration_since(subscriber.opened) >= SHORT_CONNECTION {
             subscriber.slots().iter().for_each(|slot| self.lose(*slot, subscriber.id, now));
             return;
@@ -172,15 +181,19 @@ impl ClusterInbox {
         match event {
             ServerPush::Message(payload) => self.messages.extend(message::parse(&payload)),
             ServerPush::Confirmed(slot) => {
+                // Nobody wants it there any more. It is unsubscribed, so that no slot is heard on two connections (rule 1).
                 let Some(late) = self.subscriptions.confirm(slot, subscriber.id) else { return Some(slot) };
+                // A confirmation is what proves a place; a connect alone does not. A proxy may accept connections for a node that is gone.
                 self.cooldowns.end(&subscriber.place);
                 self.detours.remove(&slot);
+                // The threads that went on without it ask once more: a grant of the time between may have found no subscriber.
                 self.messages.extend(late.into_iter().map(|key| Message::Changed { key: Some(key) }));
                 if self.lost.remove(&slot) {
                     self.note_change(slot, now);
                 }
             }
             ServerPush::Ended(slot) => {
+                // The node has just given the slot away, so it knows to whom. Another one may hear of it up to a second later.
                 self.cluster.refresher.ask_first(&subscriber.place);
                 self.cluster.refresher.want();
                 self.lose(slot, subscriber.id, now);
@@ -194,9 +207,12 @@ impl ClusterInbox {
     fn redirect(&mut self, slot: Slot, error: &ServerError, subscriber: &Subscriber, now: Instant) {
         let reply = Value::ServerError(error.clone());
         if let RedirectReply::Moved { host, port } = redirect_reply(&reply) {
+            // The node as it was when the connection was opened. If it is gone, whoever is at its place now is as good: the address is all
+            // that is used.
             let node = subscriber.node.upgrade().unwrap_or_else(|| self.cluster.map.nodes.at(&subscriber.place));
             if let Some(owner) = self.cluster.map.place(&node, host, port) {
                 self.cluster.follow_to(&owner, slot, &node);
+                // The first redirection is followed at once. Two nodes that send the slot to and fro are asked ever more rarely.
                 let detours = self.detours.entry(slot).or_insert(0);
                 let pause = if *detours == 0 { Duration::ZERO } else { SUBSCRIBE_AGAIN.after(*detours) };
                 *detours += 1;
@@ -207,6 +223,7 @@ impl ClusterInbox {
         self.cluster.refresher.want();
         let error = self.cluster.map.nodes.reach.endpoint.address.hide(classify(error, ""));
         self.warn(&error);
+        // A right that is missing may be given later, so it is tried for ever, ever more rarely. The threads poll meanwhile.
         self.refuse(slot, Some(subscriber.id), error, |failures| now + SUBSCRIBE_AGAIN.after(failures));
     }
 
@@ -247,10 +264,12 @@ impl ClusterInbox {
         self.look_at = now + LOOK_FOR_IDLE;
         let idle = self.subscriptions.take_idle(now);
         let forgotten: HashSet<_> = idle.iter().copied().collect();
+        // A slot that nobody needs is no loss to tell of when it is heard once more.
         self.lost.retain(|slot| !forgotten.contains(slot));
         self.detours.retain(|slot, _| !forgotten.contains(slot));
         for mut subscriber in std::mem::take(&mut self.subscribers) {
             if !subscriber.slots().is_empty() {
+                // A connection whose last slot goes here is closed at the next look, when it has none.
                 let ended = subscriber.unsubscribe(&idle, &self.subscriptions.client);
                 self.keep(subscriber, ended, now);
             }

@@ -21,12 +21,13 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::link::Link;
-use crate::store::redis::script::slot::Slot;
+use crate::store::redis::script::slot::{SLOTS, Slot};
 use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// With more slots than this, the client drops those that no tenure needs at once, and not only when they have been idle for a while.
@@ -37,8 +38,16 @@ pub(crate) struct SlotSubscriptions {
     pub(super) client: String,
     pub(super) waker: Waker,
     state: Mutex<SlotsState>,
+    /// For each slot whether it is absent, known or heard, for the threads that lock: a lock that nobody waits for takes no mutex here.
+    // ORDERING: SeqCst. Stored with the mutex of `state` held, and loaded without it, as if the loader had had the mutex for that moment.
+    seen: Box<[AtomicU8]>,
     changed: Condvar,
 }
+
+/// What `seen` says of a slot.
+const ABSENT: u8 = 0;
+const KNOWN: u8 = 1;
+const HEARD: u8 = 2;
 
 /// The outcome of a connect.
 pub(super) struct Opened {
@@ -100,7 +109,22 @@ impl SlotsState {
 
 impl SlotSubscriptions {
     pub(super) fn new(client: &str, waker: Waker) -> Self {
-        Self { client: client.to_owned(), waker, state: Mutex::default(), changed: Condvar::new() }
+        let seen = (0..SLOTS).map(|_| AtomicU8::new(ABSENT)).collect();
+        Self { client: client.to_owned(), waker, state: Mutex::default(), seen, changed: Condvar::new() }
+    }
+
+    /// Shows the threads that lock what became of a slot, before the mutex is given back.
+    fn show(&self, state: &SlotsState, slot: Slot) {
+        let seen = match state.slots.get(&slot) {
+            None => ABSENT,
+            Some(subscription) if subscription.phase.is_heard() => HEARD,
+            Some(_) => KNOWN,
+        };
+        self.seen[usize::from(slot)].store(seen, Ordering::SeqCst); // ORDERING: see `seen`.
+    }
+
+    fn sees(&self, slot: Slot) -> u8 {
+        self.seen[usize::from(slot)].load(Ordering::SeqCst) // ORDERING: see `seen`.
     }
 
     /// Opens the connection of a subscriber, on a thread of its own.
@@ -112,11 +136,14 @@ impl SlotSubscriptions {
         let subscriptions = Arc::clone(self);
         let open = move || {
             let deadline = Instant::now() + endpoint.connect_timeout;
+            // A connect may last for the whole time-out of one. The listening thread must not: it has the grants of all other nodes to
+            // deliver.
             // The log may panic.
             let link = catch_panic(|| endpoint.connect(deadline)).unwrap_or_else(|_| {
                 let message = "opening a connection panicked; please report it";
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             });
+            // Whatever came of it is handed over. A connect that nobody hears of again would keep its slots in `Asked` for ever.
             subscriptions.state.lock().opened.push(Opened { subscriber, place, link });
             subscriptions.waker.wake();
         };
@@ -135,13 +162,15 @@ impl SlotSubscriptions {
 
     /// Returns `true` if the slot is heard.
     pub(crate) fn hears(&self, slot: Slot) -> bool {
-        self.state.lock().hears(slot)
+        self.sees(slot) == HEARD
     }
 
     /// Notes that a tenure with this lease needs the slot now, if anybody has got ready there, whether or not it is heard at the moment: the
     /// tenure asks again before a lease is over.
     pub(crate) fn note_need(&self, slot: Slot, lease: Duration) {
-        if let Some(subscription) = self.state.lock().slots.get_mut(&slot) {
+        if self.sees(slot) != ABSENT
+            && let Some(subscription) = self.state.lock().slots.get_mut(&slot)
+        {
             subscription.need(lease);
         }
     }
@@ -155,6 +184,7 @@ impl SlotSubscriptions {
         let now = Instant::now();
         let deadline = crate::timing::end_of(limit, now);
         let mut state = self.state.lock();
+        // The mutex is held from the look at the slot to the wait. So a confirmation that comes in between is not missed.
         let mut is_new = false;
         let subscription = state.slots.entry(slot).or_insert_with(|| {
             is_new = true;
@@ -167,16 +197,20 @@ impl SlotSubscriptions {
                 waiting: 0,
             }
         });
+        // Before the wait: who looks for idle slots meanwhile must not take this one away.
         subscription.need(READY);
         subscription.waiting += 1;
         if is_new {
             state.off.insert(slot);
+            self.show(&state, slot);
             self.waker.wake();
         }
         let failure = loop {
             let subscription = state.slots.get(&slot);
             let failure = match subscription {
                 Some(SlotSubscription { phase: SlotPhase::Heard(_), .. }) => break None,
+                // The thread does not wait for the next try. It polls meanwhile, as everybody does who cannot hear, and is told when it can
+                // (rule 3).
                 // It was refused, and is not tried again at once.
                 Some(SlotSubscription { failure: Some(failure), .. }) => Some(failure.clone()),
                 None | Some(_) if state.is_closed => Some(Error::ShutDown),
@@ -193,6 +227,8 @@ impl SlotSubscriptions {
         match failure {
             None => Ok(()),
             Some(failure) => {
+                // Under the mutex of the last look. A confirmation later than that finds the key here, and the thread asks once more: a
+                // grant of the time between may have found no subscriber.
                 state.late.entry(slot).or_default().insert(key.to_owned());
                 Err(failure)
             }
@@ -203,6 +239,8 @@ impl SlotSubscriptions {
     pub(super) fn take_due(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let SlotsState { slots, off, .. } = &mut *state;
+        // Each is taken out of `off`, so whoever takes it must ask for it or give it back. A slot that was forgotten meanwhile goes along,
+        // and is passed over by both.
         off.extract_if(|slot| slots.get(slot).is_none_or(|subscription| subscription.due <= now)).collect()
     }
 
@@ -230,6 +268,7 @@ impl SlotSubscriptions {
             if let Some(subscription) = state.slots.get_mut(slot) {
                 subscription.phase = SlotPhase::Asked(subscriber);
             }
+            self.show(&state, *slot);
         }
     }
 
@@ -239,8 +278,10 @@ impl SlotSubscriptions {
         let mut state = self.state.lock();
         let subscription =
             state.slots.get_mut(&slot).filter(|subscription| subscription.phase.subscriber() == Some(subscriber))?;
+        // Only for the connection that was asked (rule 1). An earlier one may confirm late, and end the moment after.
         (subscription.phase, subscription.failures, subscription.failure) = (SlotPhase::Heard(subscriber), 0, None);
         let late = state.late.remove(&slot).unwrap_or_default();
+        self.show(&state, slot);
         drop(state);
         self.changed.notify_all();
         Some(late.into_iter().collect())
@@ -262,12 +303,14 @@ impl SlotSubscriptions {
         else {
             return false;
         };
+        // A loss of what was heard is news for the client: messages may have been lost. A refusal of what was never heard is not.
         let was_heard = subscription.phase.is_heard();
         subscription.failures =
             if failure.is_some() { subscription.failures.saturating_add(1) } else { subscription.failures };
         (subscription.phase, subscription.due, subscription.failure) =
             (SlotPhase::Off, due(subscription.failures), failure);
         state.off.insert(slot);
+        self.show(&state, slot);
         drop(state);
         self.changed.notify_all();
         was_heard
@@ -278,12 +321,15 @@ impl SlotSubscriptions {
     pub(super) fn take_idle(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let may_go = |subscription: &SlotSubscription| {
+            // Not while somebody waits for it, and not while its confirmation is on the way: nobody would know then what that belongs to. A
+            // tenure says with each request until when it needs the slot, and asks again before that.
             subscription.waiting == 0
                 && !matches!(subscription.phase, SlotPhase::Asked(_))
                 && subscription.needed_until < now
         };
         let unneeded = state.slots.iter().filter(|(_, subscription)| may_go(subscription));
         let mut unneeded: Vec<_> = unneeded.map(|(slot, subscription)| (subscription.needed_until, *slot)).collect();
+        // The ones that were needed longest ago first: of too many, they are the likeliest not to be needed again.
         unneeded.sort_unstable();
         let too_many = state.slots.len().saturating_sub(MANY);
         let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE_SLOT < now;
@@ -292,6 +338,7 @@ impl SlotSubscriptions {
             state.slots.remove(slot);
             state.off.remove(slot);
             state.late.remove(slot);
+            self.show(&state, *slot);
         }
         idle
     }

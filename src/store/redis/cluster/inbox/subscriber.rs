@@ -98,9 +98,12 @@ impl Subscriber {
     /// Subscribes a client's channels in some slots. The replies come later.
     pub(super) fn subscribe(&mut self, slots: &[Slot], client: &str) -> io::Result<()> {
         let mut packed = Packed::default();
+        // All in one write: after a failover a client may subscribe thousands of slots at once.
         for slot in slots {
             packed.words(&["SSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
             self.slots.insert(*slot);
+            // It has come back before its earlier subscription was seen to end. If the server still ends that one, it counts as the end of
+            // this one, and the slot is subscribed once more: rare, and never deaf.
             self.leaving.remove(slot);
             self.asked.push_back(Asked::Subscribe(*slot));
         }
@@ -110,6 +113,7 @@ impl Subscriber {
     /// Ends the subscriptions in some slots, which the server owns.
     pub(super) fn unsubscribe(&mut self, slots: &[Slot], client: &str) -> io::Result<()> {
         let mut packed = Packed::default();
+        // Only what is subscribed here: a slot that has left belongs to its new owner.
         for slot in slots.iter().filter(|slot| self.slots.remove(slot)) {
             packed.words(&["SUNSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
             self.asked.push_back(Asked::Unsubscribe(*slot));
@@ -119,15 +123,18 @@ impl Subscriber {
 
     /// Leaves some slots to another owner.
     pub(super) fn leave(&mut self, slots: &[Slot]) {
+        // They are remembered, since what the server still says of them would otherwise look like the news of a slot that it has ended.
         self.leaving.extend(slots.iter().filter(|slot| self.slots.remove(slot)));
     }
 
     /// Sends without waiting for room: the same thread listens to the other servers.
     fn send(&mut self, packed: &Packed) -> io::Result<()> {
         let now = Instant::now();
+        // Nothing was owed before. If something was, its time goes on: a server that hangs must not get a new term with each command.
         if self.asked.len() == packed.replies() {
             self.owed_since = now;
         }
+        // With no time to wait. What finds no room stays in the outbound half, and goes when the socket has room (rule 3).
         self.is_behind = !self.link.outbound.send(&packed.bytes, now)?;
         Ok(())
     }
@@ -139,6 +146,8 @@ impl Subscriber {
 
     /// Returns when the connection must be looked at, even if the server is silent.
     pub(super) fn due(&self) -> Instant {
+        // A server that owes an answer has the time of any command. One that owes nothing is asked to answer after a silence: a connection
+        // through a firewall that has forgotten it is as silent as one without messages.
         if self.asked.is_empty() { self.heard + SILENCE } else { self.owed_since + self.io_timeout }
     }
 
@@ -164,17 +173,21 @@ impl Subscriber {
     }
 
     fn read_into(&mut self, events: &mut Vec<ServerPush>, client: &str) -> io::Result<()> {
+        // First what waits for room: the server may owe its next words to that.
         if self.is_behind {
             self.is_behind = !self.link.outbound.flush(Instant::now())?;
         }
         let mut unwanted = Packed::default();
         while self.link.inbound.fill_now()? {
             let now = Instant::now();
+            // Any byte is a sign of life. A server that answers thousands of subscriptions, one after another, is slow and does not hang.
             (self.heard, self.owed_since) = (now, now);
+            // All replies of a chunk before the next read. What came before the connection broke is delivered, a grant for instance.
             while let Some(value) = self.link.inbound.take_reply()? {
                 events.extend(self.take_in(value, &mut unwanted, client));
             }
         }
+        // Once for all, after the reading: the answer to a refusal of ours may lie in the same chunk.
         if unwanted.replies() == 0 { Ok(()) } else { self.send(&unwanted) }
     }
 
@@ -182,6 +195,7 @@ impl Subscriber {
         let items = match value {
             Value::Array(items) => items,
             Value::ServerError(error) => return self.take_in_error(error),
+            // RESP2 has one connection for both kinds of traffic: while something is subscribed the reply to a PING is an array, too.
             // The reply to a PING while nothing is subscribed.
             _ => {
                 self.answered(Asked::Ping);
@@ -197,9 +211,12 @@ impl Subscriber {
                 Some(ServerPush::Message(payload))
             }
             Ok([Value::BulkString(kind), Value::BulkString(channel), _]) => {
+                // The channel has the tag of its slot in braces, so the slot is told without a table of names.
                 let slot = slot_of(&channel);
                 match kind.as_slice() {
                     b"ssubscribe" => {
+                        // A confirmation counts if it was asked for and the slot is still wanted here. It may have left for another owner
+                        // since.
                         if self.answered(Asked::Subscribe(slot)) && self.slots.contains(&slot) {
                             return Some(ServerPush::Confirmed(slot));
                         }
@@ -212,8 +229,11 @@ impl Subscriber {
                         None
                     }
                     b"sunsubscribe" => {
+                        // Redis says the same words for an end that was asked for, and for one that it has decided on itself, because the
+                        // slot has moved away. The only difference is whether a command of ours is without its reply.
                         let is_reply = self.answered(Asked::Unsubscribe(slot));
                         self.leaving.remove(&slot);
+                        // Only what was subscribed here and not left: the end of a slot that has another owner is what was expected.
                         (!is_reply && self.slots.remove(&slot)).then_some(ServerPush::Ended(slot))
                     }
                     _ => None,
@@ -235,7 +255,9 @@ impl Subscriber {
             }
             None => 0,
         };
+        // An error that belongs to nothing is not ours to interpret.
         let asked = self.asked.remove(at)?;
+        // An error is an answer, too: the connection works, and its slots are not to wait as for one that could not be opened.
         self.has_answered = true;
         match asked {
             Asked::Subscribe(slot) => {
@@ -249,6 +271,7 @@ impl Subscriber {
     /// Notes the reply to a command. Returns `false` if there was none.
     fn answered(&mut self, asked: Asked) -> bool {
         let at = self.asked.iter().position(|other| *other == asked);
+        // The oldest of its kind: replies to one connection come in the order of their commands.
         let is_answered = at.is_some_and(|at| self.asked.remove(at).is_some());
         self.has_answered |= is_answered;
         is_answered

@@ -24,17 +24,23 @@ pub(super) struct OpeningConnection {
 impl ClusterInbox {
     /// Subscribes the slots that are due, each at its owner. Returns when the next ones are due.
     pub(super) fn subscribe(&mut self, now: Instant) -> Option<Instant> {
+        // First the owners, then the connections, then the slots that are due. A slot that has just left its connection is due at once, and
+        // so is asked for in this same step; a connection that was opened for an owner of yesterday is not used for it.
         self.follow_owners(now);
         for opened in self.subscriptions.take_opened() {
             self.take_subscriber(opened, now);
         }
+        // By owner, so that each node is sent one write, however many slots it has.
         let mut by_owner: HashMap<Place, (Arc<Node>, Vec<Slot>)> = HashMap::new();
         for slot in self.subscriptions.take_due(now) {
+            // By the newest map, not by the view of a moment ago: another thread may have followed a `MOVED` since.
             match self.cluster.map.owner(slot) {
                 Some(node) => {
                     let place = node.transport.endpoint().address.place.clone();
                     by_owner.entry(place).or_insert_with(|| (node, Vec::new())).1.push(slot);
                 }
+                // While nobody owns the slot there is nobody to ask. The threads that wait for it learn why at once, and poll, which fails
+                // with the same words; the slot is tried again after a pause that grows.
                 None => {
                     self.cluster.refresher.want();
                     let error = self.cluster.unowned(slot);
@@ -45,6 +51,8 @@ impl ClusterInbox {
         for (place, (node, slots)) in by_owner {
             self.subscribe_at(place, &node, slots, now);
         }
+        // A node that hangs neither breaks its connection nor answers. Its slots may have a new owner meanwhile, whom only the others can
+        // name. So its silence alone is a cause to ask for a map, long before the connection counts as broken.
         let slow_at = self.slow_at();
         let ask_at = self.cooldowns.ask_for_map(now, slow_at.is_some_and(|at| at <= now), || {
             self.cluster.refresher.want();
@@ -54,6 +62,7 @@ impl ClusterInbox {
 
     /// Returns from when on a place keeps us waiting: its connect, or an answer on its connection, takes long.
     fn slow_at(&self) -> Option<Instant> {
+        // A connect counts like an answer that is owed: to a machine that is gone it lasts for the whole time-out of a connect.
         let connects = self.pending.values().map(|pending| pending.since);
         let answers = self.subscribers.iter().filter_map(Subscriber::owes_since);
         connects.chain(answers).min().map(|since| since + ASK_FOR_MAP)
@@ -61,14 +70,18 @@ impl ClusterInbox {
 
     /// Subscribes slots at their owner, now or when it is connected.
     fn subscribe_at(&mut self, place: Place, node: &Arc<Node>, slots: Vec<Slot>, now: Instant) {
+        // One listening connection to each node, however many slots. It is found by the node itself and not by its place: a node that was
+        // made again may be another server, on which nothing is subscribed yet.
         if let Some(at) = self.subscribers.iter().position(|subscriber| is_same(&subscriber.node, node)) {
             let mut subscriber = self.subscribers.swap_remove(at);
             self.subscriptions.ask(&slots, subscriber.id);
             let subscribed = subscriber.subscribe(&slots, &self.subscriptions.client);
             self.keep(subscriber, subscribed, now);
+        // The slots that become due while the connect is under way go along with it. A connect each would be one for each lock.
         } else if let Some(pending) = self.pending.get_mut(&place).filter(|pending| is_same(&pending.node, node)) {
             self.subscriptions.ask(&slots, pending.subscriber);
             pending.slots.extend(slots);
+        // The place takes no connection now. All its slots fail with the one error that is known, without another connect.
         } else if let Some((until, error)) = self.cooldowns.of(&place, now) {
             slots.into_iter().for_each(|slot| self.refuse(slot, None, error.clone(), |_| until));
         } else {
@@ -76,12 +89,16 @@ impl ClusterInbox {
             let subscriber = self.last_subscriber;
             if let Err(cause) = self.subscriptions.open(subscriber, place.clone(), node.transport.endpoint().clone()) {
                 let message = format!("the operating system refused the thread dlock-connect: {cause}");
+                // As a place that takes no connection: without a pause, a process at its limit of threads would try at each turn of this
+                // loop.
                 let error = Error::backend_caused_by(BackendFailure::NotExecuted, message, cause);
                 let until = self.cooldowns.fail(place, error.clone(), now);
                 slots.into_iter().for_each(|slot| self.refuse(slot, None, error.clone(), |_| until));
                 return;
             }
             self.subscriptions.ask(&slots, subscriber);
+            // At most one connect a place is waited for. What was to go on an earlier one, to the node before it was made again, is due at
+            // once; if that connect still ends, its number is no longer the one that is expected, and it is closed.
             let earlier = self
                 .pending
                 .insert(place, OpeningConnection { subscriber, node: Arc::downgrade(node), slots, since: now });
@@ -94,9 +111,11 @@ impl ClusterInbox {
     /// Takes in the outcome of a connect.
     fn take_subscriber(&mut self, opened: Opened, now: Instant) {
         let Opened { subscriber, place, link } = opened;
+        // The connect took a while, and the map may have changed twice meanwhile.
         // Otherwise the slots have another owner by now.
         let Some(pending) = self.pending.remove(&place) else { return };
         if pending.subscriber != subscriber {
+            // This is an earlier connect to the same place. The one that is waited for is still under way.
             self.pending.insert(place, pending);
             return;
         }
@@ -124,22 +143,28 @@ impl ClusterInbox {
         if Arc::ptr_eq(&view, &self.view) {
             return;
         }
+        // Nothing has changed as long as the pointer is the same, so a look at the map costs nothing for each message.
         let before = std::mem::replace(&mut self.view, Arc::clone(&view));
         for mut subscriber in std::mem::take(&mut self.subscribers) {
             let gone: Vec<_> =
                 subscriber.slots().iter().copied().filter(|slot| !owns(&view, &subscriber.node, *slot)).collect();
+            // Without an `SUNSUBSCRIBE`: the earlier owner would refuse it, and a node that hangs would keep its slots until it answers
+            // (rule 1).
             subscriber.leave(&gone);
+            // Lost, not only moved: a grant that was published at the new owner since then has found no subscriber, so the client asks.
             gone.into_iter().for_each(|slot| self.lose(slot, subscriber.id, now));
             // Behind the name of a node that was made again there may be another server.
             if view.nodes.iter().all(|node| {
                 is_same(&subscriber.node, node) || node.transport.endpoint().address.place != subscriber.place
             }) {
+                // It stays even without slots: the next look for idle connections closes it, and a slot may come back before that.
                 self.subscribers.push(subscriber);
             } else {
                 self.cooldowns.end(&subscriber.place);
             }
         }
         let mut moved = Vec::new();
+        // The same for connects. One that has no slot left is forgotten, and its outcome is dropped when it comes.
         self.pending.retain(|_, pending| {
             let OpeningConnection { subscriber, node, slots, .. } = pending;
             let gone = |slot: &mut Slot| !owns(&view, node, *slot);
@@ -147,7 +172,10 @@ impl ClusterInbox {
             !slots.is_empty()
         });
         moved.into_iter().for_each(|(slot, subscriber)| self.lose(slot, subscriber, now));
+        // A place that has left the map may come back as another server. What it refused before says nothing about that one.
         self.cooldowns.keep(view.slots.places());
+        // A slot that could not be subscribed at its earlier owner waits out a pause that was meant for that owner. It does not for the new
+        // one.
         let owner = |view: &MapView, slot| view.owner(slot).map(Arc::as_ptr);
         self.subscriptions.hasten(|slot| owner(&view, slot) != owner(&before, slot), now);
     }

@@ -23,7 +23,9 @@ mod imp {
         ///
         /// Those of the operating system, which may have no more sockets.
         pub(crate) fn new() -> io::Result<Self> {
+            // A pair of sockets, because `poll` waits for files alone. A condition variable would need a thread for each connection.
             let (near, far) = UnixStream::pair()?;
+            // Neither end may block: whoever wakes may hold the mutex of the slots, and the listening thread waits in `poll` alone.
             near.set_nonblocking(true)?;
             far.set_nonblocking(true)?;
             Ok(Self { near, far })
@@ -41,14 +43,18 @@ mod imp {
             let flags = |writes| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let mut polled: Vec<_> =
                 sockets.iter().map(|(socket, writes)| PollFd::new(*socket, flags(*writes))).collect();
+            // Behind all others, so that the flags of the sockets keep their places.
             polled.push(PollFd::new(&self.far, PollFlags::IN));
+            // A time that does not fit is longer than any program runs.
             let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
             let time = Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
             match poll(&mut polled, Some(&time)) {
+                // A signal is no failure. It ends the wait early, and the caller looks at the time anyway.
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
             let mut ready: Vec<_> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
+            // A few bytes for many wakes. What is left over ends the next wait at once, which costs a look and loses nothing.
             if ready.pop() == Some(true) {
                 let _ = (&self.far).read(&mut [0; 64]);
             }
@@ -60,35 +66,31 @@ mod imp {
 #[cfg(not(unix))]
 mod imp {
     use super::*;
-    use crate::sync::unseen::{Condvar, Mutex};
+    use crossbeam_channel::{Receiver, Sender, bounded};
 
     /// How long sockets are not looked at.
     const PAUSE: Duration = Duration::from_millis(5);
 
-    /// See the module. Without `poll`, all sockets are looked at every few milliseconds.
-    #[derive(Debug, Default)]
+    /// See the module. Without `poll`, all sockets are looked at every few milliseconds. A message waits in a channel while a wait must end.
+    #[derive(Debug)]
     pub(crate) struct Waker {
-        is_woken: Mutex<bool>,
-        woken: Condvar,
+        near: Sender<()>,
+        far: Receiver<()>,
     }
 
     impl Waker {
         pub(crate) fn new() -> io::Result<Self> {
-            Ok(Self::default())
+            let (near, far) = bounded(1);
+            Ok(Self { near, far })
         }
 
         pub(crate) fn wake(&self) {
-            *self.is_woken.lock() = true;
-            self.woken.notify_all();
+            // If there is no room, a message waits there.
+            let _ = self.near.try_send(());
         }
 
         pub(crate) fn wait(&self, sockets: &[(&Socket, bool)], time: Duration) -> io::Result<Vec<bool>> {
-            let mut is_woken = self.is_woken.lock();
-            if !*is_woken {
-                let time = if sockets.is_empty() { time } else { time.min(PAUSE) };
-                self.woken.wait_for(&mut is_woken, time);
-            }
-            *is_woken = false;
+            let _ = self.far.recv_timeout(if sockets.is_empty() { time } else { time.min(PAUSE) });
             Ok(vec![true; sockets.len()])
         }
     }
