@@ -52,13 +52,13 @@ pub struct DLockConfig {
     lease: Option<Duration>,
     /// `None`: as late as the store allows.
     renew_at: Option<f64>,
-    probe: bool,
-    local_passes: u32,
-    reentry: bool,
-    linger: Duration,
-    max_hold: Option<Duration>,
-    lock_delay: Duration,
-    poller_gap: Option<Duration>,
+    pub(crate) probe: bool,
+    pub(crate) local_passes: u32,
+    pub(crate) reentry: bool,
+    pub(crate) linger: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) lock_delay: Duration,
+    pub(crate) poller_gap: Option<Duration>,
     reason: Option<String>,
 }
 

@@ -83,6 +83,33 @@ impl Activity {
     }
 }
 
+/// A thread inside `lock`, which is counted until this is dropped.
+#[must_use]
+pub(crate) struct Inside<'a>(&'a Activity);
+
+impl<'a> Inside<'a> {
+    /// Counts the calling thread in.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Activity::enter`].
+    pub(crate) fn of(activity: &'a Activity) -> Result<Self, Error> {
+        activity.enter()?;
+        Ok(Self(activity))
+    }
+
+    /// Counts a hold in place of the thread.
+    pub(crate) fn begin_hold(self) {
+        self.0.begin_hold();
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

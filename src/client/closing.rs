@@ -36,7 +36,7 @@ fn end_lingering(core: &Core) {
     let over: Vec<_> = core.keys.all().iter().filter_map(|key| Turn::of_lingering(core, key, true)).collect();
     retry::release(core, over, core.limits.command);
     // The retry thread handles what could not be released.
-    core.retries.wake_by(core.retries.cleanup.next());
+    core.retries.thread.wake_by(core.retries.cleanup.next());
 }
 
 /// Ends the threads and closes the store. Runs only once.
@@ -46,14 +46,14 @@ pub(super) fn shut_down(core: &Core) {
         return;
     }
     end_lingering(core);
-    core.retries.stop();
+    core.retries.thread.stop();
     let now = core.clock.now();
     core.slow_nodes.stop_retrying().into_iter().for_each(|cleanup| core.retries.cleanup.return_untried(cleanup, now));
     // Before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
     core.subscription.stop();
     core.releases.await_replies(core);
     core.retries.release_cleanups();
-    core.renewals.stop();
+    core.renewals.thread.stop();
     core.slow_nodes.stop_renewing();
     core.record.remove(core.renewals.side_limit());
     core.events.end();

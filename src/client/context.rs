@@ -2,7 +2,6 @@
 
 use super::events::{Events, Hooks};
 use crate::clock::Clock;
-use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::port::{Claim, Directory, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, unanswered};
 use crate::state::key::KeyTable;
@@ -63,12 +62,6 @@ impl Context {
         locker.strip_prefix(self.id().as_str()).is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// Returns a fresh locker for a tenure with these settings. `hands_over` says whether the client hears that others wait.
-    pub(super) fn next_locker(&self, settings: &DLockConfig, hands_over: bool) -> Arc<str> {
-        let linger = if hands_over { settings.linger() } else { Duration::ZERO };
-        self.id().next_locker(settings.lock_delay(), linger).into()
-    }
-
     /// Sends one request.
     pub(crate) fn run(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         // Not through the box, which is a store, too.
@@ -108,7 +101,7 @@ impl Process {
 
     /// Returns whether the calling process is a forked child of this one, with a copy of its memory. Costs a system call.
     pub(crate) fn is_forked(self) -> bool {
-        Self::this().0 != self.0
+        std::process::id() != self.0
     }
 
     /// Checks that the calling process may use the client. A forked child would use its parent's connection, and wait for

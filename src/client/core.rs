@@ -30,6 +30,7 @@ use crate::sync::{Mutex, thread};
 use crossbeam_channel::Sender;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// The work of a client's threads, and what happens at the end of its last hold.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +133,8 @@ impl Core {
 
     /// Returns a fresh locker for a tenure with these settings.
     pub(crate) fn next_locker(&self, settings: &DLockConfig) -> Arc<str> {
-        self.context.next_locker(settings, self.subscription.hands_over())
+        let linger = if self.subscription.hands_over() { settings.linger } else { Duration::ZERO };
+        self.id().next_locker(settings.lock_delay, linger).into()
     }
 
     /// Returns `true` if the request sent at that moment may have been answered by an earlier server than the last one that is known.
@@ -162,7 +164,7 @@ impl Core {
         let now = self.clock.now();
         self.server_rose_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
         for key in self.keys.all() {
-            if let Some(tenure) = key.state().kept() {
+            if let Some(tenure) = key.state.lock().kept() {
                 tenure.lease.doubt(now);
             }
         }
@@ -178,23 +180,14 @@ impl Core {
     ///
     /// Those of [`Worker::start`].
     pub(crate) fn start_renewing(&self) -> Result<(), Error> {
-        if self.renewals.start()? {
-            self.renewals.wake_by(self.record.begin());
+        if self.renewals.thread.start()? {
+            self.renewals.thread.wake_by(self.record.begin());
         }
         Ok(())
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.activity.is_closed()
-    }
-
-    /// Counts the calling thread as inside `lock`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ShutDown`] after the client is closed.
-    pub(crate) fn enter(&self) -> Result<Inside<'_>, Error> {
-        self.activity.enter().map(|()| Inside(self))
     }
 
     /// Returns a value that counts out a hold when it is dropped.
@@ -206,8 +199,7 @@ impl Core {
 /// How a hold begins and ends.
 impl Core {
     /// Gives the hold to a thread. The caller must have the turn, or the phase must be `Waiting`.
-    pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, to: Taker<'_>) {
-        let now = self.clock.now();
+    pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, to: Taker<'_>, now: Moment) {
         tenure.begin(now);
         if let Some(about) = state.about().filter(|about| about.locker == tenure.locker) {
             if about.contended {
@@ -236,19 +228,25 @@ impl Core {
 
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if
     /// there is no hold.
-    pub(crate) fn end_hold(&self, key: &Key, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
-        self.end_hold_in(key, &mut key.state(), phase)
+    pub(crate) fn end_hold(&self, key: &Key, phase: Phase, now: Moment) -> Option<(Tenure, Vec<Sender<()>>)> {
+        self.end_hold_in(key, &mut key.state.lock(), phase, now)
     }
 
     /// Like [`end_hold`](Self::end_hold), with the mutex held.
-    pub(crate) fn end_hold_in(&self, key: &Key, state: &mut State, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
+    pub(crate) fn end_hold_in(
+        &self,
+        key: &Key,
+        state: &mut State,
+        phase: Phase,
+        now: Moment,
+    ) -> Option<(Tenure, Vec<Sender<()>>)> {
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(mut tenure) => {
                 if let Phase::Releasing { ended, .. } = &mut state.phase {
                     *ended = Some(Ended { locker: Arc::clone(&tenure.locker), heard: false });
                     state.released = Some(Arc::clone(&tenure.locker));
                 }
-                state.tenure_ends(&mut tenure, self.clock.now());
+                state.tenure_ends(&mut tenure, now);
                 self.renewals.forget(key);
                 key.hold.end();
                 Some((tenure, std::mem::take(&mut state.watchers)))
@@ -271,23 +269,6 @@ pub(crate) struct Taker<'a> {
 impl<'a> From<&'a Arc<Waiter>> for Taker<'a> {
     fn from(waiter: &'a Arc<Waiter>) -> Self {
         Self { thread: waiter.thread, settings: &waiter.settings }
-    }
-}
-
-/// A thread inside `lock`.
-#[must_use]
-pub(crate) struct Inside<'a>(&'a Core);
-
-impl Inside<'_> {
-    /// The thread leaves with a hold, which is counted in its place.
-    pub(crate) fn begin_hold(self) {
-        self.0.activity.begin_hold();
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        self.0.activity.leave();
     }
 }
 

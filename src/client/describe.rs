@@ -166,7 +166,7 @@ impl Describe {
     /// Gets ready to hear questions about the locks that are held with a reason, or asked for. Called by the listener when the inbox is open.
     pub(super) fn hear_questions(&self, inbox: &Subscription) {
         for key in self.context.keys.all() {
-            let mut state = key.state();
+            let mut state = key.state.lock();
             // A thread that asks may have found the inbox closed, and its settings are not known here.
             let is_asked_for = matches!(state.phase, Phase::Asking { .. });
             let says_why = is_asked_for || state.kept().is_some_and(|tenure| tenure.settings.reason().is_some());
@@ -199,7 +199,7 @@ impl Describe {
     fn account(&self, name: &str) -> (Option<String>, Told) {
         let Some(key) = self.context.keys.known(name) else { return (None, Told::default()) };
         let now = self.context.clock.now();
-        let mut state = key.state();
+        let mut state = key.state.lock();
         let first = state.queue.head().map(Arc::clone);
         let mut told = Told {
             waiting_threads: state.queue.len(),

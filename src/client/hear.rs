@@ -59,7 +59,7 @@ fn on_message(core: &Core, message: &Message) {
             }
             // What a copy of this process was granted is not given up. The message alone shows no copy: anybody may have sent it.
             // A locker that has another key is not given up either: on a consensus store, that would end the session that holds that key.
-            let is_of_another_key = || core.keys.all().iter().any(|key| key.state().has(locker));
+            let is_of_another_key = || core.keys.all().iter().any(|key| key.state.lock().has(locker));
             if !core.id().is_of_twin(locker) && !is_of_another_key() {
                 // The locker was given up while the grant was on its way, or the grant is long outdated.
                 core.releases.give_up_grant(core, key, &Arc::from(locker.as_str()));
@@ -90,7 +90,7 @@ fn on_message(core: &Core, message: &Message) {
 
 /// Makes a key due for the retry thread now if threads wait for it, and makes its holder assume that others wait.
 fn ask_again_now(core: &Core, key: &Arc<Key>) {
-    let mut state = key.state();
+    let mut state = key.state.lock();
     let now = core.clock.now();
     state.note_change(now);
     if matches!(state.phase, Phase::Waiting { .. }) || state.is_recalled() {
@@ -100,7 +100,7 @@ fn ask_again_now(core: &Core, key: &Arc<Key>) {
 
 /// Handles a grant that the inbox received. Returns `false` if the locker does not belong to this key.
 fn on_granted(core: &Core, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
-    let mut state = key.state();
+    let mut state = key.state.lock();
     match &mut state.phase {
         Phase::Held(tenure) | Phase::Lingering { tenure, .. } => *tenure.locker == *locker,
         Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
@@ -119,7 +119,7 @@ fn on_granted(core: &Core, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
             };
             let Some(waiter) = state.queue.pop() else { return false };
             core.retries.forget(key);
-            core.grant(key, &mut state, granted.heard(grant), (&waiter).into());
+            core.grant(key, &mut state, granted.heard(grant), (&waiter).into(), core.clock.now());
             drop(state);
             waiter.parked.notify_one();
             true
@@ -130,7 +130,7 @@ fn on_granted(core: &Core, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
 
 /// Handles the message that others wait for what this locker holds or is about to hold.
 fn on_contended(core: &Core, key: &Arc<Key>, locker: &str) {
-    let mut state = key.state();
+    let mut state = key.state.lock();
     let now = core.clock.now();
     if let Some(tenure) = state.live_tenure(locker) {
         tenure.note_waiting(1, now);
@@ -147,7 +147,7 @@ fn on_contended(core: &Core, key: &Arc<Key>, locker: &str) {
 /// Handles the message that the tenure of this locker was broken: the lease thread asks the store at once, but for one tenure only once a
 /// second. The message alone ends nothing. Anybody who may publish could have sent it, and a failover may have undone the break.
 fn on_broken(core: &Core, key: &Arc<Key>, locker: &str) {
-    let mut state = key.state();
+    let mut state = key.state.lock();
     let now = core.clock.now();
     if let Some(tenure) = state.live_tenure(locker) {
         tenure.lease.told_broken(now);
@@ -163,7 +163,7 @@ fn on_broken(core: &Core, key: &Arc<Key>, locker: &str) {
 /// Handles what another client says.
 fn on_said(core: &Core, text: &str) {
     match core.describe.on_said(text) {
-        Heard::Question if core.retries.start().is_ok() => core.retries.wake_by(core.clock.now()),
+        Heard::Question if core.retries.thread.start().is_ok() => core.retries.thread.wake_by(core.clock.now()),
         Heard::Greeting(greeting) => twin::on_greeting(core, &greeting),
         Heard::Question | Heard::Nothing => {}
     }

@@ -23,7 +23,8 @@ type ListenLoop = dyn Fn(&InboxControl, &Timer) + Send + Sync;
 
 /// The listener thread of a client, started when a thread first has to wait or a tenure may linger.
 pub(crate) struct Listener {
-    enabled: bool,
+    /// Whether the client listens at all.
+    pub(super) enabled: bool,
     clock: Timer,
     listen: Arc<ListenLoop>,
     /// What the thread shares with the others.
@@ -79,11 +80,6 @@ impl Listener {
             control,
             started: AtomicBool::new(false),
         }
-    }
-
-    /// Returns whether the client listens at all.
-    pub(crate) fn is_enabled(&self) -> bool {
-        self.enabled
     }
 
     /// Returns whether messages of grants are received. Threads may then wait in the store's queue.

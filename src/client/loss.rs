@@ -73,7 +73,7 @@ impl Lost {
             // A store may panic.
             if let Ok(Some(cause)) = catch_panic(|| broken(core, &key.name, &tenure, left)) {
                 tenure.lost_by(&cause);
-                if let Phase::Held(held) = &mut key.state().phase
+                if let Phase::Held(held) = &mut key.state.lock().phase
                     && held.locker == tenure.locker
                 {
                     held.lost_by(&cause);
@@ -93,7 +93,7 @@ pub(super) fn notice(core: &Core, key: &Arc<Key>, state: MutexGuard<'_, State>, 
 /// Checks whether the held tenure of a key is overdue and if so marks it lost, for a thread that cannot wait
 /// until the lease thread does so.
 fn notice_deadline(core: &Core, key: &Arc<Key>) {
-    let state = key.state();
+    let state = key.state.lock();
     if let Phase::Held(tenure) = &state.phase
         && let Some((cause, at)) = tenure.overdue(core.clock.now())
     {
@@ -119,19 +119,17 @@ pub(super) fn broken(context: &Context, key: &str, tenure: &Tenure, limit: Durat
 /// that thread left half done: the lease runs out, and until then this process waits like the others. Returns
 /// `false` if that thread no longer has the hold.
 pub(super) fn end_orphan(core: &Core, key: &Arc<Key>, owner: u64) -> bool {
-    let mut state = key.state();
+    let mut state = key.state.lock();
     // A destructor of that thread may still unlock, and another thread may have the hold by now.
     if !key.hold.is_owned_by(owner) || !owner::has_ended(owner) {
         return false;
     }
-    let Some((mut tenure, watchers)) = core.end_hold_in(key, &mut state, Phase::Asking { turn: None, about: None })
-    else {
-        return false;
-    };
+    let now = core.clock.now();
+    let ended = core.end_hold_in(key, &mut state, Phase::Asking { turn: None, about: None }, now);
+    let Some((mut tenure, watchers)) = ended else { return false };
     drop(state);
     let (_leaving, turn) = (core.leaving(), Turn::of(core, key));
     owner::forget_hold(owner);
-    let now = core.clock.now();
     if tenure.lose(LossCause::ThreadEnded, now) {
         core.events.tell_lost(&key.name, &tenure, watchers);
     } else {
@@ -144,7 +142,7 @@ pub(super) fn end_orphan(core: &Core, key: &Arc<Key>, owner: u64) -> bool {
 
 /// Returns the loss of the current hold, which the caller has seen marked.
 pub(super) fn error(context: &Context, key: &Key) -> Error {
-    let loss = match &key.state().phase {
+    let loss = match &key.state.lock().phase {
         Phase::Held(tenure) => tenure.loss_error(&key.name, context.clock.now()),
         _ => None,
     };
@@ -176,7 +174,7 @@ pub(super) fn why_invalid(context: &Context, key: &Key, token: u64) -> Error {
 
 /// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because then its thread has told them.
 fn watchers_of(key: &Key, tenure: &Tenure) -> Vec<Sender<()>> {
-    let mut state = key.state();
+    let mut state = key.state.lock();
     match &state.phase {
         Phase::Held(held) if held.locker == tenure.locker => std::mem::take(&mut state.watchers),
         _ => Vec::new(),

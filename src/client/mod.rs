@@ -8,9 +8,9 @@
 //! |---|---|
 //! | `mod.rs` | the client: owns the core and gives the threads their work |
 //! | `closing.rs` | closing a client |
-//! | `acquire/`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
+//! | `acquire.rs`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
 //! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
-//! | `turn.rs`, `question.rs` | the turn to ask; one request and what its reply means |
+//! | `turn.rs` | the turn to ask; one request and what its reply means |
 //! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `twin.rs` | a client that finds that another one has its identity |
@@ -35,7 +35,6 @@ mod events;
 mod hear;
 mod listener;
 mod loss;
-mod question;
 mod record;
 mod releases;
 mod renew;
@@ -53,6 +52,7 @@ mod worker;
 
 pub(crate) use self::events::Function;
 
+use self::activity::Inside;
 use self::core::{Core, Rounds};
 use self::events::Hooks;
 use crate::clock::Clock;
@@ -119,7 +119,7 @@ impl Client {
     /// Describes a key.
     pub(crate) fn describe(&self, name: &Arc<str>) -> Result<Description, Error> {
         self.process.check()?;
-        let _inside = self.enter()?;
+        let _inside = Inside::of(&self.activity)?;
         self.core.describe.describe(name, &self.subscription, || !self.is_closed())
     }
 

@@ -86,11 +86,11 @@ impl Releases {
     }
 
     /// Releases a tenure without waiting for the reply, which is handled when it arrives.
-    pub(crate) fn post(&self, core: &Core, key: &Arc<str>, tenure: Tenure, watchers: Vec<Sender<()>>) {
+    pub(crate) fn post(&self, core: &Core, key: &Arc<str>, tenure: Tenure, watchers: Vec<Sender<()>>, now: Moment) {
         super::at_exit::note_use(core);
         let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
         let claim = core.claim(key, &locker, kept).with_poller_gap(gap);
-        let limit = release_limit(core, tenure.deadline().since(core.clock.now()));
+        let limit = release_limit(core, tenure.deadline().since(now));
         let posted = Posted {
             core: Weak::clone(&core.this),
             clock: core.clock.clone(),
@@ -104,7 +104,7 @@ impl Releases {
             Some(posting) => {
                 let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
                 if posting.post_release(&claim, limit, done) {
-                    self.collect_soon(core);
+                    self.collect_soon(core, now);
                 }
             }
             None => posted.answered(tenure, watchers, core.processor.release(&claim, limit)),
@@ -156,20 +156,20 @@ impl Releases {
         core.retries.wake_for_cleanup();
     }
 
-    /// Makes sure that the replies to posted releases are collected, even if no thread calls the store any more.
-    fn collect_soon(&self, core: &Core) {
+    /// Makes sure that the replies to releases posted by `now` are collected, even if no thread calls the store any more.
+    fn collect_soon(&self, core: &Core, now: Moment) {
         // ORDERING: the value alone matters: see `collect_at`. The store's mutex orders this after the post.
         if self.collect_at.load(Ordering::Acquire) != 0 {
             return;
         }
-        if let Err(error) = core.retries.start() {
+        if let Err(error) = core.retries.thread.start() {
             log::debug!(RELEASE, "cannot start the retry thread, replies to releases are read later: {error}");
             return;
         }
-        let at = core.clock.now() + timing::COLLECT_PAUSE;
+        let at = now + timing::COLLECT_PAUSE;
         // ORDERING: as above. The exchange lets one of several posters wake the retry thread.
         if self.collect_at.compare_exchange(0, at.as_nanos(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            core.retries.wake_by(at);
+            core.retries.thread.wake_by(at);
         }
     }
 
@@ -190,7 +190,7 @@ impl Releases {
         // Reset first: a release that is posted after this may be missed by the call below.
         self.collect_at.store(0, Ordering::Release); // ORDERING: the value alone matters: see `collect_at`.
         if self.collect_replies(core) {
-            self.collect_soon(core);
+            self.collect_soon(core, now);
         }
     }
 

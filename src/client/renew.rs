@@ -97,7 +97,7 @@ pub(super) fn extend_now(
     fresh_numbers: bool,
     limit: Duration,
 ) -> Option<Error> {
-    let kept = key.state().live_tenure(locker)?.kept();
+    let kept = key.state.lock().live_tenure(locker)?.kept();
     let sent_at = core.clock.now();
     let deadline = key.hold.deadline();
     let limit = limit.min(core.renewals.limit(deadline, deadline, other_deadline(core, false), sent_at));
@@ -128,7 +128,7 @@ impl RenewalTask {
         if owner::has_ended(owner) && loss::end_orphan(core, &key, owner) {
             return None;
         }
-        let mut state = key.state();
+        let mut state = key.state.lock();
         let tenure = state.kept()?;
         if tenure.is_lost() {
             core.renewals.stop_renewing(&key, tenure);
@@ -163,7 +163,7 @@ impl RenewalTask {
 #[must_use]
 fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) -> Option<Lost> {
     let now = core.clock.now();
-    let mut state = key.state();
+    let mut state = key.state.lock();
     let tenure = state.live_tenure(locker)?;
     if let Some((cause, at)) = tenure.overdue(now) {
         // Too late, even if the lease was extended: a thread that checked in between was told that the hold is

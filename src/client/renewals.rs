@@ -4,7 +4,6 @@ use super::context::Context;
 use super::schedule::Schedule;
 use super::worker::Worker;
 use crate::clock::Moment;
-use crate::error::Error;
 use crate::state::key::Key;
 use crate::state::tenure::Tenure;
 use crate::sync::Mutex;
@@ -21,7 +20,7 @@ pub(crate) struct Renewals {
     /// The limit of one command.
     longest: Duration,
     tenures: Mutex<Tenures>,
-    thread: Worker,
+    pub(super) thread: Worker,
     /// The slowest recent round trip, in nanoseconds.
     // ORDERING: Relaxed: a statistic.
     trip: AtomicU64,
@@ -44,25 +43,6 @@ impl Renewals {
             thread,
             trip: AtomicU64::new(0),
         }
-    }
-
-    /// Starts the thread unless it was started before. Returns whether this call has.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Worker::start`].
-    pub(super) fn start(&self) -> Result<bool, Error> {
-        self.thread.start()
-    }
-
-    /// Makes sure that the thread wakes no later than `at`.
-    pub(super) fn wake_by(&self, at: Moment) {
-        self.thread.wake_by(at);
-    }
-
-    /// Ends the thread and waits for it.
-    pub(super) fn stop(&self) {
-        self.thread.stop();
     }
 
     /// Adds a new tenure, or notes that it is due at another moment.

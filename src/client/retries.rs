@@ -21,7 +21,7 @@ pub(crate) struct Retries {
     context: Arc<Context>,
     waiting: Mutex<Schedule<Arc<Key>>>,
     pub(crate) cleanup: Arc<Cleanup>,
-    thread: Worker,
+    pub(super) thread: Worker,
 }
 
 impl Retries {
@@ -34,28 +34,9 @@ impl Retries {
         }
     }
 
-    /// Starts the thread unless it was started before.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Worker::start`].
-    pub(super) fn start(&self) -> Result<(), Error> {
-        self.thread.start().map(drop)
-    }
-
-    /// Makes sure that the thread wakes no later than `at`.
-    pub(super) fn wake_by(&self, at: Moment) {
-        self.thread.wake_by(at);
-    }
-
     /// Makes sure that the thread wakes when something is due.
     pub(super) fn wake(&self) {
         self.thread.wake_by(self.next());
-    }
-
-    /// Ends the thread and waits for it.
-    pub(super) fn stop(&self) {
-        self.thread.stop();
     }
 
     /// Returns when something is due next.
@@ -88,7 +69,7 @@ impl Retries {
     pub(super) fn ask_about_all(&self) {
         let now = self.context.clock.now();
         for key in self.context.keys.all() {
-            key.state().note_change(now);
+            key.state.lock().note_change(now);
         }
         self.hasten(now);
     }
@@ -102,8 +83,8 @@ impl Retries {
 impl Retries {
     /// Wakes the thread for the clean-up list.
     pub(super) fn wake_for_cleanup(&self) {
-        match self.start() {
-            Ok(()) => self.thread.wake_by(self.cleanup.next()),
+        match self.thread.start() {
+            Ok(_) => self.thread.wake_by(self.cleanup.next()),
             Err(Error::ShutDown) => {}
             Err(error) => log::error!(CLIENT, "cannot start the retry thread, clean-up is delayed: {error}"),
         }

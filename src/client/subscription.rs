@@ -39,7 +39,7 @@ impl Subscription {
     /// Returns whether waiters are handed the lock: by messages between processes, and by one another within this
     /// process.
     pub(crate) fn hands_over(&self) -> bool {
-        self.listener.is_enabled()
+        self.listener.enabled
     }
 
     /// Returns whether the client receives messages of grants.
@@ -57,7 +57,7 @@ impl Subscription {
     pub(crate) fn hears(&self, key: &Key) -> bool {
         let context = &self.context;
         let hears = |client: &str| context.processor.queue().is_some_and(|queue| queue.hears(client, &key.name));
-        self.is_open() && hears(context.id().as_str())
+        self.listener.is_subscribed() && hears(context.id().as_str())
     }
 
     /// Returns whether the client hears of grants of this key, after it has got ready for that. May ask the store.

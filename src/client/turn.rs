@@ -1,16 +1,18 @@
-//! The turn to ask the store for a key: who has it, how it ends, and what the retry thread does with it.
+//! The turn to ask the store for a key: who has it, how it ends, and what the retry thread does with it; and what is asked in a turn, and
+//! what the reply means.
 
 use crate::backoff::Backoff;
 use crate::client::core::Core;
-use crate::client::question::{Answer, Question};
 use crate::client::twin;
 use crate::clock::Moment;
+use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error, LossCause};
 use crate::log;
-use crate::port::Outcome;
+use crate::port::{AcquireOutcome, Busy, Claim, Grant, Note, Outcome, PollOutcome, Request};
 use crate::state::key::Key;
+use crate::state::locker::ClientId;
 use crate::state::machine::{Phase, State};
-use crate::state::tenure::Tenure;
+use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use crate::timing;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ impl<'c> Turn<'c> {
 
     /// Takes the turn of the retry thread if threads wait for the key, and returns what to ask.
     pub(crate) fn of_waiters(core: &'c Core, key: &Arc<Key>) -> Option<(Self, Question)> {
-        let mut state = key.state();
+        let mut state = key.state.lock();
         let settings = Arc::clone(&state.queue.head()?.settings);
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
@@ -49,7 +51,7 @@ impl<'c> Turn<'c> {
     /// thread's schedule.
     pub(crate) fn of_lingering(core: &'c Core, key: &Arc<Key>, at_once: bool) -> Option<(Self, Tenure)> {
         let now = core.clock.now();
-        let mut state = key.state();
+        let mut state = key.state.lock();
         let is_wanted = !state.queue.is_empty();
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
@@ -109,9 +111,9 @@ impl<'c> Turn<'c> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if self.mine {
-            let mut state = self.key.state();
+            let mut state = self.key.state.lock();
             // The inbox has already delivered this grant and no thread will claim it: release it.
-            let orphan = state.heard().and_then(|_| state.about().map(|about| Arc::clone(&about.locker)));
+            let orphan = state.about().filter(|about| about.heard.is_some()).map(|about| Arc::clone(&about.locker));
             let again = state.release_ends();
             let next = state.pass_turn();
             drop(state);
@@ -134,7 +136,7 @@ impl Turn<'_> {
     /// every waiter had given up: release it before this turn is dropped.
     pub(crate) fn end_retry(self, answer: Answer, sent_at: Moment) -> Option<(Self, Tenure)> {
         let (core, key) = (self.core, Arc::clone(&self.key));
-        let mut state = key.state();
+        let mut state = key.state.lock();
         match twin::without_given_up(core, &key.name, answer) {
             Answer::Acquired(tenure) => {
                 let Some(waiter) = state.queue.pop() else {
@@ -142,7 +144,7 @@ impl Turn<'_> {
                     drop(state);
                     return Some((self, tenure));
                 };
-                core.grant(&key, &mut state, tenure, (&waiter).into());
+                core.grant(&key, &mut state, tenure, (&waiter).into(), core.clock.now());
                 self.end();
                 drop(state);
                 waiter.parked.notify_one();
@@ -160,8 +162,8 @@ impl Turn<'_> {
     /// Interprets the result of a request that was sent at `sent_at`. Abandons a locker that may still be on its way to the store.
     pub(crate) fn take_in(&self, question: Question, result: Result<Outcome, Error>, sent_at: Moment) -> Answer {
         let (core, key) = (self.core, &self.key);
-        let fresh = question.is_first().then(|| Arc::clone(question.locker()));
-        let heard = if question.wait { key.state().heard() } else { None };
+        let fresh = (!question.again).then(|| Arc::clone(question.locker()));
+        let heard = if question.wait { key.state.lock().heard() } else { None };
         let answer = question.answer(result, sent_at, heard);
         let mut answer = twin::checked(core, &key.name, fresh.as_deref(), answer);
         if let Answer::Gone { abandoned } = &mut answer {
@@ -201,7 +203,7 @@ impl Turn<'_> {
         let granted = match state.heard_meanwhile(unsettled.as_ref()) {
             // The grant came after the reply was read: it goes to the first waiter.
             Some((tenure, waiter)) => {
-                core.grant(&self.key, state, tenure, (&waiter).into());
+                core.grant(&self.key, state, tenure, (&waiter).into(), core.clock.now());
                 Some(waiter)
             }
             None => {
@@ -219,4 +221,123 @@ impl Turn<'_> {
             log::warn!(ACQUIRE, "{warning}");
         }
     }
+}
+
+/// One request: the first for a fresh locker (acquire), or a later one for an unsettled locker (poll).
+#[derive(Debug)]
+pub(crate) struct Question {
+    about: Unsettled,
+    again: bool,
+    /// Whether the store may put the locker in its queue.
+    pub(crate) wait: bool,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The key is ours.
+    Acquired(Tenure),
+    /// Somebody else holds the key. Ask again when the lease ends, or at the next poll. An `unsettled` locker stands
+    /// in the store's queue, or may yet get there if no reply has said that it does.
+    Busy { busy: Busy, unsettled: Option<Unsettled> },
+    /// The store does not know the locker: ask again immediately with a fresh one. An `abandoned` locker may still be
+    /// on its way to the store.
+    Gone { abandoned: Option<Unsettled> },
+    /// There was no reply, or the store refused.
+    Failed { error: Error, unsettled: Option<Unsettled> },
+}
+
+impl Question {
+    /// Creates the first request for a locker. Set `wait` if the inbox will receive a grant.
+    pub(crate) fn fresh(locker: Arc<str>, settings: Arc<DLockConfig>, wait: bool) -> Self {
+        let about = Unsettled { locker, settings, answered: false, counts_from: Moment::NEVER };
+        Self { about, again: false, wait }
+    }
+
+    pub(crate) fn again(about: Unsettled) -> Self {
+        Self { about, again: true, wait: true }
+    }
+
+    pub(crate) fn locker(&self) -> &Arc<str> {
+        &self.about.locker
+    }
+
+    /// Returns the request to send to the store. `thread` is the name of the thread that asks, if it asks for itself.
+    pub(crate) fn request<'a>(&'a self, key: &'a str, client: &'a ClientId, thread: Option<&'a str>) -> Request<'a> {
+        let settings = &self.about.settings;
+        let note = Note { why: settings.reason(), thread, host: Some(client.host()) };
+        let (client, locker, lease) = (client.as_str(), &self.about.locker, settings.kept());
+        let claim = Claim { key, client, locker, lease, poller_gap: None, note };
+        match (self.again, self.wait) {
+            (true, _) => Request::Poll(claim),
+            (false, true) => Request::Join(claim),
+            (false, false) => Request::Acquire(claim),
+        }
+    }
+
+    /// Interprets the result. `sent_at` was read before the request was first written; `heard` is a grant that
+    /// arrived before the reply.
+    pub(crate) fn answer(mut self, result: Result<Outcome, Error>, sent_at: Moment, heard: Option<Grant>) -> Answer {
+        if !self.again {
+            self.about.counts_from = sent_at;
+        }
+        match (result, heard) {
+            (
+                Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant))),
+                _,
+            ) => {
+                self.about.counts_from = sent_at;
+                Answer::Acquired(self.about.granted(grant))
+            }
+            // The store has undone what it did for the locker; a grant that was heard is undone with it.
+            (Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }), _) => {
+                Answer::Failed { error, unsettled: None }
+            }
+            // The grant holds whatever the reply says. "Busy" was said before the grant. After "gone", the lease,
+            // which counts from before the grant, is checked before anybody is told.
+            (_, Some(grant)) => Answer::Acquired(self.about.heard(grant)),
+            (Ok(Outcome::Acquire(AcquireOutcome::Busy(busy)) | Outcome::Poll(PollOutcome::Waiting(busy))), None) => {
+                self.about.counts_from = sent_at;
+                self.about.answered = true;
+                Answer::Busy { busy, unsettled: self.wait.then_some(self.about) }
+            }
+            (Ok(Outcome::Acquire(AcquireOutcome::Unqueued { busy, under_way })), None) => {
+                Answer::Busy { busy, unsettled: under_way.then_some(self.about) }
+            }
+            (Ok(Outcome::Poll(PollOutcome::Gone)), None) => {
+                // The acquire whose reply was lost may still be on its way.
+                let is_under_way = !self.about.answered;
+                Answer::Gone { abandoned: is_under_way.then_some(self.about) }
+            }
+            (Ok(other), None) => Answer::Failed { error: other.misplaced(), unsettled: Some(self.about) },
+            (Err(error), None) => {
+                let executed = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
+                let unsettled = (self.again || executed).then_some(self.about);
+                Answer::Failed { error, unsettled }
+            }
+        }
+    }
+}
+
+impl Answer {
+    /// Returns whether this is a failure that a blocking `lock()` does not wait out. Before the store's first reply
+    /// every failure is one: a wrong address or password is then more likely than a server that is down.
+    pub(super) fn is_refusal(&self, core: &Core) -> bool {
+        match self {
+            Self::Failed { error, .. } => !matches!(error, Error::Backend { .. }) || !core.processor.has_answered(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn into_unsettled(self) -> Option<Unsettled> {
+        match self {
+            Self::Busy { unsettled, .. } | Self::Failed { unsettled, .. } => unsettled,
+            Self::Gone { .. } | Self::Acquired(_) => None,
+        }
+    }
+}
+
+/// Returns whether a request may have been executed without a reply.
+pub(crate) fn is_unknown(error: &Error) -> bool {
+    matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
 }

@@ -15,8 +15,7 @@
 use super::core::Core;
 use super::describe::Greeting;
 use super::loss;
-use super::question::Answer;
-use super::turn::Turn;
+use super::turn::{Answer, Turn};
 use crate::error::{Error, LossCause};
 use crate::log;
 use crate::state::key::Key;
@@ -99,7 +98,7 @@ fn lose_identity(core: &Core) -> Result<(), Error> {
 }
 
 fn lose(core: &Core, key: &Arc<Key>) {
-    let mut state = key.state();
+    let mut state = key.state.lock();
     let now = core.clock.now();
     match &mut state.phase {
         Phase::Held(_) => loss::notice(core, key, state, LossCause::Cloned, now),

@@ -9,17 +9,17 @@
 use crate::client::core::Core;
 use crate::client::events::tell_watchers;
 use crate::client::loss;
-use crate::client::question::{Answer, is_unknown};
 use crate::client::renew;
-use crate::client::turn::Turn;
+use crate::client::turn::{Answer, Turn, is_unknown};
 use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::HoldEnd;
 use crate::port::{Note, ReleaseOutcome, Request};
+use crate::state::hold::Exit;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
-use crate::state::owner::{self, current_thread};
+use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use crossbeam_channel::Sender;
@@ -47,40 +47,48 @@ impl<'c> Unlock<'c> {
         Self { core, key, reply }
     }
 
-    /// Unlocks once: the hold with this token, or without a token whichever hold the calling thread has.
-    pub(crate) fn unlock(self, token: Option<u64>) -> Result<(), Error> {
+    /// Does what is left to do after the thread has unlocked once.
+    pub(crate) fn unlock(self, exit: Exit) -> Result<(), Error> {
         let (core, key) = (self.core, self.key);
         let not_held = || Error::NotHeld { key: key.name.to_string() };
-        if !key.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != key.hold.token()) {
-            return Err(not_held());
-        }
-        if key.hold.leave_inner() {
-            return if key.hold.is_lost() { Err(loss::error(core, key)) } else { Ok(()) };
+        match exit {
+            Exit::Last => {}
+            Exit::Inner => return Ok(()),
+            Exit::InnerLost => return Err(loss::error(core, key)),
+            Exit::NotHeld => return Err(not_held()),
         }
         owner::hold_ends();
-        if !core.subscription.hands_over() || !self.keep_tenure() {
-            return self.end_tenure().unwrap_or_else(|| Err(not_held()));
+        let state = core.subscription.hands_over().then(|| self.state_with_numbers());
+        let now = core.clock.now();
+        if let Some(state) = state
+            && self.keep_tenure(state, now)
+        {
+            drop(core.leaving());
+            return Ok(());
         }
-        drop(core.leaving());
-        Ok(())
+        self.end_tenure(now).unwrap_or_else(|| Err(not_held()))
     }
 
-    /// Keeps the tenure of the calling thread's hold, which ends, for the first thread that waits in this process or
-    /// for the next one to arrive. Returns `false` if the tenure must be given back.
-    fn keep_tenure(self) -> bool {
+    /// Locks the key's mutex, after it has fetched numbers if the tokens run out while the tenure may be kept.
+    fn state_with_numbers(self) -> MutexGuard<'c, State> {
         let (core, key) = (self.core, self.key);
-        let mut state = key.state();
+        let mut state = key.state.lock();
         if self.needs_numbers(&state) && !core.process.is_forked() {
             let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
             drop(state);
             if let Some(locker) = locker {
                 renew::extend_now(core, key, &locker, true, core.limits.command);
             }
-            state = key.state();
+            state = key.state.lock();
         }
-        let now = core.clock.now();
+        state
+    }
+
+    /// Keeps the tenure of the calling thread's hold, which ends, for the first thread that waits in this process or
+    /// for the next one to arrive. Returns `false` if the tenure must be given back.
+    fn keep_tenure(self, state: MutexGuard<'_, State>, now: Moment) -> bool {
         match &state.phase {
-            Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !core.is_closed() => {}
+            Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !self.core.is_closed() => {}
             _ => return false,
         }
         if state.gap_is_due(now) {
@@ -133,13 +141,13 @@ impl<'c> Unlock<'c> {
             Phase::Held(tenure) if tenure.may_linger() && core.subscription.hears(key) && !tenure.needs_numbers() => {}
             _ => return false,
         }
-        if core.retries.start().is_err() {
+        if core.retries.thread.start().is_err() {
             return false;
         }
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
         tenure.hold_ended();
         let queued = core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
-        let until = now + tenure.settings.linger();
+        let until = now + tenure.settings.linger;
         if !std::mem::replace(&mut tenure.watched, true) {
             // Not again for each hold: the retry thread checks when this linger would end, and then considers any
             // later one.
@@ -156,17 +164,16 @@ impl<'c> Unlock<'c> {
 
     /// Ends the hold of the calling thread and its tenure. The key goes back to the store; if threads of this client
     /// wait, the client goes to the end of the store's queue.
-    fn end_tenure(self) -> Option<Result<(), Error>> {
+    fn end_tenure(self, now: Moment) -> Option<Result<(), Error>> {
         let (core, key) = (self.core, self.key);
         if let Err(forked) = core.process.check() {
             // The parent's hold continues. Only this process's copy of it ends.
-            core.end_hold(key, Phase::Idle)?;
+            core.end_hold(key, Phase::Idle, now)?;
             return Some(Err(forked));
         }
-        let (mut tenure, watchers) = core.end_hold(key, Phase::Releasing { ended: None, about: None })?;
+        let (mut tenure, watchers) = core.end_hold(key, Phase::Releasing { ended: None, about: None }, now)?;
         let _leaving = core.leaving();
         let turn = Turn::of(core, key);
-        let now = core.clock.now();
         let is_told = tenure.is_lost();
         if self.reply == ReleaseReply::Awaited
             && tenure.may_be_broken()
@@ -178,10 +185,10 @@ impl<'c> Unlock<'c> {
         if !is_told && let Some((cause, at)) = tenure.overdue(now) {
             tenure.lose(cause, at);
         }
-        let next = if tenure.is_lost() { None } else { self.next_in_line() };
+        let next = if tenure.is_lost() { None } else { self.next_in_line(now) };
         if next.is_none() && self.reply == ReleaseReply::Unawaited && !tenure.is_lost() {
             core.events.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
-            core.releases.post(core, &key.name, tenure, watchers);
+            core.releases.post(core, &key.name, tenure, watchers, now);
             drop(turn);
             return Some(Ok(()));
         }
@@ -225,16 +232,21 @@ impl<'c> Unlock<'c> {
 
     /// Returns the locker with which this client goes to the end of the store's queue, if threads of it wait and it
     /// would hear of a grant.
-    fn next_in_line(self) -> Option<Unsettled> {
+    fn next_in_line(self, now: Moment) -> Option<Unsettled> {
         let (core, key) = (self.core, self.key);
-        if !core.subscription.hears(key) || core.is_closed() || core.retries.start().is_err() {
+        // The thread is started without the key's mutex.
+        if key.queue_length() == 0
+            || !core.subscription.hears(key)
+            || core.is_closed()
+            || core.retries.thread.start().is_err()
+        {
             return None;
         }
-        let mut state = key.state();
+        let mut state = key.state.lock();
         let settings = Arc::clone(&state.queue.head()?.settings);
         let locker = core.next_locker(&settings);
         state.ask_about(&locker);
-        Some(Unsettled { locker, settings, answered: false, counts_from: core.clock.now() })
+        Some(Unsettled { locker, settings, answered: false, counts_from: now })
     }
 
     /// Releases a tenure and joins the store's queue again, in one command. `next` counts from before that command is
@@ -247,7 +259,7 @@ impl<'c> Unlock<'c> {
         let (core, key) = (self.core, self.key);
         let sent_at = next.counts_from;
         let outcome = self.send_hand_over(tenure, &next);
-        let heard = key.state().heard();
+        let heard = key.state.lock().heard();
         let answer = match (outcome, heard) {
             (Ok(ReleaseOutcome::Passed(grant)), _) => Answer::Acquired(next.granted(grant)),
             (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => Answer::Acquired(next.heard(grant)),
@@ -296,7 +308,7 @@ impl<'c> Unlock<'c> {
 
     fn end_hand_over(self, turn: Turn<'_>, answer: Answer, sent_at: Moment) {
         let (core, key) = (self.core, self.key);
-        let again = key.state().release_ends();
+        let again = key.state.lock().release_ends();
         if let Some(locker) = again {
             core.releases.give_up_grant(core, &key.name, &locker);
         }

@@ -170,7 +170,7 @@ impl<'a> DLockGuard<'a> {
     #[inline]
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.handle.unlock_hold(self.token)
+        self.handle.unlock(Some(self.token))
     }
 }
 

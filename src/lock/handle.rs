@@ -9,6 +9,7 @@ use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss};
 use crate::log;
+use crate::state::hold::Exit;
 use crate::state::key::Key;
 use crossbeam_channel::Receiver;
 use std::fmt;
@@ -41,11 +42,6 @@ impl Handle {
     /// Acquires the hold. Returns its token, or `None` when the limit ended first.
     pub(crate) fn acquire(&self, wait_limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         Acquire::new(&self.client, &self.key, &self.settings, wait_limit).lock()
-    }
-
-    /// Unlocks once: the hold with this token, or, with `None`, whichever hold the calling thread has.
-    pub(crate) fn release(&self, token: Option<u64>, reply: ReleaseReply) -> Result<(), Error> {
-        Unlock::new(&self.client, &self.key, reply).unlock(token)
     }
 
     fn now(&self) -> Moment {
@@ -85,22 +81,26 @@ impl Handle {
         self.key.watch(token)
     }
 
-    /// Unlocks once, and returns the outcome. Waits for the store's reply if the key goes back to it.
+    /// Unlocks once: the hold with this token, or without a token whichever hold the calling thread has.
     #[inline]
-    pub(crate) fn unlock_hold(&self, token: u64) -> Result<(), Error> {
-        if self.key.unlock_inner(token) { Ok(()) } else { self.release(Some(token), ReleaseReply::Awaited) }
-    }
-
-    /// Unlocks once, for a guard that is being dropped.
-    #[inline]
-    pub(crate) fn unlock_dropped(&self, token: u64) {
-        if !self.key.unlock_inner(token) {
-            self.release_dropped(token);
+    pub(crate) fn unlock(&self, token: Option<u64>) -> Result<(), Error> {
+        match self.key.unlock(token) {
+            Exit::Inner => Ok(()),
+            exit => Unlock::new(&self.client, &self.key, ReleaseReply::Awaited).unlock(exit),
         }
     }
 
-    fn release_dropped(&self, token: u64) {
-        if let Err(error) = self.release(Some(token), ReleaseReply::Unawaited) {
+    /// Unlocks for a guard that was dropped.
+    #[inline]
+    pub(crate) fn unlock_dropped(&self, token: u64) {
+        let exit = self.key.unlock(Some(token));
+        if exit != Exit::Inner {
+            self.end_dropped(exit);
+        }
+    }
+
+    fn end_dropped(&self, exit: Exit) {
+        if let Err(error) = Unlock::new(&self.client, &self.key, ReleaseReply::Unawaited).unlock(exit) {
             // Lost leases and unanswered releases have already been logged with their causes.
             log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
         }

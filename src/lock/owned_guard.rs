@@ -113,7 +113,7 @@ impl OwnedDLockGuard {
     /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.handle.unlock_hold(self.token)
+        self.lock.handle.unlock(Some(self.token))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The lock with the JVM's pairs of calls, without guards.
 
-use crate::client::unlock::ReleaseReply;
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;
 use crate::lock::reentrant::DistributedReentrantLock;
@@ -93,7 +92,7 @@ impl UnguardedLock {
     /// * [`Error::LeaseLost`], [`Error::Backend`], [`Error::Denied`]: as [`DLockGuard::unlock`](crate::DLockGuard::unlock) (the
     ///   JVM drops these).
     pub fn unlock(&self) -> Result<(), Error> {
-        self.lock.handle.release(None, ReleaseReply::Awaited)
+        self.lock.handle.unlock(None)
     }
 
     /// Returns the fencing token of the calling thread's hold; `None` if it holds nothing. Does not block.

@@ -38,6 +38,19 @@ pub(crate) enum Reentry {
     Refused,
 }
 
+/// What a thread that unlocks once has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// It still has the hold, with a count less by one.
+    Inner,
+    /// The same, but the lease of the hold is lost.
+    InnerLost,
+    /// It has unlocked for the last time. The hold is to end, and nothing has changed yet.
+    Last,
+    /// It does not have that hold, and nothing has changed.
+    NotHeld,
+}
+
 #[derive(Debug)]
 pub(crate) struct Hold {
     // ORDERING: `begin` stores `owner` last, with Release. A thread that finds its own number there (Acquire) sees the
@@ -134,7 +147,7 @@ impl Hold {
 
     /// Begins the next hold of a tenure, for a thread that has called a handle with these settings. Call it with the key's mutex held.
     pub(crate) fn begin(&self, owner: u64, settings: &DLockConfig, tenure: &Tenure) {
-        self.begin_with(owner, settings.reentry(), tenure.token(), tenure.valid_until());
+        self.begin_with(owner, settings.reentry, tenure.token(), tenure.valid_until());
     }
 
     /// Begins a hold, which its thread may enter again if `reentry` is set.

@@ -2,11 +2,11 @@
 //!
 //! The operations on a key stand in the module [`client`](crate::client).
 
-use crate::state::hold::{Hold, Reentry};
+use crate::state::hold::{Exit, Hold, Reentry};
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
-use crate::sync::{Mutex, MutexGuard, before_notifying};
+use crate::sync::{Mutex, before_notifying};
 use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ pub(crate) struct Key {
     pub(crate) id: u64,
     pub(crate) name: Arc<str>,
     pub(crate) hold: Hold,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     table: Weak<KeyTable>,
 }
 
@@ -26,13 +26,8 @@ impl Key {
         Self { id, name, hold: Hold::none(), state: Mutex::new(State::new()), table }
     }
 
-    /// Locks the key's mutex and returns the state.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     pub(crate) fn queue_length(&self) -> usize {
-        self.state().queue.len()
+        self.state.lock().queue.len()
     }
 
     /// Increments the hold count if the calling thread holds the lock, the hold is not lost and the count is below
@@ -46,15 +41,19 @@ impl Key {
         Some(self.hold.token())
     }
 
-    /// Decrements the hold count if the calling thread owns the hold with this token, the hold is not lost and the
-    /// count stays above zero. On `false`, call [`Unlock`](crate::client::unlock::Unlock), which handles
-    /// every other case.
+    /// Unlocks once for the calling thread: the hold with this token, or without a token whichever hold the thread has. It takes only a few
+    /// steps, as [`lock_again`](Self::lock_again) does. Whatever is left to do after an exit that is not the inner one does
+    /// [`Unlock`](crate::client::unlock::Unlock).
     #[inline]
-    pub(crate) fn unlock_inner(&self, token: u64) -> bool {
-        self.hold.is_owned_by(current_thread())
-            && self.hold.token() == token
-            && !self.hold.is_lost()
-            && self.hold.leave_inner()
+    pub(crate) fn unlock(&self, token: Option<u64>) -> Exit {
+        if !self.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != self.hold.token()) {
+            return Exit::NotHeld;
+        }
+        match self.hold.leave_inner() {
+            false => Exit::Last,
+            true if self.hold.is_lost() => Exit::InnerLost,
+            true => Exit::Inner,
+        }
     }
 
     /// Wakes a parked thread so that it checks again whether its wait is over or the client is closed.
@@ -64,7 +63,7 @@ impl Key {
     }
 
     pub(crate) fn nudge_all(&self) {
-        let waiters: Vec<_> = self.state().queue.iter().map(Arc::clone).collect();
+        let waiters: Vec<_> = self.state.lock().queue.iter().map(Arc::clone).collect();
         for waiter in waiters {
             waiter.parked.notify_one();
         }
@@ -73,7 +72,7 @@ impl Key {
     /// Returns a channel that receives a message when the hold with this token is lost.
     pub(crate) fn watch(&self, token: u64) -> Receiver<()> {
         let (sender, receiver) = bounded(1);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
             if self.hold.is_lost() {
                 let _ = sender.try_send(());

@@ -13,7 +13,9 @@ pub(crate) struct Lease {
     renew_after: Duration,
     /// How often the key is probed in between, if it is.
     probe_pause: Option<Duration>,
-    /// Until when the tenure is certainly ours: a lease after [`renewed_at`](Self::renewed_at), less a margin.
+    /// The time that was read before the command that last set or renewed the lease was first written.
+    renewed_at: Moment,
+    /// Until when the tenure is certainly ours: a lease after `renewed_at`, less a margin.
     deadline: Moment,
     /// When the key in the store was last known to contain our locker.
     checked_at: Moment,
@@ -35,7 +37,8 @@ impl Lease {
         Self {
             length,
             renew_after: settings.renew_after(),
-            probe_pause: settings.probe().then(|| timing::probe_pause(length)),
+            probe_pause: settings.probe.then(|| timing::probe_pause(length)),
+            renewed_at: counts_from,
             deadline: deadline(counts_from, length),
             checked_at: counts_from,
             doubted_at: Moment::NEVER,
@@ -62,7 +65,7 @@ impl Lease {
 
     /// Returns the time that was read before the command that last set or renewed the lease was first written.
     pub(crate) fn renewed_at(&self) -> Moment {
-        self.deadline.before(sure_part(self.length))
+        self.renewed_at
     }
 
     /// Returns whether less than half the lease is left. The lease must then be extended before anybody is told of
@@ -74,17 +77,16 @@ impl Lease {
     /// Returns whether an extension that is answered now comes late: less than half of the time is left that the settings leave between an
     /// extension and the deadline.
     pub(crate) fn is_late(&self, now: Moment) -> bool {
-        let planned = self.deadline.since(self.renewed_at() + self.renew_after);
+        let planned = self.deadline.since(self.renewed_at + self.renew_after);
         self.deadline.since(now) < planned / 2
     }
 
     /// Returns when to extend the lease: at its configured fraction, or earlier if otherwise several round trips of
     /// this length would not fit before the deadline.
     pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
-        let renewed_at = self.renewed_at();
-        let by_part = renewed_at + self.renew_after;
+        let by_part = self.renewed_at + self.renew_after;
         let by_trips = self.deadline.before(trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE));
-        by_part.min(by_trips.max(renewed_at + timing::earliest_extension(self.length)))
+        by_part.min(by_trips.max(self.renewed_at + timing::earliest_extension(self.length)))
     }
 
     /// Returns when the lease thread must ask about the key next.
@@ -95,7 +97,8 @@ impl Lease {
 
     /// Notes that a reply has extended the lease.
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
-        self.deadline = self.deadline.max(deadline(sent_at, self.length));
+        self.renewed_at = self.renewed_at.max(sent_at);
+        self.deadline = deadline(self.renewed_at, self.length);
         self.is_answered = true;
         self.checked(sent_at);
     }
@@ -133,10 +136,5 @@ impl Lease {
 
 /// Returns the moment until which a lease that was set or renewed then is certainly ours.
 fn deadline(renewed_at: Moment, lease: Duration) -> Moment {
-    renewed_at + sure_part(lease)
-}
-
-/// Returns the part of a lease during which the tenure is certainly ours.
-fn sure_part(lease: Duration) -> Duration {
-    lease - timing::margin(lease)
+    renewed_at + (lease - timing::margin(lease))
 }

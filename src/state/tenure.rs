@@ -111,7 +111,7 @@ impl Tenure {
     /// Notes that a hold begins.
     pub(crate) fn hold_begins(&mut self, now: Moment) {
         self.held_since = now;
-        self.hold_ends = self.settings.max_hold().map_or(Moment::NEVER, |limit| now + limit);
+        self.hold_ends = self.settings.max_hold.map_or(Moment::NEVER, |limit| now + limit);
     }
 
     /// Notes that the hold has ended and that the tenure is kept.
@@ -131,12 +131,9 @@ impl Tenure {
 
     /// Returns why and when the hold has ended by itself, if it has by now.
     pub(crate) fn overdue(&self, now: Moment) -> Option<(LossCause, Moment)> {
-        let over = if self.hold_ends < self.deadline() {
-            (LossCause::HeldTooLong, self.hold_ends)
-        } else {
-            (LossCause::Deadline, self.deadline())
-        };
-        (now >= over.1).then_some(over)
+        let at = self.valid_until();
+        let cause = || if at < self.deadline() { LossCause::HeldTooLong } else { LossCause::Deadline };
+        (now >= at).then(|| (cause(), at))
     }
 
     /// Returns the token of this tenure's current hold.
@@ -176,7 +173,7 @@ impl Tenure {
     /// that this client knows of; the store knows of all of them. There is none if the key was ours for a single hold
     /// that nobody else waited for, because pollers then find it free anyway.
     pub(super) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
-        let every = self.settings.poller_gap()?;
+        let every = self.settings.poller_gap?;
         let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
         due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))
     }
@@ -188,14 +185,14 @@ impl Tenure {
 
     /// Returns whether the tenure is kept when nobody in this process wants it.
     pub(crate) fn may_linger(&self) -> bool {
-        !self.settings.linger().is_zero() && !self.is_contended()
+        !self.settings.linger.is_zero() && !self.is_contended()
     }
 
     /// Returns whether the hold may be passed on to a thread of this process, and counts the pass.
     pub(crate) fn may_pass(&mut self, now: Moment) -> bool {
         match &mut self.contended {
             None => true,
-            Some((since, passes)) if *passes < self.settings.local_passes() && now < *since + timing::LOCAL_TIME => {
+            Some((since, passes)) if *passes < self.settings.local_passes && now < *since + timing::LOCAL_TIME => {
                 *passes += 1;
                 true
             }

@@ -27,7 +27,7 @@ impl Sleeper for Parked {
     }
 
     fn sleeps_until(&self) -> Moment {
-        let state = self.key.state();
+        let state = self.key.state.lock();
         let thread = self.waiter.thread;
         if self.key.hold.is_owned_by(thread) || state.is_turn_of(thread) { AT_WORK } else { self.waiter.parked_until() }
     }
@@ -43,7 +43,7 @@ impl Acquire<'_> {
         // Register before the first check, so that no wake-up after it is missed.
         let _registered = (limit.register(sleeper), core.clock.register(sleeper));
         let (mut circle_at, mut long_wait) = (Events::circle_at(waiter), None);
-        let mut state = key.state();
+        let mut state = key.state.lock();
         loop {
             if key.hold.is_owned_by(waiter.thread) {
                 return Ok(Progress::Holds(How::Granted));
@@ -59,13 +59,13 @@ impl Acquire<'_> {
             if let Some(at) = self.slow_at.take_if(|at| *at <= now) {
                 drop(state);
                 core.events.tell_slow(key, &waiter.settings, now.since(at), long_wait.as_ref());
-                state = key.state();
+                state = key.state.lock();
                 continue;
             }
             if circle_at.take_if(|at| *at <= now).is_some() {
                 drop(state);
                 long_wait = Some(core.events.waits_long(key, waiter));
-                state = key.state();
+                state = key.state.lock();
                 continue;
             }
             let until = [limit.until(), self.slow_at, circle_at].into_iter().flatten().min().unwrap_or(Moment::NEVER);

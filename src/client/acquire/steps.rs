@@ -26,7 +26,7 @@
 //! * **S22** A key that was said to be busy stays so for the turn: then a lack of time is no error.
 
 use super::recall::Recall;
-use crate::client::question::{Answer, is_unknown};
+use crate::client::turn::{Answer, is_unknown};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::Busy;

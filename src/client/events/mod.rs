@@ -79,15 +79,11 @@ impl Events {
         Self { clock, observer: hooks.into_observer(), long_waits: LongWaits::default() }
     }
 
-    /// Returns what time it is if somebody wants to know how long threads wait and hold.
-    pub(super) fn now(&self) -> Option<Moment> {
-        self.observer.as_ref().filter(|observer| observer.times_holds()).map(|_| self.clock.now())
-    }
-
-    /// Returns when a wait that begins now counts as slow, if anybody wants to know.
-    pub(super) fn slow_at(&self) -> Option<Moment> {
-        let after = self.observer.as_ref()?.slow_after?;
-        Some(self.clock.now() + after)
+    /// Returns when a call that begins now has begun, and when its wait counts as slow, each if anybody wants to know.
+    pub(super) fn call_begins(&self) -> (Option<Moment>, Option<Moment>) {
+        let Some(observer) = &self.observer else { return (None, None) };
+        let now = self.clock.now();
+        (observer.times_holds().then_some(now), observer.slow_after.map(|after| now + after))
     }
 
     /// Returns how many events were dropped because a function was too slow for them.

@@ -54,7 +54,7 @@ impl Scenario {
                 // Called only where it matters, because the upgrade keeps the core alive during the check.
                 let is_closed = |core: &Weak<Core>| core.upgrade().is_none_or(|core| core.is_closed());
                 keys.iter().for_each(|(key, core)| seen.look(key, || is_closed(core)));
-                let states = keys.iter().map(|(key, _)| format!("{:?}", *key.state()));
+                let states = keys.iter().map(|(key, _)| format!("{:?}", *key.state.lock()));
                 assert!(time::now() < END, "time goes on and on: {:#?}", states.collect::<Vec<_>>());
             });
         });

@@ -183,14 +183,14 @@ impl Visitor {
 
     /// The locker of the tenure that the client keeps.
     fn locker(&self) -> Option<Arc<str>> {
-        self.lock.handle.key.state().kept().map(|tenure| Arc::clone(&tenure.locker))
+        self.lock.handle.key.state.lock().kept().map(|tenure| Arc::clone(&tenure.locker))
     }
 
     /// The locker of the lingering tenure, if the client has heard of waiters that will not give up.
     /// Shows: L4.
     fn recalled(&self) -> Option<Arc<str>> {
         self.world.passes?;
-        let state = self.lock.handle.key.state();
+        let state = self.lock.handle.key.state.lock();
         let Phase::Lingering { tenure, .. } = &state.phase else { return None };
         let recalled = self.world.network.has_heard_contention(&tenure.locker);
         recalled.then(|| Arc::clone(&tenure.locker))

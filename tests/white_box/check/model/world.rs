@@ -66,7 +66,7 @@ impl World {
     /// Checks the state of a key: the invariants of [`state`](crate::state::machine), as far as they can be seen.
     /// Shows: S8, S9, S11, L1.
     pub(crate) fn look(&self, key: &Key, is_closed: impl FnOnce() -> bool) {
-        let state = key.state();
+        let state = key.state.lock();
         let wrong = match &state.phase {
             Phase::Idle if !state.queue.is_empty() && !is_closed() => Some("idle, and threads wait"),
             Phase::Waiting { .. } if state.queue.is_empty() => Some("waits for nobody"),
@@ -98,7 +98,7 @@ impl World {
         let ends: Vec<Weak<Core>> = parties.iter().map(|(generator, _)| generator.downgrade()).collect();
         for (generator, lock) in &parties {
             generator.close();
-            let state = lock.handle.key.state();
+            let state = lock.handle.key.state.lock();
             if !matches!(state.phase, Phase::Idle) || !state.queue.is_empty() {
                 self.journal.object(format!("closed in {:?}", *state));
             }
@@ -124,7 +124,7 @@ impl World {
     fn rest(&self, lock: &DistributedReentrantLock, lingers: bool) {
         for _ in 0..PATIENCE {
             let client = &lock.handle.client;
-            let rests = match lock.handle.key.state().phase {
+            let rests = match lock.handle.key.state.lock().phase {
                 Phase::Idle => true,
                 Phase::Lingering { .. } => lingers,
                 _ => false,
@@ -135,6 +135,6 @@ impl World {
             }
             thread::sleep(LEASE / 6);
         }
-        self.journal.object(format!("never at rest: {:?}", *lock.handle.key.state()));
+        self.journal.object(format!("never at rest: {:?}", *lock.handle.key.state.lock()));
     }
 }

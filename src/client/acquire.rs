@@ -11,18 +11,20 @@
 //! | waits ([`Acquire::park`]) | the hold, the turn, or the end of its limit |
 //! | has a hold ([`Acquire::confirm`]) | the end of `lock()`, or, if the hold was lost, its turn to ask again |
 
-mod ask;
 mod park;
 mod patience;
 mod recall;
 mod steps;
 
+use self::steps::{Asking, QueuePlace, Seen, Step};
+use crate::client::activity::Inside;
 use crate::client::at_exit;
-use crate::client::core::Core;
+use crate::client::core::{Core, Taker};
 use crate::client::events::{LockCall, Queued};
 use crate::client::loss;
 use crate::client::renew;
-use crate::client::turn::Turn;
+use crate::client::turn::{Answer, Question, Turn};
+use crate::client::twin;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
@@ -31,10 +33,12 @@ use crate::event::How;
 use crate::log;
 use crate::state::hold::Reentry;
 use crate::state::key::Key;
+use crate::state::locker;
 use crate::state::machine::{Phase, State};
 use crate::state::owner::{self, current_thread};
 use crate::state::queue::Waiter;
-use crate::state::tenure::Tenure;
+use crate::state::tenure::{Tenure, Unsettled};
+use crate::sync::thread;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +48,8 @@ use std::time::Duration;
 pub(crate) struct Acquire<'c> {
     core: &'c Core,
     key: &'c Arc<Key>,
+    /// The number of the thread.
+    thread: u64,
     /// The settings of the handle that it has called.
     settings: &'c Arc<DLockConfig>,
     limit: WaitLimit<'c>,
@@ -94,20 +100,20 @@ impl<'c> Acquire<'c> {
         settings: &'c Arc<DLockConfig>,
         limit: &WaitLimit<'c>,
     ) -> Self {
-        Self { core, key, settings, limit: *limit, called_at: None, slow_at: None }
+        Self { core, key, thread: current_thread(), settings, limit: *limit, called_at: None, slow_at: None }
     }
 
     /// Gets the hold for the calling thread, or increments its count if the thread already has it. Returns the hold's
     /// token, or `None` if the limit ends first.
     pub(crate) fn lock(mut self) -> Result<Option<u64>, Error> {
         let (core, key) = (self.core, self.key);
-        if key.hold.is_owned_by(current_thread()) {
+        if key.hold.is_owned_by(self.thread) {
             // As on the JVM, cancellation takes precedence over reentry.
             return if self.limit.is_cancelled() { Ok(None) } else { self.reenter().map(Some) };
         }
         // Also before a lingering tenure is taken up: it is the parent's.
         core.process.check()?;
-        let inside = core.enter()?;
+        let inside = Inside::of(&core.activity)?;
         let token = self.lock_first()?;
         if let Some(token) = token {
             inside.begin_hold();
@@ -131,9 +137,8 @@ impl<'c> Acquire<'c> {
         if self.limit.is_cancelled() {
             return Ok(None);
         }
-        self.called_at = self.core.events.now();
+        (self.called_at, self.slow_at) = self.core.events.call_begins();
         self.prepare()?;
-        self.slow_at = self.core.events.slow_at();
         let mut progress = self.arrive()?;
         loop {
             progress = match progress {
@@ -168,14 +173,14 @@ impl<'c> Acquire<'c> {
             // A client that says what its locks are for can be asked.
             core.subscription.listen_for(key);
         }
-        if !self.settings.linger().is_zero() {
+        if !self.settings.linger.is_zero() {
             // A client whose tenures may linger must hear when others wait.
             core.subscription.listen();
             // A tenure that lingers is taken up without it. The first release of another one only lingers if it is heard by then, so this
             // may take a little of the caller's time.
             if core.subscription.is_open()
                 && !core.subscription.hears(key)
-                && !matches!(key.state().phase, Phase::Lingering { .. })
+                && !matches!(key.state.lock().phase, Phase::Lingering { .. })
             {
                 core.subscription.gets_ready_to_hear(key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
             }
@@ -186,7 +191,7 @@ impl<'c> Acquire<'c> {
     /// Takes what an arriving thread finds: a tenure that lingers, the turn to ask, or a place in the local queue.
     fn arrive(&self) -> Result<Progress, Error> {
         let (core, key) = (self.core, self.key);
-        let mut state = key.state();
+        let mut state = key.state.lock();
         match self.take_up(&mut state) {
             Lingering::No => {}
             Lingering::Taken(queued) => return Ok(Progress::Confirmed(queued)),
@@ -194,7 +199,7 @@ impl<'c> Acquire<'c> {
                 drop(state);
                 core.releases.release_later(core, &key.name, &tenure);
                 drop(Turn::of(core, key));
-                state = key.state();
+                state = key.state.lock();
             }
         }
         if matches!(state.phase, Phase::Idle) {
@@ -206,7 +211,7 @@ impl<'c> Acquire<'c> {
             // Threads of this process hold the key, ask for it or wait for it.
             return self.limit.outcome(state.failure.clone()).map(|()| Progress::Ended);
         }
-        let waiter = Waiter::new(current_thread(), Arc::clone(self.settings), core.clock.now());
+        let waiter = Waiter::new(self.thread, Arc::clone(self.settings), core.clock.now());
         state.queue.push(Arc::clone(&waiter));
         drop(state);
         // The holder in this process must hear when others wait.
@@ -231,11 +236,11 @@ impl<'c> Acquire<'c> {
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);
-        if tenure.settings.max_hold().is_some() {
+        if tenure.settings.max_hold.is_some() {
             // The hold may reach its limit before the lease thread would check.
             core.renewals.put(key, &tenure);
         }
-        key.hold.begin(current_thread(), self.settings, &tenure);
+        key.hold.begin(self.thread, self.settings, &tenure);
         let queued = core.events.queue_acquired(&mut tenure, self.call(How::TakenUp));
         state.phase = Phase::Held(tenure);
         Lingering::Taken(queued)
@@ -261,8 +266,8 @@ impl<'c> Acquire<'c> {
     /// one of which only a message has told, if the store wants that.
     fn confirmed(&self, call: LockCall<'_>) -> Confirmed {
         let (core, key) = (self.core, self.key);
-        let mut state = key.state();
-        if let Some(confirmed) = self.tell(&mut state, call) {
+        let mut state = key.state.lock();
+        if let Some(confirmed) = self.tell(&mut state, call, core.clock.now()) {
             return confirmed;
         }
         let Some(expiring) = state.kept().map(|tenure| Arc::clone(&tenure.locker)) else { return Confirmed::Lost };
@@ -272,7 +277,7 @@ impl<'c> Acquire<'c> {
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
         let failure = renew::extend_now(core, key, &expiring, false, self.limit.limit(now, core.limits.command));
         std::mem::forget(unconfirmed);
-        let mut state = key.state();
+        let mut state = key.state.lock();
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && core.clock.now() < tenure.deadline() => {
                 tenure.is_confirmed = core.counts(tenure);
@@ -286,14 +291,13 @@ impl<'c> Acquire<'c> {
         }
     }
 
-    /// Confirms the thread's hold if what is known of it is enough. Call it with the key's mutex held.
-    fn tell(&self, state: &mut State, call: LockCall<'_>) -> Option<Confirmed> {
+    /// Confirms the thread's hold if what is known of it is enough `now`. Call it with the key's mutex held.
+    fn tell(&self, state: &mut State, call: LockCall<'_>, now: Moment) -> Option<Confirmed> {
         let core = self.core;
         let Phase::Held(tenure) = &mut state.phase else { return Some(Confirmed::Yes(Queued::nothing())) };
         if tenure.is_lost() {
             return Some(Confirmed::Lost);
         }
-        let now = core.clock.now();
         // The lease thread already renews a tenure that is passed on. It only must not be over.
         let is_fresh = !tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline());
         tenure.is_confirmed = is_fresh && core.counts(tenure);
@@ -302,10 +306,11 @@ impl<'c> Acquire<'c> {
 
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask again.
     fn discard(&self) -> Turn<'c> {
-        if let Some((tenure, _)) = self.core.end_hold(self.key, Phase::Asking { turn: None, about: None }) {
-            self.core.releases.release_later(self.core, &self.key.name, &tenure);
+        let (core, key) = (self.core, self.key);
+        if let Some((tenure, _)) = core.end_hold(key, Phase::Asking { turn: None, about: None }, core.clock.now()) {
+            core.releases.release_later(core, &key.name, &tenure);
         }
-        Turn::of(self.core, self.key)
+        Turn::of(core, key)
     }
 
     fn call(&self, how: How) -> LockCall<'c> {
@@ -315,6 +320,192 @@ impl<'c> Acquire<'c> {
     /// Returns how long a request that is sent now may take.
     fn command_limit(&self) -> Duration {
         self.limit.limit(self.core.clock.now(), self.core.limits.command)
+    }
+}
+
+/// A thread that has the turn asks the store.
+impl<'c> Acquire<'c> {
+    /// Asks the store, as the thread whose turn it is. Afterwards the caller has the hold, or its turn has ended.
+    fn ask(&self, turn: Turn<'c>) -> Result<Progress, Error> {
+        let core = self.core;
+        let mut asking = Asking::new(self.limit.is_one_attempt(), core.limits.remaining_known);
+        let mut question = self.question(QueuePlace::IfHeard);
+        loop {
+            let sent_at = core.clock.now();
+            let wants_place = question.wait;
+            let answer = self.put(&turn, question, sent_at);
+            let now = core.clock.now();
+            if let Answer::Acquired(tenure) = answer {
+                core.renewals.note_trip(now.since(sent_at));
+                let how = if asking.is_busy() { How::Granted } else { How::Free };
+                return self.take(turn, tenure, how, now);
+            }
+            let seen = self.look(&answer, wants_place, sent_at, now);
+            question = match asking.next(answer, &seen) {
+                Step::Ask(place) => self.question(place),
+                Step::Poll { unsettled, after } => {
+                    if !after.is_zero() {
+                        thread::sleep(after);
+                    }
+                    self.question_again(unsettled)
+                }
+                Step::End { abandoned, failure } => {
+                    core.releases.abandon(core, &self.key.name, abandoned);
+                    return self.limit.outcome(failure).map(|()| Progress::Ended);
+                }
+                Step::Refuse(answer) => return self.refuse(answer),
+                Step::Wait(answer) => return self.wait_on(turn, answer, sent_at),
+            };
+        }
+    }
+
+    /// Asks again, as the thread whose turn it is, unless its wait is over.
+    fn ask_again(&self, turn: Turn<'c>) -> Result<Progress, Error> {
+        let core = self.core;
+        if self.limit.is_over(core.clock.now()) || core.is_closed() {
+            let failure = if core.is_closed() { Some(Error::ShutDown) } else { self.key.state.lock().failure.clone() };
+            drop(turn);
+            return self.limit.outcome(failure).map(|()| Progress::Ended);
+        }
+        self.ask(turn)
+    }
+
+    /// Takes the turn of a thread whose grant the store has not confirmed, and which has given it back: fails, or waits.
+    fn after_unconfirmed(&self, turn: Turn<'c>, error: Error) -> Result<Progress, Error> {
+        let core = self.core;
+        let now = core.clock.now();
+        let is_undone = matches!(error, Error::Backend { failure: BackendFailure::Unacknowledged, .. });
+        let answer = Answer::Failed { error, unsettled: None };
+        if self.limit.is_one_attempt() || core.is_closed() || answer.is_refusal(core) {
+            return self.refuse(answer);
+        }
+        if self.limit.is_over(now) && !is_undone {
+            // The lock was busy, and there was too little time after that.
+            return Ok(Progress::Ended);
+        }
+        self.wait_on(turn, answer, now)
+    }
+
+    /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
+    /// to receive the grant: the store would pass over a waiter that does not listen, and drop it as dead.
+    fn question(&self, place: QueuePlace) -> Question {
+        let (core, key) = (self.core, self.key);
+        let wait = match place {
+            QueuePlace::None => false,
+            QueuePlace::ForRecall => true,
+            _ if self.limit.is_one_attempt() => false,
+            QueuePlace::IfHeard => core.subscription.hears(key),
+            // If it takes longer, the caller goes on without, and asks again when the inbox is ready.
+            QueuePlace::OnceHeard => core.subscription.gets_ready_to_hear(key, || self.command_limit() / 4),
+        };
+        let question = Question::fresh(core.next_locker(self.settings), Arc::clone(self.settings), wait);
+        key.state.lock().ask_about(question.locker());
+        question
+    }
+
+    fn question_again(&self, unsettled: Unsettled) -> Question {
+        let question = Question::again(unsettled);
+        self.key.state.lock().ask_about(question.locker());
+        question
+    }
+
+    /// Sends a question, and interprets the reply.
+    fn put(&self, turn: &Turn<'c>, question: Question, sent_at: Moment) -> Answer {
+        let (core, key) = (self.core, self.key);
+        let limit = self.limit.limit(sent_at, core.limits.command);
+        let thread = thread::current();
+        let result = core.run(&question.request(&key.name, core.id(), thread.name()), limit);
+        turn.take_in(question, result, sent_at)
+    }
+
+    /// Takes the hold that the store has granted as a reply said that arrived `now`, ends the turn, and confirms the hold if that takes no request.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cloned`] if the client has given up the identity that asked: a copy of this process may have the hold, too.
+    fn take(&self, turn: Turn<'c>, tenure: Tenure, how: How, now: Moment) -> Result<Progress, Error> {
+        let (core, key) = (self.core, self.key);
+        let to = Taker { thread: self.thread, settings: self.settings };
+        let mut state = key.state.lock();
+        if !core.is_ours(&tenure.locker) {
+            drop(state);
+            return Err(twin::meet(core, &key.name, &tenure.locker));
+        }
+        core.grant(key, &mut state, tenure, to, now);
+        turn.end();
+        let confirmed = self.tell(&mut state, self.call(how), now);
+        drop(state);
+        match confirmed {
+            Some(Confirmed::Yes(queued)) => Ok(Progress::Confirmed(queued)),
+            _ => Ok(Progress::Holds(how)),
+        }
+    }
+
+    /// Returns what the next step depends on, beside the answer.
+    fn look(&self, answer: &Answer, wants_place: bool, sent_at: Moment, now: Moment) -> Seen {
+        let (core, key, limit) = (self.core, self.key, self.limit);
+        let busy = match answer {
+            Answer::Busy { busy, .. } => Some(busy),
+            _ => None,
+        };
+        let holder = busy.and_then(|busy| busy.holder.as_deref());
+        if let Answer::Failed { error, .. } = answer {
+            log::debug!(ACQUIRE, "lock {:?}: a request has failed: {error}", key.name);
+        }
+        Seen {
+            now,
+            took: now.since(sent_at),
+            is_over: limit.is_over(now),
+            is_closed: core.is_closed(),
+            has_time: limit.has_time_for_another(now, sent_at),
+            wants_place: wants_place
+                || busy.is_some()
+                    && !limit.is_one_attempt()
+                    && core.subscription.is_open()
+                    && !core.subscription.hears(key),
+            // The server did not know the script of the preceding release, so this request overtook the release. The release was sent again
+            // before this reply was delivered, so the next request comes after it.
+            is_released: limit.is_one_attempt() && holder.is_some() && key.state.lock().released.as_deref() == holder,
+            // The holder may give the lock up when it hears that somebody wants it.
+            may_recall: core.processor.queue().is_some() && holder.is_some_and(locker::may_linger),
+            is_refused: answer.is_refusal(core),
+        }
+    }
+
+    /// Ends a turn that was neither successful nor final: the calling thread waits, as the first one of its process.
+    fn wait_on(&self, turn: Turn<'c>, answer: Answer, sent_at: Moment) -> Result<Progress, Error> {
+        let (core, key) = (self.core, self.key);
+        core.subscription.listen();
+        if let Err(error) = core.retries.thread.start() {
+            core.releases.abandon(core, &key.name, answer.into_unsettled());
+            return Err(error);
+        }
+        let now = core.clock.now();
+        let waiter = Waiter::new(self.thread, Arc::clone(self.settings), now);
+        let mut state = key.state.lock();
+        state.queue.push_back_to_head(Arc::clone(&waiter));
+        // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
+        // still wait.
+        let may_ask = self.limit.has_time_for_another(now, sent_at);
+        turn.wait_more(state, answer, sent_at, may_ask);
+        Ok(Progress::Waits(waiter))
+    }
+
+    /// Fails the caller without queueing it, and leaves the error for the threads that still wait.
+    fn refuse(&self, answer: Answer) -> Result<Progress, Error> {
+        let outcome = match &answer {
+            Answer::Failed { error, .. } => {
+                // An error that comes from the caller's own short time limit says nothing to the others.
+                if self.limit.until().is_none() {
+                    self.key.state.lock().failure = Some(error.clone());
+                }
+                Err(error.clone())
+            }
+            _ => Ok(Progress::Ended),
+        };
+        let core = self.core;
+        core.releases.abandon(core, &self.key.name, answer.into_unsettled());
+        if core.is_closed() { Err(Error::ShutDown) } else { outcome }
     }
 }
 
