@@ -135,12 +135,12 @@ impl RedisBuilder {
 
     /// Sets whether a thread that waits for the answer to a command polls for it before it sleeps. Defaults to [`Polling::Automatic`].
     ///
-    /// A near server answers sooner than a core that sleeps can be woken, so a thread that polls has its answer sooner. A thread whose
-    /// client makes no other call meanwhile polls for up to 100 µs without a pause, and uses its core so long. Threads that wait at the same
-    /// time yield between their polls, so that each other and the server can use the cores. Where polling finds no answers, because the server
-    /// is far or busy, threads sleep at once; now and then one tries again. A thread that waits for a lock that another holds does not poll.
+    /// A near server answers sooner than a core that sleeps can be woken, so a thread that polls has its answer sooner, for more processor
+    /// time. With [`Polling::AtMost`] that is also done by a thread that has a connection for itself. Beside other programs that want the
+    /// cores it takes longer. Where polling finds no answers, because the server is far or busy, threads sleep at once; now and then one
+    /// tries again. A thread that waits for a lock that another holds does not poll.
     ///
-    /// [`Polling::AtMost`] takes a time from 1 µs to 10 ms.
+    /// The time of [`Polling::AtMost`] may be from 1 µs to 10 ms.
     #[must_use]
     pub fn polling(mut self, polling: Polling) -> Self {
         self.polling = polling;

@@ -1,26 +1,26 @@
 //! Decides whether a caller polls for its answer before it sleeps, and whether it yields before it writes.
 //!
-//! Sleep only when the wait is expected to be longer than a wake. A caller that sleeps and is woken costs two system calls, in two threads, and
-//! the core that it slept on may need longer to wake than a near server to answer. So a caller polls before it sleeps:
+//! Sleep only when the wait is expected to be longer than a wake. A caller that sleeps and is woken costs two system calls, in two threads.
 //!
-//! * *A caller that is alone* polls until its answer is there, or until the *bound* is over. It does not yield: beside other programs that
-//!   want the core, a yield costs a time slice of each of them, milliseconds, and polling costs the bound at most.
-//! * *Callers that poll at the same time* want the same cores. They yield (`sched_yield`) before each of [`POLLS`] polls: so the others, and the
+//! * *Callers that share a connection* want the same cores. They yield (`sched_yield`) before each of [`POLLS`] polls: so the others, and the
 //!   server if it runs there, get on meanwhile, and the answer has usually come when the yield returns. A writer yields once before it
 //!   writes, so that callers that were answered together with it can queue their calls first.
+//! * *A caller that is alone* sleeps at once, unless the program has set a *bound*: then it polls until its answer is there, or until the
+//!   bound is over. Whether that is a gain depends on the machine: on the one where it was measured a lock and its unlock take three quarters
+//!   of the time, and one and a half times the processor time; beside a program that computes they take longer. It does not yield: beside
+//!   other programs that want the core, a yield costs a time slice of each of them, milliseconds.
 //!
 //! Two cases would turn this into a loss. Both are detected:
 //!
 //! * *The answer takes longer*, because the server is far or busy, or cannot run while the caller polls. After polling in vain the next 1, 2,
-//!   4 … [`MOST_SKIPS`] callers sleep at once, until one that polls finds its answer again. That one is also how a server is noticed that
-//!   has become faster.
+//!   4 … [`MOST_SKIPS`] callers sleep at once, until one that polls finds its answer again.
 //! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a
 //!   caller that slept and was woken would get it sooner. When yields return late, nobody yields for a while.
 //!
 //! The state of the first case is a number, that of the second a moment; both are shared by all connections to a server, because they
 //! describe that server, and this machine.
 
-use super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, NO_YIELD, POLLED_FOR};
+use super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, NO_YIELD};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, now, spin_loop, thread};
 use std::time::{Duration, Instant};
@@ -39,21 +39,21 @@ const FORGIVEN_PART: u32 = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Polling {
-    /// For up to 100 µs, as long as that finds answers.
+    /// Threads that share a connection at the same time poll a few times, and let others run in between. A thread that has a connection for
+    /// itself sleeps at once.
     #[default]
     Automatic,
-    /// Never: a thread sleeps at once. For machines whose processor time is scarce.
+    /// Never: a thread sleeps at once.
     Off,
-    /// As `Automatic`, but for up to this time. Longer than 100 µs for a server that answers later, and cores to spare; shorter to save
-    /// processor time where the server answers soon.
+    /// A thread that has a connection for itself polls, too, without a pause and for up to this time. For a server that answers sooner
+    /// than that, where cores are to spare: 100 µs is a good choice for one on the same machine or in the same rack.
     AtMost(Duration),
 }
 
 /// See the module. All connections of a transport share one.
 #[derive(Debug)]
 pub(super) struct PollPolicy {
-    /// How long a caller polls; `None` if it never does.
-    bound: Option<Duration>,
+    polling: Polling,
     // ORDERING: Relaxed, for all of them: they count and estimate. A lost update or a stale value lets one caller more or less poll or yield,
     // and nothing is read through them.
     /// How many callers poll now.
@@ -87,13 +87,8 @@ impl Drop for Poller<'_> {
 impl PollPolicy {
     pub(super) fn new(polling: Polling) -> Self {
         let origin = now();
-        let bound = match polling {
-            Polling::Automatic => Some(POLLED_FOR),
-            Polling::Off => None,
-            Polling::AtMost(bound) => Some(bound),
-        };
         Self {
-            bound,
+            polling,
             pollers: AtomicU32::new(0),
             skips: AtomicU32::new(0),
             cools_until: AtomicU64::new(0),
@@ -116,15 +111,25 @@ impl PollPolicy {
     /// use the connection. Several callers that begin at once may disturb the count of those that sleep at once, which does no harm. On
     /// platforms that cannot read without waiting nobody polls, because that would disturb the writer.
     pub(super) fn poll(&self, callers: usize, find: impl Fn() -> bool, is_found: impl Fn() -> bool) {
-        let Some(bound) = self.bound.filter(|_| cfg!(unix) && !is_spared()) else { return };
+        if cfg!(not(unix)) || is_spared() {
+            return;
+        }
+        let bound = match self.polling {
+            Polling::Automatic if callers > 1 => None,
+            Polling::Automatic | Polling::Off => return,
+            Polling::AtMost(bound) => Some(bound),
+        };
         // ORDERING: Relaxed: a count that may be disturbed.
         let skips = self.skips.load(Ordering::Relaxed);
         if low_half(skips) > 0 {
             return self.skips.store(skips - 1, Ordering::Relaxed);
         }
-        let alone = self.pollers.fetch_add(1, Ordering::Relaxed) == 0 && callers < 2; // ORDERING: Relaxed: an estimate.
         let poller = Poller(&self.pollers);
-        let ended = if alone { self.poll_alone(bound, find) } else { self.poll_among(callers, find) };
+        let alone = self.pollers.fetch_add(1, Ordering::Relaxed) == 0 && callers < 2; // ORDERING: Relaxed: an estimate.
+        let ended = match bound {
+            Some(bound) if alone => self.poll_alone(bound, find),
+            _ => self.poll_among(callers, find),
+        };
         drop(poller);
         if ended {
             self.note(is_found());

@@ -28,7 +28,3 @@ pub(super) const LATEST: Duration = Duration::from_micros(2500);
 
 /// How long nobody yields after that: long compared with the time that was lost.
 pub(super) const NO_YIELD: Duration = Duration::from_millis(500);
-
-/// For how long a caller that is alone polls for its answer, unless the program sets another time. A near server answers in 15 to 60 µs. Where the answer
-/// takes longer than this, a wake costs less than half of the wait, and polling would cost more processor time than a sleep.
-pub(super) const POLLED_FOR: Duration = Duration::from_micros(100);

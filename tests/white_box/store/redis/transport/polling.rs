@@ -4,7 +4,7 @@ use super::*;
 use std::cell::Cell;
 
 fn polling() -> PollPolicy {
-    PollPolicy::new(Polling::Automatic)
+    PollPolicy::new(Polling::AtMost(Duration::from_micros(100)))
 }
 
 /// Lets a caller wait whose answer has come or will not come. Returns whether it has polled.
@@ -36,7 +36,9 @@ fn a_caller_that_is_alone_polls_for_the_bound_or_not_at_all() {
     let begin = now();
     assert!(polls(&PollPolicy::new(Polling::AtMost(bound)), false));
     assert!(now() - begin >= bound);
-    assert!(!polls(&PollPolicy::new(Polling::Off), true));
+    for polling in [Polling::Off, Polling::Automatic] {
+        assert!(!polls(&PollPolicy::new(polling), true), "{polling:?}");
+    }
 }
 
 #[test]
@@ -44,7 +46,10 @@ fn a_caller_that_is_not_alone_any_more_polls_no_longer() {
     let polling = PollPolicy::new(Polling::AtMost(Duration::from_secs(60)));
     polling.poll(1, || polls(&polling, true), || true);
     // A caller whose connection others use polls a few times only.
-    polling.poll(2, || false, || true);
+    for polling in [&polling, &PollPolicy::new(Polling::Automatic)] {
+        let found = Cell::new(false);
+        polling.poll(2, || found.replace(true), || true);
+    }
     assert_eq!(polling.pollers.load(Ordering::Relaxed), 0);
 }
 
