@@ -28,7 +28,7 @@ const NOBODYS: &str = "DLOCK_dlock_hello";
 /// How a store is reached.
 #[derive(Clone, Debug)]
 pub(crate) enum Builder {
-    Redis(RedisBuilder),
+    Redis(Box<RedisBuilder>),
     #[cfg(feature = "etcd")]
     Etcd(EtcdBuilder),
     #[cfg(feature = "consul")]

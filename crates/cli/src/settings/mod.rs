@@ -163,7 +163,7 @@ impl Settings {
                 self.refuse_those_of_redis()?;
                 self.consensus()
             }
-            _ => self.redis().map(Builder::Redis),
+            _ => self.redis().map(|builder| Builder::Redis(Box::new(builder))),
         }
     }
 

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// How many times each of several callers polls before it sleeps.
 const POLLS: u32 = 4;
 
-/// The most callers that sleep at once after one has polled in vain. PollPolicy for the bound costs one caller in so many less than a microsecond
+/// The most callers that sleep at once after one has polled in vain. Polling for 100 µs costs one caller in so many less than a microsecond
 /// each.
 const MOST_SKIPS: u32 = 128;
 
