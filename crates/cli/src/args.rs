@@ -2,7 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
-use crate::settings::{Reach, Rules};
+use crate::settings::{Reach, Rules, time};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
@@ -288,14 +288,6 @@ fn on_lost(text: &str) -> Result<OnLost, String> {
         _ if text.trim().is_empty() => Err("give `stop`, `warn` or a shell command".to_owned()),
         command => Ok(OnLost::Run(command.to_owned())),
     }
-}
-
-/// Reads `500ms`, `30s`, `1h 30m`, and seconds: `30`, `0.5`.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let seconds = text.parse().ok().filter(|_| is_number).map(Duration::try_from_secs_f64);
-    let read = seconds.and_then(Result::ok).or_else(|| humantime::parse_duration(text).ok());
-    read.ok_or_else(|| "give a number of seconds, or a time such as 500ms, 30s, 5m or 1h 30m".to_owned())
 }
 
 /// Reads `TERM`, `SIGTERM`, `term` or `15`.

@@ -1,7 +1,6 @@
 //! The store where the locks are, of whichever kind the URL says, and the connection to it.
 
-use crate::settings::Settings;
-use crate::status::{Failure, say};
+use crate::status::say;
 #[cfg(feature = "consul")]
 use dlock_consensus::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
@@ -104,18 +103,4 @@ impl Store {
             Self::Consul(store) => builder.build(store),
         }
     }
-}
-
-/// Connects for questions. Nothing is written that says so.
-pub(crate) fn connect(settings: &Settings) -> Result<DLockGenerator, Failure> {
-    asking(settings.builder()?.connect()?)
-}
-
-/// The same, once the server is there.
-pub(crate) fn connect_when_there(settings: &Settings) -> Result<DLockGenerator, Failure> {
-    asking(settings.builder()?.wait(None)?)
-}
-
-fn asking(store: Store) -> Result<DLockGenerator, Failure> {
-    Ok(store.generator(DLockGenerator::builder().client_record(false))?)
 }

@@ -6,16 +6,14 @@
 #[path = "../../../../tests/faults/each_store.rs"]
 mod each;
 
-mod beside;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/consensus/mod.rs"]
 mod consensus;
+mod consul;
 mod costs;
 mod faults;
 mod fresh;
-mod inboxes;
 mod lock;
-mod nodes;
 mod secure;
 mod strangers;
 mod twins;
