@@ -3,6 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
 use crate::settings::{Reach, Rules, time};
+use crate::timing;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
@@ -202,9 +203,6 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
-/// How long the command's group has to end, if nothing else is wanted.
-const GRACE: Duration = Duration::from_secs(5);
-
 /// The part of the lease at whose beginning a lease that cannot be renewed counts as lost, so that the command has ended when the lease does.
 const ENDING_PART: u32 = 6;
 
@@ -251,7 +249,7 @@ pub(crate) struct Run {
 impl Run {
     /// How long the group has to end while the lock is held.
     pub(crate) fn grace(&self) -> Duration {
-        self.grace.unwrap_or(GRACE)
+        self.grace.unwrap_or(timing::GRACE)
     }
 
     /// How long it has to end after a loss.

@@ -7,6 +7,7 @@ mod mapping;
 
 use crate::status::{Failure, USAGE};
 use crate::store::{Builder, Store};
+use crate::timing;
 use clap::Args;
 #[cfg(feature = "consul")]
 use dlock_consensus::ConsulLockProcessor;
@@ -25,9 +26,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const VARIABLE: &str = "DLOCK_URL";
-
-/// How long replicas have to acknowledge, if nothing else is set: the library's advice for a reply within a second.
-const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Reads `500ms`, `30s`, `1h 30m`, and seconds: `30`, `0.5`.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
@@ -257,8 +255,8 @@ impl Settings {
             }
             (None, None) => {}
             (Some(count), within) => {
-                let half = io_timeout.map_or(ACKNOWLEDGED_WITHIN, |time| time / 2);
-                builder = builder.replica_acks(*count, within.unwrap_or(ACKNOWLEDGED_WITHIN.min(half)));
+                let half = io_timeout.map_or(timing::ACKNOWLEDGED_WITHIN, |time| time / 2);
+                builder = builder.replica_acks(*count, within.unwrap_or(timing::ACKNOWLEDGED_WITHIN.min(half)));
             }
         }
         if !address_map.is_empty() {

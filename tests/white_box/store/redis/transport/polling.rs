@@ -12,7 +12,13 @@ fn looks(polling: &PollPolicy, callers: usize, mut find: impl FnMut() -> bool, i
     looks_until(polling, callers, now() + Duration::from_secs(60), &mut find, is_found)
 }
 
-fn looks_until(polling: &PollPolicy, callers: usize, end: Instant, find: &mut dyn FnMut() -> bool, is_found: bool) -> u32 {
+fn looks_until(
+    polling: &PollPolicy,
+    callers: usize,
+    end: Instant,
+    find: &mut dyn FnMut() -> bool,
+    is_found: bool,
+) -> u32 {
     let count = Cell::new(0);
     let find = RefCell::new(find);
     let counted = || {
