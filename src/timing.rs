@@ -33,6 +33,7 @@ pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const STORE_LOOK_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// A pause between two looks at threads that are at work. They need the processor more than the thread that looks.
+#[cfg(any(test, feature = "test-util"))]
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_micros(20);
 
 // An observer.
