@@ -1,5 +1,7 @@
 //! The example in the README of version 0.1.0, word for word: programs that were written by it compile and work.
 
+#![allow(clippy::print_stdout, reason = "it prints")]
+
 use redis_dlock::{DLockConfig, DLockGenerator, Error, MemoryLockProcessor};
 use std::time::Duration;
 
