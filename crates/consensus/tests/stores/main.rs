@@ -6,10 +6,14 @@
 #[path = "../../../../tests/faults/each_store.rs"]
 mod each;
 
+/// What one store has and the other one has not.
+mod alone {
+    mod consul;
+}
+
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/consensus/mod.rs"]
 mod consensus;
-mod consul;
 mod costs;
 mod faults;
 mod fresh;
