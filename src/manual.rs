@@ -1,4 +1,7 @@
 // The pages of the manual. They exist only in the documentation.
+//
+// A page is read as a file, too. Its links name a label (`[with_lease][DLockConfig::with_lease]`), and the definitions at its end lead to
+// files. Of several definitions of a label, the first counts: in the documentation that is the one in manual/links.md, which leads to the item.
 
 #![doc = include_str!("manual/index.md")]
 
@@ -47,3 +50,8 @@ pub mod porting {}
 #[cfg(feature = "redis")]
 #[doc = include_str!("manual/operations.md")]
 pub mod operations {}
+
+#[cfg(feature = "redis")]
+#[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/run_book.md")]
+pub mod run_book {}
