@@ -5,6 +5,11 @@
 
 #![doc = include_str!("manual/index.md")]
 
+#[cfg(feature = "redis")]
+#[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/which_lock.md")]
+pub mod which_lock {}
+
 #[doc = include_str!("manual/waiting.md")]
 pub mod waiting {}
 
