@@ -60,3 +60,7 @@ pub mod operations {}
 #[doc = include_str!("manual/links.md")]
 #[doc = include_str!("manual/run_book.md")]
 pub mod run_book {}
+
+#[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/upgrading.md")]
+pub mod upgrading {}
