@@ -3,6 +3,7 @@
 mod beside;
 mod citations;
 mod examples;
+mod pages;
 mod shape;
 mod waiting;
 
