@@ -12,10 +12,12 @@
 pub mod which_lock {}
 
 #[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/pictures.md")]
 #[doc = include_str!("manual/waiting.md")]
 pub mod waiting {}
 
 #[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/pictures.md")]
 #[doc = include_str!("manual/leases.md")]
 pub mod leases {}
 

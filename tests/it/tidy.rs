@@ -4,6 +4,7 @@ mod beside;
 mod citations;
 mod examples;
 mod pages;
+mod pictures;
 mod shape;
 mod waiting;
 

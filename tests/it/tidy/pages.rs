@@ -10,9 +10,11 @@ use std::path::Path;
 
 const MANUAL: &str = "src/manual/";
 
-/// Each manual, and what leads its labels to items. No person reads that as a page.
+/// Each manual, and what leads its labels to items. No person reads that as a page, nor what shows pictures in the documentation.
 const MANUALS: [(&str, &str); 2] =
     [(MANUAL, "src/manual/links.md"), ("crates/consensus/src/manual.md", "crates/consensus/src/links.md")];
+
+const PICTURES: &str = "src/manual/pictures.md";
 
 /// The files of the repository that are pages, by their paths, with their texts.
 fn pages() -> BTreeMap<String, String> {
@@ -29,7 +31,7 @@ fn pages() -> BTreeMap<String, String> {
     }
     let mut found = BTreeMap::new();
     walk(package(), &mut found);
-    found.retain(|path, _| MANUALS.iter().all(|(_, links)| links != path));
+    found.retain(|path, _| path != PICTURES && MANUALS.iter().all(|(_, links)| links != path));
     assert!(found.len() > 20, "the search finds too little");
     found
 }
