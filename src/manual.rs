@@ -79,6 +79,11 @@ pub mod operations {}
 #[doc = include_str!("manual/run_book.md")]
 pub mod run_book {}
 
+#[cfg(feature = "redis")]
+#[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/sizing.md")]
+pub mod sizing {}
+
 #[doc = include_str!("manual/links.md")]
 #[doc = include_str!("manual/upgrading.md")]
 pub mod upgrading {}
