@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count: u32 = arguments.next().map_or(Ok(1), |count| count.parse())?;
     let generator = DLockGenerator::connect(&url)?;
     // Other processes that run this hold other locks.
-    let name = |n| generator.generate("HOLD", &format!("{}-{n}", process::id()));
+    let name = |n| generator.generate("HOLD", format!("{}-{n}", process::id()));
     let guards = (0..count).map(|n| name(n)?.lock_owned()).collect::<Result<Vec<_>, _>>()?;
     println!("process {} holds {count} locks until its input ends", process::id());
     stdin().read_to_end(&mut Vec::new())?;

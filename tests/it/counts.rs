@@ -112,7 +112,7 @@ fn a_lock_that_is_held_asks_twenty_times_in_three_leases() {
     let store = RedisLockProcessor::connect(&server.url()).unwrap();
     let generator = DLockGenerator::builder().client_record(false).clock(clock.clone()).build(store).unwrap();
     let locks = 50;
-    let take = |n: u64| generator.generate("HELD", &n.to_string()).unwrap().lock_owned().unwrap();
+    let take = |n: u64| generator.generate("HELD", n.to_string()).unwrap().lock_owned().unwrap();
     let guards: Vec<_> = (0..locks).map(take).collect();
     Commands::forget(&server);
     clock.pass(Duration::from_secs(90));
