@@ -277,3 +277,13 @@ fn every_page_of_the_manual_can_be_found() {
         assert!(readme.contains(&format!("src/manual/{page}")), "README does not name {page}");
     }
 }
+
+/// What is longer is no map and no first page any more: the rest stands at the head of its room, or in the manual.
+#[test]
+fn the_map_and_the_first_page_stay_short() {
+    let pages = pages();
+    for (page, most) in [("ARCHITECTURE.md", 350), ("README.md", 150)] {
+        let lines = pages[page].lines().count();
+        assert!(lines <= most, "{page} has {lines} lines");
+    }
+}
