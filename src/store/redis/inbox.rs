@@ -1,6 +1,7 @@
 //! A client's inbox: a connection of its own that is subscribed to one channel.
 
 use super::net::classify::classify;
+use super::net::connector::{ReadHalf, WriteHalf};
 use super::net::endpoint::Endpoint;
 use super::net::link::Link;
 use super::net::resp::{Packed, shape};

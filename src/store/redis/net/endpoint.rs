@@ -10,10 +10,12 @@
 use super::address::Address;
 #[cfg(feature = "tls")]
 use super::address::Place;
+use super::connector::{Connector, OpenConnection, Shutdown};
 use super::dial::dial;
 use super::handshake;
 use super::identity::Servers;
-use super::link::Link;
+use super::link::{Inbound, Link, Outbound};
+use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 #[cfg(feature = "tls")]
@@ -163,5 +165,39 @@ impl Endpoint {
         // A replica may be asked for the map. What it says of it is as good as a master's.
         part.check_kind(&self.address, self.in_cluster)?;
         Ok(link)
+    }
+}
+
+/// Ends a connection to one of several servers.
+pub(crate) struct ConnectionCut {
+    socket: Arc<Socket>,
+    servers: Arc<Servers>,
+}
+
+impl Connector for Endpoint {
+    type Out = Outbound;
+    type In = Inbound;
+    type Cut = ConnectionCut;
+
+    fn open(&self, deadline: Instant) -> Result<OpenConnection<Self>, Error> {
+        let link = self.connect(deadline)?;
+        let cut = ConnectionCut { socket: link.socket(), servers: Arc::clone(&self.servers) };
+        Ok(OpenConnection { outbound: link.outbound, inbound: link.inbound, cut })
+    }
+
+    fn close(&self) {
+        if let Some(finder) = &self.finder {
+            finder.stop();
+        }
+    }
+}
+
+impl Shutdown for ConnectionCut {
+    fn cut(&self) {
+        self.socket.cut();
+    }
+
+    fn server(&self) -> u64 {
+        self.servers.number()
     }
 }

@@ -11,6 +11,7 @@
 
 use super::address::Address;
 use super::classify::{classify, without_user};
+use super::connector::WriteHalf;
 use super::identity::{self, Identity};
 use super::link::Link;
 use super::resp::{Packed, shape};

@@ -21,7 +21,7 @@
 //!    waits for, which costs little. But no connection to the same address is cut, because two connections to one server would cut each
 //!    other for ever. So would connections to an address that leads to two servers in turn.
 //!    When the number has risen, each older connection that was not cut is checked before its next write, however short a time ago it was
-//!    used (`transport/mux/session.rs`): a call on one that another server has closed would have an unknown outcome.
+//!    used (`transport/mux/state.rs`): a call on one that another server has closed would have an unknown outcome.
 //! 4. *A connection to a server that moved away meanwhile does not count*: whoever has found the address says whether it still holds, under
 //!    the mutex under which the last server is noted.
 //!

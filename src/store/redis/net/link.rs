@@ -9,6 +9,7 @@
 //! A read or write that meets its deadline is no error here, and loses nothing: bytes that were not written stay in the outbound half, and
 //! those of an incomplete reply in the inbound half. Whoever owns the half decides whether to go on or to give the connection up.
 
+use super::connector::{ReadHalf, WriteHalf};
 use super::resp::{Malformed, Reader};
 use super::socket::{IoProgress, Socket, Timeout};
 #[cfg(feature = "tls")]
@@ -115,10 +116,8 @@ impl Link {
     }
 }
 
-impl Outbound {
-    /// Queues bytes, and sends as many as it can until the deadline. The next [`flush`](Self::flush) sends the remainder. Returns
-    /// whether everything was sent.
-    pub(crate) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
+impl WriteHalf for Outbound {
+    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
             // Behind what is unsent already. A record that was made must be sent, and in its order: each has a number that the peer counts
@@ -139,8 +138,7 @@ impl Outbound {
         Ok(self.unsent.is_empty())
     }
 
-    /// Sends the remainder. Returns whether everything was sent.
-    pub(crate) fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
+    fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
         if !self.unsent.is_empty()
             && let IoProgress::Bytes(n) =
                 self.ends.socket.write(&self.unsent[self.sent..], &mut self.timeout, deadline)?
@@ -157,9 +155,8 @@ impl Outbound {
     }
 }
 
-impl Inbound {
-    /// Takes the next reply that was read completely.
-    pub(crate) fn take_reply(&mut self) -> io::Result<Option<Value>> {
+impl ReadHalf for Inbound {
+    fn take_reply(&mut self) -> io::Result<Option<Value>> {
         let read = self.reader.next(&self.buffer[self.start..self.end]);
         match read
             .map_err(|Malformed(what)| io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}")))?
@@ -178,16 +175,16 @@ impl Inbound {
         }
     }
 
-    /// Reads more bytes. Returns `false` if none arrived by the deadline.
-    pub(crate) fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
+    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
         self.read(|socket, buffer, timeout| socket.read(buffer, timeout, deadline))
     }
 
-    /// Reads the bytes that have arrived, without waiting. Returns `false` if there are none.
-    pub(crate) fn fill_now(&mut self) -> io::Result<bool> {
+    fn fill_now(&mut self) -> io::Result<bool> {
         self.read(|socket, buffer, _| socket.read_now(buffer))
     }
+}
 
+impl Inbound {
     fn read(
         &mut self,
         from: impl FnOnce(&Socket, &mut [u8], &mut Timeout) -> io::Result<IoProgress>,

@@ -9,7 +9,7 @@
 //!
 //! A server can stop being master, let another one issue numbers, and become master again without closing a connection. It refuses
 //! every command in between, and a refusal ends the watermark. But if no command was sent in between, nobody notices. So a watermark holds
-//! for one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/mux/core.rs`), and with a
+//! for one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/timing.rs`), and with a
 //! refusal, even one that answers a caller that has left. The first number of the next epoch comes from a script, without slack. One
 //! case stays unnoticed: a server that is no master for less than 100 ms plus the time that a command takes to reach it.
 //!

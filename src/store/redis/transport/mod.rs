@@ -61,6 +61,7 @@ mod timing;
 #[path = "../../../../tests/white_box/store/redis/transport/urgent.rs"]
 mod urgent;
 
+use super::net::connector::Connector;
 use super::net::endpoint::Endpoint;
 use super::net::resp::{Packed, Stamp};
 use crate::backoff::{Backoff, Cooldown};
@@ -69,7 +70,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
 use batch::BatchPart;
-use mux::{Connector, Mux, MuxSettings, PendingCall};
+use mux::{Mux, MuxSettings, PendingCall};
 use polling::PollPolicy;
 use routes::{RouteGuard, Routes};
 use smallvec::SmallVec;

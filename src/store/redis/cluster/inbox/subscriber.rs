@@ -2,6 +2,7 @@
 
 use super::super::timing::SILENCE;
 use crate::store::redis::net::address::Place;
+use crate::store::redis::net::connector::{ReadHalf, WriteHalf};
 use crate::store::redis::net::link::Link;
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::net::socket::Socket;

@@ -12,13 +12,11 @@
 //!
 //! The thread holds a weak reference to its mux. If the mux is gone when the connection comes, it closes the connection at once.
 
-use super::connector::{Connector, OpenConnection};
-use super::core::{Guard, Mux};
-use super::leaving::fail_all;
-use super::session::Session;
-use super::state::MuxState;
+use super::state::{MuxState, Session};
+use super::{Guard, Mux, fail_all};
 use crate::error::{BackendFailure, Error};
 use crate::log;
+use crate::store::redis::net::connector::{Connector, OpenConnection};
 use crate::sync::atomic::Ordering;
 use crate::sync::{catch_panic, now, thread};
 use std::collections::VecDeque;

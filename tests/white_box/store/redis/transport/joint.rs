@@ -1,8 +1,8 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
-use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::{Batch, Begun, KeyHash, Polling, Transport};
 use crate::error::Error;
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
 use parking_lot::Mutex;
 use std::io;

@@ -1,8 +1,8 @@
 //! Tests that no call is written to a connection that was cut because another server has answered.
 
-use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::{KeyHash, Polling, Transport};
 use crate::error::Error;
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
 use parking_lot::Mutex;
 use std::io;

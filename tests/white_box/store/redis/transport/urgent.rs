@@ -1,8 +1,8 @@
 //! Tests that urgent calls do not wait for other callers: they do not use a connection whose callers are stuck.
 
-use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::{CALLERS, KeyHash, Polling, Replied, Reply, Transport, URGENT};
 use crate::error::{BackendFailure, Error};
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;
 use parking_lot::{Condvar, Mutex};

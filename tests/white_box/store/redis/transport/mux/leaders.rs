@@ -1,7 +1,7 @@
-//! Unit tests of `src/store/redis/transport/mux/role.rs`.
+//! Unit tests of `src/store/redis/transport/mux/leaders.rs`.
 
 use crate::error::Error;
-use crate::store::redis::transport::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use crate::store::redis::transport::{KeyHash, Polling, Transport};
 use ::redis::Value;
 use std::io;
