@@ -18,7 +18,7 @@
 
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::hosts::{AddressMap, mapped};
-use crate::store::redis::script::slot::{SLOTS, Slot};
+use crate::store::redis::script::keys::{SLOTS, Slot};
 use ::redis::Value;
 
 /// The index of the owner of a slot that nobody owns.

@@ -7,7 +7,7 @@ use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{Begun, Callback, Confirming, KeyHash, Replies, Reply, Transport, Way};
+use crate::store::redis::transport::{Begun, Callback, Confirming, Replies, Reply, Transport, Way};
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -141,14 +141,14 @@ impl Node {
         let mut askings = SmallVec::new();
         for Sending { call, asking } in calls {
             askings.push(asking);
-            let hash = KeyHash::of(call.keys[0]);
+            let key = call.keys[0];
             if asking {
                 // Both go on the connection of the key, one behind the other. `ASKING` counts for one command: a short form that is unknown
                 // would be repeated without it.
-                batch.push(hash, |packed| packed.words(&["ASKING"]));
-                batch.push(hash, |packed| call.pack_in_full(packed));
+                batch.push(key, |packed| packed.words(&["ASKING"]));
+                batch.push(key, |packed| call.pack_in_full(packed));
             } else {
-                batch.push(hash, |packed| call.pack(packed));
+                batch.push(key, |packed| call.pack(packed));
             }
         }
         let is_alone = is_alone && batch.is_one();
@@ -174,7 +174,7 @@ impl Node {
     pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
         let mut packed = Packed::for_one();
         call.pack(&mut packed);
-        self.transport.post(KeyHash::of(call.keys[0]), packed, limit, done);
+        self.transport.post(call.keys[0], packed, limit, done);
     }
 }
 

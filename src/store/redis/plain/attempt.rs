@@ -45,7 +45,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             return Ok(Tried::Ask(Some(way)));
         };
         let mut batch = self.transport.batch_on(way);
-        batch.push(hash, |packed| pack(claim, packed));
+        batch.push(claim.key, |packed| pack(claim, packed));
         let replies = self.transport.run(batch, limit, false);
         let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; 4]>::new());
         for reply in &replies {

@@ -6,7 +6,7 @@ use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::keys::{FENCE, queue_key};
 use crate::store::redis::script::reply::HIGHEST_NUMBER;
-use crate::store::redis::script::request::millis;
+use crate::store::redis::script::scripts::millis;
 use ::redis::Value;
 
 /// Stands for the holder of a key that was busy at the `SET` and free at the `GET`.

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::port::{Claim, Inbox, Posting, ReleaseDone, ReleaseOutcome, Request, WaitQueue};
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::script::reply::{self, mismatch};
-use crate::store::redis::script::request::Texts;
+use crate::store::redis::script::scripts::Texts;
 use crate::store::redis::transport::{CallReplies, KeyHash};
 use ::redis::Value;
 use std::sync::Arc;
@@ -13,10 +13,7 @@ use std::time::Duration;
 
 impl WaitQueue for RedisLockProcessor {
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        if self.ways().is_closed() {
-            return Err(Error::ShutDown);
-        }
-        self.ways().open_inbox(client, limit)
+        self.topology.open_inbox(client, limit)
     }
 
     fn check_inbox(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
@@ -26,11 +23,11 @@ impl WaitQueue for RedisLockProcessor {
     }
 
     fn hears(&self, client: &str, key: &str) -> bool {
-        self.ways().hears(client, key)
+        self.topology.hears(client, key)
     }
 
     fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
-        self.ways().get_ready_to_hear(client, key, limit)
+        self.topology.get_ready_to_hear(client, key, limit)
     }
 }
 
@@ -40,14 +37,14 @@ impl Posting for RedisLockProcessor {
     }
 
     fn collect(&self) -> bool {
-        self.ways().collect()
+        self.topology.collect()
     }
 }
 
 impl RedisLockProcessor {
     /// Publishes a text in the inbox of a client, where it hears of this key. Returns how many receive it, as the server says.
     pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<Value, Error> {
-        let (channel, reply) = self.ways().publish(client, key, text, limit)?;
+        let (channel, reply) = self.topology.publish(client, key, text, limit)?;
         match reply {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
             value => Ok(value),
@@ -58,7 +55,7 @@ impl RedisLockProcessor {
     fn post(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
         let hash = KeyHash::of(claim.key);
         let request = Request::Release(*claim);
-        let texts = Texts::of(&request, self.ways().form());
+        let texts = Texts::of(&request, self.topology.form());
         let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
         let callback = move |answer: CallReplies| {
             let reply = answer.first().cloned();
@@ -68,7 +65,7 @@ impl RedisLockProcessor {
             }
             done(outcome);
         };
-        self.ways().post(&texts.call(&request), limit, Box::new(callback));
+        self.topology.post(&texts.call(&request), limit, Box::new(callback));
         true
     }
 }

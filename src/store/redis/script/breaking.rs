@@ -68,8 +68,8 @@ fn read_words(bytes: &[u8]) -> Broken {
 mod tests {
     use super::*;
     use crate::port::Request;
-    use crate::store::redis::script::request::Texts;
     use crate::store::redis::script::scripts::Form;
+    use crate::store::redis::script::scripts::Texts;
     use proptest::prelude::*;
 
     fn bulk(text: &str) -> Value {

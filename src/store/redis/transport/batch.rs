@@ -70,13 +70,13 @@ impl Batch {
     }
 
     /// Adds commands about a key, which belong together.
-    pub(crate) fn push(&mut self, hash: KeyHash, pack: impl FnOnce(&mut Packed)) {
+    pub(crate) fn push(&mut self, key: &str, pack: impl FnOnce(&mut Packed)) {
         let (mux, route) = if self.is_urgent {
             (self.preferred, RouteGuard::new(&self.routes))
         } else if let Some(route) = self.first.take() {
             (self.preferred, route)
         } else {
-            RouteGuard::enter(&self.routes, hash, self.preferred)
+            RouteGuard::enter(&self.routes, KeyHash::of(key), self.preferred)
         };
         self.add(mux, route, pack);
     }
@@ -87,20 +87,15 @@ impl Batch {
     }
 
     fn add(&mut self, mux: usize, route: RouteGuard, pack: impl FnOnce(&mut Packed)) {
-        let part = match self.parts.iter_mut().position(|part| part.mux == mux) {
-            Some(at) => {
-                self.parts[at].route.join(route);
-                at
-            }
-            None => {
-                self.parts.push(BatchPart { mux, packed: Packed::for_one(), route });
-                self.parts.len() - 1
-            }
-        };
-        let packed = &mut self.parts[part].packed;
+        let at = self.parts.iter().position(|part| part.mux == mux).unwrap_or(self.parts.len());
+        match self.parts.get_mut(at) {
+            Some(part) => part.route.join(route),
+            None => self.parts.push(BatchPart { mux, packed: Packed::for_one(), route }),
+        }
+        let packed = &mut self.parts[at].packed;
         let before = packed.replies();
         pack(packed);
         // There are no more parts than muxes.
-        self.order.extend(std::iter::repeat_n(part as u8, packed.replies() - before));
+        self.order.extend(std::iter::repeat_n(at as u8, packed.replies() - before));
     }
 }

@@ -293,8 +293,8 @@ impl<C: Connector> Transport<C> {
 
     /// Sends one command about a key and returns without its answer. The callback receives the answer later: with the next one that is read
     /// on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
-    pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) {
-        let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
+    pub(crate) fn post(&self, key: &str, packed: Packed, limit: Duration, callback: Callback) {
+        let (mux, route) = RouteGuard::enter(&self.routes, KeyHash::of(key), self.choose(limit));
         let call = Arc::new(PendingCall::posted(packed, route, callback));
         self.muxes[mux].post(&call, end_of(limit, now()));
         self.note_unsent(mux);

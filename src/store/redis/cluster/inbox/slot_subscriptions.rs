@@ -21,7 +21,7 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::link::Link;
-use crate::store::redis::script::slot::{SLOTS, Slot};
+use crate::store::redis::script::keys::{SLOTS, Slot};
 use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};

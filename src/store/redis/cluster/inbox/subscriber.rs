@@ -8,7 +8,7 @@ use crate::store::redis::net::resp::Packed;
 use crate::store::redis::net::socket::Socket;
 use crate::store::redis::node::Node;
 use crate::store::redis::script::keys::slot_inbox_channel;
-use crate::store::redis::script::slot::{Slot, slot_of};
+use crate::store::redis::script::keys::{Slot, slot_of};
 use ::redis::{ServerError, Value};
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, ErrorKind};

@@ -8,7 +8,7 @@ use super::subscriber::{Subscriber, SubscriberId};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::node::Node;
-use crate::store::redis::script::slot::Slot;
+use crate::store::redis::script::keys::Slot;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;

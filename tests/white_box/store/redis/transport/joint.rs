@@ -1,6 +1,6 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
-use super::{Batch, Begun, KeyHash, Polling, Transport};
+use super::{Batch, Begun, Polling, Transport};
 use crate::error::Error;
 use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
@@ -95,7 +95,7 @@ impl Shutdown for Server {
 
 fn batch(transport: &Transport<Server>, limit: Duration) -> Batch {
     let mut batch = transport.batch(limit);
-    batch.push(KeyHash::of("k"), |packed| packed.words(&["PING"]));
+    batch.push("k", |packed| packed.words(&["PING"]));
     batch
 }
 
