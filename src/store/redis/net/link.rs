@@ -157,6 +157,10 @@ impl WriteHalf for Outbound {
 
 impl ReadHalf for Inbound {
     fn take_reply(&mut self) -> io::Result<Option<Value>> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            return Ok(None);
+        }
         let read = self.reader.next(&self.buffer[self.start..self.end]);
         match read
             .map_err(|Malformed(what)| io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}")))?

@@ -166,7 +166,9 @@ impl Node {
         if asking.contains(&true) {
             replies = without_askings(replies, &asking);
         }
-        replies.iter().for_each(|reply| self.note(reply));
+        for reply in &replies {
+            self.note(reply);
+        }
         replies
     }
 

@@ -254,13 +254,14 @@ impl<C: Connector> Transport<C> {
             let answer = self.finish(mux, &call, deadline, spare, limit, or_break);
             answers.push((answer, 0));
         }
-        let next = |part: &u8| {
-            let (CallReplies { replies, failure }, taken) = &mut answers[usize::from(*part)];
+        let mut all = Replies::with_capacity(order.len());
+        for part in order {
+            let (CallReplies { replies, failure }, taken) = &mut answers[usize::from(part)];
+            let reply = replies.get_mut(*taken).and_then(Option::take);
             *taken += 1;
-            let reply = replies.get_mut(*taken - 1).and_then(Option::take);
-            reply.ok_or_else(|| failure.clone().unwrap_or_else(lost))
-        };
-        order.iter().map(next).collect()
+            all.push(reply.ok_or_else(|| failure.clone().unwrap_or_else(lost)));
+        }
+        all
     }
 
     /// Waits for the answer to a call that was begun. If its mux could get no connection, sends the call on the first mux instead.
@@ -388,8 +389,7 @@ impl<C: Connector> Transport<C> {
         let may_open = || self.has_time_to_connect(limit) && !self.only_one.lock().lasts(now());
         for (n, mux) in self.muxes[..self.callers].iter().enumerate() {
             let load = mux.load();
-            let is_ready = || mux.is_connected() || may_open();
-            if load < least && is_ready() {
+            if load < least && (mux.is_connected() || may_open()) {
                 (best, least) = (n, load);
             }
             if least == 0 {

@@ -29,7 +29,7 @@
 
 use super::super::timing::ROLE_CHECK;
 use super::pending::PendingCall;
-use super::state::{MuxState, Session, Woken};
+use super::state::{MuxState, Woken};
 use super::{Guard, Mux, fail_all, overdue_by};
 use crate::log;
 use crate::one_line::OneLine;
@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// How a caller may become the writer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum WriterClaim {
     /// Takes the role if it is free, or from a writer that yields, when no more callers are expected. Yields before it writes.
     Free,
@@ -61,20 +61,6 @@ struct Arrived {
     result: io::Result<bool>,
 }
 
-impl Arrived {
-    fn by<H: ReadHalf>(inbound: &mut H, fill: impl FnOnce(&mut H) -> io::Result<bool>) -> Self {
-        let mut replies = SmallVec::new();
-        let result = guarded(|| {
-            let more = fill(inbound)?;
-            while more && let Some(value) = inbound.take_reply()? {
-                replies.push(value);
-            }
-            Ok(more)
-        });
-        Self { replies, result }
-    }
-}
-
 impl<C: Connector> Mux<C> {
     /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Returns at once if the role is another caller's:
     /// then that caller writes `own`, or its successor does.
@@ -85,8 +71,9 @@ impl<C: Connector> Mux<C> {
         deadline: Instant,
         claim: WriterClaim,
     ) -> Guard<'a, C> {
-        let was_promoted = claim == WriterClaim::Promoted && std::mem::take(&mut state.promoted);
-        if claim == WriterClaim::Promoted && !was_promoted && (state.writing || !state.has_work()) {
+        let is_promoted = matches!(claim, WriterClaim::Promoted);
+        let was_promoted = is_promoted && std::mem::take(&mut state.promoted);
+        if is_promoted && !was_promoted && (state.writing || !state.has_work()) {
             return state;
         }
         if state.writing && !was_promoted {
@@ -101,7 +88,7 @@ impl<C: Connector> Mux<C> {
         }
         state.writing = true;
         let role = Role::writing(self, Some(own));
-        let has_waited = claim == WriterClaim::AtOnce || (own.is_posted && claim == WriterClaim::Promoted);
+        let has_waited = matches!(claim, WriterClaim::AtOnce) || (own.is_posted && is_promoted);
         let state = Writer { mux: self, own, deadline }.write_all(state, has_waited);
         role.end();
         state
@@ -194,14 +181,10 @@ impl<C: Connector> Mux<C> {
         if at >= deadline {
             return false;
         }
-        let Some(mut reader) = Reader::begin(self, Some(own), |session| session.has_reply_for(own)) else {
-            return false;
-        };
+        let Some(mut reader) = Reader::begin(self, Some(own), Some(own)) else { return false };
         loop {
             let overdue = reader.oldest + self.settings.patience();
-            let arrived = Arrived::by(&mut reader.inbound, |inbound| {
-                if waits { inbound.fill(deadline.min(overdue).min(at + ROLE_CHECK)) } else { inbound.fill_now() }
-            });
+            let arrived = reader.fill(waits.then_some(deadline.min(overdue).min(at + ROLE_CHECK)));
             match reader.take_in(arrived, Some((own, deadline))) {
                 Some(back) if waits => (reader, at) = (back, now()),
                 Some(back) => {
@@ -230,7 +213,7 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
     /// 3. Leaves earlier when its time is over, or when it has what it came for and a follower can succeed it: no caller works for others
     ///    longer than that. What is left then has a successor, because `hand_on` follows; if nobody waits for it, it is written first, once.
     fn write_all(&self, mut state: Guard<'a, C>, has_waited: bool) -> Guard<'a, C> {
-        let Self { mux, own, deadline } = *self;
+        let mux = self.mux;
         if !has_waited && mux.load() > 1 && state.lacks_callers() && state.has_work() {
             // One write for all callers that were answered together is cheaper for client and server.
             let at = now();
@@ -243,8 +226,16 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
                 return state;
             }
         }
-        let mut is_last = false;
+        let (mut has_begun, mut is_last) = (false, false);
         while state.has_work() {
+            if has_begun && self.may_leave(&state) {
+                // If nobody waits for what is left, it has no successor: posted calls whose posters are gone. It is written once more.
+                if is_last || state.session.is_none() || state.has_other_writer() {
+                    break;
+                }
+                is_last = true;
+            }
+            has_begun = true;
             if state.session.is_some() {
                 state = self.write_on(state);
             } else {
@@ -253,20 +244,18 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
                     break;
                 }
             }
-            let has_other = state.has_other_writer();
-            let is_full = || state.session.as_ref().is_some_and(|session| session.has_backlog);
-            let may_leave =
-                || now() >= deadline || (own.is_over() && has_other) || (own.has_others_first() && is_full());
-            if state.has_work() && may_leave() {
-                // If nobody waits for what is left, it has no successor: posted calls whose posters are gone. It is written once more.
-                if has_other || is_last || state.session.is_none() {
-                    break;
-                }
-                is_last = true;
-            }
         }
         state.writing = false;
         state
+    }
+
+    /// Returns `true` if the caller's time is over, if it has what it came for and another caller can write, or if the connection is full
+    /// and the caller has other calls to begin.
+    fn may_leave(&self, state: &MuxState<C>) -> bool {
+        let is_full = || state.session.as_ref().is_some_and(|session| session.has_backlog);
+        now() >= self.deadline
+            || (self.own.is_over() && state.has_other_writer())
+            || (self.own.has_others_first() && is_full())
     }
 
     /// Has a connection opened. Waits until the deadline at most, and not at all if the caller does not attend to its call, or has what it
@@ -303,30 +292,47 @@ pub(super) struct Reader<'a, C: Connector> {
 }
 
 impl<'a, C: Connector> Reader<'a, C> {
-    /// Takes the role, if the connection `is_wanted`, a reply is due on it, and nobody reads.
-    fn begin(
-        mux: &'a Mux<C>,
-        own: Option<&'a Arc<PendingCall>>,
-        is_wanted: impl FnOnce(&Session<C>) -> bool,
-    ) -> Option<Self> {
+    /// Takes the role, if a reply is due on the connection, and nobody reads. With `wanted`, only if this call waits for a reply there.
+    fn begin(mux: &'a Mux<C>, own: Option<&'a Arc<PendingCall>>, wanted: Option<&PendingCall>) -> Option<Self> {
         let mut state = mux.state.lock();
-        let session = state.session.as_mut().filter(|session| is_wanted(session))?;
+        let session = state.session.as_mut()?;
+        if let Some(call) = wanted
+            && !session.has_reply_for(call)
+        {
+            return None;
+        }
         let (oldest, epoch) = (session.due.front()?.since, session.epoch);
         let inbound = session.inbound.take()?;
         drop(state);
         Some(Self { mux, role: Role::reading(mux, own, epoch), epoch, inbound, oldest })
     }
 
-    /// Takes in, without waiting, what has come, as long as the connection `is_wanted` and nobody reads.
-    pub(super) fn look(mux: &Mux<C>, is_wanted: impl Fn(&Session<C>) -> bool) {
-        while let Some(mut reader) = Reader::begin(mux, None, &is_wanted) {
-            let arrived = Arrived::by(&mut reader.inbound, ReadHalf::fill_now);
+    /// Takes in, without waiting, what has come, as long as nobody reads. With `wanted`, as long as this call waits for a reply.
+    pub(super) fn look(mux: &Mux<C>, wanted: Option<&PendingCall>) {
+        while let Some(mut reader) = Reader::begin(mux, None, wanted) {
+            let arrived = reader.fill(None);
             let more = matches!(arrived.result, Ok(true));
             reader.take_in(arrived, None);
             if !more {
                 break;
             }
         }
+    }
+
+    /// Reads once: waits for bytes until then, or takes only what is there. A panic in the connection's code becomes an error.
+    fn fill(&mut self, until: Option<Instant>) -> Arrived {
+        let (inbound, mut replies) = (&mut self.inbound, SmallVec::new());
+        let result = guarded(|| {
+            let more = match until {
+                Some(until) => inbound.fill(until)?,
+                None => inbound.fill_now()?,
+            };
+            while more && let Some(value) = inbound.take_reply()? {
+                replies.push(value);
+            }
+            Ok(more)
+        });
+        Arrived { replies, result }
     }
 
     /// Delivers what was read. Returns the reader if it must go on; otherwise hands the role on. `own` is the call of a caller that reads
@@ -352,9 +358,13 @@ impl<'a, C: Connector> Reader<'a, C> {
         };
         session.last_use = at;
         session.note_demotions(&arrived.replies, at, &mux.epochs);
-        let call = own.map(|(call, _)| call);
-        let result = session.deliver(arrived.replies, call, &mut woken, &mut again).and(arrived.result);
-        let result = result.and_then(|more| session.check_overdue(more, at, mux.settings.patience()));
+        let result = session.deliver(arrived.replies, own.unzip().0, &mut woken, &mut again).and(arrived.result);
+        let result = match result {
+            // Something has come, so the server is there.
+            Ok(true) => Ok(()),
+            Ok(false) => session.check_overdue(at, mux.settings.patience()),
+            Err(cause) => Err(cause),
+        };
         let repeats = !again.is_empty();
         state.queue.append(&mut again);
         if let Err(cause) = result {
@@ -365,7 +375,10 @@ impl<'a, C: Connector> Reader<'a, C> {
         }
         // Calls that waited for the end of a confirmation, or of this connection, may be written now.
         state.promote_writer(&mut woken);
-        let reads_on = own.is_some_and(|(call, deadline)| call.may_read_on() && at < deadline);
+        let reads_on = match own {
+            Some((call, deadline)) => at < deadline && call.may_read_on(),
+            None => false,
+        };
         let back = match state.session_of(epoch) {
             Some(session) if reads_on && !session.due.is_empty() => {
                 session.due.front().map(|oldest| (inbound, oldest.since))
@@ -379,7 +392,9 @@ impl<'a, C: Connector> Reader<'a, C> {
             }
         };
         drop(state);
-        woken.iter().for_each(|call| call.wake());
+        for call in &woken {
+            call.wake();
+        }
         let Some((inbound, oldest)) = back else {
             role.end();
             return None;

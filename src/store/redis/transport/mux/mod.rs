@@ -198,7 +198,9 @@ impl<C: Connector> Mux<C> {
             state.promote_reader(&mut successors);
         }
         drop(state);
-        successors.iter().for_each(|successor| successor.wake());
+        for successor in &successors {
+            successor.wake();
+        }
     }
 
     /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: immediately if `at_once`,
@@ -245,7 +247,7 @@ impl<C: Connector> Mux<C> {
         let mut is_free = self.wait(call, deadline);
         let mut answer = if is_free { call.finished() } else { None };
         if answer.is_none() {
-            Reader::look(self, |session| session.has_reply_for(call));
+            Reader::look(self, Some(call));
             if !spare.is_zero() && call.is_under_way_again() {
                 if !is_free {
                     self.hand_on(self.state.lock(), true);
@@ -256,7 +258,7 @@ impl<C: Connector> Mux<C> {
         }
         self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         answer.unwrap_or_else(|| {
-            Reader::look(self, |session| session.has_reply_for(call));
+            Reader::look(self, Some(call));
             self.depart(call, limit, or_break)
         })
     }
@@ -264,7 +266,7 @@ impl<C: Connector> Mux<C> {
     /// Takes in the replies that have come for calls that nobody waits for. Returns `true` if some of these calls still have no answer.
     /// Does not block.
     pub(crate) fn collect(&self) -> bool {
-        Reader::look(self, |_| true);
+        Reader::look(self, None);
         let mut state = self.state.lock();
         // Takes the role from a promoted caller too: that caller may read instead, and sleep for a while.
         let takes_over = |state: &mut MuxState<C>| !state.writing || std::mem::take(&mut state.promoted);
@@ -360,11 +362,11 @@ impl<C: Connector> Mux<C> {
         }
         let mut claim = WriterClaim::AtOnce;
         // Even if the call is already sent: a role must be taken on.
-        while claim == WriterClaim::Promoted || !call.is_over() {
+        while matches!(claim, WriterClaim::Promoted) || !call.is_over() {
             let state = self.state.lock();
             // A call that is written in part goes on with the next write, which nobody else may need.
             let has_backlog = state.session.as_ref().is_some_and(|session| session.has_backlog);
-            let writes = claim == WriterClaim::Promoted || call.is_queued() || has_backlog;
+            let writes = matches!(claim, WriterClaim::Promoted) || call.is_queued() || has_backlog;
             let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
             if now() >= deadline {
                 // Leave first: while this poster still counts as waiting it could be promoted again and again.
@@ -374,7 +376,7 @@ impl<C: Connector> Mux<C> {
                 return self.hand_on(state, true);
             }
             self.hand_on(state, true);
-            claim = match call.wait_sent(deadline) {
+            claim = match call.wait(deadline) {
                 Wake::Done | Wake::TimedOut => return,
                 Wake::Promoted => {
                     call.take_promotion();
@@ -447,7 +449,7 @@ impl<C: Connector> Mux<C> {
         // A connection that was opened within the caller's time is fresh and is not broken.
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
         let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
-        let is_due = phase == CallPhase::Written && epoch.is_some_and(|first_epoch| written_in >= first_epoch);
+        let is_due = matches!(phase, CallPhase::Written) && epoch.is_some_and(|first_epoch| written_in >= first_epoch);
         // Even for a call that was never written: if there was a writer, it has not got on all this time. But a call whose time was over
         // before it was queued has not met the connection.
         let is_late = was_queued || is_due;

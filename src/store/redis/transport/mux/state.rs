@@ -107,7 +107,10 @@ impl<C: Connector> MuxState<C> {
     }
 
     pub(super) fn session_of(&mut self, epoch: u64) -> Option<&mut Session<C>> {
-        self.session.as_mut().filter(|session| session.epoch == epoch)
+        match &mut self.session {
+            Some(session) if session.epoch == epoch => Some(session),
+            _ => None,
+        }
     }
 
     /// Returns the calls whose replies are due, in order.
@@ -117,7 +120,10 @@ impl<C: Connector> MuxState<C> {
 
     /// Returns `true` if the caller will read, or make sure that somebody does, when it waits for its answer.
     pub(super) fn will_read(&self, call: &PendingCall) -> bool {
-        self.session.as_ref().is_some_and(|session| session.has_reply_for(call))
+        match &self.session {
+            Some(session) => session.has_reply_for(call),
+            None => false,
+        }
     }
 
     /// Returns `true` if a caller can be promoted to writer, for what is left. While calls are queued, only their callers count: they have
@@ -132,10 +138,11 @@ impl<C: Connector> MuxState<C> {
 
     /// Returns `true` if something is to be written now: a call that is not held back, or the rest of a write.
     pub(super) fn has_work(&self) -> bool {
-        let session = self.session.as_ref();
-        let is_confirming = session.is_some_and(|session| session.is_confirming);
-        self.queue.iter().any(|call| !(is_confirming && call.is_confirmed))
-            || session.is_some_and(|session| session.has_backlog)
+        match &self.session {
+            Some(session) if session.has_backlog => true,
+            Some(session) if session.is_confirming => self.queue.iter().any(|call| !call.is_confirmed),
+            _ => !self.queue.is_empty(),
+        }
     }
 
     /// Takes the role from a writer that does not write yet: it yields, or is promoted and not awake yet. Returns `true` if there was
@@ -190,7 +197,10 @@ impl<C: Connector> MuxState<C> {
     /// Promotes a follower to reader if there is none: the caller whose reply comes last, so that it reads for all others. If none waits
     /// for a reply of its own, one whose call is held back reads the confirmation.
     pub(super) fn promote_reader(&mut self, successors: &mut Woken) {
-        let Some(session) = self.session.as_ref().filter(|session| session.inbound.is_some()) else { return };
+        let Some(session) = &self.session else { return };
+        if session.inbound.is_none() {
+            return;
+        }
         let held_back = self.queue.iter().filter(|call| session.holds_back(call));
         if let Some(successor) = held_back.chain(self.due_calls()).rev().find(|call| call.promote(false)) {
             successors.push(Arc::clone(successor));
@@ -345,9 +355,9 @@ impl<C: Connector> Session<C> {
         again: &mut VecDeque<Arc<PendingCall>>,
     ) -> io::Result<()> {
         for value in replies {
-            match self.due.front_mut().map(|due| &mut due.what) {
+            match self.due.front_mut() {
                 None => return Err(unasked()),
-                Some(Awaited::Call(call, left)) => {
+                Some(Due { what: Awaited::Call(call, left), .. }) => {
                     *left -= 1;
                     let taken = call.push(value);
                     if *left > 0 {
@@ -360,7 +370,7 @@ impl<C: Connector> Session<C> {
                         Taken::Again => again.push_back(call),
                     }
                 }
-                Some(Awaited::Confirmation(calls)) => {
+                Some(Due { what: Awaited::Confirmation(calls), .. }) => {
                     let calls = std::mem::take(calls);
                     self.due.pop_front();
                     self.is_confirming = false;
@@ -377,11 +387,10 @@ impl<C: Connector> Session<C> {
         Ok(())
     }
 
-    /// Returns an error if nothing has come, and the oldest reply has been due for longer than `patience`: the server hangs, or the connection
-    /// leads nowhere.
-    pub(super) fn check_overdue(&self, has_come: bool, at: Instant, patience: Duration) -> io::Result<()> {
+    /// Returns an error if the oldest reply has been due for longer than `patience`: the server hangs, or the connection leads nowhere.
+    pub(super) fn check_overdue(&self, at: Instant, patience: Duration) -> io::Result<()> {
         match self.due.front() {
-            Some(oldest) if !has_come && at >= oldest.since + patience => Err(overdue_by(patience)),
+            Some(oldest) if at >= oldest.since + patience => Err(overdue_by(patience)),
             _ => Ok(()),
         }
     }
@@ -389,8 +398,9 @@ impl<C: Connector> Session<C> {
     /// Notes that a call has its answer.
     fn end(&mut self, call: Arc<PendingCall>, own: Option<&Arc<PendingCall>>, over: &mut Vec<Arc<PendingCall>>) {
         self.away += usize::from(!call.is_posted);
-        if own.is_none_or(|own| !Arc::ptr_eq(own, &call)) {
-            over.push(call);
+        match own {
+            Some(own) if Arc::ptr_eq(own, &call) => {}
+            _ => over.push(call),
         }
     }
 
@@ -407,11 +417,13 @@ impl<C: Connector> Session<C> {
     /// Notes whether the server says that it is no master. Must be done before the replies are delivered: whoever relies on an epoch asks
     /// after its own reply.
     pub(super) fn note_demotions(&mut self, replies: &[Value], at: Instant, epochs: &Epochs) {
-        if replies.iter().any(is_demotion) {
-            self.demoted.get_or_insert(at);
-        }
-        if replies.iter().any(is_no_master) {
-            epochs.depose();
+        for reply in replies {
+            if is_no_master(reply) {
+                epochs.depose();
+                if is_demotion(reply) {
+                    self.demoted.get_or_insert(at);
+                }
+            }
         }
     }
 
