@@ -180,27 +180,28 @@ impl ReadHalf for Inbound {
     }
 
     fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
-        self.read(|socket, buffer, timeout| socket.read(buffer, timeout, deadline))
+        self.read(Some(deadline))
     }
 
     fn fill_now(&mut self) -> io::Result<bool> {
-        self.read(|socket, buffer, _| socket.read_now(buffer))
+        self.read(None)
     }
 }
 
 impl Inbound {
-    fn read(
-        &mut self,
-        from: impl FnOnce(&Socket, &mut [u8], &mut Timeout) -> io::Result<IoProgress>,
-    ) -> io::Result<bool> {
+    /// Reads more bytes, by the deadline if there is one, or else without waiting.
+    fn read(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         // It grows with a reply that is longer, and no faster than its bytes arrive: a length that a server only claims costs nothing.
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);
         }
         // Behind what was read before, so that a reply lies in one piece, however many reads it came in.
-        let IoProgress::Bytes(n) = from(&self.ends.socket, &mut self.buffer[self.end..], &mut self.timeout)? else {
-            return Ok(false);
+        let (socket, room) = (&self.ends.socket, &mut self.buffer[self.end..]);
+        let read = match deadline {
+            Some(deadline) => socket.read(room, &mut self.timeout, deadline)?,
+            None => socket.read_now(room)?,
         };
+        let IoProgress::Bytes(n) = read else { return Ok(false) };
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
             // A record may have come in part. Then there is no text yet, and the caller reads on.

@@ -36,7 +36,7 @@ pub(crate) struct Sending<'c, 'a> {
 }
 
 /// How calls are sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CallOptions {
     pub(crate) limit: Duration,
     /// How much longer a call may take that is sent again with the script's text, because the caller waits for other servers first.
@@ -52,7 +52,7 @@ pub(crate) struct CallOptions {
 impl CallOptions {
     /// Calls that a caller waits for.
     pub(crate) fn within(limit: Duration) -> Self {
-        Self { limit, ..Self::default() }
+        Self { limit, spare: Duration::ZERO, or_break: false, urgent: false, way: None }
     }
 }
 

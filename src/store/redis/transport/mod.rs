@@ -8,8 +8,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | which connection a call takes; what the store sees |
-//! | `batch.rs` | commands that are sent together |
-//! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
+//! | `routes.rs` | while a key has calls in flight, all calls for it use one connection; commands that are sent together |
 //! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers; one call in flight |
 //! | `polling.rs` | when a caller polls for its answer before it sleeps, and yields before it writes |
 //!
@@ -43,7 +42,6 @@
 //! Writing and reading go on at the same time (full duplex). A connection on which one batch at a time is written and read reaches 0.85 of the
 //! rate of connections of one's own with 4 threads, and 0.77 with 16.
 
-mod batch;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/joint.rs"]
 mod joint;
@@ -69,20 +67,18 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
-use batch::BatchPart;
 use mux::{Mux, MuxSettings, PendingCall};
 use polling::PollPolicy;
-use routes::{RouteGuard, Routes};
+use routes::{BatchPart, RouteGuard, Routes};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::NO_MORE;
 
-pub(crate) use batch::{Batch, Begun};
 pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
 pub use polling::Polling;
-pub(crate) use routes::KeyHash;
+pub(crate) use routes::{Batch, Begun, KeyHash};
 
 /// The most connections that callers share.
 const CALLERS: usize = 4;
@@ -235,7 +231,7 @@ impl<C: Connector> Transport<C> {
         let mut calls = SmallVec::with_capacity(parts.len());
         for BatchPart { mux, mut packed, route } in parts.drain(..) {
             packed.is_confirmed &= self.settings.confirming.is_some();
-            let call = Arc::new(PendingCall::new(packed, route, is_alone));
+            let call = Arc::new(PendingCall::new(packed, route, is_alone, None));
             // Sending the parts before this one may have used up the time.
             self.muxes[mux].begin(&call, now(), deadline, is_alone);
             calls.push((mux, call));
@@ -284,7 +280,7 @@ impl<C: Connector> Transport<C> {
         {
             // Without time left there is nothing to gain, and a caller of the first mux may be stuck.
             if now() < deadline && route.turn(0) {
-                let again = Arc::new(PendingCall::new(packed, route, true));
+                let again = Arc::new(PendingCall::new(packed, route, true, None));
                 self.muxes[0].begin(&again, now(), deadline, true);
                 return self.muxes[0].finish(&again, deadline, spare, limit, or_break);
             }
@@ -296,7 +292,7 @@ impl<C: Connector> Transport<C> {
     /// on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, key: &str, packed: Packed, limit: Duration, callback: Callback) {
         let (mux, route) = RouteGuard::enter(&self.routes, KeyHash::of(key), self.choose(limit));
-        let call = Arc::new(PendingCall::posted(packed, route, callback));
+        let call = Arc::new(PendingCall::new(packed, route, true, Some(callback)));
         self.muxes[mux].post(&call, end_of(limit, now()));
         self.note_unsent(mux);
     }

@@ -197,24 +197,16 @@ impl CallState {
 }
 
 impl PendingCall {
-    /// Creates a call whose caller waits for it: at once if it `is_alone`, else after it has [`attend`](Self::attend)ed to others of its calls.
-    pub(crate) fn new(packed: Packed, route: RouteGuard, is_alone: bool) -> Self {
-        Self::with(packed, route, !is_alone, None)
-    }
-
-    /// Creates a call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s once the call is sent.
-    pub(crate) fn posted(packed: Packed, route: RouteGuard, callback: Callback) -> Self {
-        Self::with(packed, route, false, Some(callback))
-    }
-
-    fn with(packed: Packed, route: RouteGuard, is_part: bool, callback: Option<Callback>) -> Self {
+    /// Creates a call. Its caller waits for it: at once if it `is_alone`, else after it has [`attend`](Self::attend)ed to others of its calls.
+    /// With a callback nobody waits for the answer: the poster [`leave`](Self::leave_sent)s once the call is sent.
+    pub(crate) fn new(packed: Packed, route: RouteGuard, is_alone: bool, callback: Option<Callback>) -> Self {
         let (is_posted, is_confirmed) = (callback.is_some(), packed.is_confirmed);
         let core = CallState {
             phase: CallPhase::Queued,
             promotion: Promotion { to_writer: false, to_reader: false },
             packed,
             route,
-            is_attended: !is_part,
+            is_attended: is_alone,
             is_sent: false,
             epoch: 0,
             came: 0,
@@ -224,7 +216,7 @@ impl PendingCall {
             unconnected: false,
             callback,
         };
-        Self { is_posted, is_part, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
+        Self { is_posted, is_part: !is_alone, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
     }
 
     /// Waits until the caller has what it came for (the answer or, for a posted call, that it is sent), is promoted, or the deadline has come.
