@@ -8,11 +8,13 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
 use crate::store::redis::transport::{Begun, Callback, Confirming, Replies, Reply, Transport, Way};
+use crate::sync::now;
+use crate::timing::end_of;
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// See the module.
 pub(crate) struct Node {
@@ -132,7 +134,7 @@ impl Node {
         is_alone: bool,
     ) -> Sent {
         let CallOptions { limit, spare, urgent, way, .. } = options;
-        let deadline = crate::timing::end_of(limit, Instant::now());
+        let at = now();
         let mut batch = match way {
             Some(way) => self.transport.batch_on(way),
             None if urgent => self.transport.urgent_batch(limit),
@@ -152,7 +154,7 @@ impl Node {
             }
         }
         let is_alone = is_alone && batch.is_one();
-        let mut begun = self.transport.begin(batch, deadline, is_alone);
+        let mut begun = self.transport.begin(batch, at, end_of(limit, at), is_alone);
         begun.spare = spare;
         Sent { begun, asking: askings }
     }

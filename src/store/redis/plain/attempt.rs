@@ -46,7 +46,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             return Ok(Tried::Ask(None));
         }
         let way = self.transport.way(hash, limit);
-        let Some(watermark) = self.watermarks.watermark_on(self.transport, &way) else {
+        let Some(watermark) = self.watermarks.watermark_on(self.transport, &way, start) else {
             return Ok(Tried::Ask(Some(way)));
         };
         let mut batch = self.transport.batch_on(way);
@@ -221,7 +221,7 @@ impl Contention {
     }
 
     fn of(&self, key: KeyHash) -> &AtomicU8 {
-        &self.0[key.index()]
+        &self.0[usize::from(key.0)]
     }
 }
 

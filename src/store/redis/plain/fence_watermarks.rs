@@ -20,6 +20,7 @@ use super::timing::{FRESH, STALE};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::store::redis::transport::{MUXES, Transport, Way};
 use crate::sync::Mutex;
+use std::time::Instant;
 
 /// What is known of the fence numbers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +75,9 @@ impl FenceWatermarks {
         self.end(|| transport.unstamp());
     }
 
-    /// Returns the watermark under which numbers may be trusted that are read on this way, if there is one.
-    pub(super) fn watermark_on(&self, transport: &Transport, way: &Way) -> Option<Watermark> {
-        self.of(way.mux, transport.warm_epoch(way)?)
+    /// Returns the watermark under which numbers may be trusted that are read on this way, if there is one at this moment.
+    pub(super) fn watermark_on(&self, transport: &Transport, way: &Way, at: Instant) -> Option<Watermark> {
+        self.of(way.mux, transport.warm_epoch(way, at)?)
     }
 
     /// Whether an unchecked number may be used that was requested under a watermark and read on the connection with that epoch. A number

@@ -268,26 +268,39 @@ impl Texts {
             broken: String::new(),
             words: String::new(),
         };
-        match request {
+        let key = match request {
             Request::Probe(_) => return texts,
             Request::Broken { key, locker } => {
                 texts.broken = looked_at_key(key, locker);
                 return texts;
             }
-            Request::Break(order) => (texts.broken, texts.words) = (told_key(order), words(order)),
-            // The store refuses to settle.
-            Request::Release(claim) | Request::Settle(claim) => texts.gap = GapTexts::of(claim),
-            Request::HandOver(claim, next) => {
-                (texts.gap, texts.next_lease) = (GapTexts::of(claim), millis(next.lease));
+            Request::Inspect { key } => key,
+            Request::Break(order) => {
+                (texts.broken, texts.words) = (told_key(order), words(order));
+                order.key
             }
-            _ => {}
-        }
-        texts.queue = queue_key(request.key());
+            Request::Acquire(claim)
+            | Request::Join(claim)
+            | Request::Poll(claim)
+            | Request::Extend(claim)
+            | Request::ExtendWithNumbers(claim) => {
+                texts.lease = millis(claim.lease);
+                claim.key
+            }
+            // The store refuses to settle.
+            Request::Release(claim) | Request::Settle(claim) => {
+                (texts.lease, texts.gap) = (millis(claim.lease), GapTexts::of(claim));
+                claim.key
+            }
+            Request::HandOver(claim, next) => {
+                (texts.lease, texts.gap) = (millis(claim.lease), GapTexts::of(claim));
+                texts.next_lease = millis(next.lease);
+                claim.key
+            }
+        };
+        texts.queue = queue_key(key);
         if matches!(form, Form::Cluster) {
-            texts.fence = Some(slot_fence_key(request.key()));
-        }
-        if let Some(claim) = request.claim() {
-            texts.lease = millis(claim.lease);
+            texts.fence = Some(slot_fence_key(key));
         }
         texts
     }

@@ -204,10 +204,10 @@ impl<C: Connector> Transport<C> {
         Way { mux, route }
     }
 
-    /// Returns the epoch in which a command on this way is written, unless a new one begins meanwhile. `None` if the connection was not written
-    /// to recently, so that a command begins a new epoch.
-    pub(crate) fn warm_epoch(&self, way: &Way) -> Option<u64> {
-        self.muxes[way.mux].epochs.at(now())
+    /// Returns the epoch in which a command on this way is written at this moment, unless a new one begins meanwhile. `None` if the connection
+    /// was not written to recently, so that a command begins a new epoch.
+    pub(crate) fn warm_epoch(&self, way: &Way, at: Instant) -> Option<u64> {
+        self.muxes[way.mux].epochs.at(at)
     }
 
     /// Returns an empty batch whose first command goes on a way that was chosen.
@@ -218,22 +218,24 @@ impl<C: Connector> Transport<C> {
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order. With
     /// `or_break`, a limit that ends before an answer breaks the connection of that answer, so that the next attempt gets a fresh one.
     pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Replies {
-        let at = now();
-        let is_alone = batch.is_one();
-        self.end(self.begin(batch, end_of(limit, at), is_alone), limit, or_break)
+        let (at, is_alone) = (now(), batch.is_one());
+        self.end(self.begin(batch, at, end_of(limit, at), is_alone), limit, or_break)
     }
 
-    /// Sends commands, unless the deadline has come. [`end`](Self::end) must follow: at once if the batch `is_alone`, that is, one part that
+    /// Sends commands, unless the deadline has come at the moment `at`. [`end`](Self::end) must follow: at once if the batch `is_alone`, that is, one part that
     /// the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the caller from
     /// beginning other batches.
-    pub(crate) fn begin(&self, batch: Batch, deadline: Instant, is_alone: bool) -> Begun {
+    pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, is_alone: bool) -> Begun {
         let Batch { mut parts, order, .. } = batch;
         let mut calls = SmallVec::with_capacity(parts.len());
         for BatchPart { mux, mut packed, route } in parts.drain(..) {
             packed.is_confirmed &= self.settings.confirming.is_some();
             let call = Arc::new(PendingCall::new(packed, route, is_alone, None));
-            // Sending the parts before this one may have used up the time.
-            self.muxes[mux].begin(&call, now(), deadline, is_alone);
+            if !calls.is_empty() {
+                // Sending the parts before this one may have used up the time.
+                at = now();
+            }
+            self.muxes[mux].begin(&call, at, deadline, is_alone);
             calls.push((mux, call));
         }
         Begun { calls, order, deadline, spare: Duration::ZERO, is_alone }

@@ -30,9 +30,9 @@ const HASHES: usize = 1024;
 const MUX_SHIFT: u32 = 24;
 const COUNT: u32 = (1 << MUX_SHIFT) - 1;
 
-/// The hash that stands for a key here.
+/// The hash that stands for a key here: a number below [`COUNT`](Self::COUNT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct KeyHash(u16);
+pub(crate) struct KeyHash(pub(crate) u16);
 
 /// See the module.
 // ORDERING: an entry changes only by read-modify-write operations, so no count is lost. A call leaves (`leave`, Release) after its last
@@ -53,11 +53,6 @@ pub(crate) struct RouteGuard {
 impl KeyHash {
     /// The number of hashes.
     pub(crate) const COUNT: usize = HASHES;
-
-    /// Returns a number below [`COUNT`](Self::COUNT).
-    pub(crate) fn index(self) -> usize {
-        usize::from(self.0)
-    }
 
     pub(crate) fn of(key: &str) -> Self {
         // The hash is FNV-1a, which takes a few instructions a byte. An attacker can choose keys with equal hashes. That does no harm: such

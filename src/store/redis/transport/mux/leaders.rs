@@ -228,12 +228,15 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
         }
         let (mut has_begun, mut is_last) = (false, false);
         while state.has_work() {
-            if has_begun && self.may_leave(&state) {
-                // If nobody waits for what is left, it has no successor: posted calls whose posters are gone. It is written once more.
-                if is_last || state.session.is_none() || state.has_other_writer() {
-                    break;
+            if has_begun {
+                let has_other = state.has_other_writer();
+                if self.may_leave(&state, has_other) {
+                    // If nobody waits for what is left, it has no successor: posted calls whose posters are gone. It is written once more.
+                    if has_other || is_last || state.session.is_none() {
+                        break;
+                    }
+                    is_last = true;
                 }
-                is_last = true;
             }
             has_begun = true;
             if state.session.is_some() {
@@ -251,11 +254,9 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
 
     /// Returns `true` if the caller's time is over, if it has what it came for and another caller can write, or if the connection is full
     /// and the caller has other calls to begin.
-    fn may_leave(&self, state: &MuxState<C>) -> bool {
+    fn may_leave(&self, state: &MuxState<C>, has_other: bool) -> bool {
         let is_full = || state.session.as_ref().is_some_and(|session| session.has_backlog);
-        now() >= self.deadline
-            || (self.own.is_over() && state.has_other_writer())
-            || (self.own.has_others_first() && is_full())
+        now() >= self.deadline || (self.own.is_over() && has_other) || (self.own.has_others_first() && is_full())
     }
 
     /// Has a connection opened. Waits until the deadline at most, and not at all if the caller does not attend to its call, or has what it

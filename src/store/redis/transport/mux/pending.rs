@@ -140,7 +140,9 @@ struct CallState {
     /// The epoch of the last write.
     epoch: u64,
     /// How many replies of the last write have come.
-    came: usize,
+    came: u32,
+    /// How many replies the last write has.
+    expected: u32,
     /// The places of the commands whose short form the server does not know.
     unknown: Vec<usize>,
     /// The places of the commands that were queued again, in their full form. `None` before that.
@@ -163,9 +165,9 @@ impl CallState {
 
     /// Takes in a reply to the last write.
     fn take(&mut self, value: Value) {
-        let at = self.came;
+        let at = self.came as usize;
         if at == 0 {
-            self.answer.replies.reserve(self.packed.replies());
+            self.answer.replies.reserve(self.expected as usize);
         }
         self.came += 1;
         let place = self.repeated.as_ref().map_or(at, |repeated| repeated[at]);
@@ -210,6 +212,7 @@ impl PendingCall {
             is_sent: false,
             epoch: 0,
             came: 0,
+            expected: 0,
             unknown: Vec::new(),
             repeated: None,
             answer: CallReplies { replies: SmallVec::new(), failure: None },
@@ -372,7 +375,9 @@ impl PendingCall {
                 bytes[start + at..start + at + stamp.len()].copy_from_slice(stamp);
             }
         }
-        core.packed.replies()
+        let replies = core.packed.replies();
+        core.expected = u32::try_from(replies).unwrap_or(u32::MAX);
+        replies
     }
 
     /// Takes in a reply.
@@ -382,7 +387,7 @@ impl PendingCall {
             return Taken::Kept;
         }
         core.take(value);
-        if core.came < core.packed.replies() || self.is_confirmed {
+        if core.came < core.expected || self.is_confirmed {
             return Taken::Kept;
         }
         core.end_write()

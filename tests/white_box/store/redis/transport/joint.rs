@@ -112,7 +112,7 @@ fn open(server: &Server) -> Transport<Server> {
 }
 
 fn begin(transport: &Transport<Server>, deadline: Instant) -> Begun {
-    transport.begin(batch(transport, SHORT), deadline, false)
+    transport.begin(batch(transport, SHORT), Instant::now(), deadline, false)
 }
 
 fn is_answered(transport: &Transport<Server>, begun: Begun, limit: Duration) -> bool {
