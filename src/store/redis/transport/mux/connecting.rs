@@ -110,6 +110,7 @@ impl<C: Connector> Mux<C> {
         let thread = thread.inspect_err(|cause| {
             log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
         })?;
+        // The thread cannot report its end before this mark is set, because it needs the mutex for that.
         state.connecting.thread = Some(thread);
         state.connecting.is_busy = true;
         Ok(())
@@ -119,6 +120,7 @@ impl<C: Connector> Mux<C> {
     fn end_connect(&self, opened: Result<OpenConnection<C>, Error>, start: Instant) {
         let mut state = self.state.lock();
         let me = thread::current().id();
+        // In one step: `close` must find this thread either as one that connects, or as one that may still run callbacks.
         state.connecting.is_busy = false;
         state.connecting.tellers.push(me);
         self.connected.notify_all();
@@ -150,6 +152,7 @@ impl<C: Connector> Mux<C> {
                 let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
                 // ORDERING: Relaxed: `has_answered` and `has_time_to_connect` load the value alone.
                 self.settings.connect_took.store(took, Ordering::Relaxed);
+                // A mux that was closed meanwhile keeps no connection: this one ends when `open` is dropped.
                 if !state.closed {
                     let step = state.epoch_step;
                     let epoch = self.epochs.begin(&mut state.next_epoch, step);

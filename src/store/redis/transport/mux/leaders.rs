@@ -71,6 +71,8 @@ impl<C: Connector> Mux<C> {
         deadline: Instant,
         claim: WriterClaim,
     ) -> Guard<'a, C> {
+        // The caller that takes the mark `promoted` away has the role (rule 6). If another caller was quicker, this one writes only if that
+        // caller has given the role up and has left something to write.
         let is_promoted = matches!(claim, WriterClaim::Promoted);
         let was_promoted = is_promoted && std::mem::take(&mut state.promoted);
         if is_promoted && !was_promoted && (state.writing || !state.has_work()) {
@@ -119,6 +121,7 @@ impl<C: Connector> Mux<C> {
         let mut state = self.state.lock();
         let Some(session) = state.session_of(epoch) else { return state };
         session.outbound = Some(outbound);
+        // The buffer serves the next write, unless a large batch has made it grow.
         if bytes.capacity() <= KEPT {
             session.bytes = bytes;
         }
@@ -129,6 +132,7 @@ impl<C: Connector> Mux<C> {
                 if all {
                     session.all_sent();
                 }
+                // For the whole I/O time-out the connection has not taken all bytes: the server does not read, or is gone.
                 if !all && now() >= since + self.settings.io_timeout {
                     return self.fail(state, epoch, overdue_by(self.settings.io_timeout));
                 }
@@ -142,6 +146,8 @@ impl<C: Connector> Mux<C> {
     /// over. What is queued meanwhile goes with a caller that waits, or with the next one. If there is no connection, starts a connect, for
     /// which the calls wait; if no thread can be started for it, the posted calls fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
+        // Nobody waits for these calls, but the role is taken all the same. A caller that queues a call meanwhile leaves it to this write, or to
+        // the successor that `hand_on` promotes.
         state.writing = true;
         let role = Role::writing(self, None);
         let at = now();
@@ -183,6 +189,7 @@ impl<C: Connector> Mux<C> {
         }
         let Some(mut reader) = Reader::begin(self, Some(own), Some(own)) else { return false };
         loop {
+            // The reader waits for the socket, so nobody can wake it. Each `ROLE_CHECK` it looks whether it was promoted to writer.
             let overdue = reader.oldest + self.settings.patience();
             let arrived = reader.fill(waits.then_some(deadline.min(overdue).min(at + ROLE_CHECK)));
             match reader.take_in(arrived, Some((own, deadline))) {
@@ -358,6 +365,7 @@ impl<'a, C: Connector> Reader<'a, C> {
             return None;
         };
         session.last_use = at;
+        // Before the replies are delivered: a caller that has its reply asks at once whether the server was deposed.
         session.note_demotions(&arrived.replies, at, &mux.epochs);
         let result = session.deliver(arrived.replies, own.unzip().0, &mut woken, &mut again).and(arrived.result);
         let result = match result {

@@ -197,6 +197,7 @@ impl<C: Connector> Mux<C> {
         if reads {
             state.promote_reader(&mut successors);
         }
+        // A caller that wakes up takes the mutex first of all, and would sleep once more while this thread still has it.
         drop(state);
         for successor in &successors {
             successor.wake();
@@ -220,6 +221,8 @@ impl<C: Connector> Mux<C> {
         state.queue.push_back(Arc::clone(call));
         state.is_back();
         let state = self.write(state, call, deadline, WriterClaim::Free);
+        // No reader is promoted if this caller is about to read: a reply to it is due, and `finish` follows at once. Otherwise the write that
+        // was made here may have replies for callers that all sleep.
         let reads = !at_once || !state.will_read(call);
         self.hand_on(state, reads);
     }
@@ -250,6 +253,7 @@ impl<C: Connector> Mux<C> {
             Reader::look(self, Some(call));
             if !spare.is_zero() && call.is_under_way_again() {
                 if !is_free {
+                    // The time ended in a role, which is handed on only now: this caller goes on waiting, and may be promoted again.
                     self.hand_on(self.state.lock(), true);
                 }
                 is_free = self.wait(call, deadline + spare);
@@ -280,6 +284,7 @@ impl<C: Connector> Mux<C> {
     /// closes the connection that it gets.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
+        // The flag comes first. Every later caller is refused under this mutex, so no call is queued behind those that are taken here.
         state.closed = true;
         self.connected.notify_all();
         let queue = std::mem::take(&mut state.queue);
@@ -392,6 +397,7 @@ impl<C: Connector> Mux<C> {
             return state;
         }
         let level = if state.closed { log::Level::Debug } else { log::Level::Warn };
+        // The thread that takes the session out tells its calls. No other thread finds it any more, so each call is told once.
         let Some(session) = state.session.take() else { return state };
         self.is_connected.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
         drop(state);

@@ -384,6 +384,7 @@ impl PendingCall {
     pub(crate) fn push(&self, value: Value) -> Taken {
         let mut core = self.core.lock();
         if !matches!(core.phase, CallPhase::Written) {
+            // The caller has left, or the call has failed. The reply had its place in the order, and is dropped.
             return Taken::Kept;
         }
         core.take(value);
@@ -401,6 +402,7 @@ impl PendingCall {
         }
         let epoch = core.epoch;
         let value = Arc::new(value.clone());
+        // A call that was sent again has replies of two writes. This confirmation says nothing about those of the first.
         let of_write = |replied: &&mut Replied| replied.epoch == epoch && replied.confirmation.is_none();
         for replied in core.answer.replies.iter_mut().flatten().filter(of_write) {
             replied.confirmation = Some(Arc::clone(&value));
@@ -411,6 +413,7 @@ impl PendingCall {
     /// Ends the call with a failure; the replies that came stay. Returns `true` if the call must be woken.
     pub(crate) fn fail(&self, error: &Error, unconnected: bool) -> bool {
         let mut core = self.core.lock();
+        // A call that is done keeps its answer. If the caller has left, there is nobody to tell.
         if !matches!(core.phase, CallPhase::Queued | CallPhase::Written) {
             return false;
         }
@@ -442,6 +445,7 @@ impl PendingCall {
     /// written.
     pub(crate) fn unconnected(&self) -> Option<(Packed, RouteGuard)> {
         let mut core = self.core.lock();
+        // A call that is queued again was written before: some of its commands were executed, and must not go out once more.
         let is_new = core.repeated.is_none();
         (is_new && std::mem::take(&mut core.unconnected)).then(|| (std::mem::take(&mut core.packed), core.route.take()))
     }

@@ -185,6 +185,8 @@ impl<C: Connector> MuxState<C> {
     /// Promotes a follower to writer if there is work and nobody writes.
     pub(super) fn promote_writer(&mut self, successors: &mut Woken) {
         if !self.writing && self.has_work() {
+            // The callers of queued calls come first: they have nothing to read. A caller that has left, or that attends to another call, is
+            // passed over.
             let successor = self.queue.iter().chain(self.due_calls()).find(|call| call.promote(true)).cloned();
             if let Some(successor) = successor {
                 successors.push(successor);
@@ -328,6 +330,7 @@ impl<C: Connector> Session<C> {
             }
             self.due.push_back(Due { what: Awaited::Call(call, left), since });
         }
+        // They are still in the order in which they were queued.
         queue.append(&mut held_back);
         if let Some(confirming) = confirming
             && !confirmed.is_empty()
@@ -358,6 +361,7 @@ impl<C: Connector> Session<C> {
             match self.due.front_mut() {
                 None => return Err(unasked()),
                 Some(Due { what: Awaited::Call(call, left), .. }) => {
+                    // Counted here, and not in the call: the replies to a call that nobody waits for any more have their places, too.
                     *left -= 1;
                     let taken = call.push(value);
                     if *left > 0 {
@@ -553,6 +557,7 @@ impl Epochs {
     pub(super) fn write(&self, at: Instant, quiet: Duration, next: &mut u64, step: u64) -> (u64, bool) {
         // ORDERING: Relaxed: the mutex of the mux is held. Only `stamped` is stored without it: see there.
         let mut epoch = self.current.load(Ordering::Relaxed);
+        // A refusal ends the epoch as a pause does: in both cases another server may have been the master since.
         if quiet > QUIET || self.is_deposed(epoch) {
             epoch = self.begin(next, step);
         }
