@@ -26,6 +26,16 @@ pub(crate) const SHORTEST_RETRY_CAP: Duration = Duration::from_millis(1);
 /// The longest pause between two tries to reach a store that does not answer, because it may be back at any time.
 pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
+// A clock for tests.
+
+/// The shortest and the longest pause of a caller, whose limit is on a clock that is moved by hand, between two looks at a store that has
+/// answered so far.
+pub(crate) const STORE_LOOK_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// A pause between two looks at threads that are at work. They need the processor more than the thread that looks.
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_micros(20);
+
 // An observer.
 
 /// How long a thread must wait to be told of, if the program does not say.

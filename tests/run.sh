@@ -51,14 +51,18 @@ crates=(-p redis-dlock -p dlock-cli -p dlock-consensus --all-features)
 libraries=(-p redis-dlock -p dlock-consensus --all-features)
 # The models of threads, with the command for its features.
 models=(-p dlock-schedules -p dlock-consensus -p dlock-cli --all-features --lib)
-it=("${crates[@]}" --test it --example ending)
+it=("${crates[@]}" --test it)
 
 part_unit() {
     tests --but white_box:: --threads 2 "${crates[@]}" --lib --bins
     # Every mistake can still be built in.
     cargo test --locked -p dlock-mutants
 }
-part_it() { tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"; }
+part_it() {
+    # The programs that tests start.
+    cargo build --locked "${crates[@]}" -p contend --example contend --example ending
+    tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"
+}
 
 part_checks() {
     local component

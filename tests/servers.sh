@@ -69,7 +69,7 @@ find_consul() {
 build_consul() {
     local work
     work=$(mktemp -d)
-    cp crates/consensus/tests/stores/consul/* "$work"
+    cp crates/consensus/tests/stores/consul/{go.mod,tools.go} "$work"
     mkdir -p "$(dirname "$built_consul")"
     # The name appears when the file is whole.
     (cd "$work" && go mod tidy && go build -trimpath -ldflags='-s -w' -o "$built_consul.$$" github.com/hashicorp/consul) &&
@@ -107,7 +107,7 @@ offer_consul() {
 missing_stores() {
     local store missing='$^'
     for store in etcd consul; do
-        command -v "${!store}" >/dev/null || missing+="|(.*::)?$store::"
+        command -v "${!store}" >/dev/null || missing+="|(.*::)?$store(::|_)"
     done
     echo "$missing"
 }

@@ -2,14 +2,12 @@
 
 use super::{Clock, Moment, nanos};
 use crate::sync::Mutex;
+use crate::timing::LOOK_AGAIN;
 use std::fmt;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-
-/// A pause between two looks at threads that are at work. They need the processor more than the thread that looks.
-const LOOK_AGAIN: Duration = Duration::from_micros(20);
 
 /// A clock that stands still until it is moved, for tests.
 ///

@@ -18,6 +18,7 @@ mod ending;
 mod endurance;
 mod events;
 mod extremes;
+mod first_version;
 mod forking;
 mod hand_over;
 mod hidden;

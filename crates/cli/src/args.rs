@@ -2,7 +2,8 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
-use crate::settings::{Reach, Rules};
+use crate::settings::{Reach, Rules, time};
+use crate::timing;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
@@ -202,9 +203,6 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
-/// How long the command's group has to end, if nothing else is wanted.
-const GRACE: Duration = Duration::from_secs(5);
-
 /// The part of the lease at whose beginning a lease that cannot be renewed counts as lost, so that the command has ended when the lease does.
 const ENDING_PART: u32 = 6;
 
@@ -251,7 +249,7 @@ pub(crate) struct Run {
 impl Run {
     /// How long the group has to end while the lock is held.
     pub(crate) fn grace(&self) -> Duration {
-        self.grace.unwrap_or(GRACE)
+        self.grace.unwrap_or(timing::GRACE)
     }
 
     /// How long it has to end after a loss.
@@ -288,14 +286,6 @@ fn on_lost(text: &str) -> Result<OnLost, String> {
         _ if text.trim().is_empty() => Err("give `stop`, `warn` or a shell command".to_owned()),
         command => Ok(OnLost::Run(command.to_owned())),
     }
-}
-
-/// Reads `500ms`, `30s`, `1h 30m`, and seconds: `30`, `0.5`.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let seconds = text.parse().ok().filter(|_| is_number).map(Duration::try_from_secs_f64);
-    let read = seconds.and_then(Result::ok).or_else(|| humantime::parse_duration(text).ok());
-    read.ok_or_else(|| "give a number of seconds, or a time such as 500ms, 30s, 5m or 1h 30m".to_owned())
 }
 
 /// Reads `TERM`, `SIGTERM`, `term` or `15`.

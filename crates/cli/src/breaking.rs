@@ -4,12 +4,11 @@ use crate::args::Break;
 use crate::output::{self, one_line};
 use crate::settings::Settings;
 use crate::status::{Failure, NOT_HELD};
-use crate::store;
 use redis_dlock::BreakOutcome;
 
 pub(crate) fn break_hold(settings: &Settings, wanted: &Break) -> Result<u8, Failure> {
     let Break { lock, locker, reason } = wanted;
-    match store::connect(settings)?.break_lock(&lock.lock_type, &lock.target, locker, reason)? {
+    match settings.connect()?.break_lock(&lock.lock_type, &lock.target, locker, reason)? {
         BreakOutcome::Broken { next, waiting } => {
             let next = next.map_or_else(|| "it is free".to_owned(), |next| format!("{} has it now", one_line(&next)));
             output::print(&format!("taken from {}; {next}; waiting: {waiting}\n", one_line(locker)))?;

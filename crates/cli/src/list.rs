@@ -4,7 +4,6 @@ use crate::args::{Ls, Which};
 use crate::output::{self, Columns, millis, one_line, time};
 use crate::settings::Settings;
 use crate::status::{Failure, of, say};
-use crate::store;
 use redis_dlock::{DLockGenerator, Error, ListedLock};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
@@ -17,7 +16,7 @@ const HEAD: [&str; 4] = ["LOCK", "HOLDER", "LEASE LEFT", "WAITING"];
 
 /// Prints the locks as they are found. A master of a Cluster that does not answer is named at once, and the status is its own.
 pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
-    let generator = store::connect(settings)?;
+    let generator = settings.connect()?;
     let mut found = generator.list(&wanted.which.pattern);
     let (mut seen, mut columns, mut status) = (HashSet::new(), Columns::new(HEAD), 0);
     let mut is_first = true;

@@ -16,6 +16,7 @@ mod settings;
 mod show;
 mod status;
 mod store;
+mod timing;
 mod watch;
 
 use args::{Action, Arguments};

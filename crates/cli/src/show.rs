@@ -4,14 +4,13 @@ use crate::args::Show;
 use crate::output::{self, millis, one_line, time};
 use crate::settings::Settings;
 use crate::status::Failure;
-use crate::store;
 use redis_dlock::{ClientRecord, Description, Party, Told, WaitingThread};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::SystemTime;
 
 pub(crate) fn show(settings: &Settings, wanted: &Show) -> Result<u8, Failure> {
-    let seen = store::connect(settings)?.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
+    let seen = settings.connect()?.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
     output::print(&if wanted.json { document(&seen) } else { page(&seen) })?;
     Ok(0)
 }

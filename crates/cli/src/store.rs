@@ -1,7 +1,7 @@
 //! The store where the locks are, of whichever kind the URL says, and the connection to it.
 
-use crate::settings::Settings;
-use crate::status::{Failure, say};
+use crate::status::say;
+use crate::timing;
 #[cfg(feature = "consul")]
 use dlock_consensus::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
@@ -10,16 +10,8 @@ use redis_dlock::port::LockProcessor;
 #[cfg(any(feature = "consul", feature = "etcd"))]
 use redis_dlock::port::Operations;
 use redis_dlock::{DLockGenerator, Error, GeneratorBuilder, RedisBuilder, RedisLockProcessor};
-use std::ops::RangeInclusive;
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// The pauses between two attempts to connect to a server that is away.
-const PAUSES: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);
-
-/// How long etcd and Consul have to answer the first question.
-#[cfg(any(feature = "consul", feature = "etcd"))]
-const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// The name of a lock that nobody has. To look at it shows whether a store answers.
 #[cfg(any(feature = "consul", feature = "etcd"))]
@@ -59,17 +51,17 @@ impl Builder {
 
     /// Connects. A server that is away may come back, so it is waited for, until the end if there is one, and that is said once.
     pub(crate) fn wait(&self, end: Option<Instant>) -> Result<Store, Error> {
-        let mut pause = *PAUSES.start();
+        let mut pause = *timing::CONNECT_PAUSES.start();
         loop {
             let connected = self.connect();
             let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
             match &connected {
                 Err(error) if error.is_transient() && !left.is_zero() => {
-                    if pause == *PAUSES.start() {
+                    if pause == *timing::CONNECT_PAUSES.start() {
                         say(&format!("{error}: waiting for the server"));
                     }
                     thread::sleep(pause.min(left));
-                    pause = (pause * 2).min(*PAUSES.end());
+                    pause = (pause * 2).min(*timing::CONNECT_PAUSES.end());
                 }
                 _ => return connected,
             }
@@ -79,7 +71,7 @@ impl Builder {
 
 #[cfg(any(feature = "consul", feature = "etcd"))]
 fn answering<S: LockProcessor>(store: S) -> Result<S, Error> {
-    store.inspect(NOBODYS, ANSWERS_WITHIN).map(|_| store)
+    store.inspect(NOBODYS, timing::ANSWERS_WITHIN).map(|_| store)
 }
 
 impl Store {
@@ -104,18 +96,4 @@ impl Store {
             Self::Consul(store) => builder.build(store),
         }
     }
-}
-
-/// Connects for questions. Nothing is written that says so.
-pub(crate) fn connect(settings: &Settings) -> Result<DLockGenerator, Failure> {
-    asking(settings.builder()?.connect()?)
-}
-
-/// The same, once the server is there.
-pub(crate) fn connect_when_there(settings: &Settings) -> Result<DLockGenerator, Failure> {
-    asking(settings.builder()?.wait(None)?)
-}
-
-fn asking(store: Store) -> Result<DLockGenerator, Failure> {
-    Ok(store.generator(DLockGenerator::builder().client_record(false))?)
 }

@@ -5,14 +5,13 @@ use crate::list::{self, Found};
 use crate::output;
 use crate::settings::Settings;
 use crate::status::Failure;
-use crate::store;
 use serde_json::json;
 use std::io::{self, IsTerminal};
 use std::thread;
 
 pub(crate) fn watch(settings: &Settings, wanted: &Watch) -> Result<u8, Failure> {
     // A wrong URL or a wrong password will not mend itself; a server that is away may come back.
-    let generator = store::connect_when_there(settings)?;
+    let generator = settings.connect_when_there()?;
     let in_place = !wanted.json && io::stdout().is_terminal();
     let mut rounds = 0;
     loop {

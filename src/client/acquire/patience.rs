@@ -8,11 +8,9 @@ use crate::client::wait_limit::WaitLimit;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::timer::Timer;
+use crate::timing::STORE_LOOK_PAUSES;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The shortest and the longest pause between two looks at a store that has answered so far.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// The end of a wait in real time.
 pub(super) struct Patience {
@@ -28,7 +26,7 @@ impl Patience {
             return None;
         }
         let left = limit.until()?.since(clock.now());
-        let (shortest, longest) = PAUSES;
+        let (shortest, longest) = STORE_LOOK_PAUSES;
         Some(Self { ends: Instant::now().checked_add(left)?, pause: left.clamp(shortest, longest) })
     }
 

@@ -5,6 +5,7 @@ use super::inboxes::Inboxes;
 use super::spec::{
     self, AcquireEffect, BusyReason, Claimant, Environment, ExtendEffect, PollEffect, ReleaseEffect, Stop, Ticks,
 };
+use super::timing::{KEEP, LEAST_TOLD};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::{
@@ -12,12 +13,6 @@ use crate::port::{
     Parties, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 use std::time::Duration;
-
-/// How long a waiter that nobody hears keeps its place, as in `scripts/hand_over.lua`.
-pub(super) const KEEP: Duration = Duration::from_secs(1);
-
-/// How long a break is told of at least, as in `scripts/break.lua`.
-const LEAST_TOLD: Duration = Duration::from_secs(60);
 
 /// What an operation needs to know in addition to the key's state.
 pub(super) struct Scene<'a> {

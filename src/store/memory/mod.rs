@@ -11,6 +11,7 @@
 //! | `inboxes.rs` | which clients have an inbox, and how a message reaches them |
 //! | `link.rs` | a client's connection to the store, which may be cut |
 //! | `fence.rs` | the fence numbers, one sequence for the whole process |
+//! | `timing.rs` | its times, which are those of the scripts |
 //! | `processor/test_util.rs` | what a test may do to the store (feature `test-util`) |
 //!
 //! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs on both. The model
@@ -27,5 +28,6 @@ mod link;
 mod processor;
 mod spec;
 mod store;
+mod timing;
 
 pub use processor::MemoryLockProcessor;

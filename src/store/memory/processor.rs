@@ -3,10 +3,11 @@
 #[cfg(any(test, feature = "test-util"))]
 mod test_util;
 
-use super::entry::{Entry, KEEP, Scene};
+use super::entry::{Entry, Scene};
 use super::inbox::MemoryInbox;
 use super::link::InboxLink;
 use super::store::{Shared, Store};
+use super::timing::KEEP;
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
 use crate::port::{

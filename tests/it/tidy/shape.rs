@@ -1,5 +1,6 @@
 //! The shape of the code: a type's methods stand in the file or the folder of the type, a type has at most thirty of them, a function
-//! fits a screen, and no room passes a bare `bool` to another. Files may be as long as one thing is.
+//! fits a screen, no room passes a bare `bool` to another, a length of time stands in the `timing` of its room, and mutexes come from
+//! `sync`. Files may be as long as one thing is.
 //!
 //! Each rule has a list of what does not keep it yet. A list may only shrink: what is added to it is a mistake, and what is in it and keeps
 //! the rule fails, too. The reader knows Rust by the lines that rustfmt writes.
@@ -31,6 +32,25 @@ const BARE: &[(&str, &str)] = &[
     ("begin", "src/store/redis/transport/mux/mod.rs"),
     ("finish", "src/store/redis/transport/mux/mod.rs"),
     ("fail", "src/store/redis/transport/mux/pending.rs"),
+];
+
+/// Where a named length of time stands that is not in a file `timing.rs`.
+const TIMES: &[(&str, &str)] = &[
+    // What programs may set.
+    ("DEFAULT_LEASE", "src/config.rs"),
+    ("LONGEST_LOCK_DELAY", "src/config.rs"),
+    ("MAX_LEASE", "src/config.rs"),
+    ("MIN_LEASE", "src/config.rs"),
+];
+
+/// The files that take mutexes from elsewhere than `sync`, which hands out those that a model sees.
+const MUTEXES: &[(&str, &str)] = &[
+    // What all clients of a process share, which lives longer than one schedule of a model.
+    ("parking_lot", "src/state/names.rs"),
+    ("parking_lot", "src/state/owner.rs"),
+    // The models replace this store, or take each of its operations for one step.
+    ("parking_lot", "src/store/memory/processor.rs"),
+    ("parking_lot", "src/store/memory/store.rs"),
 ];
 
 /// One function of the product.
@@ -253,6 +273,38 @@ fn no_other_room_passes_a_bare_bool() {
         }
     }
     check(&bare, BARE, "no bool among the parameters of a function that another room calls");
+}
+
+#[test]
+fn lengths_of_time_stand_in_the_timing_of_their_room() {
+    let mut found = BTreeSet::new();
+    let mut in_timing = 0;
+    for (file, text) in files().iter().filter(|(file, text)| !is_test_only(file, text)) {
+        let times = super::product(text).filter_map(|line| {
+            let is_one = line.starts_with("const ") || line.starts_with("pub") && line.contains(" const ");
+            let (name, rest) = item(line).split_once(": ").filter(|_| is_one)?;
+            let is_time = name == word(name) && rest.split(" = ").next()?.contains("Duration");
+            is_time.then(|| name.to_owned())
+        });
+        if file.ends_with("/timing.rs") {
+            in_timing += times.count();
+        } else {
+            found.extend(times.map(|name| (name, file.clone())));
+        }
+    }
+    assert!(in_timing > 50, "the search finds too little");
+    check(&found, TIMES, "a named length of time stands in the file `timing.rs` of its room");
+}
+
+#[test]
+fn mutexes_come_from_sync() {
+    let is_sync = |file: &String| file.ends_with("/sync.rs");
+    let has = |text: &String| {
+        super::product(text).any(|line| line.contains("parking_lot") || line.contains("std::sync::Mutex"))
+    };
+    let found = files().into_iter().filter(|(file, text)| !is_test_only(file, text) && !is_sync(file) && has(text));
+    let found = found.map(|(file, _)| ("parking_lot".to_owned(), file)).collect();
+    check(&found, MUTEXES, "mutexes come from `sync`, so that a model sees them");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use super::fork::split_off;
 use super::group::Group;
 use crate::status::{Failure, SYSTEM};
+use crate::timing;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, pipe2, setsid};
@@ -15,12 +16,6 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// How often the guard looks whether the group is gone.
-const LOOK: Duration = Duration::from_millis(10);
-
-/// How long the guard looks after SIGKILL.
-const AFTER_KILL: Duration = Duration::from_secs(10);
 
 /// The guard, as `dlock` has it. If it is dropped after [`protect`](Self::protect) and without [`dismiss`](Self::dismiss), the guard does its work.
 /// Dropping it waits for its end, so that no dead process is left where nobody looks for dead orphans, as in many containers.
@@ -114,7 +109,7 @@ fn end(group: Group, stop_signal: Signal, grace: Duration) {
     group.ask_to_end(stop_signal);
     if !gone_within(group, grace) {
         group.signal(Signal::SIGKILL);
-        gone_within(group, AFTER_KILL);
+        gone_within(group, timing::GUARD_LOOKS_FOR);
     }
 }
 
@@ -127,6 +122,6 @@ fn gone_within(group: Group, limit: Duration) -> bool {
         if start.elapsed() >= limit {
             return false;
         }
-        thread::sleep(LOOK);
+        thread::sleep(timing::GUARD_LOOK);
     }
 }

@@ -42,6 +42,7 @@ use crate::args::{OnLost, Run};
 use crate::settings::{Reach, Settings};
 use crate::status::{self, Failure, NOT_ACQUIRED, say};
 use crate::store::Builder;
+use crate::timing;
 use daemons::Daemons;
 use guard::Guard;
 use launch::{Launcher, Orders};
@@ -78,9 +79,6 @@ const RENEW_AT: f64 = 0.55;
 
 /// The earliest, where the store may be away for long.
 const EARLIEST: f64 = 1.0 / 3.0;
-
-/// A client that is younger has not written its record.
-const RECORDED: Duration = Duration::from_millis(50);
 
 /// The processes beside `dlock`. They are killed when this is dropped before the command has begun.
 #[derive(Debug)]
@@ -177,7 +175,7 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
 fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGenerator, started: Instant) -> Outcome {
     match release {
         // Nothing is left to be done, and the threads end with the process.
-        Release::Done if started.elapsed() < RECORDED => std::mem::forget(generator),
+        Release::Done if started.elapsed() < timing::RECORDED => std::mem::forget(generator),
         // The client record is removed.
         Release::Done => generator.close(),
         Release::TooLate(error) if outcome.status != status::LOST => {

@@ -8,26 +8,13 @@ use super::launch::{Launcher, Orders};
 use super::terminal::Terminal;
 use crate::args::{OnLost, Run, WithDaemons};
 use crate::status::{self, LOST, SYSTEM, say};
+use crate::timing;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgrp};
 use redis_dlock::{DLockGuard, LeaseLoss};
 use rustix::process::{WaitOptions, WaitStatus, wait};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
-
-/// How often to look for processes that end without a word: children of a process that has left the group.
-const LOOK: Duration = Duration::from_millis(5);
-
-/// The same while nobody was asked to end.
-const IDLE_LOOK: Duration = Duration::from_millis(100);
-
-/// How long after SIGKILL dead processes are waited for that belong to a parent that does not look at them.
-const UNSEEN: Duration = Duration::from_secs(1);
-
-/// How near the end of a lease and that of `--max-hold` are if the lease ends for the latter.
-const MAX_HOLD_NEAR: Duration = Duration::from_millis(100);
-
-const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How a run has ended.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +49,7 @@ enum Ending {
 
 /// The moment at which this time is over. What no clock reaches is no limit.
 fn after(time: Duration) -> Instant {
-    Instant::now().checked_add(time).unwrap_or_else(|| Instant::now() + A_YEAR)
+    Instant::now().checked_add(time).unwrap_or_else(|| Instant::now() + timing::A_YEAR)
 }
 
 /// Looks after the command from its beginning to the end of its group.
@@ -158,11 +145,11 @@ impl<'a> Supervisor<'a> {
     fn next(&self, inbox: &Receiver<Event>) -> Result<Event, RecvTimeoutError> {
         let look = match self.ending {
             Ending::No if self.end.is_none() => None,
-            Ending::No if self.is_at_work() => Some(IDLE_LOOK),
-            _ => Some(LOOK),
+            Ending::No if self.is_at_work() => Some(timing::IDLE_LOOK),
+            _ => Some(timing::LOOK),
         };
         // A lease that cannot be renewed becomes no longer.
-        let left = self.may_go_on_for().map(|left| left.max(LOOK));
+        let left = self.may_go_on_for().map(|left| left.max(timing::LOOK));
         match look.into_iter().chain(left).min() {
             Some(pause) => inbox.recv_timeout(pause),
             None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -230,7 +217,7 @@ impl<'a> Supervisor<'a> {
 
     /// Returns whether the command has ended, and whatever it has left behind.
     fn is_over(&self) -> bool {
-        let is_long_killed = matches!(self.ending, Ending::Killed { at } if at.elapsed() > UNSEEN);
+        let is_long_killed = matches!(self.ending, Ending::Killed { at } if at.elapsed() > timing::UNSEEN);
         let is_gone =
             || self.group.is_gone() || is_long_killed && (self.group.is_dead() || self.group.is_beyond_reach());
         let are_gone = || {
@@ -324,7 +311,7 @@ impl<'a> Supervisor<'a> {
                 Some(loss) => say(&format!("{loss}; the command is ended")),
                 None => {
                     let left = self.held.remaining();
-                    let by_max_hold = |until: Instant| until <= Instant::now() + left + MAX_HOLD_NEAR;
+                    let by_max_hold = |until: Instant| until <= Instant::now() + left + timing::MAX_HOLD_NEAR;
                     let why = if self.held_until.is_some_and(by_max_hold) {
                         "the lock was held for as long as --max-hold allows"
                     } else {

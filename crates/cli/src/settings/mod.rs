@@ -5,9 +5,9 @@
 mod file;
 mod mapping;
 
-use crate::args::time;
 use crate::status::{Failure, USAGE};
-use crate::store::Builder;
+use crate::store::{Builder, Store};
+use crate::timing;
 use clap::Args;
 #[cfg(feature = "consul")]
 use dlock_consensus::ConsulLockProcessor;
@@ -15,7 +15,7 @@ use dlock_consensus::ConsulLockProcessor;
 use dlock_consensus::EtcdLockProcessor;
 use mapping::Mapping;
 pub(crate) use mapping::mapped;
-use redis_dlock::{DLockConfig, RedisBuilder, RedisLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, RedisBuilder, RedisLockProcessor};
 use std::env;
 use std::ffi::OsString;
 #[cfg(feature = "tls")]
@@ -27,8 +27,13 @@ use std::time::Duration;
 
 const VARIABLE: &str = "DLOCK_URL";
 
-/// How long replicas have to acknowledge, if nothing else is set: the library's advice for a reply within a second.
-const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(100);
+/// Reads `500ms`, `30s`, `1h 30m`, and seconds: `30`, `0.5`.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let seconds = text.parse().ok().filter(|_| is_number).map(Duration::try_from_secs_f64);
+    let read = seconds.and_then(Result::ok).or_else(|| humantime::parse_duration(text).ok());
+    read.ok_or_else(|| "give a number of seconds, or a time such as 500ms, 30s, 5m or 1h 30m".to_owned())
+}
 
 /// How the server is reached, and what a lock there counts for.
 #[derive(Args, Clone, Debug, Default)]
@@ -156,6 +161,20 @@ impl Settings {
         Ok(Self { url, reach, rules: rules.or(told.rules) })
     }
 
+    /// Connects for questions. Nothing is written that says so.
+    pub(crate) fn connect(&self) -> Result<DLockGenerator, Failure> {
+        Self::asking(self.builder()?.connect()?)
+    }
+
+    /// The same, once the server is there.
+    pub(crate) fn connect_when_there(&self) -> Result<DLockGenerator, Failure> {
+        Self::asking(self.builder()?.wait(None)?)
+    }
+
+    fn asking(store: Store) -> Result<DLockGenerator, Failure> {
+        Ok(store.generator(DLockGenerator::builder().client_record(false))?)
+    }
+
     /// How the store of the URL is reached.
     pub(crate) fn builder(&self) -> Result<Builder, Failure> {
         match self.url.split(['+', ':']).next() {
@@ -236,8 +255,8 @@ impl Settings {
             }
             (None, None) => {}
             (Some(count), within) => {
-                let half = io_timeout.map_or(ACKNOWLEDGED_WITHIN, |time| time / 2);
-                builder = builder.replica_acks(*count, within.unwrap_or(ACKNOWLEDGED_WITHIN.min(half)));
+                let half = io_timeout.map_or(timing::ACKNOWLEDGED_WITHIN, |time| time / 2);
+                builder = builder.replica_acks(*count, within.unwrap_or(timing::ACKNOWLEDGED_WITHIN.min(half)));
             }
         }
         if !address_map.is_empty() {

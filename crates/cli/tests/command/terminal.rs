@@ -100,7 +100,9 @@ fn ctrl_z_stops_both_and_fg_and_bg_continue_them() {
     eventually("both go on", || state(dlock) == Some('S') && state(pid) == Some('S'));
     // In the background it must not read.
     std::fs::write(kit.path("go"), "\n").unwrap();
-    eventually("it is stopped when it reads", || state(dlock) == Some('T') && state(pid) == Some('T'));
+    // `fg` continues nothing that the shell believes to run. It learns of the stop when all threads of `dlock` stand still.
+    eventually("it is stopped when it reads", || type_line(&mut session, "jobs").contains("Stopped"));
+    assert_eq!((state(dlock), state(pid)), (Some('T'), Some('T')));
     session.send_line("fg").unwrap();
     eventually("it reads", || state(pid) == Some('S'));
     session.send_line("a line").unwrap();

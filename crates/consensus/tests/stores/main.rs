@@ -6,16 +6,18 @@
 #[path = "../../../../tests/faults/each_store.rs"]
 mod each;
 
-mod beside;
+/// What one store has and the other one has not.
+mod alone {
+    mod consul;
+}
+
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/consensus/mod.rs"]
 mod consensus;
 mod costs;
 mod faults;
 mod fresh;
-mod inboxes;
 mod lock;
-mod nodes;
 mod secure;
 mod strangers;
 mod twins;

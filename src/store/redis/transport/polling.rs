@@ -107,10 +107,10 @@ impl PollPolicy {
         self.is_back(before, at, callers).then_some(at)
     }
 
-    /// Polls by `find`, which returns `true` if there is nothing more to poll for, and then asks `is_found` whether the answer was found. `callers`
-    /// use the connection. Several callers that begin at once may disturb the count of those that sleep at once, which does no harm. On
-    /// platforms that cannot read without waiting nobody polls, because that would disturb the writer.
-    pub(super) fn poll(&self, callers: usize, find: impl Fn() -> bool, is_found: impl Fn() -> bool) {
+    /// Polls by `find`, which returns `true` if there is nothing more to poll for, and then asks `is_found` whether the answer was found. Ends
+    /// at the caller's `deadline`, too. `callers` use the connection. Several callers that begin at once may disturb the count of those that
+    /// sleep at once, which does no harm. On platforms that cannot read without waiting nobody polls, because that would disturb the writer.
+    pub(super) fn poll(&self, callers: usize, deadline: Instant, find: impl Fn() -> bool, is_found: impl Fn() -> bool) {
         if cfg!(not(unix)) || is_spared() {
             return;
         }
@@ -126,23 +126,28 @@ impl PollPolicy {
         }
         let poller = Poller(&self.pollers);
         let alone = self.pollers.fetch_add(1, Ordering::Relaxed) == 0 && callers < 2; // ORDERING: Relaxed: an estimate.
-        let ended = match bound {
-            Some(bound) if alone => self.poll_alone(bound, find),
+        let is_conclusive = match bound {
+            Some(bound) if alone => self.poll_alone(bound, deadline, find),
             _ => self.poll_among(callers, find),
         };
         drop(poller);
-        if ended {
+        if is_conclusive {
             self.note(is_found());
         }
     }
 
-    /// Polls until the bound is over, or somebody else polls, too.
-    fn poll_alone(&self, bound: Duration, find: impl Fn() -> bool) -> bool {
+    /// Polls until the bound or the deadline is over, or somebody else polls, too. Returns `false` if it has ended before the bound without
+    /// a find, which says nothing about the server.
+    fn poll_alone(&self, bound: Duration, deadline: Instant, find: impl Fn() -> bool) -> bool {
         let until = now() + bound;
         while !find() {
+            let at = now();
+            if at >= until {
+                return true;
+            }
             // ORDERING: Relaxed: an estimate.
-            if now() >= until || self.pollers.load(Ordering::Relaxed) > 1 {
-                break;
+            if at >= deadline || self.pollers.load(Ordering::Relaxed) > 1 {
+                return false;
             }
             spin_loop();
         }

@@ -2,17 +2,12 @@
 
 use super::Examination;
 use crate::doctor::finding::Subject;
+use crate::timing;
 use redis_dlock::Error;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How many commands are timed.
 const SAMPLES: usize = 11;
-
-/// A clock that differs by more is worth a notice.
-const FAR: Duration = Duration::from_secs(1);
-
-/// A round trip that takes longer is worth a notice.
-const LONG: Duration = Duration::from_millis(100);
 
 /// How many round trips a lease should have room for: an extension is tried several times before the lease ends.
 const ROOM: u32 = 30;
@@ -52,7 +47,7 @@ impl Examination {
     fn offset(&mut self, offset: Duration, is_ahead: bool) {
         let direction = if is_ahead { "ahead of" } else { "behind" };
         let message = format!("it is {offset:.1?} {direction} this machine's");
-        if offset <= FAR {
+        if offset <= timing::CLOCK_FAR {
             return self.fine(Subject::Clock, message);
         }
         let advice = "leases do not depend on it, but tokens may fall if the server is replaced by one whose clock is behind: \
@@ -64,7 +59,7 @@ impl Examination {
         let (Some(shortest), Some(longest)) = (trips.first(), trips.last()) else { return };
         let median = trips[trips.len() / 2];
         let message = format!("{shortest:.1?} to {longest:.1?}, median {median:.1?} of {} commands", trips.len());
-        if median <= LONG {
+        if median <= timing::ROUND_TRIP_LONG {
             return self.fine(Subject::RoundTrip, message);
         }
         let advice = format!("give locks a lease of at least {:.0?}, or run the server nearer", median * ROOM);

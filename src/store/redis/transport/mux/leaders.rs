@@ -175,7 +175,7 @@ impl<C: Connector> Mux<C> {
     pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
         if call.may_read_on() && now() < deadline {
             let find = || !call.may_read_on() || self.read(call, deadline, false);
-            self.settings.polling.poll(self.load(), find, || call.is_done());
+            self.settings.polling.poll(self.load(), deadline, find, || call.is_done());
         }
     }
 

@@ -1,21 +1,37 @@
 //! Unit tests of `src/store/redis/transport/polling.rs`.
 
 use super::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 fn polling() -> PollPolicy {
     PollPolicy::new(Polling::AtMost(Duration::from_micros(100)))
 }
 
+/// Lets a caller poll, for which `find` looks, until a deadline in a minute. Returns how often it has looked.
+fn looks(polling: &PollPolicy, callers: usize, mut find: impl FnMut() -> bool, is_found: bool) -> u32 {
+    looks_until(polling, callers, now() + Duration::from_secs(60), &mut find, is_found)
+}
+
+fn looks_until(
+    polling: &PollPolicy,
+    callers: usize,
+    end: Instant,
+    find: &mut dyn FnMut() -> bool,
+    is_found: bool,
+) -> u32 {
+    let count = Cell::new(0);
+    let find = RefCell::new(find);
+    let counted = || {
+        count.set(count.get() + 1);
+        (find.borrow_mut())()
+    };
+    polling.poll(callers, end, counted, || is_found);
+    count.get()
+}
+
 /// Lets a caller wait whose answer has come or will not come. Returns whether it has polled.
 fn polls(polling: &PollPolicy, is_there: bool) -> bool {
-    let count = Cell::new(0);
-    let find = || {
-        count.set(count.get() + 1);
-        is_there
-    };
-    polling.poll(1, find, || is_there);
-    count.get() > 0
+    looks(polling, 1, || is_there, is_there) > 0
 }
 
 #[test]
@@ -42,15 +58,45 @@ fn a_caller_that_is_alone_polls_for_the_bound_or_not_at_all() {
 }
 
 #[test]
-fn a_caller_that_is_not_alone_any_more_polls_no_longer() {
+fn a_caller_polls_no_longer_than_its_deadline_and_that_does_not_count() {
     let polling = PollPolicy::new(Polling::AtMost(Duration::from_secs(60)));
-    polling.poll(1, || polls(&polling, true), || true);
-    // A caller whose connection others use polls a few times only.
-    for polling in [&polling, &PollPolicy::new(Polling::Automatic)] {
-        let found = Cell::new(false);
-        polling.poll(2, || found.replace(true), || true);
+    for _ in 0..3 {
+        assert!(looks_until(&polling, 1, now() + Duration::from_millis(1), &mut || false, false) > 0);
     }
+    assert!(polls(&polling, true));
+}
+
+#[test]
+fn a_caller_that_is_not_alone_any_more_polls_no_longer_and_that_does_not_count() {
+    let polling = PollPolicy::new(Polling::AtMost(Duration::from_secs(60)));
+    // Another caller begins while the first one looks for the third time.
+    let other = Cell::new(None);
+    let mut looked = 0;
+    let find = || {
+        looked += 1;
+        if looked == 3 {
+            polling.pollers.fetch_add(1, Ordering::Relaxed);
+            other.set(Some(Poller(&polling.pollers)));
+        }
+        false
+    };
+    assert_eq!(looks(&polling, 1, find, false), 3);
+    drop(other.take());
     assert_eq!(polling.pollers.load(Ordering::Relaxed), 0);
+    assert!(polls(&polling, true), "the next one does not sleep at once");
+}
+
+#[test]
+fn callers_that_share_a_connection_poll_a_few_times() {
+    for policy in [Polling::Automatic, Polling::AtMost(Duration::from_secs(60))] {
+        let polling = PollPolicy::new(policy);
+        let mut most = 0;
+        // A yield that returns late ends the polling early.
+        for _ in 0..1000 {
+            most = most.max(looks(&polling, 2, || false, true));
+        }
+        assert_eq!(most, POLLS, "{policy:?}");
+    }
 }
 
 /// Simulates a yield from one moment to another, in milliseconds. Returns `true` if it returned in time.
