@@ -173,9 +173,10 @@ impl<C: Connector> Mux<C> {
 
     /// Polls for the answer, if that is likely to come soon.
     pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
-        if call.may_read_on() && now() < deadline {
+        let (polling, callers) = (&self.settings.polling, self.load());
+        if polling.may_poll(callers) && call.may_read_on() && now() < deadline {
             let find = || !call.may_read_on() || self.read(call, deadline, false);
-            self.settings.polling.poll(self.load(), deadline, find, || call.is_done());
+            polling.poll(callers, deadline, find, || call.is_done());
         }
     }
 
