@@ -25,7 +25,7 @@
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
 //! | `node/` | one server: calls of scripts on its connections |
 //! | `cluster/` | the nodes of a Cluster, which of them owns each slot, and a call from one to another |
-//! | `processor.rs`, `capabilities.rs`, `builder.rs`, `inbox.rs` | the store: requests, the optional parts, its settings, its messages |
+//! | `processor.rs`, `builder.rs`, `inbox.rs` | the store: requests, releases that nobody waits for, its settings, its messages |
 //! | `topology.rs` | one server, or a Cluster: what both can do |
 //! | `server.rs` | the servers behind the store, for a program that examines them |
 //!

@@ -3,7 +3,6 @@
 //! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
 mod builder;
-mod capabilities;
 mod directory;
 mod server;
 
@@ -15,17 +14,18 @@ use super::net::classify::classify;
 use super::node::CallOptions;
 use super::plain::{Attempt, GivenUp, TakingBack, Tried};
 use super::script::acks::{self, ReplicaAcks};
-use super::script::reply;
+use super::script::reply::{self, mismatch};
 use super::script::scripts::Call;
 use super::script::scripts::Texts;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
 use super::topology::Topology;
-use super::transport::Reply;
+use super::transport::{CallReplies, KeyHash, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::port::{
-    Claim, Directory, Limit, LockProcessor, Outcome, Posting, Request, StoreLimits, WaitQueue, one_by_one,
+    Claim, Directory, Inbox, Limit, LockProcessor, Outcome, Posting, ReleaseDone, ReleaseOutcome, Request, StoreLimits,
+    WaitQueue, one_by_one,
 };
 use ::redis::Value;
 use std::fmt;
@@ -189,6 +189,15 @@ impl RedisLockProcessor {
             _ => self.address.hide(error),
         })
     }
+
+    /// Publishes a text in the inbox of a client, where it hears of this key. Returns how many receive it, as the server says.
+    pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<Value, Error> {
+        let (channel, reply) = self.topology.publish(client, key, text, limit)?;
+        match reply {
+            Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
+            value => Ok(value),
+        }
+    }
 }
 
 impl LockProcessor for RedisLockProcessor {
@@ -245,6 +254,49 @@ impl LockProcessor for RedisLockProcessor {
     }
 }
 
+impl WaitQueue for RedisLockProcessor {
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        self.topology.open_inbox(client, limit)
+    }
+
+    fn check_inbox(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        // A word that no version of the inbox reads as a message.
+        const WORD: &str = "hello";
+        self.publish(client, key, WORD, limit).map(|_| ())
+    }
+
+    fn hears(&self, client: &str, key: &str) -> bool {
+        self.topology.hears(client, key)
+    }
+
+    fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        self.topology.get_ready_to_hear(client, key, limit)
+    }
+}
+
+impl Posting for RedisLockProcessor {
+    fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        let hash = KeyHash::of(claim.key);
+        let request = Request::Release(*claim);
+        let texts = Texts::of(&request, self.topology.form());
+        let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
+        let callback = move |answer: CallReplies| {
+            let reply = answer.first().cloned();
+            let outcome = released(answer).map_err(|e| address.hide(e));
+            if let Some(one) = topology.one() {
+                one.note_release(hash, reply.as_ref(), outcome.as_ref().ok());
+            }
+            done(outcome);
+        };
+        self.topology.post(&texts.call(&request), limit, Box::new(callback));
+        true
+    }
+
+    fn collect(&self) -> bool {
+        self.topology.collect()
+    }
+}
+
 impl Drop for RedisLockProcessor {
     fn drop(&mut self) {
         self.topology.close();
@@ -254,5 +306,15 @@ impl Drop for RedisLockProcessor {
 impl fmt::Debug for RedisLockProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisLockProcessor").field("topology", &self.topology).finish()
+    }
+}
+
+/// Reads the answer to a posted release.
+fn released(answer: CallReplies) -> Result<ReleaseOutcome, Error> {
+    // How a reply is read depends only on the kind of request.
+    let any = Claim::new("", "", "", Duration::ZERO);
+    match answer.first() {
+        Some(value) => reply::outcome(&Request::Release(any), value)?.try_into(),
+        None => Err(answer.failure.unwrap_or_else(mismatch)),
     }
 }

@@ -10,12 +10,11 @@
 use super::address::Address;
 #[cfg(feature = "tls")]
 use super::address::Place;
-use super::connector::{Connector, OpenConnection, Shutdown};
+use super::connector::{Connector, OpenConnection};
 use super::dial::dial;
 use super::handshake;
-use super::identity::Servers;
+use super::identity::{ConnectionCut, Servers};
 use super::link::{Inbound, Link, Outbound};
-use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 #[cfg(feature = "tls")]
@@ -168,12 +167,6 @@ impl Endpoint {
     }
 }
 
-/// Ends a connection to one of several servers.
-pub(crate) struct ConnectionCut {
-    socket: Arc<Socket>,
-    servers: Arc<Servers>,
-}
-
 impl Connector for Endpoint {
     type Out = Outbound;
     type In = Inbound;
@@ -189,15 +182,5 @@ impl Connector for Endpoint {
         if let Some(finder) = &self.finder {
             finder.stop();
         }
-    }
-}
-
-impl Shutdown for ConnectionCut {
-    fn cut(&self) {
-        self.socket.cut();
-    }
-
-    fn server(&self) -> u64 {
-        self.servers.number()
     }
 }

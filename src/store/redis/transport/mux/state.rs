@@ -200,7 +200,7 @@ impl<C: Connector> MuxState<C> {
     /// for a reply of its own, one whose call is held back reads the confirmation.
     pub(super) fn promote_reader(&mut self, successors: &mut Woken) {
         let Some(session) = &self.session else { return };
-        if session.inbound.is_none() {
+        if session.inbound.is_none() || session.due.is_empty() {
             return;
         }
         let held_back = self.queue.iter().filter(|call| session.holds_back(call));
