@@ -14,7 +14,7 @@
 //! ```
 //!
 //! No room names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method
-//! in `builder.rs`. A [`Topology`](topology::Topology) is one server or a Cluster: whoever has a call does not know which it is.
+//! in `builder.rs`. A [`Topology`](topology::Topology) is one server or a Cluster: the code that has a call does not know which it is.
 //!
 //! | room | holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Which servers keep the locks: one server, or the nodes of a Cluster. Whoever has a call does not know which it is.
+//! Which servers keep the locks: one server, or the nodes of a Cluster. The code that has a call does not know which it is.
 
 use super::cluster::Cluster;
 use super::inbox::RedisInbox;

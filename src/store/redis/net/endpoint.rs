@@ -105,7 +105,7 @@ impl Endpoint {
         loop {
             let found = match finder.find(deadline) {
                 Ok(found) => found,
-                // Why the first one was no master says more than that nobody knows a second one.
+                // If a first address was tried, the error says why that failed: it says more than that there is no second address.
                 Err(error) => return Err(before.map_or(error, |(_, error)| error)),
             };
             if let Some((address, error)) = before.take_if(|(address, _)| address.place == found.place) {

@@ -10,7 +10,7 @@
 //! those of an incomplete reply in the inbound half. Whoever owns the half decides whether to go on or to give the connection up.
 
 use super::connector::{ReadHalf, WriteHalf};
-use super::resp::{Malformed, Reader};
+use super::resp::{Malformed, Packed, Reader};
 use super::socket::{IoProgress, Socket, Timeout};
 #[cfg(feature = "tls")]
 use super::tls_session::TlsSession;
@@ -95,9 +95,9 @@ impl Link {
         Arc::clone(&self.inbound.ends.socket)
     }
 
-    /// Sends, and waits for one reply. Returns `None` if there is none by the deadline.
-    pub(crate) fn ask(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<Option<Value>> {
-        self.outbound.send(bytes, deadline)?;
+    /// Sends a command, and waits for its reply. Returns `None` if there is none by the deadline.
+    pub(crate) fn ask(&mut self, words: &[&str], deadline: Instant) -> io::Result<Option<Value>> {
+        self.outbound.send(&Packed::of(words).bytes, deadline)?;
         self.reply(deadline)
     }
 

@@ -25,7 +25,7 @@ const MAX_ELEMENTS: usize = 1024 * 1024;
 /// For how many elements room is made before they come.
 const EXPECTED: usize = 16;
 
-/// Bytes that a connection writes over some bytes of its commands. What they mean is the business of whoever packs the commands.
+/// Bytes that a connection writes over some bytes of its commands. Only the code that packs the commands knows what they mean.
 pub(crate) type Stamp = [u8; 5];
 
 /// Packed commands, one after the other.
@@ -53,6 +53,13 @@ impl Packed {
     /// An empty buffer with capacity for one call.
     pub(crate) fn for_one() -> Self {
         Self { bytes: Vec::with_capacity(320), commands: SmallVec::new(), is_confirmed: false }
+    }
+
+    /// One command of plain words.
+    pub(crate) fn of(words: &[&str]) -> Self {
+        let mut packed = Self::default();
+        packed.words(words);
+        packed
     }
 
     /// Returns the number of replies that these commands will have.
@@ -253,7 +260,7 @@ impl Reader {
                     (_, n) => {
                         let lacking = length(n, MAX_ELEMENTS)?;
                         if self.open.len() == MAX_DEPTH {
-                            // No command of ours has such a reply. Whoever sends it wants our memory.
+                            // No command of this crate has such a reply. A server that sends it is broken, or wants to use up memory.
                             return Err(Malformed("too many nested arrays"));
                         }
                         // Room for what is usual, and not for what is claimed: a length costs a server nothing to write.

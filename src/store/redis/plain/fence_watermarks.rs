@@ -72,12 +72,12 @@ impl FenceWatermarks {
     /// Forgets that fence numbers were read on the connections, because the server says that it is or was no master (so another may
     /// have issued numbers since), or because the fence was lost.
     pub(crate) fn end_all(&self, transport: &Transport) {
-        self.end(|| transport.unstamp());
+        self.end(SystemClock.now(), || transport.unstamp());
     }
 
     /// Returns the watermark under which numbers may be trusted that are read on this way, if there is one at this moment.
     pub(super) fn watermark_on(&self, transport: &Transport, way: &Way, at: Instant) -> Option<Watermark> {
-        self.of(way.mux, transport.warm_epoch(way, at)?)
+        self.of(way.mux, transport.warm_epoch(way, at)?, SystemClock.now())
     }
 
     /// Whether an unchecked number may be used that was requested under a watermark and read on the connection with that epoch. A number
@@ -86,7 +86,7 @@ impl FenceWatermarks {
         if transport.is_deposed(epoch) {
             return false;
         }
-        let verdict = self.judge(watermark, epoch, number);
+        let verdict = self.judge(watermark, epoch, number, SystemClock.now());
         if verdict == Verdict::FenceReset {
             self.end_all(transport);
         }
@@ -114,11 +114,7 @@ impl FenceWatermarks {
     }
 
     /// The watermark of a mux, if a number may be requested under it in this epoch.
-    fn of(&self, mux: usize, epoch: u64) -> Option<Watermark> {
-        self.of_at(mux, epoch, SystemClock.now())
-    }
-
-    fn of_at(&self, mux: usize, epoch: u64, now: Moment) -> Option<Watermark> {
+    fn of(&self, mux: usize, epoch: u64, now: Moment) -> Option<Watermark> {
         let state = self.0.lock();
         let watermark =
             state.muxes[mux].filter(|watermark| watermark.epoch == epoch && now.since(watermark.at) <= FRESH)?;
@@ -128,11 +124,7 @@ impl FenceWatermarks {
     }
 
     /// Judges a number that was requested under a watermark, and whose call was written in that epoch.
-    fn judge(&self, asked: Watermark, epoch: u64, number: u64) -> Verdict {
-        self.judge_at(asked, epoch, number, SystemClock.now())
-    }
-
-    fn judge_at(&self, asked: Watermark, epoch: u64, number: u64, now: Moment) -> Verdict {
+    fn judge(&self, asked: Watermark, epoch: u64, number: u64, now: Moment) -> Verdict {
         let mut state = self.0.lock();
         if epoch != asked.epoch || state.ends != asked.ends {
             return Verdict::Expired;
@@ -152,11 +144,7 @@ impl FenceWatermarks {
     }
 
     /// Ends all watermarks, and runs `then` to undo what followed from them.
-    fn end(&self, then: impl FnOnce()) {
-        self.end_at(SystemClock.now(), then);
-    }
-
-    fn end_at(&self, now: Moment, then: impl FnOnce()) {
+    fn end(&self, now: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
         then();
         *state = Watermarks { muxes: [None; MUXES], ended: Some(now), ends: state.ends + 1 };

@@ -5,8 +5,8 @@
 //! `SHARDNUMSUB` for `NUMSUB`, and the name of the channel, which begins as the name of the queue does.
 
 use super::acks;
-use super::breaking::{looked_at_key, told_key, words};
-use super::keys::{FENCE, gapped_key, queue_key, slot_fence_key};
+use super::breaking::{told_key, words};
+use super::keys::{FENCE, broken_key, gapped_key, queue_key, slot_fence_key};
 use crate::port::{Break, Claim, Request};
 use crate::store::redis::net::resp::{Packed, Stamp};
 use ::redis::Script as Hashed;
@@ -271,7 +271,7 @@ impl Texts {
         let key = match request {
             Request::Probe(_) => return texts,
             Request::Broken { key, locker } => {
-                texts.broken = looked_at_key(key, locker);
+                texts.broken = broken_key(key, locker);
                 return texts;
             }
             Request::Inspect { key } => key,

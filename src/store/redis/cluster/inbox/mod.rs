@@ -244,8 +244,8 @@ impl ClusterInbox {
     fn redirect(&mut self, slot: Slot, error: &ServerError, subscriber: &Subscriber, now: Instant) {
         let reply = Value::ServerError(error.clone());
         if let RedirectReply::Moved { host, port } = redirect_reply(&reply) {
-            // The node as it was when the connection was opened. If it is gone, whoever is at its place now is as good: the address is all
-            // that is used.
+            // This is the node to which the connection was opened. If it is gone, the node that is at its place now does as well: only the
+            // address is used.
             let node = subscriber.node.upgrade().unwrap_or_else(|| self.cluster.map.nodes.at(&subscriber.place));
             if let Some(owner) = self.cluster.map.place(&node, host, port) {
                 self.cluster.follow_to(&owner, slot, &node);

@@ -163,10 +163,8 @@ impl Subscriber {
         if !self.asked.is_empty() {
             return Err(io::Error::new(ErrorKind::TimedOut, "the server owes an answer"));
         }
-        let mut packed = Packed::default();
-        packed.words(&["PING"]);
         self.asked.push_back(Asked::Ping);
-        self.send(&packed)
+        self.send(&Packed::of(&["PING"]))
     }
 
     /// Takes in what has come, and sends what has room, without waiting. What came before a failure is returned with it.

@@ -176,7 +176,7 @@ impl<C: Connector> Mux<C> {
         let (polling, callers) = (&self.settings.polling, self.load());
         if polling.may_poll(callers) && call.may_read_on() && now() < deadline {
             let find = || !call.may_read_on() || self.read(call, deadline, false);
-            polling.poll(callers, deadline, find, || call.is_done());
+            polling.poll(callers, deadline, find, || call.is_over());
         }
     }
 

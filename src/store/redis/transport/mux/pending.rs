@@ -241,10 +241,6 @@ impl PendingCall {
         }
     }
 
-    pub(crate) fn is_done(&self) -> bool {
-        matches!(self.core.lock().phase, CallPhase::Done)
-    }
-
     /// Returns `true` if the call was queued again, in its full form, and has no answer yet.
     pub(crate) fn is_under_way_again(&self) -> bool {
         let core = self.core.lock();
