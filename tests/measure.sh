@@ -23,6 +23,8 @@ counted() { if [[ $1 -eq 1 ]]; then echo "1 minute"; else echo "$1 minutes"; fi;
 
 first=$(minutes cargo run --release --example contend)
 rm -rf "$clone/target"
+# shellcheck disable=SC1090
+source <(grep '^export ' .ci/run)
 dev_cold=$(minutes tests/run.sh)
 ci_cold=$(minutes tests/run.sh ci)
 dev=$(minutes tests/run.sh)

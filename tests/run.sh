@@ -281,6 +281,8 @@ parts_of_changes() {
     local file
     git diff --name-only "$1" -- | while read -r file; do
         case $file in
+            src/manual/run_book.md) echo "it documents command" ;;
+            src/manual/*) echo "it documents" ;;
             src/* | crates/*/src/* | scripts/*) room_guards "$file" ;;
             tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
             tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;

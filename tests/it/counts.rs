@@ -3,7 +3,8 @@
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
 use crate::support::crew::eventually;
-use redis_dlock::{DLockConfig, DLockGenerator, RedisLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, ManualClock, RedisLockProcessor};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Long enough that neither an extension nor a probe falls into the test.
@@ -101,4 +102,25 @@ fn a_single_thread_needs_one_connection() {
     }
     let clients: String = server.run(&["CLIENT", "LIST"]);
     assert_eq!(clients.lines().filter(|line| line.contains(" name=redis-dlock ")).count(), 1, "{clients}");
+}
+
+/// The manual's page "Sizing" says so: twenty questions in ninety seconds for a lock with a lease of 30 s, four of which extend it.
+#[test]
+fn a_lock_that_is_held_asks_twenty_times_in_three_leases() {
+    let server = RedisServer::start();
+    let clock = Arc::new(ManualClock::new());
+    let store = RedisLockProcessor::connect(&server.url()).unwrap();
+    let generator = DLockGenerator::builder().client_record(false).clock(clock.clone()).build(store).unwrap();
+    let locks = 50;
+    let take = |n: u64| generator.generate("HELD", n.to_string()).unwrap().lock_owned().unwrap();
+    let guards: Vec<_> = (0..locks).map(take).collect();
+    Commands::forget(&server);
+    clock.pass(Duration::from_secs(90));
+    let calls = Commands::of(&server);
+    let [asked, extended] = ["evalsha", "pexpire"].map(|command| calls.count(command));
+    // The first of them carries the script's text.
+    assert!(asked.abs_diff(20 * locks) <= 2 && extended.abs_diff(4 * locks) <= 2, "{calls:?}");
+    let clients: String = server.run(&["CLIENT", "LIST"]);
+    assert_eq!(clients.lines().filter(|line| line.contains(" name=redis-dlock ")).count(), 2, "{clients}");
+    assert!(guards.iter().all(|guard| guard.is_valid()));
 }

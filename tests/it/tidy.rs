@@ -3,6 +3,8 @@
 mod beside;
 mod citations;
 mod examples;
+mod pages;
+mod pictures;
 mod shape;
 mod waiting;
 

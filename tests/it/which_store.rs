@@ -82,15 +82,12 @@ fn the_figures_of_the_page_are_the_limits_of_the_stores() {
         assert!(leases.ends_with(&format!(" to {}", told(limits.longest_lease))), "{leases}, {store:?}");
         let expected = [
             ("leases in units of", told(limits.tick.max(Duration::from_millis(1)))),
-            ("that is, in leases, at most, if no other server begins to lead", limits.dead_holder_leases.to_string()),
+            ("the same as a number of leases, at most, while one server leads", limits.dead_holder_leases.to_string()),
             ("a request may take, where no wait says otherwise", told(limits.command)),
             ("a waiter knows how long the holder's lease lasts", yes_or_no(limits.remaining_known)),
+            ("turns for pollers ([`with_poller_gap`][DLockConfig::with_poller_gap])", yes_or_no(limits.poller_gaps)),
             (
-                "turns for pollers ([`with_poller_gap`](crate::DLockConfig::with_poller_gap))",
-                yes_or_no(limits.poller_gaps),
-            ),
-            (
-                "[`describe`, `list`](crate::manual::who_holds_it), [`break_lock`](crate::DLockGenerator::break_lock)",
+                "[`describe`, `list`][who_holds_it], [`break_lock`][DLockGenerator::break_lock]",
                 yes_or_no(store.directory().is_some() && limits.breaks),
             ),
         ];

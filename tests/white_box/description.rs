@@ -12,6 +12,15 @@ fn a_record_is_read_back() {
 }
 
 #[test]
+fn what_a_later_version_says_more_is_ignored() {
+    let record = ClientRecord::of_line("pid=7 zone=eu-1 host=web-1 colour=");
+    assert_eq!((record.pid, record.host.as_deref()), (Some(7), Some("web-1")));
+    assert_eq!(ClientRecord { pid: None, host: None, ..record }, ClientRecord::default());
+    let (locker, told) = Told::of_line("priority=high locker=l-1 count=2 zone=eu-1");
+    assert_eq!((locker.as_deref(), told), (Some("l-1"), Told { hold_count: 2, ..Told::default() }));
+}
+
+#[test]
 fn an_answer_is_read_back_and_a_long_reason_leaves_the_rest() {
     let told = Told {
         thread: Some("a thread 50%".to_owned()),

@@ -26,6 +26,8 @@
 //! | `consul` | yes | [`ConsulLockProcessor`] |
 //! | `tls` | no | encrypted connections (`etcd+https://`, `consul+https://`), with rustls, ring and the platform's root certificates |
 //!
+// Where the page's links lead in the documentation: of several definitions of a label, the first counts.
+#![doc = include_str!("links.md")]
 #![doc = include_str!("manual.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -15,6 +15,7 @@ mod lost;
 mod others;
 mod pages;
 mod places;
+mod run_book;
 mod settings;
 mod signals;
 mod statuses;
