@@ -2,8 +2,8 @@
 //!
 //! The calling thread packs a command once. The writer of the connection copies the bytes once, into its write. The connection may change two
 //! parts of a packed command. It may write a [`Stamp`] over five bytes, which it decides when it writes. And it may replace the script's hash
-//! (`EVALSHA`, the *short form*) by the script's text (`EVAL`), if the server answers that it does not know the hash. So [`Packed`] records where
-//! these two parts are.
+//! (`EVALSHA`, the *short form*) by the script's text (`EVAL`), if the server answers that it does not know the hash. So [`Packed`] records
+//! where these two parts are.
 //!
 //! A reply arrives in pieces, and [`Reader`] continues where the previous piece ended. Bytes that are not a RESP2 reply, or that exceed the
 //! bounds below, end the connection. The bounds protect the client from a server, or from another program at its address, that announces huge

@@ -160,8 +160,8 @@ impl Node {
     }
 
     /// Waits for the replies to calls that were sent. With `or_break`, a limit that ends before an answer breaks the connection of that
-    /// answer. Without its `ASKING` a call is redirected; then the error of that is the reply. A call that was executed all the same, because the
-    /// server had got the slot meanwhile, has its own reply.
+    /// answer. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` is the reply. If the call was executed all the
+    /// same, because the server had got the slot meanwhile, it has its own reply.
     pub(crate) fn end(&self, sent: Sent, limit: Duration, or_break: bool) -> Replies {
         let Sent { begun, asking } = sent;
         let mut replies = self.transport.end(begun, limit, or_break);

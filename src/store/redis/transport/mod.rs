@@ -222,9 +222,9 @@ impl<C: Connector> Transport<C> {
         self.end(self.begin(batch, at, end_of(limit, at), is_alone), limit, or_break)
     }
 
-    /// Sends commands, unless the deadline has come at the moment `at`. [`end`](Self::end) must follow: at once if the batch `is_alone`, that is, one part that
-    /// the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the caller from
-    /// beginning other batches.
+    /// Sends commands, unless the deadline has come at the moment `at`. [`end`](Self::end) must follow: at once if the batch `is_alone`, that
+    /// is, one part that the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the
+    /// caller from beginning other batches.
     pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, is_alone: bool) -> Begun {
         let Batch { mut parts, order, .. } = batch;
         let mut calls = SmallVec::with_capacity(parts.len());

@@ -10,9 +10,9 @@
 //! 1. *Only the listening thread subscribes, and moves a slot from phase to phase*; others make an absent slot `Off`, and wait. What another
 //!    connection than that of the phase says of the slot does not count: it is late.
 //! 2. *A slot is `Heard` after the confirmation, and no more before the subscription is ended.* If the server ends the subscription, it stays
-//!    `Heard` for a moment. A tenure that queues meanwhile keeps its place in the queue for a second, as all do that are unheard. The threads that lock look at it under the
-//!    mutex of a key, so nothing is sent or waited for under the mutex of the slots.
-//! 3. *Whoever could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
+//!    `Heard` for a moment. A tenure that queues meanwhile keeps its place in the queue for a second, as all do that are unheard. The threads
+//!    that lock look at it under the mutex of a key, so nothing is sent or waited for under the mutex of the slots.
+//! 3. *A thread that could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
 
 use super::super::timing::{IDLE_SLOT, READY};
 use super::subscriber::SubscriberId;

@@ -146,8 +146,8 @@ impl<C: Connector> Mux<C> {
     /// over. What is queued meanwhile goes with a caller that waits, or with the next one. If there is no connection, starts a connect, for
     /// which the calls wait; if no thread can be started for it, the posted calls fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
-        // Nobody waits for these calls, but the role is taken all the same. A caller that queues a call meanwhile leaves it to this write, or to
-        // the successor that `hand_on` promotes.
+        // Nobody waits for these calls, but the role is taken all the same. A caller that queues a call meanwhile leaves it to this write, or
+        // to the successor that `hand_on` promotes.
         state.writing = true;
         let role = Role::writing(self, None);
         let at = now();

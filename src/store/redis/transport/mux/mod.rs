@@ -58,7 +58,7 @@
 //!    waited for another server all the time. A call whose time was over before it was queued breaks no connection either. A caller that
 //!    begins several batches does not wait for a connection that is full: it writes the rest when it comes to that batch.
 //! 10. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
-//!     role back (`role.rs`).
+//!     role back (`Role` in `leaders.rs`).
 //!
 //! # Posted calls
 //!
@@ -73,9 +73,9 @@
 //!
 //! # How a connection fails, and how a caller leaves
 //!
-//! A failure is told to each call that was written to the connection, once, and as unknown: the server may have executed it. A call that is only
-//! queued is not told: it goes on the next connection. A caller that leaves is told what its call's phase says: one that was never written was
-//! not executed, and may be repeated at once; of any other nobody knows.
+//! When a connection fails, each call that was written to it fails once, with an unknown outcome: the server may have executed it. A call that
+//! is only queued does not fail: it goes on the next connection. The error of a caller that leaves depends on the phase of its call. A call
+//! that was never written was not executed, and may be repeated at once. The outcome of any other call is unknown.
 //!
 //! A thread that tells calls does not hold the mutex meanwhile: their callers call again at once, and the callbacks of posted calls are not
 //! ours.
@@ -88,7 +88,7 @@
 //! | `leaders.rs` | steps 2 to 5: the writer, the reader, and their roles, which are given back even in a panic |
 //! | `connecting.rs` | opens the connection, and writes what waited for it |
 //! | `pending.rs` | a call: its phases, its caller, its replies; short forms that the server does not know |
-//! | `state.rs` | what the mutex protects: the queue and the roles; the connection and the calls that are due on it; the epochs, which others read without the mutex |
+//! | `state.rs` | what the mutex protects: the queue, the roles, the connection and the calls that are due on it; beside that, the epochs |
 
 mod connecting;
 mod leaders;

@@ -2,21 +2,22 @@
 //!
 //! # The roles
 //!
-//! The role of writer has three marks. `writing` says that somebody has it. `gathering` and `promoted` say that this somebody does not write yet:
-//! it yields to others first, or was woken and is not awake yet. A caller that cannot wait for that takes such a mark away, and the role with it.
-//! All three change under the mutex alone, so exactly one caller succeeds.
+//! The role of writer has three marks. `writing` says that a caller has the role. `gathering` and `promoted` say that this caller does not write
+//! yet: it yields to others first, or was woken and is not awake yet. Another caller that cannot wait for it takes such a mark away, and the
+//! role with it. All three marks change under the mutex alone, so exactly one caller succeeds.
 //!
 //! The role of reader has no mark: who has the session's inbound half is the reader.
 //!
 //! # The session
 //!
 //! A [`Session`] is one connection, and the calls whose replies are due on it.
+//!
 //! The server answers in the order of the commands, so the order of `due` is all that is known of which reply belongs to whom. Nothing is ever
 //! taken out of it but at its front, not even a call whose caller has gone.
 //!
-//! A connection that nobody has used for a while may have been closed by the server, or by a proxy between. A command that is written to it
-//! would fail with an unknown outcome, although nothing was wrong with it. So it is looked at first ([`check_idle`](Session::check_idle)), which
-//! costs one system call, and a new one is opened if it has ended.
+//! A connection that was idle for a while may have been closed by the server, or by a proxy in between. A command that is written to such a
+//! connection fails with an unknown outcome, for no good reason. So an idle connection is checked before a write
+//! ([`check_idle`](Session::check_idle)), which costs one system call. If it has ended, a new one is opened.
 //!
 //! # Epochs
 //!
