@@ -1,6 +1,7 @@
 //! A client's inbox: a connection of its own that is subscribed to one channel.
 
 use super::net::classify::classify;
+use super::net::connector::{ReadHalf, WriteHalf};
 use super::net::endpoint::Endpoint;
 use super::net::link::Link;
 use super::net::resp::{Packed, shape};
@@ -56,13 +57,11 @@ impl RedisInbox {
         let mut link = endpoint.connect(end.min(start + endpoint.connect_timeout))?;
         let deadline = end.min(Instant::now() + io_timeout);
         let (channel, place) = (inbox_channel(client), endpoint.address.to_string());
-        let mut packed = Packed::default();
-        packed.words(&["SUBSCRIBE", &channel]);
         let broken = |cause: std::io::Error| {
             let message = format!("cannot subscribe at {place}: {cause}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
         };
-        let confirmation = link.ask(&packed.bytes, deadline).map_err(broken)?;
+        let confirmation = link.ask(&["SUBSCRIBE", &channel], deadline).map_err(broken)?;
         let confirmation = confirmation.ok_or_else(|| broken(ErrorKind::TimedOut.into()))?;
         match &confirmation {
             Value::Array(items) if matches!(items.first(), Some(Value::BulkString(kind)) if kind == b"subscribe") => {
@@ -95,9 +94,7 @@ impl RedisInbox {
                 if self.pinged {
                     return Err(std::io::Error::new(ErrorKind::TimedOut, "the server did not answer a PING"));
                 }
-                let mut packed = Packed::default();
-                packed.words(&["PING"]);
-                link.outbound.send(&packed.bytes, Instant::now() + self.io_timeout)?;
+                link.outbound.send(&Packed::of(&["PING"]).bytes, Instant::now() + self.io_timeout)?;
                 self.pinged = true;
             } else if Instant::now() >= deadline {
                 return Ok(None);

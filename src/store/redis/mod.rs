@@ -4,7 +4,7 @@
 //!   builder ─▶ processor ─▶ plain, script        requests in, outcomes out; requests as calls, replies as outcomes
 //!                  │
 //!                  ▼
-//!                ways ─▶ node, or cluster ─▶ node   which server a call goes to
+//!             topology ─▶ node, or cluster ─▶ node  which server a call goes to
 //!                                │
 //!                                ▼
 //!                            transport              calls and their replies, on a few connections
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! No room names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method
-//! in `builder.rs`. [`Ways`](ways::Ways) is a trait that one server and a Cluster implement: whoever has a call does not know which it is.
+//! in `builder.rs`. A [`Topology`](topology::Topology) is one server or a Cluster: the code that has a call does not know which it is.
 //!
 //! | room | holds |
 //! |---|---|
@@ -25,8 +25,8 @@
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
 //! | `node/` | one server: calls of scripts on its connections |
 //! | `cluster/` | the nodes of a Cluster, which of them owns each slot, and a call from one to another |
-//! | `processor.rs`, `capabilities.rs`, `builder.rs`, `inbox.rs` | the store: requests, the optional parts, its settings, its messages |
-//! | `ways.rs` | what one server and a Cluster have in common |
+//! | `processor.rs`, `builder.rs`, `inbox.rs` | the store: requests, releases that nobody waits for, its settings, its messages |
+//! | `topology.rs` | one server, or a Cluster: what both can do |
 //! | `server.rs` | the servers behind the store, for a program that examines them |
 //!
 //! The crate of the same name is always written `::redis` here.
@@ -43,8 +43,8 @@ mod processor;
 mod script;
 mod sentinel;
 mod timing;
+mod topology;
 mod transport;
-mod ways;
 
 pub use processor::{RedisBuilder, RedisLockProcessor, Server};
 pub use transport::Polling;

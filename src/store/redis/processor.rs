@@ -3,7 +3,6 @@
 //! An acquire of a key that is likely to be free is first tried in plain commands: see `plain`.
 
 mod builder;
-mod capabilities;
 mod directory;
 mod server;
 
@@ -16,16 +15,17 @@ use super::node::CallOptions;
 use super::plain::{Attempt, GivenUp, TakingBack, Tried};
 use super::script::acks::{self, ReplicaAcks};
 use super::script::reply::{self, mismatch};
-use super::script::request::Texts;
 use super::script::scripts::Call;
+use super::script::scripts::Texts;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
-use super::transport::Reply;
-use super::ways::{Topology, Ways};
+use super::topology::Topology;
+use super::transport::{CallReplies, KeyHash, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::port::{
-    Claim, Directory, Limit, LockProcessor, Outcome, Posting, Request, StoreLimits, WaitQueue, one_by_one,
+    Claim, Directory, Inbox, Limit, LockProcessor, Outcome, Posting, ReleaseDone, ReleaseOutcome, Request, StoreLimits,
+    WaitQueue, one_by_one,
 };
 use ::redis::Value;
 use std::fmt;
@@ -71,15 +71,11 @@ impl RedisLockProcessor {
         Self { topology, address: Arc::new(address), io_timeout, outage, acks, given_up: GivenUp::default() }
     }
 
-    pub(super) fn ways(&self) -> &dyn Ways {
-        self.topology.ways()
-    }
-
     /// Connects, and waits until the server has accepted the login. If replicas must acknowledge, checks the right to wait for them.
     pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
-        self.ways().connect(limit)?;
+        self.topology.connect(limit)?;
         if self.acks.is_some()
-            && let Value::ServerError(e) = self.ways().say(&["WAIT", "0", "0"], limit)?
+            && let Value::ServerError(e) = self.topology.say(&["WAIT", "0", "0"], limit)?
         {
             return Err(self.address.hide(classify(&e, "")));
         }
@@ -141,8 +137,8 @@ impl RedisLockProcessor {
 
     fn send_script(&self, request: &Request<'_>, options: CallOptions) -> Result<Outcome, Error> {
         let (sent_at, limit) = (SystemClock.now(), options.limit);
-        let texts = Texts::of(request, self.ways().form());
-        let reply = self.ways().run(&[texts.call(request)], options).pop().unwrap_or_else(|| Err(mismatch()));
+        let texts = Texts::of(request, self.topology.form());
+        let reply = self.topology.call(&texts.call(request), options);
         self.read(request, reply, sent_at, || limit.saturating_sub(SystemClock.now().since(sent_at)))
     }
 
@@ -158,7 +154,7 @@ impl RedisLockProcessor {
     }
 
     fn send_scripts(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
-        let form = self.ways().form();
+        let form = self.topology.form();
         let texts: Vec<Texts> = requests.iter().map(|request| Texts::of(request, form)).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let (sent_at, start) = (SystemClock.now(), Instant::now());
@@ -167,7 +163,7 @@ impl RedisLockProcessor {
         // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
         let urgent = or_break && requests.iter().all(is_renewal);
-        let replies = self.ways().run(&calls, CallOptions { or_break, urgent, ..CallOptions::within(limit.time()) });
+        let replies = self.topology.run(&calls, CallOptions { or_break, urgent, ..CallOptions::within(limit.time()) });
         let read = |(request, reply)| self.read(request, reply, sent_at, || limit.left_since(start).time());
         requests.iter().zip(replies).map(read).collect()
     }
@@ -183,7 +179,7 @@ impl RedisLockProcessor {
     ) -> Result<Outcome, Error> {
         let replied = reply?;
         let outcome = reply::outcome(request, &replied.value).map_err(|e| self.address.hide(e));
-        self.ways().note(request, &replied, outcome.as_ref().ok(), sent_at);
+        self.topology.note(request, &replied, outcome.as_ref().ok(), sent_at);
         let (outcome, confirmation) = (outcome?, replied.confirmation.as_deref());
         let Some(Err(error)) = self.acks.map(|acks| acks.check(request, &outcome, confirmation)) else {
             return Ok(outcome);
@@ -192,6 +188,15 @@ impl RedisLockProcessor {
             Some(claim) if acks::takes(request) => self.taking_back().undo(claim, error, left()),
             _ => self.address.hide(error),
         })
+    }
+
+    /// Publishes a text in the inbox of a client, where it hears of this key. Returns how many receive it, as the server says.
+    pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<Value, Error> {
+        let (channel, reply) = self.topology.publish(client, key, text, limit)?;
+        match reply {
+            Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
+            value => Ok(value),
+        }
     }
 }
 
@@ -208,7 +213,7 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn keeps_waiting(&self, key: &str) -> bool {
-        self.ways().keeps_waiting(key)
+        self.topology.keeps_waiting(key)
     }
 
     fn limits(&self) -> StoreLimits {
@@ -225,11 +230,11 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn has_answered(&self) -> bool {
-        self.ways().has_answered()
+        self.topology.has_answered()
     }
 
     fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
-        self.ways().tell(told);
+        self.topology.tell(told);
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
@@ -245,18 +250,71 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn close(&self) {
-        self.ways().close();
+        self.topology.close();
+    }
+}
+
+impl WaitQueue for RedisLockProcessor {
+    fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        self.topology.open_inbox(client, limit)
+    }
+
+    fn check_inbox(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        // A word that no version of the inbox reads as a message.
+        const WORD: &str = "hello";
+        self.publish(client, key, WORD, limit).map(|_| ())
+    }
+
+    fn hears(&self, client: &str, key: &str) -> bool {
+        self.topology.hears(client, key)
+    }
+
+    fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        self.topology.get_ready_to_hear(client, key, limit)
+    }
+}
+
+impl Posting for RedisLockProcessor {
+    fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        let hash = KeyHash::of(claim.key);
+        let request = Request::Release(*claim);
+        let texts = Texts::of(&request, self.topology.form());
+        let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
+        let callback = move |answer: CallReplies| {
+            let reply = answer.first().cloned();
+            let outcome = released(answer).map_err(|e| address.hide(e));
+            if let Some(one) = topology.one() {
+                one.note_release(hash, reply.as_ref(), outcome.as_ref().ok());
+            }
+            done(outcome);
+        };
+        self.topology.post(&texts.call(&request), limit, Box::new(callback));
+        true
+    }
+
+    fn collect(&self) -> bool {
+        self.topology.collect()
     }
 }
 
 impl Drop for RedisLockProcessor {
     fn drop(&mut self) {
-        self.ways().close();
+        self.topology.close();
     }
 }
 
 impl fmt::Debug for RedisLockProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLockProcessor").field("ways", self.ways()).finish()
+        f.debug_struct("RedisLockProcessor").field("topology", &self.topology).finish()
+    }
+}
+
+/// Reads the answer to a posted release.
+fn released(answer: CallReplies) -> Result<ReleaseOutcome, Error> {
+    // How a reply is read depends only on the kind of request.
+    let any = Claim::new("", "", "", Duration::ZERO);
+    match answer.first() {
+        Some(value) => reply::outcome(&Request::Release(any), value)?.try_into(),
+        None => Err(answer.failure.unwrap_or_else(mismatch)),
     }
 }

@@ -3,8 +3,6 @@
 #[allow(dead_code)]
 #[path = "../../../src/store/redis/script/keys.rs"]
 mod keys;
-#[path = "../../../src/store/redis/script/slot.rs"]
-mod slot;
 
 use crate::support::RedisServer;
 use proptest::collection::vec;
@@ -31,6 +29,6 @@ fn helper_keys_share_the_slot_of_their_lock_key() {
     }
     let slots: Vec<u16> = questions.query(&mut admin).unwrap();
     for (name, slots) in names.iter().zip(slots.chunks(4)) {
-        assert!(slots.iter().all(|s| *s == slot::slot_of(name.as_bytes())), "{name:?} {slots:?}");
+        assert!(slots.iter().all(|s| *s == keys::slot_of(name.as_bytes())), "{name:?} {slots:?}");
     }
 }

@@ -29,8 +29,8 @@ const BARE: &[(&str, &str)] = &[
     ("begin", "src/store/redis/transport/mod.rs"),
     ("end", "src/store/redis/transport/mod.rs"),
     ("run", "src/store/redis/transport/mod.rs"),
-    ("begin", "src/store/redis/transport/mux/calling.rs"),
-    ("finish", "src/store/redis/transport/mux/calling.rs"),
+    ("begin", "src/store/redis/transport/mux/mod.rs"),
+    ("finish", "src/store/redis/transport/mux/mod.rs"),
     ("fail", "src/store/redis/transport/mux/pending.rs"),
 ];
 

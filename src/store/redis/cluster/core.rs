@@ -9,7 +9,7 @@ use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::hosts::AddressMap;
 use crate::store::redis::net::identity;
 use crate::store::redis::node::Node;
-use crate::store::redis::script::slot::{SLOTS, Slot};
+use crate::store::redis::script::keys::{SLOTS, Slot};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};

@@ -28,9 +28,9 @@ use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, COOLDOWN, EACH_CALL, MAP_WAIT}
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::classify::is_redirection;
 use crate::store::redis::node::{CallOptions, Node, Sending};
+use crate::store::redis::script::keys::{Slot, slot_of};
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::script::slot::{Slot, slot_of};
 use crate::store::redis::transport::{Replies, Reply};
 use crate::timing::end_of;
 use std::sync::Arc;

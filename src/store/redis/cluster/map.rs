@@ -22,7 +22,7 @@ use crate::store::redis::net::address::Place;
 use crate::store::redis::net::hosts::AddressMap;
 use crate::store::redis::net::identity::Servers;
 use crate::store::redis::node::Node;
-use crate::store::redis::script::slot::Slot;
+use crate::store::redis::script::keys::Slot;
 use crate::sync::catch_panic;
 use crate::sync::unseen::RwLock;
 use std::collections::HashMap;

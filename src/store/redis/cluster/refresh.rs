@@ -17,7 +17,7 @@ use crate::log;
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::handshake;
-use crate::store::redis::net::resp::{Packed, shape};
+use crate::store::redis::net::resp::shape;
 use crate::store::redis::node::Node;
 use crate::sync::unseen::{Condvar, Mutex};
 use ::redis::Value;
@@ -161,7 +161,7 @@ impl Refresher {
             let turn = turn % places.len();
             places.rotate_left(turn);
         }
-        // Before all others, even if it is no master by the present map: that is the news.
+        // The node that is named by a redirection is asked first, even if it is not a master in the present map: it knows of the change.
         if let Some(first) = knows {
             places.retain(|place| *place != first);
             places.insert(0, first);
@@ -225,9 +225,7 @@ impl Refresher {
                 // To a replica, too: it knows the map as well as a master does, and may be the only one that is left of the nodes that are
                 // known.
                 let mut link = endpoint.connect_to_any(deadline)?;
-                let mut packed = Packed::default();
-                packed.words(&QUESTION);
-                link.ask(&packed.bytes, deadline).map_err(|e| handshake::failed(address, e))?
+                link.ask(&QUESTION, deadline).map_err(|e| handshake::failed(address, e))?
             }
         };
         let strange = |what: String| {
@@ -269,7 +267,8 @@ fn refresh(refresher: &Weak<Refresher>) {
         let Some(strong) = refresher.upgrade() else { return };
         let (turn, knows) = {
             let mut state = strong.state.lock();
-            // Before the question: whoever wants a map from now on knows something that the answer may lack.
+            // Cleared before the nodes are asked. A thread that wants a map from now on may know of a change that comes too late for this
+            // answer, so that the nodes are asked once more.
             state.is_wanted = false;
             state.turn = state.turn.wrapping_add(1);
             (state.turn, state.knows.take())

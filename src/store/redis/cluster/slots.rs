@@ -18,7 +18,7 @@
 
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::hosts::{AddressMap, mapped};
-use crate::store::redis::script::slot::{SLOTS, Slot};
+use crate::store::redis::script::keys::{SLOTS, Slot};
 use ::redis::Value;
 
 /// The index of the owner of a slot that nobody owns.
@@ -65,7 +65,7 @@ impl SlotMap {
     /// Reads the reply to `CLUSTER SLOTS`. Returns `None` if it is no such reply, or no slot has an owner.
     pub(crate) fn read(reply: &Value, source: MapSource<'_>) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
-        // Whoever answers may be no Redis. A limit before each loop keeps a reply from costing more than it is long.
+        // The program that answers may not be Redis. A limit before each loop bounds the time that its reply can cost.
         if ranges.len() > SLOTS {
             return None;
         }

@@ -10,10 +10,11 @@
 use super::address::Address;
 #[cfg(feature = "tls")]
 use super::address::Place;
+use super::connector::{Connector, OpenConnection};
 use super::dial::dial;
 use super::handshake;
-use super::identity::Servers;
-use super::link::Link;
+use super::identity::{ConnectionCut, Servers};
+use super::link::{Inbound, Link, Outbound};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 #[cfg(feature = "tls")]
@@ -104,7 +105,7 @@ impl Endpoint {
         loop {
             let found = match finder.find(deadline) {
                 Ok(found) => found,
-                // Why the first one was no master says more than that nobody knows a second one.
+                // If a first address was tried, the error says why that failed: it says more than that there is no second address.
                 Err(error) => return Err(before.map_or(error, |(_, error)| error)),
             };
             if let Some((address, error)) = before.take_if(|(address, _)| address.place == found.place) {
@@ -163,5 +164,23 @@ impl Endpoint {
         // A replica may be asked for the map. What it says of it is as good as a master's.
         part.check_kind(&self.address, self.in_cluster)?;
         Ok(link)
+    }
+}
+
+impl Connector for Endpoint {
+    type Out = Outbound;
+    type In = Inbound;
+    type Cut = ConnectionCut;
+
+    fn open(&self, deadline: Instant) -> Result<OpenConnection<Self>, Error> {
+        let link = self.connect(deadline)?;
+        let cut = ConnectionCut { socket: link.socket(), servers: Arc::clone(&self.servers) };
+        Ok(OpenConnection { outbound: link.outbound, inbound: link.inbound, cut })
+    }
+
+    fn close(&self) {
+        if let Some(finder) = &self.finder {
+            finder.stop();
+        }
     }
 }

@@ -11,6 +11,7 @@
 
 use super::address::Address;
 use super::classify::{classify, without_user};
+use super::connector::WriteHalf;
 use super::identity::{self, Identity};
 use super::link::Link;
 use super::resp::{Packed, shape};
@@ -122,9 +123,7 @@ fn introduction(address: &Address) -> Packed {
         words.extend(["AUTH", address.user.as_deref().unwrap_or("default"), password]);
     }
     words.extend(["SETNAME", CLIENT_NAME]);
-    let mut packed = Packed::default();
-    packed.words(&words);
-    packed
+    Packed::of(&words)
 }
 
 /// Waits for one reply. Nothing that matters has been executed so far.

@@ -21,7 +21,7 @@
 //!    waits for, which costs little. But no connection to the same address is cut, because two connections to one server would cut each
 //!    other for ever. So would connections to an address that leads to two servers in turn.
 //!    When the number has risen, each older connection that was not cut is checked before its next write, however short a time ago it was
-//!    used (`transport/mux/session.rs`): a call on one that another server has closed would have an unknown outcome.
+//!    used (`transport/mux/state.rs`): a call on one that another server has closed would have an unknown outcome.
 //! 4. *A connection to a server that moved away meanwhile does not count*: whoever has found the address says whether it still holds, under
 //!    the mutex under which the last server is noted.
 //!
@@ -30,6 +30,7 @@
 //! before. Numbers that were read under a proof of the earlier server are not used: that connection is cut, or led to another server all along.
 
 use super::address::{Address, Place};
+use super::connector::Shutdown;
 use super::socket::Socket;
 use super::timing::IN_TURN;
 use crate::log;
@@ -86,6 +87,22 @@ pub(crate) struct Servers {
 
 /// A function to call with the number after each rise of it. It does not block.
 pub(crate) type OnNewServer = dyn Fn(u64) + Send + Sync;
+
+/// Ends a connection to one of several servers.
+pub(crate) struct ConnectionCut {
+    pub(super) socket: Arc<Socket>,
+    pub(super) servers: Arc<Servers>,
+}
+
+impl Shutdown for ConnectionCut {
+    fn cut(&self) {
+        self.socket.cut();
+    }
+
+    fn server(&self) -> u64 {
+        self.servers.number()
+    }
+}
 
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,8 @@
 //! A read or write that meets its deadline is no error here, and loses nothing: bytes that were not written stay in the outbound half, and
 //! those of an incomplete reply in the inbound half. Whoever owns the half decides whether to go on or to give the connection up.
 
-use super::resp::{Malformed, Reader};
+use super::connector::{ReadHalf, WriteHalf};
+use super::resp::{Malformed, Packed, Reader};
 use super::socket::{IoProgress, Socket, Timeout};
 #[cfg(feature = "tls")]
 use super::tls_session::TlsSession;
@@ -94,9 +95,9 @@ impl Link {
         Arc::clone(&self.inbound.ends.socket)
     }
 
-    /// Sends, and waits for one reply. Returns `None` if there is none by the deadline.
-    pub(crate) fn ask(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<Option<Value>> {
-        self.outbound.send(bytes, deadline)?;
+    /// Sends a command, and waits for its reply. Returns `None` if there is none by the deadline.
+    pub(crate) fn ask(&mut self, words: &[&str], deadline: Instant) -> io::Result<Option<Value>> {
+        self.outbound.send(&Packed::of(words).bytes, deadline)?;
         self.reply(deadline)
     }
 
@@ -115,10 +116,8 @@ impl Link {
     }
 }
 
-impl Outbound {
-    /// Queues bytes, and sends as many as it can until the deadline. The next [`flush`](Self::flush) sends the remainder. Returns
-    /// whether everything was sent.
-    pub(crate) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
+impl WriteHalf for Outbound {
+    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
             // Behind what is unsent already. A record that was made must be sent, and in its order: each has a number that the peer counts
@@ -139,8 +138,7 @@ impl Outbound {
         Ok(self.unsent.is_empty())
     }
 
-    /// Sends the remainder. Returns whether everything was sent.
-    pub(crate) fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
+    fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
         if !self.unsent.is_empty()
             && let IoProgress::Bytes(n) =
                 self.ends.socket.write(&self.unsent[self.sent..], &mut self.timeout, deadline)?
@@ -157,9 +155,12 @@ impl Outbound {
     }
 }
 
-impl Inbound {
-    /// Takes the next reply that was read completely.
-    pub(crate) fn take_reply(&mut self) -> io::Result<Option<Value>> {
+impl ReadHalf for Inbound {
+    fn take_reply(&mut self) -> io::Result<Option<Value>> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            return Ok(None);
+        }
         let read = self.reader.next(&self.buffer[self.start..self.end]);
         match read
             .map_err(|Malformed(what)| io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}")))?
@@ -178,28 +179,29 @@ impl Inbound {
         }
     }
 
-    /// Reads more bytes. Returns `false` if none arrived by the deadline.
-    pub(crate) fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
-        self.read(|socket, buffer, timeout| socket.read(buffer, timeout, deadline))
+    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
+        self.read(Some(deadline))
     }
 
-    /// Reads the bytes that have arrived, without waiting. Returns `false` if there are none.
-    pub(crate) fn fill_now(&mut self) -> io::Result<bool> {
-        self.read(|socket, buffer, _| socket.read_now(buffer))
+    fn fill_now(&mut self) -> io::Result<bool> {
+        self.read(None)
     }
+}
 
-    fn read(
-        &mut self,
-        from: impl FnOnce(&Socket, &mut [u8], &mut Timeout) -> io::Result<IoProgress>,
-    ) -> io::Result<bool> {
+impl Inbound {
+    /// Reads more bytes, by the deadline if there is one, or else without waiting.
+    fn read(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         // It grows with a reply that is longer, and no faster than its bytes arrive: a length that a server only claims costs nothing.
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);
         }
         // Behind what was read before, so that a reply lies in one piece, however many reads it came in.
-        let IoProgress::Bytes(n) = from(&self.ends.socket, &mut self.buffer[self.end..], &mut self.timeout)? else {
-            return Ok(false);
+        let (socket, room) = (&self.ends.socket, &mut self.buffer[self.end..]);
+        let read = match deadline {
+            Some(deadline) => socket.read(room, &mut self.timeout, deadline)?,
+            None => socket.read_now(room)?,
         };
+        let IoProgress::Bytes(n) = read else { return Ok(false) };
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
             // A record may have come in part. Then there is no text yet, and the caller reads on.

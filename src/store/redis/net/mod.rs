@@ -11,12 +11,14 @@
 //! | `tls.rs`, `tls_session.rs` | TLS: its settings, and a session shared by the two halves |
 //! | `handshake.rs` | the first commands, and whether the server can carry locks |
 //! | `identity.rs` | which server answers, and what follows when it is another one than before |
+//! | `connector.rs` | what the transport needs from a connection: a seam for models and tests |
 //! | `link.rs` | the connection, with a half to write and a half to read |
 //! | `resp.rs` | commands as bytes, and bytes as replies |
 //! | `classify.rs` | which error each error reply becomes |
 
 pub(super) mod address;
 pub(super) mod classify;
+pub(super) mod connector;
 mod dial;
 pub(super) mod endpoint;
 pub(super) mod handshake;

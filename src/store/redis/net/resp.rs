@@ -1,11 +1,13 @@
 //! Commands as bytes, and bytes as replies.
 //!
-//! A command is packed once, by the thread that calls, and copied once, into the write of its connection. Two things may change in it on the way: a
-//! stamp is written over five of its bytes, in the epoch in which it goes out; and its short form is replaced by the full one, if the server does
-//! not know it. Both are known only to the connection, so the bytes remember where they are.
+//! The calling thread packs a command once. The writer of the connection copies the bytes once, into its write. The connection may change two
+//! parts of a packed command. It may write a [`Stamp`] over five bytes, which it decides when it writes. And it may replace the script's hash
+//! (`EVALSHA`, the *short form*) by the script's text (`EVAL`), if the server answers that it does not know the hash. So [`Packed`] records
+//! where these two parts are.
 //!
-//! A reply is read from bytes that come in pieces. Whatever does not look like a reply of RESP2 within the bounds below ends the connection: a
-//! server, or a stranger at its address, must not make us allocate without limit, or read on out of step.
+//! A reply arrives in pieces, and [`Reader`] continues where the previous piece ended. Bytes that are not a RESP2 reply, or that exceed the
+//! bounds below, end the connection. The bounds protect the client from a server, or from another program at its address, that announces huge
+//! lengths: the client would run out of memory, or take the bytes of one reply for another.
 
 use ::redis::Value;
 use smallvec::SmallVec;
@@ -23,7 +25,7 @@ const MAX_ELEMENTS: usize = 1024 * 1024;
 /// For how many elements room is made before they come.
 const EXPECTED: usize = 16;
 
-/// Bytes that a connection writes over some bytes of its commands. What they mean is the business of whoever packs the commands.
+/// Bytes that a connection writes over some bytes of its commands. Only the code that packs the commands knows what they mean.
 pub(crate) type Stamp = [u8; 5];
 
 /// Packed commands, one after the other.
@@ -50,7 +52,14 @@ struct Command {
 impl Packed {
     /// An empty buffer with capacity for one call.
     pub(crate) fn for_one() -> Self {
-        Self { bytes: Vec::with_capacity(320), ..Self::default() }
+        Self { bytes: Vec::with_capacity(320), commands: SmallVec::new(), is_confirmed: false }
+    }
+
+    /// One command of plain words.
+    pub(crate) fn of(words: &[&str]) -> Self {
+        let mut packed = Self::default();
+        packed.words(words);
+        packed
     }
 
     /// Returns the number of replies that these commands will have.
@@ -67,7 +76,7 @@ impl Packed {
     /// [`spell_out`](Self::spell_out).
     pub(crate) fn short_form(&mut self, short: [&str; 2], full: &'static [&'static str; 2]) {
         let start = self.bytes.len();
-        short.iter().for_each(|word| self.bulk(word));
+        self.bulks(&short);
         let end = self.bytes.len();
         if let Some(command) = self.commands.last_mut() {
             command.short = Some((start..end, full));
@@ -91,7 +100,7 @@ impl Packed {
             spelt.bytes.extend_from_slice(&self.bytes[*start..head]);
             let mut tail = *start;
             if let Some((short, full)) = short {
-                full.iter().for_each(|word| spelt.bulk(word));
+                spelt.bulks(*full);
                 tail = short.end;
             }
             if let Some(stamp_at) = stamp_at {
@@ -111,7 +120,7 @@ impl Packed {
     /// Adds a command of plain words.
     pub(crate) fn words(&mut self, words: &[&str]) {
         self.command(words.len());
-        words.iter().for_each(|word| self.bulk(word));
+        self.bulks(words);
     }
 
     /// Begins a command of this many words.
@@ -125,17 +134,20 @@ impl Packed {
         self.commands.push(Command { start: self.bytes.len(), short: None, stamp_at: None });
     }
 
-    /// Adds one word to the command that was begun.
-    pub(crate) fn bulk(&mut self, text: &str) {
-        self.header(b'$', text.len());
-        self.bytes.extend_from_slice(text.as_bytes());
-        self.bytes.extend_from_slice(b"\r\n");
+    /// Adds words to the command that was begun.
+    pub(crate) fn bulks(&mut self, words: &[&str]) {
+        for word in words {
+            self.header(b'$', word.len());
+            self.bytes.extend_from_slice(word.as_bytes());
+            self.bytes.extend_from_slice(b"\r\n");
+        }
     }
 
     /// Adds one word: a text, a separator, and the bytes that a stamp may replace. A command has one such word at most.
     pub(crate) fn bulk_with_stamp(&mut self, text: &str, separator: &str, unstamped: &Stamp) {
         self.header(b'$', text.len() + separator.len() + unstamped.len());
-        [text, separator].iter().for_each(|part| self.bytes.extend_from_slice(part.as_bytes()));
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(separator.as_bytes());
         self.stamp_from(self.bytes.len());
         self.bytes.extend_from_slice(unstamped);
         self.bytes.extend_from_slice(b"\r\n");
@@ -150,11 +162,12 @@ impl Packed {
     }
 
     fn header(&mut self, kind: u8, n: usize) {
-        let digit = |n: usize| b'0' + (n % 10) as u8;
         match n {
-            // Nearly all words: a command is made of some forty headers.
-            0..10 => self.bytes.extend_from_slice(&[kind, digit(n), b'\r', b'\n']),
-            10..100 => self.bytes.extend_from_slice(&[kind, digit(n / 10), digit(n), b'\r', b'\n']),
+            // Nearly all words are shorter than a hundred bytes, and each has a header.
+            0..10 => self.bytes.extend_from_slice(&[kind, b'0' + n as u8, b'\r', b'\n']),
+            10..100 => {
+                self.bytes.extend_from_slice(&[kind, b'0' + (n / 10) as u8, b'0' + (n % 10) as u8, b'\r', b'\n']);
+            }
             _ => {
                 self.bytes.push(kind);
                 self.bytes.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
@@ -247,7 +260,7 @@ impl Reader {
                     (_, n) => {
                         let lacking = length(n, MAX_ELEMENTS)?;
                         if self.open.len() == MAX_DEPTH {
-                            // No command of ours has such a reply. Whoever sends it wants our memory.
+                            // No command of this crate has such a reply. A server that sends it is broken, or wants to use up memory.
                             return Err(Malformed("too many nested arrays"));
                         }
                         // Room for what is usual, and not for what is claimed: a length costs a server nothing to write.
@@ -266,11 +279,12 @@ fn line(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, Malformed> {
     if !b"+-:$*".contains(kind) {
         return Err(Malformed("an unknown type of reply"));
     }
-    match rest.windows(2).take(MAX_LINE).position(|pair| pair == b"\r\n") {
-        Some(end) => Ok(Some((*kind, &rest[..end]))),
-        None if rest.len() > MAX_LINE => Err(Malformed("a line without an end")),
-        None => Ok(None),
+    for (end, pair) in rest.windows(2).take(MAX_LINE).enumerate() {
+        if pair == b"\r\n" {
+            return Ok(Some((*kind, &rest[..end])));
+        }
     }
+    if rest.len() > MAX_LINE { Err(Malformed("a line without an end")) } else { Ok(None) }
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Malformed> {

@@ -2,7 +2,7 @@
 //!
 //! Any thread can [cut](Socket::cut) it. That wakes those that read or write, and closes with `SO_LINGER` 0: nothing that is left in the
 //! system's buffers is delivered later. A command that arrives after its call has failed is still possible, because a network delays, and
-//! whoever gets an unknown outcome must expect it. The cut keeps the client itself from adding to that.
+//! a caller with an unknown outcome must expect it. The cut keeps the client itself from adding to that.
 
 use super::timing::SHORTEST_TIMEOUT;
 use socket2::SockRef;
@@ -83,7 +83,7 @@ impl Socket {
         match self.read_once_now(buffer) {
             Ok(0) => Err(closed()),
             Ok(n) => Ok(IoProgress::Bytes(n)),
-            // A signal is no news either. Whoever reads without waiting comes again.
+            // A signal has interrupted the read. The caller, which does not wait, looks again later.
             Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(IoProgress::TimedOut),
             Err(e) => Err(e),
         }

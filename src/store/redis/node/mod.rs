@@ -7,12 +7,14 @@ use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{Begun, Callback, Confirming, KeyHash, Replies, Reply, Transport, Way};
+use crate::store::redis::transport::{Begun, Callback, Confirming, Replies, Reply, Transport, Way};
+use crate::sync::now;
+use crate::timing::end_of;
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// See the module.
 pub(crate) struct Node {
@@ -36,7 +38,7 @@ pub(crate) struct Sending<'c, 'a> {
 }
 
 /// How calls are sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CallOptions {
     pub(crate) limit: Duration,
     /// How much longer a call may take that is sent again with the script's text, because the caller waits for other servers first.
@@ -52,7 +54,7 @@ pub(crate) struct CallOptions {
 impl CallOptions {
     /// Calls that a caller waits for.
     pub(crate) fn within(limit: Duration) -> Self {
-        Self { limit, ..Self::default() }
+        Self { limit, spare: Duration::ZERO, or_break: false, urgent: false, way: None }
     }
 }
 
@@ -132,7 +134,7 @@ impl Node {
         is_alone: bool,
     ) -> Sent {
         let CallOptions { limit, spare, urgent, way, .. } = options;
-        let deadline = crate::timing::end_of(limit, Instant::now());
+        let at = now();
         let mut batch = match way {
             Some(way) => self.transport.batch_on(way),
             None if urgent => self.transport.urgent_batch(limit),
@@ -141,32 +143,34 @@ impl Node {
         let mut askings = SmallVec::new();
         for Sending { call, asking } in calls {
             askings.push(asking);
-            let hash = KeyHash::of(call.keys[0]);
+            let key = call.keys[0];
             if asking {
                 // Both go on the connection of the key, one behind the other. `ASKING` counts for one command: a short form that is unknown
                 // would be repeated without it.
-                batch.push(hash, |packed| packed.words(&["ASKING"]));
-                batch.push(hash, |packed| call.pack_in_full(packed));
+                batch.push(key, |packed| packed.words(&["ASKING"]));
+                batch.push(key, |packed| call.pack_in_full(packed));
             } else {
-                batch.push(hash, |packed| call.pack(packed));
+                batch.push(key, |packed| call.pack(packed));
             }
         }
         let is_alone = is_alone && batch.is_one();
-        let mut begun = self.transport.begin(batch, deadline, is_alone);
+        let mut begun = self.transport.begin(batch, at, end_of(limit, at), is_alone);
         begun.spare = spare;
         Sent { begun, asking: askings }
     }
 
     /// Waits for the replies to calls that were sent. With `or_break`, a limit that ends before an answer breaks the connection of that
-    /// answer. Without its `ASKING` a call is redirected; then the error of that is the reply. A call that was executed all the same, because the
-    /// server had got the slot meanwhile, has its own reply.
+    /// answer. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` is the reply. If the call was executed all the
+    /// same, because the server had got the slot meanwhile, it has its own reply.
     pub(crate) fn end(&self, sent: Sent, limit: Duration, or_break: bool) -> Replies {
         let Sent { begun, asking } = sent;
         let mut replies = self.transport.end(begun, limit, or_break);
         if asking.contains(&true) {
             replies = without_askings(replies, &asking);
         }
-        replies.iter().for_each(|reply| self.note(reply));
+        for reply in &replies {
+            self.note(reply);
+        }
         replies
     }
 
@@ -174,7 +178,7 @@ impl Node {
     pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
         let mut packed = Packed::for_one();
         call.pack(&mut packed);
-        self.transport.post(KeyHash::of(call.keys[0]), packed, limit, done);
+        self.transport.post(call.keys[0], packed, limit, done);
     }
 }
 

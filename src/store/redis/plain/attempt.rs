@@ -1,15 +1,20 @@
-//! A plain attempt from beginning to end, including what follows when it fails.
+//! A plain attempt from beginning to end, including what follows when it fails: which keys are likely to be free, the four commands, and what
+//! their replies mean.
 
-use super::commands::{Found, pack, read};
-use super::contention::Contention;
 use super::fence_watermarks::FenceWatermarks;
 use super::given_up::TakingBack;
 use crate::error::{BackendFailure, Error};
-use crate::port::{AcquireOutcome, Busy, Claim, Grant, Outcome, Request};
-use crate::store::redis::net::classify::is_no_master;
+use crate::port::{AcquireOutcome, Busy, Claim, ExtendOutcome, Grant, Outcome, PollOutcome, ReleaseOutcome, Request};
+use crate::store::redis::net::classify::{classify, is_no_master};
+use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
+use crate::store::redis::script::keys::{FENCE, queue_key};
+use crate::store::redis::script::reply::HIGHEST_NUMBER;
+use crate::store::redis::script::scripts::millis;
 use crate::store::redis::transport::{KeyHash, Transport, Way};
+use ::redis::Value;
 use smallvec::SmallVec;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// The script is asked in the same call only if this many round trips of the plain attempt fit into what is left of the limit.
@@ -41,11 +46,11 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             return Ok(Tried::Ask(None));
         }
         let way = self.transport.way(hash, limit);
-        let Some(watermark) = self.watermarks.watermark_on(self.transport, &way) else {
+        let Some(watermark) = self.watermarks.watermark_on(self.transport, &way, start) else {
             return Ok(Tried::Ask(Some(way)));
         };
         let mut batch = self.transport.batch_on(way);
-        batch.push(hash, |packed| pack(claim, packed));
+        batch.push(claim.key, |packed| pack(claim, packed));
         let replies = self.transport.run(batch, limit, false);
         let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; 4]>::new());
         for reply in &replies {
@@ -102,3 +107,137 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         }
     }
 }
+
+/// Stands for the holder of a key that was busy at the `SET` and free at the `GET`.
+const GONE: &str = "(released meanwhile)";
+
+/// What the four commands found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    /// The locker holds the key, nobody waits, and this is the fence number.
+    Taken(u64),
+    /// Another locker, this one, holds the key. The caller's locker is not in the store.
+    Busy(String),
+    /// The server refused to take the key for the locker, which is not in the store.
+    Refused,
+    /// The locker may hold the key, and must not keep it.
+    Doubtful,
+}
+
+/// Adds the commands, back to back.
+fn pack(claim: &Claim<'_>, packed: &mut Packed) {
+    let lease = millis(claim.lease);
+    packed.words(&["SET", claim.key, claim.locker, "NX", "PX", &lease]);
+    packed.words(&["LLEN", &queue_key(claim.key)]);
+    packed.words(&["INCR", FENCE]);
+    packed.words(&["GET", claim.key]);
+    packed.is_confirmed = true;
+}
+
+/// Interprets the replies to the four commands.
+///
+/// # Errors
+///
+/// [`Error::Backend`] (unknown) when the first reply leaves open whether the command was executed.
+fn read(replies: &[&Value], claim: &Claim<'_>) -> Result<Found, Error> {
+    match replies {
+        // The key was not taken. The commands after the `SET` have changed nothing but the fence.
+        [Value::Nil, _, _, holder] => match holder {
+            Value::BulkString(holder) => Ok(Found::Busy(String::from_utf8_lossy(holder).into_owned())),
+            // The holder ended between the `SET` and the `GET`.
+            Value::Nil => Ok(Found::Busy(GONE.to_owned())),
+            // The key has another type: the script reports it.
+            _ => Ok(Found::Refused),
+        },
+        [Value::ServerError(refusal), _, _, _] => match classify(refusal, claim.key) {
+            error @ Error::Backend { failure: BackendFailure::Unknown, .. } => Err(error),
+            _ => Ok(Found::Refused),
+        },
+        [Value::Okay, Value::Int(0), Value::Int(number), Value::BulkString(holder)]
+            if holder == claim.locker.as_bytes() =>
+        {
+            match u64::try_from(*number) {
+                Ok(number @ 1..=HIGHEST_NUMBER) => Ok(Found::Taken(number)),
+                _ => Ok(Found::Doubtful),
+            }
+        }
+        _ => Ok(Found::Doubtful),
+    }
+}
+
+/// A contended key is tried by script until this many scripted acquires in a row succeed. So a key that is busy every other time is
+/// never tried in plain commands.
+const SUCCESSES: u8 = 4;
+
+/// Which keys were contended recently: for each, how many scripted acquires in a row must still succeed. A key without contention is
+/// likely to be free.
+// ORDERING: Relaxed: a guess that decides only whether a key is first tried in plain commands. A stale value or a lost update costs a
+// round trip.
+#[derive(Debug)]
+pub(crate) struct Contention(Vec<AtomicU8>);
+
+impl Contention {
+    pub(crate) fn new() -> Self {
+        Self((0..KeyHash::COUNT).map(|_| AtomicU8::new(0)).collect())
+    }
+
+    /// Returns `true` if the key was contended recently.
+    fn is_at(&self, key: KeyHash) -> bool {
+        self.of(key).load(Ordering::Relaxed) > 0 // ORDERING: Relaxed: a guess.
+    }
+
+    /// Notes the outcome of a script.
+    pub(crate) fn note(&self, key: KeyHash, outcome: &Outcome) {
+        match outcome {
+            Outcome::Acquire(AcquireOutcome::Acquired(grant)) if grant.waiting == 0 => {
+                // ORDERING: Relaxed: a guess; a lost update keeps the key with the script for one more acquire.
+                let left = self.of(key).load(Ordering::Relaxed);
+                if left > 0 {
+                    self.of(key).store(left - 1, Ordering::Relaxed);
+                }
+            }
+            Outcome::Release(outcome) => self.note_release(key, outcome),
+            _ if shows_contention(outcome) => self.note_busy(key),
+            _ => {}
+        }
+    }
+
+    /// Notes that a plain attempt found the key busy.
+    fn note_busy(&self, key: KeyHash) {
+        self.of(key).store(SUCCESSES, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
+    }
+
+    /// Notes the outcome of a release.
+    pub(crate) fn note_release(&self, key: KeyHash, outcome: &ReleaseOutcome) {
+        let is_contended = match outcome {
+            ReleaseOutcome::Released { waiting } => *waiting > 0,
+            ReleaseOutcome::Passed(grant) => grant.waiting > 0,
+            ReleaseOutcome::Queued(_) => true,
+            ReleaseOutcome::NotOurs(_) => false,
+        };
+        if is_contended {
+            self.of(key).store(SUCCESSES, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
+        }
+    }
+
+    fn of(&self, key: KeyHash) -> &AtomicU8 {
+        &self.0[usize::from(key.0)]
+    }
+}
+
+/// Whether somebody else holds the key or waits for it.
+fn shows_contention(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant)) => {
+            grant.waiting > 0
+        }
+        Outcome::Extend(ExtendOutcome::Extended(extension)) => extension.waiting > 0,
+        Outcome::Acquire(AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { .. })
+        | Outcome::Poll(PollOutcome::Waiting(_)) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/white_box/store/redis/plain/attempt.rs"]
+mod tests;

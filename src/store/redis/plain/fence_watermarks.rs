@@ -9,7 +9,7 @@
 //!
 //! A server can stop being master, let another one issue numbers, and become master again without closing a connection. It refuses
 //! every command in between, and a refusal ends the watermark. But if no command was sent in between, nobody notices. So a watermark holds
-//! for one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/mux/core.rs`), and with a
+//! for one *epoch* of its connection: an epoch ends when nothing is written for 100 ms (`QUIET` in `transport/timing.rs`), and with a
 //! refusal, even one that answers a caller that has left. The first number of the next epoch comes from a script, without slack. One
 //! case stays unnoticed: a server that is no master for less than 100 ms plus the time that a command takes to reach it.
 //!
@@ -20,6 +20,7 @@ use super::timing::{FRESH, STALE};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::store::redis::transport::{MUXES, Transport, Way};
 use crate::sync::Mutex;
+use std::time::Instant;
 
 /// What is known of the fence numbers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,12 +72,12 @@ impl FenceWatermarks {
     /// Forgets that fence numbers were read on the connections, because the server says that it is or was no master (so another may
     /// have issued numbers since), or because the fence was lost.
     pub(crate) fn end_all(&self, transport: &Transport) {
-        self.end(|| transport.unstamp());
+        self.end(SystemClock.now(), || transport.unstamp());
     }
 
-    /// Returns the watermark under which numbers may be trusted that are read on this way, if there is one.
-    pub(super) fn watermark_on(&self, transport: &Transport, way: &Way) -> Option<Watermark> {
-        self.of(way.mux, transport.warm_epoch(way)?)
+    /// Returns the watermark under which numbers may be trusted that are read on this way, if there is one at this moment.
+    pub(super) fn watermark_on(&self, transport: &Transport, way: &Way, at: Instant) -> Option<Watermark> {
+        self.of(way.mux, transport.warm_epoch(way, at)?, SystemClock.now())
     }
 
     /// Whether an unchecked number may be used that was requested under a watermark and read on the connection with that epoch. A number
@@ -85,7 +86,7 @@ impl FenceWatermarks {
         if transport.is_deposed(epoch) {
             return false;
         }
-        let verdict = self.judge(watermark, epoch, number);
+        let verdict = self.judge(watermark, epoch, number, SystemClock.now());
         if verdict == Verdict::FenceReset {
             self.end_all(transport);
         }
@@ -113,11 +114,7 @@ impl FenceWatermarks {
     }
 
     /// The watermark of a mux, if a number may be requested under it in this epoch.
-    fn of(&self, mux: usize, epoch: u64) -> Option<Watermark> {
-        self.of_at(mux, epoch, SystemClock.now())
-    }
-
-    fn of_at(&self, mux: usize, epoch: u64, now: Moment) -> Option<Watermark> {
+    fn of(&self, mux: usize, epoch: u64, now: Moment) -> Option<Watermark> {
         let state = self.0.lock();
         let watermark =
             state.muxes[mux].filter(|watermark| watermark.epoch == epoch && now.since(watermark.at) <= FRESH)?;
@@ -127,11 +124,7 @@ impl FenceWatermarks {
     }
 
     /// Judges a number that was requested under a watermark, and whose call was written in that epoch.
-    fn judge(&self, asked: Watermark, epoch: u64, number: u64) -> Verdict {
-        self.judge_at(asked, epoch, number, SystemClock.now())
-    }
-
-    fn judge_at(&self, asked: Watermark, epoch: u64, number: u64, now: Moment) -> Verdict {
+    fn judge(&self, asked: Watermark, epoch: u64, number: u64, now: Moment) -> Verdict {
         let mut state = self.0.lock();
         if epoch != asked.epoch || state.ends != asked.ends {
             return Verdict::Expired;
@@ -151,11 +144,7 @@ impl FenceWatermarks {
     }
 
     /// Ends all watermarks, and runs `then` to undo what followed from them.
-    fn end(&self, then: impl FnOnce()) {
-        self.end_at(SystemClock.now(), then);
-    }
-
-    fn end_at(&self, now: Moment, then: impl FnOnce()) {
+    fn end(&self, now: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
         then();
         *state = Watermarks { muxes: [None; MUXES], ended: Some(now), ends: state.ends + 1 };

@@ -31,20 +31,15 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `attempt.rs` | an attempt from beginning to end |
-//! | `commands.rs` | the commands, and what their replies mean |
-//! | `contention.rs` | which keys are likely to be free |
+//! | `attempt.rs` | an attempt from beginning to end: which keys are likely to be free, the commands, and what their replies mean |
 //! | `fence_watermarks.rs` | when to trust a number that no script has compared with the clock |
 //! | `given_up.rs` | the release of what an attempt must not keep, and the lockers whose release has not been answered |
 
 mod attempt;
-mod commands;
-mod contention;
 mod fence_watermarks;
 mod given_up;
 mod timing;
 
-pub(super) use attempt::{Attempt, Tried};
-pub(super) use contention::Contention;
+pub(super) use attempt::{Attempt, Contention, Tried};
 pub(super) use fence_watermarks::FenceWatermarks;
 pub(super) use given_up::{GivenUp, TakingBack};

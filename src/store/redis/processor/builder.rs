@@ -15,8 +15,8 @@ use crate::store::redis::script::scripts::SLACK;
 use crate::store::redis::sentinel::url::{self, Service};
 use crate::store::redis::sentinel::{Outage, Sentinels};
 use crate::store::redis::timing::{CLUSTER_OUTAGE, LONGEST_POLLING, SHORTEST_POLLING};
+use crate::store::redis::topology::{OneServer, Topology};
 use crate::store::redis::transport::{Polling, Transport};
-use crate::store::redis::ways::{OneServer, Topology};
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
 #[cfg(feature = "tls")]
 use crate::tls::TlsSettings;

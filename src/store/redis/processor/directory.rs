@@ -7,15 +7,15 @@ use crate::store::redis::net::classify::classify;
 use crate::store::redis::node::CallOptions;
 use crate::store::redis::script::directory;
 use crate::store::redis::script::keys::{key_of_queue, queue_key, record_key};
-use crate::store::redis::script::request::millis;
-use crate::store::redis::ways::Topology;
+use crate::store::redis::script::scripts::millis;
+use crate::store::redis::topology::Topology;
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
 impl Directory for RedisLockProcessor {
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
         let queue = queue_key(key);
-        let replied = self.ways().call(&directory::lockers(key, &queue), limit)?;
+        let replied = self.topology.call(&directory::lockers(key, &queue), CallOptions::within(limit))?;
         directory::parties(key, &replied.value).map_err(|e| self.address.hide(e))
     }
 
@@ -66,7 +66,7 @@ impl Directory for RedisLockProcessor {
             // Such as a value of another type, which no client wrote.
             _ => Ok(None),
         };
-        self.ways().run(&calls, CallOptions::within(limit)).into_iter().map(read).collect()
+        self.topology.run(&calls, CallOptions::within(limit)).into_iter().map(read).collect()
     }
 
     fn say(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<bool, Error> {
@@ -77,7 +77,7 @@ impl Directory for RedisLockProcessor {
 impl RedisLockProcessor {
     fn record(&self, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
         let key = record_key(client);
-        match self.ways().call(&directory::record(&key, args), limit)?.value {
+        match self.topology.call(&directory::record(&key, args), CallOptions::within(limit))?.value {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &key))),
             _ => Ok(()),
         }

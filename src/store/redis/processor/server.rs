@@ -7,9 +7,8 @@ use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::handshake::failed;
 use crate::store::redis::net::link::Link;
-use crate::store::redis::net::resp::Packed;
-use crate::store::redis::script::slot::{Slot, tag_of};
-use crate::store::redis::ways::Topology;
+use crate::store::redis::script::keys::{Slot, tag_of};
+use crate::store::redis::topology::Topology;
 use crate::timing::end_of;
 use ::redis::Value;
 use std::fmt;
@@ -112,9 +111,7 @@ impl Server {
             Some(link) => link,
             None => self.endpoint.connect_to_any(deadline.min(Instant::now() + self.endpoint.connect_timeout))?,
         };
-        let mut packed = Packed::default();
-        packed.words(words);
-        let reply = link.ask(&packed.bytes, deadline).map_err(|error| self.broken(error))?;
+        let reply = link.ask(words, deadline).map_err(|error| self.broken(error))?;
         let reply = reply.ok_or_else(|| self.broken(ErrorKind::TimedOut.into()))?;
         self.link = Some(link);
         self.texts(&reply)

@@ -62,9 +62,7 @@ impl ReplicaAcks {
 
     /// The command that confirms the commands before it.
     pub(crate) fn command(&self) -> Vec<u8> {
-        let mut packed = Packed::default();
-        packed.words(&["WAIT", &self.wanted.to_string(), &self.timeout.as_millis().to_string()]);
-        packed.bytes
+        Packed::of(&["WAIT", &self.wanted.to_string(), &self.timeout.as_millis().to_string()]).bytes
     }
 
     /// Checks that enough replicas have acknowledged the outcome of a request, if it gives somebody a right. `confirmation` is the reply to

@@ -12,11 +12,6 @@ const LONGEST_LOCKER: usize = 256;
 /// How many characters of what the key says are read: other programs may write it, too.
 const MOST_READ: usize = 4096;
 
-/// The key that says by whom the hold of this locker was broken.
-pub(super) fn looked_at_key(key: &str, locker: &str) -> String {
-    broken_key(key, locker)
-}
-
 /// The key in which an order is noted. What is noted for a locker that is too long is never looked at.
 pub(super) fn told_key(order: &Break<'_>) -> String {
     broken_key(order.key, if is_told(order) { order.locker } else { "" })
@@ -68,8 +63,8 @@ fn read_words(bytes: &[u8]) -> Broken {
 mod tests {
     use super::*;
     use crate::port::Request;
-    use crate::store::redis::script::request::Texts;
     use crate::store::redis::script::scripts::Form;
+    use crate::store::redis::script::scripts::Texts;
     use proptest::prelude::*;
 
     fn bulk(text: &str) -> Value {

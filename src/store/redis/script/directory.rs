@@ -1,7 +1,7 @@
 //! What is asked for people: who holds and waits, what clients say of themselves, and which keys there are.
 
 use super::reply::{items, natural, remaining, text, unexpected};
-use super::scripts::{Call, Form, LOCKERS, RECORD, Script, Slack};
+use super::scripts::{Call, Form, LOCKERS, RECORD};
 use crate::error::Error;
 use crate::port::Parties;
 use crate::store::redis::net::classify::classify;
@@ -10,24 +10,12 @@ use ::redis::Value;
 /// How many waiting lockers are named.
 pub(crate) const MOST_NAMED: &str = "100";
 
-fn call<'a>(script: &'static Script, keys: &[&'a str], args: &[&'a str]) -> Call<'a> {
-    let at = |texts: &[&'a str], n: usize| texts.get(n).copied().unwrap_or("");
-    Call {
-        script,
-        // Both forms are the same.
-        form: Form::Server,
-        keys: [at(keys, 0), at(keys, 1), "", ""],
-        key_count: keys.len(),
-        args: [at(args, 0), at(args, 1), "", "", "", ""],
-        arg_count: args.len(),
-        slack: Slack::None,
-        is_confirmed: false,
-    }
-}
+/// Both forms of the two scripts here are the same.
+const FORM: Form = Form::Server;
 
 /// The call that names the lockers of a key.
 pub(crate) fn lockers<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
-    call(&LOCKERS, &[key, queue], &[MOST_NAMED])
+    Call::new(&LOCKERS, FORM, &[key, queue], &[MOST_NAMED])
 }
 
 /// Reads the reply.
@@ -53,7 +41,7 @@ pub(crate) fn parties(key: &str, reply: &Value) -> Result<Parties, Error> {
 
 /// The call that keeps, deletes or reads a client record.
 pub(crate) fn record<'a>(key: &'a str, args: &[&'a str]) -> Call<'a> {
-    call(&RECORD, &[key], args)
+    Call::new(&RECORD, FORM, &[key], args)
 }
 
 /// The words that ask for some of the keys.

@@ -1,6 +1,8 @@
-//! The names of everything that a lock has in Redis besides its own key. They carry a format version.
-
-use super::slot::{Slot, tag_for, tag_of};
+//! The names of everything that a lock has in Redis besides its own key, and the slots of a Cluster that they fall into. The names carry a
+//! format version.
+//!
+//! A key's slot is the CRC16 (XMODEM) of its first non-empty `{…}`, or of the whole key if there is none. A script may touch keys of one slot
+//! alone, so helper keys carry a short hash tag of our own that falls into the lock key's slot. So lock names need no escaping.
 
 /// The fence of the whole server.
 pub(crate) const FENCE: &str = "DLOCK:1:fence";
@@ -49,9 +51,122 @@ pub(crate) fn slot_inbox_channel(slot: Slot, client: &str) -> String {
     format!("DLOCK:1:{{{}}}:inbox:{client}", tag_of(slot))
 }
 
+/// A slot of Redis Cluster.
+pub(crate) type Slot = u16;
+
+/// How many slots Redis Cluster has.
+pub(crate) const SLOTS: usize = 16_384;
+
+/// The CRC16 of XMODEM: polynomial 0x1021, initial value 0, no reflection.
+fn crc16(bytes: &[u8]) -> u16 {
+    let mut crc = 0;
+    for byte in bytes {
+        crc = (crc << 8) ^ CRC_OF_BYTE[usize::from((crc >> 8) as u8 ^ byte)];
+    }
+    crc
+}
+
+/// As [`crc16`], for constants: the CRC of a text that is longer by a byte.
+const fn longer(crc: u16, byte: u8) -> u16 {
+    (crc << 8) ^ CRC_OF_BYTE[((crc >> 8) as u8 ^ byte) as usize]
+}
+
+/// The CRC16 of each single byte.
+static CRC_OF_BYTE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+/// The slot of a key, as `CLUSTER KEYSLOT` gives it.
+pub(crate) fn slot_of(key: &[u8]) -> Slot {
+    crc16(hash_tag(key).unwrap_or(key)) % SLOTS as Slot
+}
+
+/// The text between the first `{` and the first `}` after it, if it is not empty.
+fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let mut start = None;
+    for (at, byte) in key.iter().enumerate() {
+        match start {
+            None if *byte == b'{' => start = Some(at + 1),
+            Some(start) if *byte == b'}' => return if at > start { Some(&key[start..at]) } else { None },
+            _ => {}
+        }
+    }
+    None
+}
+
+/// For each slot, the smallest decimal number whose text falls into it.
+///
+/// It takes some 160,000 numbers, which the compiler tries in half a second: a process that locks once would spend more time on them than on
+/// its lock. A CRC that begins with 0 is linear: that of a text is that of its head and as many zero bytes as its tail has, combined with that
+/// of its tail. So a number costs one XOR.
+static TAGS: [u32; SLOTS] = {
+    let mut tags = [u32::MAX; SLOTS];
+    let mut missing = SLOTS;
+    // Three digits each: `1007` has those of `007` and one more.
+    let mut of_tails = [0; TAILS];
+    let mut n = 0;
+    while n < TAILS {
+        of_tails[n] = longer(longer(longer(0, digit(n / 100)), digit(n / 10)), digit(n));
+        let tag = &mut tags[crc_of(n) as usize % SLOTS];
+        if *tag == u32::MAX {
+            *tag = n as u32;
+            missing -= 1;
+        }
+        n += 1;
+    }
+    let mut head = 1;
+    while missing > 0 {
+        let of_head = longer(longer(longer(crc_of(head), 0), 0), 0);
+        let mut tail = 0;
+        while tail < TAILS {
+            let tag = &mut tags[(of_head ^ of_tails[tail]) as usize % SLOTS];
+            if *tag == u32::MAX {
+                *tag = (head * TAILS + tail) as u32;
+                missing -= 1;
+            }
+            tail += 1;
+        }
+        head += 1;
+    }
+    tags
+};
+
+/// How many tails of three digits there are.
+const TAILS: usize = 1000;
+
+/// The CRC16 of the text of a number.
+const fn crc_of(n: usize) -> u16 {
+    longer(if n < 10 { 0 } else { crc_of(n / 10) }, digit(n))
+}
+
+/// The last digit of a number.
+const fn digit(n: usize) -> u8 {
+    b'0' + (n % 10) as u8
+}
+
+/// A hash tag, without braces, that falls into the slot of `key`.
+pub(crate) fn tag_for(key: &str) -> u32 {
+    tag_of(slot_of(key.as_bytes()))
+}
+
+/// The hash tag, without braces, that falls into a slot.
+pub(crate) fn tag_of(slot: Slot) -> u32 {
+    TAGS[usize::from(slot)]
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::slot::slot_of;
     use super::*;
     use proptest::prelude::*;
 
@@ -70,5 +185,38 @@ mod tests {
             prop_assert_eq!(key_of_queue(&queue), Some(key.as_str()));
             prop_assert_eq!(channel, format!("{}inbox:host-1-ff", &queue[..queue.len() - key.len() - 6]));
         }
+    }
+    #[test]
+    fn crc16_of_the_check_string() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+    }
+
+    #[test]
+    fn only_the_first_braces_count_and_only_if_not_empty() {
+        assert_eq!(slot_of(b"{x}y"), slot_of(b"x"));
+        assert_eq!(slot_of(b"a{x}{y}"), slot_of(b"x"));
+        assert_eq!(slot_of(b"{{x}}"), slot_of(b"{x"));
+        assert_eq!(slot_of(b"{}x"), crc16(b"{}x") % 16_384);
+        assert_eq!(slot_of(b"a}b{"), crc16(b"a}b{") % 16_384);
+    }
+
+    #[test]
+    fn every_slot_has_a_short_tag() {
+        for (slot, tag) in TAGS.iter().enumerate() {
+            assert_eq!(usize::from(slot_of(tag.to_string().as_bytes())), slot);
+            assert!(*tag < 1_000_000, "{tag}");
+        }
+    }
+
+    #[test]
+    fn a_tag_is_the_smallest_number_of_its_slot() {
+        let mut seen = std::collections::HashSet::new();
+        for n in 0..=*TAGS.iter().max().expect("slots") {
+            let slot = slot_of(n.to_string().as_bytes());
+            if seen.insert(slot) {
+                assert_eq!(tag_of(slot), n);
+            }
+        }
+        assert_eq!(seen.len(), SLOTS);
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `scripts.rs` | the Lua scripts, and one call of a script as a command |
-//! | `request.rs` | requests as calls |
+//! | `scripts.rs` | the Lua scripts, requests as calls of them, and a call as bytes |
 //! | `reply.rs` | replies as outcomes |
 //! | `breaking.rs` | forced breaks |
 //! | `directory.rs` | what is asked for people: requests and replies |
 //! | `message.rs` | what the scripts publish |
-//! | `keys.rs`, `slot.rs` | the names of all that a lock has in Redis, and the slots of a Cluster |
+//! | `keys.rs` | the names of all that a lock has in Redis, and the slots of a Cluster |
 
 pub(super) mod acks;
 pub(super) mod breaking;
@@ -16,7 +15,5 @@ pub(super) mod directory;
 pub(super) mod keys;
 pub(super) mod message;
 pub(super) mod reply;
-pub(super) mod request;
 pub(super) mod scripts;
-pub(super) mod slot;
 pub(super) mod timing;

@@ -141,7 +141,10 @@ pub(super) fn natural(value: &Value) -> Option<u64> {
 
 /// A fence number.
 fn number(value: &Value) -> Option<u64> {
-    natural(value).filter(|number| *number <= HIGHEST_NUMBER)
+    match natural(value) {
+        Some(number @ 0..=HIGHEST_NUMBER) => Some(number),
+        _ => None,
+    }
 }
 
 fn grant(fence: &Value, waiting: &Value) -> Option<Grant> {

@@ -1,12 +1,18 @@
-//! The Lua scripts, with their shared chunks spliced in, and how a call of a script is packed into bytes.
+//! The Lua scripts, with their shared chunks spliced in; requests as calls of them; and a call as bytes.
 //!
 //! A node of a Redis Cluster gets each script in another form. There the inbox of a client is a *shard channel* in the slot of the lock: a
 //! message reaches the subscribers at this node, and no other node hears of it. Three replacements make that form: `SPUBLISH` for `PUBLISH`,
 //! `SHARDNUMSUB` for `NUMSUB`, and the name of the channel, which begins as the name of the queue does.
 
+use super::acks;
+use super::breaking::{told_key, words};
+use super::keys::{FENCE, broken_key, gapped_key, queue_key, slot_fence_key};
+use crate::port::{Break, Claim, Request};
 use crate::store::redis::net::resp::{Packed, Stamp};
 use ::redis::Script as Hashed;
 use once_cell::sync::{Lazy, OnceCell};
+use std::ops::Deref;
+use std::time::Duration;
 
 const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
 const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
@@ -155,7 +161,17 @@ pub(crate) enum Slack {
     In(usize),
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// A call that receives no slack, and whose write need not be confirmed.
+    pub(super) fn new(script: &'static Script, form: Form, keys: &[&'a str], args: &[&'a str]) -> Self {
+        let (key_count, arg_count) = (keys.len(), args.len());
+        let (mut all_keys, mut all_args) = ([""; 4], [""; 6]);
+        all_keys[..key_count].copy_from_slice(keys);
+        all_args[..arg_count].copy_from_slice(args);
+        let slack = Slack::None;
+        Self { script, form, keys: all_keys, key_count, args: all_args, arg_count, slack, is_confirmed: false }
+    }
+
     /// Returns the call that does the same with fewer keys, for a slot that is moving: an extension that asks for no numbers can do with the
     /// lock's key alone. A forced break can do without the key that tells the holder, which is never there before.
     pub(crate) fn alone(&self) -> Option<Self> {
@@ -169,36 +185,204 @@ impl Call<'_> {
 
     /// Adds the call to `packed`, as `EVALSHA`, whose full form is `EVAL` with the script's text.
     pub(crate) fn pack(&self, packed: &mut Packed) {
-        self.pack_with(packed, |packed, sha, full| packed.short_form(["EVALSHA", sha], full));
+        let Text { full, sha } = self.script.text(self.form);
+        packed.command(self.words());
+        packed.short_form(["EVALSHA", sha], full);
+        self.pack_arguments(packed);
     }
 
     /// Adds the call to `packed`, as `EVAL` with the script's text.
     pub(crate) fn pack_in_full(&self, packed: &mut Packed) {
-        self.pack_with(packed, |packed, _, full| full.iter().for_each(|word| packed.bulk(word)));
+        packed.command(self.words());
+        packed.bulks(&self.script.text(self.form).full);
+        self.pack_arguments(packed);
     }
 
-    fn pack_with(&self, packed: &mut Packed, script: impl FnOnce(&mut Packed, &str, &'static [&'static str; 2])) {
+    /// The number of the command's words.
+    fn words(&self) -> usize {
+        3 + self.key_count + self.arg_count + usize::from(matches!(self.slack, Slack::Last))
+    }
+
+    /// Adds what follows the script: the number of its keys, the keys, and the arguments.
+    fn pack_arguments(&self, packed: &mut Packed) {
         packed.is_confirmed |= self.is_confirmed;
-        packed.command(3 + self.key_count + self.arg_count + usize::from(self.slack == Slack::Last));
-        let Text { full, sha } = self.script.text(self.form);
-        script(packed, sha, full);
-        packed.bulk(match self.key_count {
-            1 => "1",
-            2 => "2",
-            3 => "3",
-            _ => "4",
-        });
-        self.keys[..self.key_count].iter().for_each(|key| packed.bulk(key));
-        for (i, arg) in self.args[..self.arg_count].iter().enumerate() {
-            if self.slack == Slack::In(i) {
-                packed.bulk_with_stamp(arg, " ", &NO_SLACK);
-            } else {
-                packed.bulk(arg);
+        packed.bulks(&[["0", "1", "2", "3", "4"][self.key_count]]);
+        packed.bulks(&self.keys[..self.key_count]);
+        let args = &self.args[..self.arg_count];
+        match self.slack {
+            Slack::None => packed.bulks(args),
+            Slack::Last => {
+                packed.bulks(args);
+                packed.bulk_with_stamp("", "", &NO_SLACK);
+            }
+            Slack::In(at) => {
+                packed.bulks(&args[..at]);
+                packed.bulk_with_stamp(args[at], " ", &NO_SLACK);
+                packed.bulks(&args[at + 1..]);
             }
         }
-        if self.slack == Slack::Last {
-            packed.bulk_with_stamp("", "", &NO_SLACK);
+    }
+}
+
+/// The texts that a request's call borrows in addition to those of the request. A text that is not needed is empty.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    form: Form,
+    queue: String,
+    /// The fence of the key's slot, in a Cluster.
+    fence: Option<String>,
+    lease: Millis,
+    next_lease: Millis,
+    gap: Option<GapTexts>,
+    /// The key that says by whom a hold was broken.
+    broken: String,
+    /// What it says.
+    words: String,
+}
+
+/// The texts of a release with a gap.
+#[derive(Debug)]
+struct GapTexts {
+    key: String,
+    length: Millis,
+    every: Millis,
+}
+
+impl GapTexts {
+    /// The gap that a release asks for, if it asks for one.
+    fn of(claim: &Claim<'_>) -> Option<Self> {
+        let gap = claim.poller_gap?;
+        Some(Self { key: gapped_key(claim.key), length: millis(gap.length), every: millis(gap.every) })
+    }
+}
+
+impl Texts {
+    pub(crate) fn of(request: &Request<'_>, form: Form) -> Self {
+        let mut texts = Self {
+            form,
+            queue: String::new(),
+            fence: None,
+            lease: NO_TIME,
+            next_lease: NO_TIME,
+            gap: None,
+            broken: String::new(),
+            words: String::new(),
+        };
+        let key = match request {
+            Request::Probe(_) => return texts,
+            Request::Broken { key, locker } => {
+                texts.broken = broken_key(key, locker);
+                return texts;
+            }
+            Request::Inspect { key } => key,
+            Request::Break(order) => {
+                (texts.broken, texts.words) = (told_key(order), words(order));
+                order.key
+            }
+            Request::Acquire(claim)
+            | Request::Join(claim)
+            | Request::Poll(claim)
+            | Request::Extend(claim)
+            | Request::ExtendWithNumbers(claim) => {
+                texts.lease = millis(claim.lease);
+                claim.key
+            }
+            // The store refuses to settle.
+            Request::Release(claim) | Request::Settle(claim) => {
+                (texts.lease, texts.gap) = (millis(claim.lease), GapTexts::of(claim));
+                claim.key
+            }
+            Request::HandOver(claim, next) => {
+                (texts.lease, texts.gap) = (millis(claim.lease), GapTexts::of(claim));
+                texts.next_lease = millis(next.lease);
+                claim.key
+            }
+        };
+        texts.queue = queue_key(key);
+        if matches!(form, Form::Cluster) {
+            texts.fence = Some(slot_fence_key(key));
         }
+        texts
+    }
+
+    fn fence(&self) -> &str {
+        self.fence.as_deref().unwrap_or(FENCE)
+    }
+
+    /// The call that carries out the request from which these texts were made.
+    pub(crate) fn call<'a>(&'a self, request: &Request<'a>) -> Call<'a> {
+        let call = match request {
+            Request::Acquire(claim) => self.numbered(&ACQUIRE, claim, Some("0")),
+            Request::Join(claim) => self.numbered(&ACQUIRE, claim, Some("1")),
+            Request::Poll(claim) => self.numbered(&POLL, claim, None),
+            Request::Extend(claim) => self.numbered(&EXTEND, claim, Some("0")),
+            Request::ExtendWithNumbers(claim) => self.numbered(&EXTEND, claim, Some("1")),
+            Request::Release(claim) | Request::Settle(claim) => self.release(claim, None),
+            Request::HandOver(claim, next) => self.release(claim, Some(next)),
+            Request::Probe(claim) => Call::new(&PROBE, self.form, &[claim.key], &[claim.locker]),
+            // Both forms of these two scripts are the same.
+            Request::Inspect { key } => Call::new(&INSPECT, Form::Server, &[key, &self.queue], &[]),
+            Request::Break(order) => self.break_hold(order),
+            Request::Broken { .. } => Call::new(&BROKEN, Form::Server, &[&self.broken], &[]),
+        };
+        Call { is_confirmed: acks::is_confirmed(request), ..call }
+    }
+
+    /// A call that may take the key, or extends its lease: its script may issue a number.
+    fn numbered<'a>(&'a self, script: &'static Script, claim: &Claim<'a>, flag: Option<&'static str>) -> Call<'a> {
+        let keys = [claim.key, &self.queue, self.fence()];
+        let args = [claim.locker, &self.lease, flag.unwrap_or_default()];
+        let args = if flag.is_some() { &args[..] } else { &args[..2] };
+        Call { slack: Slack::Last, ..Call::new(script, self.form, &keys, args) }
+    }
+
+    fn break_hold<'a>(&'a self, order: &Break<'a>) -> Call<'a> {
+        let keys = [order.key, &self.queue, self.fence(), &self.broken];
+        Call { slack: Slack::Last, ..Call::new(&BREAK, self.form, &keys, &[order.locker, &self.words]) }
+    }
+
+    fn release<'a>(&'a self, claim: &Claim<'a>, next: Option<&Claim<'a>>) -> Call<'a> {
+        let next_locker = next.map_or("", |next| next.locker);
+        let (gapped, length, every) = match &self.gap {
+            Some(gap) => (&*gap.key, &*gap.length, &*gap.every),
+            None => ("", "", ""),
+        };
+        let (key_count, arg_count) = match (&self.gap, next) {
+            (Some(_), _) => (4, 6),
+            (None, Some(_)) => (3, 4),
+            (None, None) => (3, 2),
+        };
+        let keys = [claim.key, &self.queue, self.fence(), gapped];
+        let args = [claim.locker, &self.lease, next_locker, &self.next_lease, length, every];
+        Call { slack: Slack::In(1), ..Call::new(&RELEASE, self.form, &keys[..key_count], &args[..arg_count]) }
+    }
+}
+
+/// A time in whole milliseconds, as Redis expects it: a text that costs no allocation.
+#[derive(Debug)]
+pub(crate) struct Millis {
+    digits: [u8; 20],
+    count: usize,
+}
+
+/// No text.
+const NO_TIME: Millis = Millis { digits: [0; 20], count: 0 };
+
+/// Writes a time in whole milliseconds.
+pub(crate) fn millis(time: Duration) -> Millis {
+    let mut buffer = itoa::Buffer::new();
+    let text = buffer.format(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let mut millis = Millis { count: text.len(), ..NO_TIME };
+    millis.digits[..text.len()].copy_from_slice(text.as_bytes());
+    millis
+}
+
+impl Deref for Millis {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // They are digits.
+        std::str::from_utf8(&self.digits[..self.count]).unwrap_or_default()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::endpoint::Dialer;
 use crate::store::redis::net::handshake;
 use crate::store::redis::net::link::Link;
-use crate::store::redis::net::resp::{Packed, shape};
+use crate::store::redis::net::resp::shape;
 use crate::sync::unseen::Mutex;
 use ::redis::Value;
 use std::collections::HashMap;
@@ -115,12 +115,10 @@ impl Sentinel {
             Error::backend(BackendFailure::NotExecuted, message)
         };
         let mut line = self.line.try_lock_until(deadline).ok_or_else(busy)?;
-        let mut packed = Packed::default();
-        packed.words(words);
         // A kept connection may have been closed since: that is no failure of the Sentinel.
         let mut answer = None;
         if let Some(mut link) = line.link.take()
-            && let Ok(Some(reply)) = link.ask(&packed.bytes, deadline)
+            && let Ok(Some(reply)) = link.ask(words, deadline)
         {
             line.link = Some(link);
             answer = Some(Ok(reply));
@@ -128,7 +126,7 @@ impl Sentinel {
         let answer = answer.unwrap_or_else(|| {
             let mut link = dialer.dial(&self.address, deadline)?;
             handshake::run_with_sentinel(&mut link, &self.address, deadline)?;
-            let reply = link.ask(&packed.bytes, deadline).map_err(|e| handshake::failed(&self.address, e))?;
+            let reply = link.ask(words, deadline).map_err(|e| handshake::failed(&self.address, e))?;
             line.link = Some(link);
             reply.ok_or_else(busy)
         });

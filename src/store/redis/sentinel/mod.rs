@@ -5,7 +5,6 @@
 //! | `url.rs` | the URL of a service |
 //! | `ask.rs` | one Sentinel: its connection, and the questions |
 //! | `view.rs` | which of the answers to believe |
-//! | `round.rs` | what that thread does each time |
 //! | `watch.rs` | the thread `dlock-watch`, which notices a new master before a command fails |
 //!
 //! Each connect asks where the master is ([`Finder`]). One thread asks at a time; the others take its answer if it is young. The server at
@@ -14,7 +13,6 @@
 //! Redis's guide for clients ("Guidelines for Redis clients with support for Redis Sentinel") asks for these steps.
 
 mod ask;
-mod round;
 mod timing;
 pub(crate) mod url;
 mod view;

@@ -10,25 +10,15 @@
 //!    earlier one are cut (`net/identity`), and the next calls connect to the new one.
 //! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
 
-use super::timing::{ASK_FOR_MORE, ROUND, ROUND_IN_TROUBLE};
+use super::Sentinels;
+use super::timing::{ASK_FOR_MORE, ROUND, ROUND_IN_TROUBLE, WHOLE};
 use crate::log;
+use crate::store::redis::net::endpoint::Finder;
 use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
 use std::sync::Weak;
 use std::thread;
 use std::time::Instant;
-
-/// What the thread does.
-pub(super) trait Watched: Send + Sync + 'static {
-    /// What the thread shares with the others.
-    fn watch(&self) -> &Watch;
-
-    /// Asks for the other Sentinels of the service. Returns `true` if one has answered.
-    fn ask_for_more(&self) -> bool;
-
-    /// Asks all Sentinels, and connects to the master if the last connection led elsewhere or connects fail.
-    fn round(&self);
-}
 
 /// What the thread shares with the others.
 #[derive(Debug, Default)]
@@ -48,7 +38,7 @@ struct WatchState {
 
 impl Watch {
     /// Notes whether the last connect reached a master. The first that does starts the thread.
-    pub(super) fn note(&self, is_master: bool, sentinels: &Weak<impl Watched>) {
+    pub(super) fn note(&self, is_master: bool, sentinels: &Weak<Sentinels>) {
         let mut state = self.state.lock();
         if state.is_in_trouble == is_master {
             state.is_in_trouble = !is_master;
@@ -80,12 +70,12 @@ impl Watch {
         }
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.state.lock().is_stopped
     }
 
     /// Returns whether the last connect reached no master.
-    pub(super) fn is_in_trouble(&self) -> bool {
+    fn is_in_trouble(&self) -> bool {
         self.state.lock().is_in_trouble
     }
 
@@ -104,7 +94,56 @@ impl Watch {
     }
 }
 
-fn watch(sentinels: &Weak<impl Watched>) {
+impl Sentinels {
+    /// Asks all Sentinels, and connects to the master if the last connection led elsewhere or connects fail.
+    fn round(&self) {
+        for (index, sentinel) in self.all().iter().enumerate() {
+            if self.watch.is_stopped() {
+                return;
+            }
+            if !sentinel.is_cooling_down(Instant::now())
+                && let Err(error) = self.hear(index, sentinel, Instant::now() + WHOLE)
+            {
+                log::debug!(TRANSPORT, "the Sentinel at {}: {error}", sentinel.address);
+            }
+        }
+        let Some(choice) = self.choice() else { return };
+        let is_in_trouble = self.watch.is_in_trouble();
+        // Compare with the server of the last connection, whoever made it.
+        let last = self.servers.servers.last_place();
+        if (last.as_ref() == Some(&choice.place) && !is_in_trouble) || self.watch.is_stopped() {
+            return;
+        }
+        let reached =
+            self.servers.connect_to(&choice, Instant::now() + self.servers.connect_timeout.min(ROUND), &|| {
+                self.is_choice(&choice)
+            });
+        self.note(&choice, reached.is_ok());
+        match reached {
+            Ok(_) if last.as_ref() != Some(&choice.place) => {
+                log::info!(TRANSPORT, "{}: the master is {choice} now", self.service);
+            }
+            Ok(_) => {}
+            Err(error) => log::debug!(TRANSPORT, "{}: cannot reach {choice} yet: {error}", self.service),
+        }
+    }
+
+    /// Asks for the other Sentinels of the service. Returns `true` if one has answered.
+    fn ask_for_more(&self) -> bool {
+        let report = self
+            .all()
+            .iter()
+            .filter(|sentinel| !sentinel.is_cooling_down(Instant::now()) && !self.watch.is_stopped())
+            .find_map(|sentinel| sentinel.others(self.dialer(), &self.name, Instant::now() + WHOLE).ok());
+        let has_answered = report.is_some();
+        if let Some(report) = report {
+            self.learn(report);
+        }
+        has_answered
+    }
+}
+
+fn watch(sentinels: &Weak<Sentinels>) {
     let mut asked_for_more = None;
     loop {
         let begun = Instant::now();
@@ -118,7 +157,7 @@ fn watch(sentinels: &Weak<impl Watched>) {
         if round.is_err() {
             log::error!(TRANSPORT, "the thread dlock-watch has caught a panic; please report it");
         }
-        if !strong.watch().pause(begun) {
+        if !strong.watch.pause(begun) {
             return;
         }
     }

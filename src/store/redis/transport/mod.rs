@@ -8,8 +8,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | which connection a call takes; what the store sees |
-//! | `batch.rs` | commands that are sent together |
-//! | `routes.rs` | while a key has calls in flight, all calls for it use one connection |
+//! | `routes.rs` | while a key has calls in flight, all calls for it use one connection; commands that are sent together |
 //! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers; one call in flight |
 //! | `polling.rs` | when a caller polls for its answer before it sleeps, and yields before it writes |
 //!
@@ -43,7 +42,6 @@
 //! Writing and reading go on at the same time (full duplex). A connection on which one batch at a time is written and read reaches 0.85 of the
 //! rate of connections of one's own with 4 threads, and 0.77 with 16.
 
-mod batch;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/joint.rs"]
 mod joint;
@@ -61,6 +59,7 @@ mod timing;
 #[path = "../../../../tests/white_box/store/redis/transport/urgent.rs"]
 mod urgent;
 
+use super::net::connector::Connector;
 use super::net::endpoint::Endpoint;
 use super::net::resp::{Packed, Stamp};
 use crate::backoff::{Backoff, Cooldown};
@@ -68,20 +67,18 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
-use batch::BatchPart;
-use mux::{Connector, Mux, MuxSettings, PendingCall};
+use mux::{Mux, MuxSettings, PendingCall};
 use polling::PollPolicy;
-use routes::{RouteGuard, Routes};
+use routes::{BatchPart, RouteGuard, Routes};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::NO_MORE;
 
-pub(crate) use batch::{Batch, Begun};
 pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
 pub use polling::Polling;
-pub(crate) use routes::KeyHash;
+pub(crate) use routes::{Batch, Begun, KeyHash};
 
 /// The most connections that callers share.
 const CALLERS: usize = 4;
@@ -207,10 +204,10 @@ impl<C: Connector> Transport<C> {
         Way { mux, route }
     }
 
-    /// Returns the epoch in which a command on this way is written, unless a new one begins meanwhile. `None` if the connection was not written
-    /// to recently, so that a command begins a new epoch.
-    pub(crate) fn warm_epoch(&self, way: &Way) -> Option<u64> {
-        self.muxes[way.mux].epochs.at(now())
+    /// Returns the epoch in which a command on this way is written at this moment, unless a new one begins meanwhile. `None` if the connection
+    /// was not written to recently, so that a command begins a new epoch.
+    pub(crate) fn warm_epoch(&self, way: &Way, at: Instant) -> Option<u64> {
+        self.muxes[way.mux].epochs.at(at)
     }
 
     /// Returns an empty batch whose first command goes on a way that was chosen.
@@ -221,22 +218,24 @@ impl<C: Connector> Transport<C> {
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order. With
     /// `or_break`, a limit that ends before an answer breaks the connection of that answer, so that the next attempt gets a fresh one.
     pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Replies {
-        let at = now();
-        let is_alone = batch.is_one();
-        self.end(self.begin(batch, end_of(limit, at), is_alone), limit, or_break)
+        let (at, is_alone) = (now(), batch.is_one());
+        self.end(self.begin(batch, at, end_of(limit, at), is_alone), limit, or_break)
     }
 
-    /// Sends commands, unless the deadline has come. [`end`](Self::end) must follow: at once if the batch `is_alone`, that is, one part that
-    /// the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the caller from
-    /// beginning other batches.
-    pub(crate) fn begin(&self, batch: Batch, deadline: Instant, is_alone: bool) -> Begun {
+    /// Sends commands, unless the deadline has come at the moment `at`. [`end`](Self::end) must follow: at once if the batch `is_alone`, that
+    /// is, one part that the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the
+    /// caller from beginning other batches.
+    pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, is_alone: bool) -> Begun {
         let Batch { mut parts, order, .. } = batch;
         let mut calls = SmallVec::with_capacity(parts.len());
         for BatchPart { mux, mut packed, route } in parts.drain(..) {
             packed.is_confirmed &= self.settings.confirming.is_some();
-            let call = Arc::new(PendingCall::new(packed, route, is_alone));
-            // Sending the parts before this one may have used up the time.
-            self.muxes[mux].begin(&call, now(), deadline, is_alone);
+            let call = Arc::new(PendingCall::new(packed, route, is_alone, None));
+            if !calls.is_empty() {
+                // Sending the parts before this one may have used up the time.
+                at = now();
+            }
+            self.muxes[mux].begin(&call, at, deadline, is_alone);
             calls.push((mux, call));
         }
         Begun { calls, order, deadline, spare: Duration::ZERO, is_alone }
@@ -253,13 +252,14 @@ impl<C: Connector> Transport<C> {
             let answer = self.finish(mux, &call, deadline, spare, limit, or_break);
             answers.push((answer, 0));
         }
-        let next = |part: &u8| {
-            let (CallReplies { replies, failure }, taken) = &mut answers[usize::from(*part)];
+        let mut all = Replies::with_capacity(order.len());
+        for part in order {
+            let (CallReplies { replies, failure }, taken) = &mut answers[usize::from(part)];
+            let reply = replies.get_mut(*taken).and_then(Option::take);
             *taken += 1;
-            let reply = replies.get_mut(*taken - 1).and_then(Option::take);
-            reply.ok_or_else(|| failure.clone().unwrap_or_else(lost))
-        };
-        order.iter().map(next).collect()
+            all.push(reply.ok_or_else(|| failure.clone().unwrap_or_else(lost)));
+        }
+        all
     }
 
     /// Waits for the answer to a call that was begun. If its mux could get no connection, sends the call on the first mux instead.
@@ -282,7 +282,7 @@ impl<C: Connector> Transport<C> {
         {
             // Without time left there is nothing to gain, and a caller of the first mux may be stuck.
             if now() < deadline && route.turn(0) {
-                let again = Arc::new(PendingCall::new(packed, route, true));
+                let again = Arc::new(PendingCall::new(packed, route, true, None));
                 self.muxes[0].begin(&again, now(), deadline, true);
                 return self.muxes[0].finish(&again, deadline, spare, limit, or_break);
             }
@@ -292,9 +292,9 @@ impl<C: Connector> Transport<C> {
 
     /// Sends one command about a key and returns without its answer. The callback receives the answer later: with the next one that is read
     /// on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
-    pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) {
-        let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
-        let call = Arc::new(PendingCall::posted(packed, route, callback));
+    pub(crate) fn post(&self, key: &str, packed: Packed, limit: Duration, callback: Callback) {
+        let (mux, route) = RouteGuard::enter(&self.routes, KeyHash::of(key), self.choose(limit));
+        let call = Arc::new(PendingCall::new(packed, route, true, Some(callback)));
         self.muxes[mux].post(&call, end_of(limit, now()));
         self.note_unsent(mux);
     }
@@ -387,8 +387,7 @@ impl<C: Connector> Transport<C> {
         let may_open = || self.has_time_to_connect(limit) && !self.only_one.lock().lasts(now());
         for (n, mux) in self.muxes[..self.callers].iter().enumerate() {
             let load = mux.load();
-            let is_ready = || mux.is_connected() || may_open();
-            if load < least && is_ready() {
+            if load < least && (mux.is_connected() || may_open()) {
                 (best, least) = (n, load);
             }
             if least == 0 {

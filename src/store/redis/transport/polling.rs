@@ -107,6 +107,15 @@ impl PollPolicy {
         self.is_back(before, at, callers).then_some(at)
     }
 
+    /// Returns `true` if one of so many callers may poll. A caller for which that is not so needs no look at its call and at the clock.
+    pub(super) fn may_poll(&self, callers: usize) -> bool {
+        match self.polling {
+            Polling::Automatic => callers > 1,
+            Polling::Off => false,
+            Polling::AtMost(_) => true,
+        }
+    }
+
     /// Polls by `find`, which returns `true` if there is nothing more to poll for, and then asks `is_found` whether the answer was found. Ends
     /// at the caller's `deadline`, too. `callers` use the connection. Several callers that begin at once may disturb the count of those that
     /// sleep at once, which does no harm. On platforms that cannot read without waiting nobody polls, because that would disturb the writer.

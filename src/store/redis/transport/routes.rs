@@ -5,9 +5,23 @@
 //! order.
 //!
 //! Keys are told apart by a hash of ten bits. Two keys with the same hash share a mux for a moment, which does no harm.
+//!
+//! # Batches
+//!
+//! A batch is put together first, and each of its commands has its connection from then on: the one on which its key has calls in flight, else
+//! the one that was chosen for the batch. So a batch may have several *parts*, one for each connection. It is then begun, which writes all
+//! parts, and ended, which waits for all their replies: see [`Transport::begin`](super::Transport::begin). Replies are returned in the order
+//! in which the commands were added, whatever their parts.
+//!
+//! The route of each command is entered when it is added, and not when it is written. Another call for its key that comes in between takes the
+//! same connection, and is written before or behind it, but never overtakes it on another connection.
 
+use super::mux::PendingCall;
+use crate::store::redis::net::resp::Packed;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The number of hashes.
 const HASHES: usize = 1024;
@@ -16,9 +30,9 @@ const HASHES: usize = 1024;
 const MUX_SHIFT: u32 = 24;
 const COUNT: u32 = (1 << MUX_SHIFT) - 1;
 
-/// The hash that stands for a key here.
+/// The hash that stands for a key here: a number below [`COUNT`](Self::COUNT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct KeyHash(u16);
+pub(crate) struct KeyHash(pub(crate) u16);
 
 /// See the module.
 // ORDERING: an entry changes only by read-modify-write operations, so no count is lost. A call leaves (`leave`, Release) after its last
@@ -40,16 +54,13 @@ impl KeyHash {
     /// The number of hashes.
     pub(crate) const COUNT: usize = HASHES;
 
-    /// Returns a number below [`COUNT`](Self::COUNT).
-    pub(crate) fn index(self) -> usize {
-        usize::from(self.0)
-    }
-
     pub(crate) fn of(key: &str) -> Self {
-        // FNV-1a: a few instructions a byte. Whoever chose keys with equal hashes would gain nothing but a shared connection.
-        let hash = key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        // The hash is FNV-1a, which takes a few instructions a byte. An attacker can choose keys with equal hashes. That does no harm: such
+        // keys share a connection, and nothing else.
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        for byte in key.as_bytes() {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
         Self(((hash ^ hash >> 32) % HASHES as u64) as u16)
     }
 }
@@ -117,7 +128,9 @@ impl RouteGuard {
 
     /// Counts the calls out.
     pub(crate) fn give_back(&mut self) {
-        self.first.take().into_iter().chain(self.more.drain(..)).for_each(|hash| self.routes.leave(hash));
+        for hash in self.first.take().into_iter().chain(self.more.drain(..)) {
+            self.routes.leave(hash);
+        }
     }
 
     /// Takes over the calls of another guard.
@@ -130,6 +143,91 @@ impl RouteGuard {
 impl Drop for RouteGuard {
     fn drop(&mut self) {
         self.give_back();
+    }
+}
+
+/// Commands that are sent together, each on the mux of its key.
+pub(crate) struct Batch {
+    pub(super) parts: SmallVec<[BatchPart; 1]>,
+    routes: Arc<Routes>,
+    preferred: usize,
+    /// The index of each command's part.
+    pub(super) order: SmallVec<[u8; 16]>,
+    /// Whether all commands go on the preferred mux, which is the one for urgent calls.
+    pub(super) is_urgent: bool,
+    /// What keeps the key of the first command on its mux, if that was chosen before.
+    first: Option<RouteGuard>,
+}
+
+/// The commands of a batch that go on one mux.
+pub(super) struct BatchPart {
+    pub(super) mux: usize,
+    pub(super) packed: Packed,
+    pub(super) route: RouteGuard,
+}
+
+/// A batch that was sent, and whose replies are to be waited for.
+pub(crate) struct Begun {
+    pub(super) calls: SmallVec<[(usize, Arc<PendingCall>); 1]>,
+    /// The index of each command's call.
+    pub(super) order: SmallVec<[u8; 16]>,
+    pub(super) deadline: Instant,
+    /// How much longer a command may take whose short form the server did not know.
+    pub(crate) spare: Duration,
+    pub(super) is_alone: bool,
+}
+
+impl Batch {
+    /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux.
+    pub(super) fn new(routes: &Arc<Routes>, preferred: usize, is_urgent: bool) -> Self {
+        Self {
+            parts: SmallVec::new(),
+            routes: Arc::clone(routes),
+            preferred,
+            order: SmallVec::new(),
+            is_urgent,
+            first: None,
+        }
+    }
+
+    /// Returns an empty batch whose first command goes on this mux, by a route that was entered for its key.
+    pub(super) fn on(routes: &Arc<Routes>, mux: usize, route: RouteGuard) -> Self {
+        Self { first: Some(route), ..Self::new(routes, mux, false) }
+    }
+
+    /// Returns `true` if all commands go on one mux.
+    pub(crate) fn is_one(&self) -> bool {
+        self.parts.len() == 1
+    }
+
+    /// Adds commands about a key, which belong together.
+    pub(crate) fn push(&mut self, key: &str, pack: impl FnOnce(&mut Packed)) {
+        let (mux, route) = if self.is_urgent {
+            (self.preferred, RouteGuard::new(&self.routes))
+        } else if let Some(route) = self.first.take() {
+            (self.preferred, route)
+        } else {
+            RouteGuard::enter(&self.routes, KeyHash::of(key), self.preferred)
+        };
+        self.add(mux, route, pack);
+    }
+
+    /// Adds one command that is about no key.
+    pub(crate) fn push_any(&mut self, pack: impl FnOnce(&mut Packed)) {
+        self.add(0, RouteGuard::new(&self.routes), pack);
+    }
+
+    fn add(&mut self, mux: usize, route: RouteGuard, pack: impl FnOnce(&mut Packed)) {
+        let at = self.parts.iter().position(|part| part.mux == mux).unwrap_or(self.parts.len());
+        match self.parts.get_mut(at) {
+            Some(part) => part.route.join(route),
+            None => self.parts.push(BatchPart { mux, packed: Packed::for_one(), route }),
+        }
+        let packed = &mut self.parts[at].packed;
+        let before = packed.replies();
+        pack(packed);
+        // There are no more parts than muxes.
+        self.order.extend(std::iter::repeat_n(at as u8, packed.replies() - before));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::slot_subscriptions::SlotSubscriptions;
 use crate::error::{BackendFailure, Error};
-use crate::store::redis::script::slot::slot_of;
+use crate::store::redis::script::keys::slot_of;
 use crate::sync::unseen::RwLock;
 use std::sync::Arc;
 use std::time::Duration;

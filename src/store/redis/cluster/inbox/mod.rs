@@ -25,8 +25,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | the listening thread's part |
-//! | `opening.rs`, `listeners.rs` | how an inbox is opened, and found by the threads that lock |
+//! | `mod.rs` | how an inbox is opened; the listening thread's part |
+//! | `listeners.rs` | how the threads that lock find an inbox |
 //! | `slot_subscriptions.rs` | in which slots the client hears |
 //! | `subscribing.rs` | which slot is subscribed where, and when |
 //! | `subscriber.rs` | one listening connection |
@@ -35,7 +35,6 @@
 
 mod cooldowns;
 pub(super) mod listeners;
-mod opening;
 pub(super) mod slot_subscriptions;
 mod subscriber;
 mod subscribing;
@@ -50,8 +49,8 @@ use crate::log;
 use crate::port::{Inbox, InboxBreaker, KeyFilter, Message};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::classify::classify;
+use crate::store::redis::script::keys::{Slot, slot_of};
 use crate::store::redis::script::message;
-use crate::store::redis::script::slot::{Slot, slot_of};
 use crate::timing::end_of;
 use ::redis::{ServerError, Value};
 use cooldowns::PlaceCooldowns;
@@ -62,6 +61,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use subscriber::{ServerPush, Subscriber, SubscriberId};
 use subscribing::OpeningConnection;
+use waker::Waker;
 
 /// See the module. Dropping it ends the subscriptions.
 pub(crate) struct ClusterInbox {
@@ -85,6 +85,43 @@ pub(crate) struct ClusterInbox {
     look_at: Instant,
     last_subscriber: SubscriberId,
     has_warned: bool,
+}
+
+impl Cluster {
+    /// Opens the inbox of a client, which hears nothing yet. Does not ask any node.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] if the operating system has no more sockets.
+    pub(crate) fn open_inbox(&self, client: &str) -> Result<ClusterInbox, Error> {
+        let cluster = self.this.upgrade().ok_or(Error::ShutDown)?;
+        // The one thing that may fail here. Nodes are asked later, by the listening thread: an inbox that opens without a node costs a lock
+        // nothing while the Cluster is down, and needs no retry of its own.
+        let waker = Waker::new().map_err(|cause| {
+            let message = format!("the operating system refused a pair of sockets: {cause}");
+            Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
+        })?;
+        let subscriptions = Arc::new(SlotSubscriptions::new(client, waker));
+        // From now on threads that lock find it, and make slots due. That is early enough, since the caller reads from it next.
+        self.listeners.add(&subscriptions);
+        Ok(ClusterInbox {
+            cluster,
+            subscriptions,
+            subscribers: Vec::new(),
+            pending: HashMap::new(),
+            cooldowns: PlaceCooldowns::default(),
+            lost: HashSet::new(),
+            changed: HashSet::new(),
+            detours: HashMap::new(),
+            messages: VecDeque::new(),
+            tell_at: None,
+            // With the present map nothing is due. The first newer one is compared with it.
+            view: self.map.view(),
+            look_at: Instant::now(),
+            last_subscriber: SubscriberId(0),
+            has_warned: false,
+        })
+    }
 }
 
 impl InboxBreaker for Arc<SlotSubscriptions> {
@@ -207,8 +244,8 @@ impl ClusterInbox {
     fn redirect(&mut self, slot: Slot, error: &ServerError, subscriber: &Subscriber, now: Instant) {
         let reply = Value::ServerError(error.clone());
         if let RedirectReply::Moved { host, port } = redirect_reply(&reply) {
-            // The node as it was when the connection was opened. If it is gone, whoever is at its place now is as good: the address is all
-            // that is used.
+            // This is the node to which the connection was opened. If it is gone, the node that is at its place now does as well: only the
+            // address is used.
             let node = subscriber.node.upgrade().unwrap_or_else(|| self.cluster.map.nodes.at(&subscriber.place));
             if let Some(owner) = self.cluster.map.place(&node, host, port) {
                 self.cluster.follow_to(&owner, slot, &node);

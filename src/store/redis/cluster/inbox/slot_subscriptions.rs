@@ -10,9 +10,9 @@
 //! 1. *Only the listening thread subscribes, and moves a slot from phase to phase*; others make an absent slot `Off`, and wait. What another
 //!    connection than that of the phase says of the slot does not count: it is late.
 //! 2. *A slot is `Heard` after the confirmation, and no more before the subscription is ended.* If the server ends the subscription, it stays
-//!    `Heard` for a moment; whoever queues meanwhile keeps its place, as everybody does then. The threads that lock look at it under the
-//!    mutex of a key, so nothing is sent or waited for under the mutex of the slots.
-//! 3. *Whoever could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
+//!    `Heard` for a moment. A tenure that queues meanwhile keeps its place in the queue for a second, as all do that are unheard. The threads
+//!    that lock look at it under the mutex of a key, so nothing is sent or waited for under the mutex of the slots.
+//! 3. *A thread that could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
 
 use super::super::timing::{IDLE_SLOT, READY};
 use super::subscriber::SubscriberId;
@@ -21,7 +21,7 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::link::Link;
-use crate::store::redis::script::slot::{SLOTS, Slot};
+use crate::store::redis::script::keys::{SLOTS, Slot};
 use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
@@ -239,8 +239,8 @@ impl SlotSubscriptions {
     pub(super) fn take_due(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let SlotsState { slots, off, .. } = &mut *state;
-        // Each is taken out of `off`, so whoever takes it must ask for it or give it back. A slot that was forgotten meanwhile goes along,
-        // and is passed over by both.
+        // The slots leave `off`, so the caller must ask for each or give it back. A slot that was forgotten meanwhile is among them: both
+        // calls pass over it.
         off.extract_if(|slot| slots.get(slot).is_none_or(|subscription| subscription.due <= now)).collect()
     }
 

@@ -2,12 +2,13 @@
 
 use super::super::timing::SILENCE;
 use crate::store::redis::net::address::Place;
+use crate::store::redis::net::connector::{ReadHalf, WriteHalf};
 use crate::store::redis::net::link::Link;
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::net::socket::Socket;
 use crate::store::redis::node::Node;
 use crate::store::redis::script::keys::slot_inbox_channel;
-use crate::store::redis::script::slot::{Slot, slot_of};
+use crate::store::redis::script::keys::{Slot, slot_of};
 use ::redis::{ServerError, Value};
 use std::collections::{HashSet, VecDeque};
 use std::io::{self, ErrorKind};
@@ -27,8 +28,8 @@ pub(super) struct Subscriber {
     link: Link,
     /// The slots that were subscribed here, and neither ended nor left since.
     slots: HashSet<Slot>,
-    /// The slots that have another owner by a newer map. Their subscriptions are not ended from here: a node that does not own a slot
-    /// answers that with `MOVED`, and has ended the subscription, or will.
+    /// The slots that belong to another node by a newer map. The client sends no `SUNSUBSCRIBE` for them: a node answers it with `MOVED`
+    /// if it does not own the slot. The node ends such a subscription by itself, and says so.
     leaving: HashSet<Slot>,
     /// The commands without a reply, oldest first.
     asked: VecDeque<Asked>,
@@ -102,8 +103,8 @@ impl Subscriber {
         for slot in slots {
             packed.words(&["SSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
             self.slots.insert(*slot);
-            // It has come back before its earlier subscription was seen to end. If the server still ends that one, it counts as the end of
-            // this one, and the slot is subscribed once more: rare, and never deaf.
+            // A slot may come back before the server has reported the end of its earlier subscription. That report is then taken for the
+            // end of the new subscription, and the slot is subscribed once more. This is rare, and costs one command. No message is missed.
             self.leaving.remove(slot);
             self.asked.push_back(Asked::Subscribe(*slot));
         }
@@ -123,18 +124,21 @@ impl Subscriber {
 
     /// Leaves some slots to another owner.
     pub(super) fn leave(&mut self, slots: &[Slot]) {
-        // They are remembered, since what the server still says of them would otherwise look like the news of a slot that it has ended.
+        // They are remembered. The server still reports the ends of their subscriptions, and such a report means that a subscription is lost
+        // only if the slot belongs here.
         self.leaving.extend(slots.iter().filter(|slot| self.slots.remove(slot)));
     }
 
     /// Sends without waiting for room: the same thread listens to the other servers.
     fn send(&mut self, packed: &Packed) -> io::Result<()> {
         let now = Instant::now();
-        // Nothing was owed before. If something was, its time goes on: a server that hangs must not get a new term with each command.
+        // The time-out starts only if no earlier command waits for its reply. Otherwise a server that hangs would get more time with each
+        // command.
         if self.asked.len() == packed.replies() {
             self.owed_since = now;
         }
-        // With no time to wait. What finds no room stays in the outbound half, and goes when the socket has room (rule 3).
+        // The deadline is now, so this does not wait. Bytes for which the socket has no room stay in the outbound half, and are sent when it
+        // has room (rule 3 of the module above).
         self.is_behind = !self.link.outbound.send(&packed.bytes, now)?;
         Ok(())
     }
@@ -146,8 +150,8 @@ impl Subscriber {
 
     /// Returns when the connection must be looked at, even if the server is silent.
     pub(super) fn due(&self) -> Instant {
-        // A server that owes an answer has the time of any command. One that owes nothing is asked to answer after a silence: a connection
-        // through a firewall that has forgotten it is as silent as one without messages.
+        // If a reply is missing, the server has the time that any command has. If none is missing, a `PING` is sent after a silence: a
+        // connection that a firewall has dropped is as silent as a connection without messages.
         if self.asked.is_empty() { self.heard + SILENCE } else { self.owed_since + self.io_timeout }
     }
 
@@ -159,10 +163,8 @@ impl Subscriber {
         if !self.asked.is_empty() {
             return Err(io::Error::new(ErrorKind::TimedOut, "the server owes an answer"));
         }
-        let mut packed = Packed::default();
-        packed.words(&["PING"]);
         self.asked.push_back(Asked::Ping);
-        self.send(&packed)
+        self.send(&Packed::of(&["PING"]))
     }
 
     /// Takes in what has come, and sends what has room, without waiting. What came before a failure is returned with it.
@@ -173,21 +175,22 @@ impl Subscriber {
     }
 
     fn read_into(&mut self, events: &mut Vec<ServerPush>, client: &str) -> io::Result<()> {
-        // First what waits for room: the server may owe its next words to that.
+        // Unsent bytes go first: the server may be waiting for them.
         if self.is_behind {
             self.is_behind = !self.link.outbound.flush(Instant::now())?;
         }
         let mut unwanted = Packed::default();
         while self.link.inbound.fill_now()? {
             let now = Instant::now();
-            // Any byte is a sign of life. A server that answers thousands of subscriptions, one after another, is slow and does not hang.
+            // Any byte proves that the server works, and restarts the time-out. A server that answers thousands of subscriptions one after
+            // another is slow, but does not hang.
             (self.heard, self.owed_since) = (now, now);
-            // All replies of a chunk before the next read. What came before the connection broke is delivered, a grant for instance.
+            // All replies of a chunk are taken before the next read. So a grant that came before the connection broke is delivered.
             while let Some(value) = self.link.inbound.take_reply()? {
                 events.extend(self.take_in(value, &mut unwanted, client));
             }
         }
-        // Once for all, after the reading: the answer to a refusal of ours may lie in the same chunk.
+        // One write for all of them, after the reading.
         if unwanted.replies() == 0 { Ok(()) } else { self.send(&unwanted) }
     }
 
@@ -195,8 +198,7 @@ impl Subscriber {
         let items = match value {
             Value::Array(items) => items,
             Value::ServerError(error) => return self.take_in_error(error),
-            // RESP2 has one connection for both kinds of traffic: while something is subscribed the reply to a PING is an array, too.
-            // The reply to a PING while nothing is subscribed.
+            // This is the reply to a `PING` while nothing is subscribed. While something is subscribed, that reply is an array: see below.
             _ => {
                 self.answered(Asked::Ping);
                 return None;
@@ -215,12 +217,12 @@ impl Subscriber {
                 let slot = slot_of(&channel);
                 match kind.as_slice() {
                     b"ssubscribe" => {
-                        // A confirmation counts if it was asked for and the slot is still wanted here. It may have left for another owner
-                        // since.
+                        // A confirmation counts if it was asked for, and if the slot still belongs here: it may have left for another owner
+                        // since then.
                         if self.answered(Asked::Subscribe(slot)) && self.slots.contains(&slot) {
                             return Some(ServerPush::Confirmed(slot));
                         }
-                        // Nobody here counts on this subscription.
+                        // This subscription is not wanted, so it is ended.
                         if !self.leaving.contains(&slot) && !self.asked.contains(&Asked::Unsubscribe(slot)) {
                             self.slots.remove(&slot);
                             unwanted.words(&["SUNSUBSCRIBE", &slot_inbox_channel(slot, client)]);
@@ -229,11 +231,11 @@ impl Subscriber {
                         None
                     }
                     b"sunsubscribe" => {
-                        // Redis says the same words for an end that was asked for, and for one that it has decided on itself, because the
-                        // slot has moved away. The only difference is whether a command of ours is without its reply.
+                        // Redis sends the same words for an end that was asked for, and for an end that it has decided on because the slot
+                        // has moved away. It is the former if a `SUNSUBSCRIBE` for the slot still waits for its reply.
                         let is_reply = self.answered(Asked::Unsubscribe(slot));
                         self.leaving.remove(&slot);
-                        // Only what was subscribed here and not left: the end of a slot that has another owner is what was expected.
+                        // The end of a subscription is news only if the slot is subscribed here. For a slot that has left, it was expected.
                         (!is_reply && self.slots.remove(&slot)).then_some(ServerPush::Ended(slot))
                     }
                     _ => None,
@@ -243,9 +245,10 @@ impl Subscriber {
         }
     }
 
-    /// Takes in an error. A redirection names its slot. Any other error belongs to the oldest command, as replies come in the order of their
-    /// commands. An end that the server tells by itself may have counted as the reply to a `SUNSUBSCRIBE`, so that the error belongs to that
-    /// command and counts for a later one: then the confirmation of the later one is no reply, and the slot is subscribed again.
+    /// Takes in an error. A redirection names its slot. Any other error is taken for the reply to the oldest command, because replies come in
+    /// the order of their commands. That may be the wrong command: if the server has ended a subscription by itself, that report may have
+    /// been taken for the reply to a `SUNSUBSCRIBE`, whose error then counts for the next command. The next command's own confirmation is then
+    /// unexpected, so that its subscription is ended and made again.
     fn take_in_error(&mut self, error: ServerError) -> Option<ServerPush> {
         let at = match redirected(&error) {
             Some(slot) => {
@@ -255,9 +258,9 @@ impl Subscriber {
             }
             None => 0,
         };
-        // An error that belongs to nothing is not ours to interpret.
+        // If no command waits for a reply, the error is ignored.
         let asked = self.asked.remove(at)?;
-        // An error is an answer, too: the connection works, and its slots are not to wait as for one that could not be opened.
+        // An error is an answer as well: the connection works, so its place is not cooling down.
         self.has_answered = true;
         match asked {
             Asked::Subscribe(slot) => {
@@ -271,7 +274,7 @@ impl Subscriber {
     /// Notes the reply to a command. Returns `false` if there was none.
     fn answered(&mut self, asked: Asked) -> bool {
         let at = self.asked.iter().position(|other| *other == asked);
-        // The oldest of its kind: replies to one connection come in the order of their commands.
+        // The oldest of its kind, because replies come in the order of their commands.
         let is_answered = at.is_some_and(|at| self.asked.remove(at).is_some());
         self.has_answered |= is_answered;
         is_answered

@@ -8,7 +8,7 @@ use super::subscriber::{Subscriber, SubscriberId};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Place;
 use crate::store::redis::node::Node;
-use crate::store::redis::script::slot::Slot;
+use crate::store::redis::script::keys::Slot;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -24,23 +24,23 @@ pub(super) struct OpeningConnection {
 impl ClusterInbox {
     /// Subscribes the slots that are due, each at its owner. Returns when the next ones are due.
     pub(super) fn subscribe(&mut self, now: Instant) -> Option<Instant> {
-        // First the owners, then the connections, then the slots that are due. A slot that has just left its connection is due at once, and
-        // so is asked for in this same step; a connection that was opened for an owner of yesterday is not used for it.
+        // The order matters. The new owners come first: a slot that leaves its connection is due at once, and is subscribed in this same
+        // call. Then come the connections that were opened meanwhile, which are not used for slots that have another owner by now.
         self.follow_owners(now);
         for opened in self.subscriptions.take_opened() {
             self.take_subscriber(opened, now);
         }
-        // By owner, so that each node is sent one write, however many slots it has.
+        // The slots are grouped by their owners, so that each node is sent one write.
         let mut by_owner: HashMap<Place, (Arc<Node>, Vec<Slot>)> = HashMap::new();
         for slot in self.subscriptions.take_due(now) {
-            // By the newest map, not by the view of a moment ago: another thread may have followed a `MOVED` since.
+            // The newest map is asked, and not `self.view`: another thread may have followed a `MOVED` since then.
             match self.cluster.map.owner(slot) {
                 Some(node) => {
                     let place = node.transport.endpoint().address.place.clone();
                     by_owner.entry(place).or_insert_with(|| (node, Vec::new())).1.push(slot);
                 }
-                // While nobody owns the slot there is nobody to ask. The threads that wait for it learn why at once, and poll, which fails
-                // with the same words; the slot is tried again after a pause that grows.
+                // No node owns the slot. The threads that wait for it are told so at once. They poll, which fails for the same reason. The
+                // slot is tried again after a pause that grows.
                 None => {
                     self.cluster.refresher.want();
                     let error = self.cluster.unowned(slot);
@@ -51,8 +51,8 @@ impl ClusterInbox {
         for (place, (node, slots)) in by_owner {
             self.subscribe_at(place, &node, slots, now);
         }
-        // A node that hangs neither breaks its connection nor answers. Its slots may have a new owner meanwhile, whom only the others can
-        // name. So its silence alone is a cause to ask for a map, long before the connection counts as broken.
+        // A node that hangs does not answer, and its connection does not break. Its slots may have a new owner, which only the other nodes can
+        // name. So a map is asked for as soon as a node is slow, long before its connection counts as broken.
         let slow_at = self.slow_at();
         let ask_at = self.cooldowns.ask_for_map(now, slow_at.is_some_and(|at| at <= now), || {
             self.cluster.refresher.want();
@@ -62,7 +62,7 @@ impl ClusterInbox {
 
     /// Returns from when on a place keeps us waiting: its connect, or an answer on its connection, takes long.
     fn slow_at(&self) -> Option<Instant> {
-        // A connect counts like an answer that is owed: to a machine that is gone it lasts for the whole time-out of a connect.
+        // A connect counts like a missing answer: if the machine is gone, the connect lasts for its whole time-out.
         let connects = self.pending.values().map(|pending| pending.since);
         let answers = self.subscribers.iter().filter_map(Subscriber::owes_since);
         connects.chain(answers).min().map(|since| since + ASK_FOR_MAP)
@@ -70,18 +70,18 @@ impl ClusterInbox {
 
     /// Subscribes slots at their owner, now or when it is connected.
     fn subscribe_at(&mut self, place: Place, node: &Arc<Node>, slots: Vec<Slot>, now: Instant) {
-        // One listening connection to each node, however many slots. It is found by the node itself and not by its place: a node that was
-        // made again may be another server, on which nothing is subscribed yet.
+        // There is one listening connection to each node. It is found by the node's pointer and not by its place: a node that was made again
+        // may be another server, on which nothing is subscribed yet.
         if let Some(at) = self.subscribers.iter().position(|subscriber| is_same(&subscriber.node, node)) {
             let mut subscriber = self.subscribers.swap_remove(at);
             self.subscriptions.ask(&slots, subscriber.id);
             let subscribed = subscriber.subscribe(&slots, &self.subscriptions.client);
             self.keep(subscriber, subscribed, now);
-        // The slots that become due while the connect is under way go along with it. A connect each would be one for each lock.
+        // A connect to the node is under way: the slots wait for it.
         } else if let Some(pending) = self.pending.get_mut(&place).filter(|pending| is_same(&pending.node, node)) {
             self.subscriptions.ask(&slots, pending.subscriber);
             pending.slots.extend(slots);
-        // The place takes no connection now. All its slots fail with the one error that is known, without another connect.
+        // The place is cooling down after a failed connect: the slots fail with the error of that connect.
         } else if let Some((until, error)) = self.cooldowns.of(&place, now) {
             slots.into_iter().for_each(|slot| self.refuse(slot, None, error.clone(), |_| until));
         } else {
@@ -111,8 +111,7 @@ impl ClusterInbox {
     /// Takes in the outcome of a connect.
     fn take_subscriber(&mut self, opened: Opened, now: Instant) {
         let Opened { subscriber, place, link } = opened;
-        // The connect took a while, and the map may have changed twice meanwhile.
-        // Otherwise the slots have another owner by now.
+        // If nobody waits for this connect any more, the map has changed meanwhile, and its slots have another owner.
         let Some(pending) = self.pending.remove(&place) else { return };
         if pending.subscriber != subscriber {
             // This is an earlier connect to the same place. The one that is waited for is still under way.
@@ -136,14 +135,15 @@ impl ClusterInbox {
         }
     }
 
-    /// Leaves the slots that have another owner by a new map: the earlier one may be silent for ever. They are due at once, as are those
-    /// that could not be subscribed at the earlier one.
+    /// Leaves the slots that have another owner by a new map, because the earlier owner may never answer again. These slots are due at once.
+    /// So are the slots that could not be subscribed at their earlier owner.
     fn follow_owners(&mut self, now: Instant) {
         let view = self.cluster.map.view();
         if Arc::ptr_eq(&view, &self.view) {
             return;
         }
-        // Nothing has changed as long as the pointer is the same, so a look at the map costs nothing for each message.
+        // A view is never changed, only replaced. So the comparison of two pointers, which is made for each message, tells whether the map
+        // has changed.
         let before = std::mem::replace(&mut self.view, Arc::clone(&view));
         for mut subscriber in std::mem::take(&mut self.subscribers) {
             let gone: Vec<_> =

@@ -12,13 +12,11 @@
 //!
 //! The thread holds a weak reference to its mux. If the mux is gone when the connection comes, it closes the connection at once.
 
-use super::connector::{Connector, OpenConnection};
-use super::core::{Guard, Mux};
-use super::leaving::fail_all;
-use super::session::Session;
-use super::state::MuxState;
+use super::state::{MuxState, Session};
+use super::{Guard, Mux, fail_all};
 use crate::error::{BackendFailure, Error};
 use crate::log;
+use crate::store::redis::net::connector::{Connector, OpenConnection};
 use crate::sync::atomic::Ordering;
 use crate::sync::{catch_panic, now, thread};
 use std::collections::VecDeque;
@@ -112,6 +110,7 @@ impl<C: Connector> Mux<C> {
         let thread = thread.inspect_err(|cause| {
             log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
         })?;
+        // The thread cannot report its end before this mark is set, because it needs the mutex for that.
         state.connecting.thread = Some(thread);
         state.connecting.is_busy = true;
         Ok(())
@@ -121,6 +120,7 @@ impl<C: Connector> Mux<C> {
     fn end_connect(&self, opened: Result<OpenConnection<C>, Error>, start: Instant) {
         let mut state = self.state.lock();
         let me = thread::current().id();
+        // In one step: `close` must find this thread either as one that connects, or as one that may still run callbacks.
         state.connecting.is_busy = false;
         state.connecting.tellers.push(me);
         self.connected.notify_all();
@@ -152,6 +152,7 @@ impl<C: Connector> Mux<C> {
                 let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
                 // ORDERING: Relaxed: `has_answered` and `has_time_to_connect` load the value alone.
                 self.settings.connect_took.store(took, Ordering::Relaxed);
+                // A mux that was closed meanwhile keeps no connection: this one ends when `open` is dropped.
                 if !state.closed {
                     let step = state.epoch_step;
                     let epoch = self.epochs.begin(&mut state.next_epoch, step);

@@ -58,40 +58,435 @@
 //!    waited for another server all the time. A call whose time was over before it was queued breaks no connection either. A caller that
 //!    begins several batches does not wait for a connection that is full: it writes the rest when it comes to that batch.
 //! 10. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
-//!     role back (`role.rs`).
+//!     role back (`Role` in `leaders.rs`).
 //!
-//! # The files, from the top down
+//! # Posted calls
+//!
+//! The bytes of a posted call are with the operating system when its poster goes on, unless its limit ends or the connection breaks. No call is
+//! left to a thread that is about to write: a program that ends then would leave its lock. So the poster writes the call itself, or waits until
+//! another thread has written it. One write carries the calls of many posters.
+//!
+//! The answer is taken in by the next reader, or when the store [collects](Mux::collect). Nobody waits for the refusal of a short form, so a
+//! connection's first call of a script that is posted carries the whole text (`PendingCall::write_to`). If the server has forgotten the
+//! script since, the thread that reads the refusal queues the call again before it delivers any later answer: a question that a caller
+//! sends after such an answer comes behind the release.
+//!
+//! # How a connection fails, and how a caller leaves
+//!
+//! When a connection fails, each call that was written to it fails once, with an unknown outcome: the server may have executed it. A call that
+//! is only queued does not fail: it goes on the next connection. The error of a caller that leaves depends on the phase of its call. A call
+//! that was never written was not executed, and may be repeated at once. The outcome of any other call is unknown.
+//!
+//! A thread that tells calls does not hold the mutex meanwhile: their callers call again at once, and the callbacks of posted calls are not
+//! ours.
+//!
+//! # The files
 //!
 //! | file | holds |
 //! |---|---|
-//! | `calling.rs` | a call from its queueing to its answer; what a caller does with the roles that it gets; the end of the mux |
-//! | `posting.rs` | calls for whose answers nobody waits |
-//! | `reading.rs` | the reader: step 5, and the polls before it |
-//! | `writing.rs` | the writer: steps 2 and 3; one write |
+//! | `mod.rs` | the mux, and a call from its queueing to its answer: what a caller does, and how it leaves |
+//! | `leaders.rs` | steps 2 to 5: the writer, the reader, and their roles, which are given back even in a panic |
 //! | `connecting.rs` | opens the connection, and writes what waited for it |
-//! | `role.rs` | the roles, which are given back even in a panic |
-//! | `leaving.rs` | how a connection fails, and how a caller leaves |
-//! | `core.rs`, `epochs.rs` | the mux: what every step is given; what others may read without its mutex |
 //! | `pending.rs` | a call: its phases, its caller, its replies; short forms that the server does not know |
-//! | `connector.rs` | what a mux needs from a connection |
-//! | `state.rs`, `session.rs` | what its mutex protects: the queue and the roles; the connection and the calls that are due on it |
+//! | `state.rs` | what the mutex protects: the queue, the roles, the connection and the calls that are due on it; beside that, the epochs |
 
-mod calling;
 mod connecting;
-pub(super) mod connector;
-mod core;
-mod epochs;
-mod leaving;
+mod leaders;
 mod pending;
-mod posting;
-mod reading;
-mod role;
-mod session;
 mod state;
-mod writing;
 
-pub(super) use self::core::{Mux, MuxSettings};
-pub(super) use connector::Connector;
+use super::polling::PollPolicy;
+use crate::error::{BackendFailure, Error};
+use crate::log;
+use crate::one_line::OneLine;
+use crate::store::redis::net::connector::Connector;
+use crate::store::redis::net::resp::Stamp;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, now};
+use leaders::{Reader, WriterClaim};
+use pending::{CallPhase, Wake};
+use state::{Epochs, MuxState, Session, Woken};
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
 pub(super) use pending::PendingCall;
 pub(crate) use pending::{CallReplies, Callback, Replied};
-pub(crate) use session::Confirming;
+pub(crate) use state::Confirming;
+
+/// What all muxes of a transport share.
+pub(crate) struct MuxSettings<C> {
+    pub(crate) connector: C,
+    /// The name of the server in errors.
+    pub(crate) server: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) io_timeout: Duration,
+    /// How calls are confirmed, if they are.
+    pub(crate) confirming: Option<Confirming>,
+    /// What is written over the bytes of commands that are packed for it, in epochs that are stamped.
+    pub(crate) stamp: Stamp,
+    /// How long the last connect took, in nanoseconds; zero before the first, while the server has never answered.
+    // ORDERING: Relaxed: an estimate; nothing is read through it. A caller that was answered has had a mux's mutex after the store.
+    pub(crate) connect_took: AtomicU64,
+    pub(super) polling: PollPolicy,
+}
+
+impl<C> MuxSettings<C> {
+    /// How long the oldest reply may be due before the connection is given up.
+    fn patience(&self) -> Duration {
+        self.io_timeout + self.confirming.as_ref().map_or(Duration::ZERO, |confirming| confirming.takes)
+    }
+
+    /// The error of a call for which there is no connection.
+    fn unconnected(&self) -> Error {
+        let message = format!("{}: not sent: there is no connection", self.server);
+        Error::backend(BackendFailure::NotExecuted, message)
+    }
+}
+
+/// One connection and its callers: see the module.
+pub(crate) struct Mux<C: Connector> {
+    settings: Arc<MuxSettings<C>>,
+    /// A handle for the thread that connects.
+    this: Weak<Self>,
+    state: Mutex<MuxState<C>>,
+    /// Notified when a connect on a separate thread has ended, and when the mux is closed.
+    connected: Condvar,
+    /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish), or in [`post`](Self::post).
+    // ORDERING: Relaxed: a count by which `choose` and the writer estimate. It decides nothing else.
+    load: AtomicUsize,
+    // ORDERING: Relaxed: a hint. Whoever uses the connection finds it in `state`.
+    is_connected: AtomicBool,
+    pub(super) epochs: Epochs,
+}
+
+type Guard<'a, C> = MutexGuard<'a, MuxState<C>>;
+
+impl<C: Connector> Mux<C> {
+    /// Creates a mux that connects with its first call. Its epochs are `first`, `first + step`, …
+    pub(crate) fn new(settings: &Arc<MuxSettings<C>>, first: u64, step: u64) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            settings: Arc::clone(settings),
+            this: Weak::clone(this),
+            state: Mutex::new(MuxState::new(first, step)),
+            connected: Condvar::new(),
+            load: AtomicUsize::new(0),
+            is_connected: AtomicBool::new(false),
+            epochs: Epochs::new(),
+        })
+    }
+
+    /// Returns the number of callers that write to this mux or wait for it.
+    pub(crate) fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed) // ORDERING: Relaxed: an estimate.
+    }
+
+    /// Returns `true` if the mux has a connection. Approximate: it does not take the mutex, which the users of the connection need.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed) // ORDERING: Relaxed: a hint.
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// Unlocks the state. Promotes a writer, and a reader if `reads`, when there is work for one and nobody does it.
+    fn hand_on(&self, mut state: Guard<'_, C>, reads: bool) {
+        let mut successors = Woken::new();
+        state.promote_writer(&mut successors);
+        if reads {
+            state.promote_reader(&mut successors);
+        }
+        // A caller that wakes up takes the mutex first of all, and would sleep once more while this thread still has it.
+        drop(state);
+        for successor in &successors {
+            successor.wake();
+        }
+    }
+
+    /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: immediately if `at_once`,
+    /// otherwise after [`attend`](Self::attend).
+    pub(crate) fn begin(&self, call: &Arc<PendingCall>, at: Instant, deadline: Instant, at_once: bool) {
+        self.load.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
+        if at >= deadline {
+            // The call stays `Queued` and is never written; `finish` reports that.
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            call.fail(&Error::ShutDown, false);
+            return;
+        }
+        state.queue.push_back(Arc::clone(call));
+        state.is_back();
+        let state = self.write(state, call, deadline, WriterClaim::Free);
+        // No reader is promoted if this caller is about to read: a reply to it is due, and `finish` follows at once. Otherwise the write that
+        // was made here may have replies for callers that all sleep.
+        let reads = !at_once || !state.will_read(call);
+        self.hand_on(state, reads);
+    }
+
+    /// Begins to wait for this call, after the caller had other calls to wait for; [`finish`](Self::finish) must follow at once.
+    pub(crate) fn attend(&self, call: &Arc<PendingCall>, deadline: Instant) {
+        let state = self.state.lock();
+        call.attend();
+        let state = if state.has_work() { self.write(state, call, deadline, WriterClaim::Free) } else { state };
+        let reads = !state.will_read(call);
+        self.hand_on(state, reads);
+    }
+
+    /// Waits for the answer to a call, until the deadline at most, and for `spare` longer if it was sent again in its full form: its caller may
+    /// have waited for something else until then, and only now sees the refusal. With `or_break`, a deadline that comes before the answer
+    /// breaks the connection, so that the next attempt gets a fresh one. `limit` is the caller's time limit, for the error message.
+    pub(crate) fn finish(
+        &self,
+        call: &Arc<PendingCall>,
+        deadline: Instant,
+        spare: Duration,
+        limit: Duration,
+        or_break: bool,
+    ) -> CallReplies {
+        let mut is_free = self.wait(call, deadline);
+        let mut answer = if is_free { call.finished() } else { None };
+        if answer.is_none() {
+            Reader::look(self, Some(call));
+            if !spare.is_zero() && call.is_under_way_again() {
+                if !is_free {
+                    // The time ended in a role, which is handed on only now: this caller goes on waiting, and may be promoted again.
+                    self.hand_on(self.state.lock(), true);
+                }
+                is_free = self.wait(call, deadline + spare);
+                answer = if is_free { call.finished() } else { None };
+            }
+        }
+        self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
+        answer.unwrap_or_else(|| {
+            Reader::look(self, Some(call));
+            self.depart(call, limit, or_break)
+        })
+    }
+
+    /// Takes in the replies that have come for calls that nobody waits for. Returns `true` if some of these calls still have no answer.
+    /// Does not block.
+    pub(crate) fn collect(&self) -> bool {
+        Reader::look(self, None);
+        let mut state = self.state.lock();
+        // Takes the role from a promoted caller too: that caller may read instead, and sleep for a while.
+        let takes_over = |state: &mut MuxState<C>| !state.writing || std::mem::take(&mut state.promoted);
+        if state.has_work() && takes_over(&mut state) {
+            state = self.write_left_over(state);
+        }
+        state.connecting.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
+    }
+
+    /// Closes the connection. Calls that wait fail, and so does every later one. Does not wait for a connect that is under way: its thread
+    /// closes the connection that it gets.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        // The flag comes first. Every later caller is refused under this mutex, so no call is queued behind those that are taken here.
+        state.closed = true;
+        self.connected.notify_all();
+        let queue = std::mem::take(&mut state.queue);
+        if let Some(epoch) = state.session.as_ref().map(|session| session.epoch) {
+            state = self.fail(state, epoch, closed_by_us());
+        }
+        drop(state);
+        let told = queue.iter();
+        fail_all(told, &Error::ShutDown, false);
+        self.end_connecting();
+    }
+
+    /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. Returns `false` if the time ended in such a
+    /// role; the caller must then `depart`, which promotes a successor.
+    fn wait(&self, call: &Arc<PendingCall>, deadline: Instant) -> bool {
+        self.poll(call, deadline);
+        loop {
+            if call.may_read_on() {
+                self.read(call, deadline, true);
+            }
+            // Even if the answer is there: a role must be taken on.
+            match call.wait(deadline) {
+                Wake::Done | Wake::TimedOut => return true,
+                Wake::Promoted => {
+                    let promotion = call.take_promotion();
+                    let state = self.state.lock();
+                    let state = if promotion.to_writer {
+                        self.write(state, call, deadline, WriterClaim::Promoted)
+                    } else {
+                        state
+                    };
+                    if now() >= deadline {
+                        // Hand nothing on here: while this caller still counts as waiting it could be promoted again and again.
+                        return false;
+                    }
+                    // A caller whose answer has come promotes a reader; one that still waits for it reads itself.
+                    let reads = !state.will_read(call);
+                    self.hand_on(state, reads);
+                }
+            }
+        }
+    }
+
+    /// Sends a call without waiting for its answer, which its callback receives. Blocks until the call is written: while a connection is
+    /// being opened, while the connection takes no more bytes, and for a moment while another caller writes.
+    ///
+    /// 1. The poster queues its call, and writes the queue if it can become the writer.
+    /// 2. Otherwise it waits until the call is written, and takes the role of writer over from a writer that does not write yet.
+    ///
+    /// So the call is written when this returns, unless the deadline has come or the connection broke.
+    pub(crate) fn post(&self, call: &Arc<PendingCall>, deadline: Instant) {
+        let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            return fail_all([call], &Error::ShutDown, false);
+        }
+        self.load.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
+        state.queue.push_back(Arc::clone(call));
+        state.is_back();
+        // The poster does not read for this call, so `hand_on` must promote a reader for the calls that were written with it.
+        let state = self.write(state, call, deadline, WriterClaim::Free);
+        self.hand_on(state, true);
+        if !call.is_over() {
+            self.see_sent(call, deadline);
+        }
+        self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
+        if call.leave_sent() {
+            let mut state = self.state.lock();
+            state.resign();
+            self.hand_on(state, true);
+        }
+    }
+
+    /// Waits until another caller has written a posted call, or writes it.
+    fn see_sent(&self, call: &Arc<PendingCall>, deadline: Instant) {
+        let at = now();
+        if at < deadline && self.load() > 1 {
+            // Callers that are already answered may call or post meanwhile: one write then carries the commands of all.
+            let _ = self.settings.polling.yield_once(at, self.load());
+        }
+        let mut claim = WriterClaim::AtOnce;
+        // Even if the call is already sent: a role must be taken on.
+        while matches!(claim, WriterClaim::Promoted) || !call.is_over() {
+            let state = self.state.lock();
+            // A call that is written in part goes on with the next write, which nobody else may need.
+            let has_backlog = state.session.as_ref().is_some_and(|session| session.has_backlog);
+            let writes = matches!(claim, WriterClaim::Promoted) || call.is_queued() || has_backlog;
+            let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
+            if now() >= deadline {
+                // Leave first: while this poster still counts as waiting it could be promoted again and again.
+                if call.leave_sent() {
+                    state.resign();
+                }
+                return self.hand_on(state, true);
+            }
+            self.hand_on(state, true);
+            claim = match call.wait(deadline) {
+                Wake::Done | Wake::TimedOut => return,
+                Wake::Promoted => {
+                    call.take_promotion();
+                    WriterClaim::Promoted
+                }
+            };
+        }
+    }
+
+    /// Drops a connection. Every call written to it fails once.
+    fn fail<'a>(&'a self, mut state: Guard<'a, C>, epoch: u64, cause: io::Error) -> Guard<'a, C> {
+        if state.session_of(epoch).is_none() {
+            return state;
+        }
+        let level = if state.closed { log::Level::Debug } else { log::Level::Warn };
+        // The thread that takes the session out tells its calls. No other thread finds it any more, so each call is told once.
+        let Some(session) = state.session.take() else { return state };
+        self.is_connected.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
+        drop(state);
+        log::log!(level, TRANSPORT, "{}: connection dropped: {}", self.settings.server, OneLine(&cause));
+        let message = format!("no answer from {}: {cause}", self.settings.server);
+        let error = Error::backend_caused_by(BackendFailure::Unknown, message, cause);
+        let due = session.abort();
+        fail_all(&due, &error, false);
+        self.state.lock()
+    }
+
+    /// Ends the connection if nobody has used it for so long and nothing is due on it. The next call opens another one.
+    pub(crate) fn end_idle(&self, idle: Duration) {
+        let mut state = self.state.lock();
+        if state.writing || !state.queue.is_empty() {
+            return;
+        }
+        let Some(session) = state.session.take_if(|session| session.is_idle(now(), idle)) else { return };
+        self.is_connected.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
+        drop(state);
+        log::debug!(TRANSPORT, "{}: a connection ends that was idle for {idle:?}", self.settings.server);
+        // No call is due on it.
+        session.abort();
+    }
+
+    /// Removes a caller whose time is over, or that leaves while it is promoted.
+    fn depart(&self, call: &Arc<PendingCall>, limit: Duration, or_break: bool) -> CallReplies {
+        let mut state = self.state.lock();
+        let (phase, promotion, mut answer, written_in) = call.leave();
+        let server = &self.settings.server;
+        let mut was_queued = false;
+        match phase {
+            CallPhase::Queued => {
+                let before = state.queue.len();
+                state.queue.retain(|other| !Arc::ptr_eq(other, call));
+                was_queued = state.queue.len() < before;
+                let is_confirming = state.session.as_ref().is_some_and(|session| session.is_confirming);
+                let why = match () {
+                    () if state.connecting.is_busy => "; the connect goes on",
+                    () if is_confirming && call.is_confirmed => "; earlier commands were still being confirmed",
+                    () => "",
+                };
+                let message = format!("{server}: not sent within {limit:?}{why}");
+                answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
+            }
+            CallPhase::Written => {
+                let message = format!("no answer from {server} within {limit:?}");
+                answer.failure = Some(Error::backend(BackendFailure::Unknown, message));
+            }
+            CallPhase::Left | CallPhase::Done => {}
+        }
+        if promotion.to_writer {
+            state.resign();
+        }
+        // A connection that was opened within the caller's time is fresh and is not broken.
+        let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
+        let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
+        let is_due = matches!(phase, CallPhase::Written) && epoch.is_some_and(|first_epoch| written_in >= first_epoch);
+        // Even for a call that was never written: if there was a writer, it has not got on all this time. But a call whose time was over
+        // before it was queued has not met the connection.
+        let is_late = was_queued || is_due;
+        if or_break
+            && is_late
+            && let Some(epoch) = epoch
+        {
+            state = self.fail(state, epoch, ended(limit));
+        }
+        self.hand_on(state, true);
+        answer
+    }
+}
+
+/// Ends calls with a failure. Call it without holding the mux's state, because callbacks run.
+fn fail_all<'a>(calls: impl IntoIterator<Item = &'a Arc<PendingCall>>, error: &Error, unconnected: bool) {
+    for call in calls {
+        if call.fail(error, unconnected) {
+            call.wake();
+        }
+    }
+}
+
+fn overdue_by(timeout: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no reply for {timeout:?}"))
+}
+
+fn ended(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no reply within the limit of {limit:?}"))
+}
+
+fn closed_by_us() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "this client closed the connection")
+}

@@ -75,7 +75,7 @@ impl CallReplies {
 pub(crate) type Callback = Box<dyn FnOnce(CallReplies) + Send>;
 
 /// What became of a call so far: see the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum CallPhase {
     Queued,
     Written,
@@ -140,7 +140,9 @@ struct CallState {
     /// The epoch of the last write.
     epoch: u64,
     /// How many replies of the last write have come.
-    came: usize,
+    came: u32,
+    /// How many replies the last write has.
+    expected: u32,
     /// The places of the commands whose short form the server does not know.
     unknown: Vec<usize>,
     /// The places of the commands that were queued again, in their full form. `None` before that.
@@ -153,15 +155,19 @@ struct CallState {
 }
 
 impl CallState {
+    fn is_over(&self) -> bool {
+        matches!(self.phase, CallPhase::Done) || self.is_sent
+    }
+
     fn waits(&self) -> bool {
         matches!(self.phase, CallPhase::Queued | CallPhase::Written) && !self.is_sent && self.is_attended
     }
 
     /// Takes in a reply to the last write.
     fn take(&mut self, value: Value) {
-        let at = self.came;
+        let at = self.came as usize;
         if at == 0 {
-            self.answer.replies.reserve(self.packed.replies());
+            self.answer.replies.reserve(self.expected as usize);
         }
         self.came += 1;
         let place = self.repeated.as_ref().map_or(at, |repeated| repeated[at]);
@@ -193,55 +199,38 @@ impl CallState {
 }
 
 impl PendingCall {
-    /// Creates a call whose caller waits for it: at once if it `is_alone`, else after it has [`attend`](Self::attend)ed to others of its calls.
-    pub(crate) fn new(packed: Packed, route: RouteGuard, is_alone: bool) -> Self {
-        Self::with(packed, route, !is_alone, None)
-    }
-
-    /// Creates a call whose answer nobody waits for. Its poster [`leave`](Self::leave_sent)s once the call is sent.
-    pub(crate) fn posted(packed: Packed, route: RouteGuard, callback: Callback) -> Self {
-        Self::with(packed, route, false, Some(callback))
-    }
-
-    fn with(packed: Packed, route: RouteGuard, is_part: bool, callback: Option<Callback>) -> Self {
+    /// Creates a call. Its caller waits for it: at once if it `is_alone`, else after it has [`attend`](Self::attend)ed to others of its calls.
+    /// With a callback nobody waits for the answer: the poster [`leave`](Self::leave_sent)s once the call is sent.
+    pub(crate) fn new(packed: Packed, route: RouteGuard, is_alone: bool, callback: Option<Callback>) -> Self {
         let (is_posted, is_confirmed) = (callback.is_some(), packed.is_confirmed);
-        let (promotion, answer) = (Promotion::default(), CallReplies::default());
         let core = CallState {
             phase: CallPhase::Queued,
-            promotion,
+            promotion: Promotion { to_writer: false, to_reader: false },
             packed,
             route,
-            is_attended: !is_part,
+            is_attended: is_alone,
             is_sent: false,
             epoch: 0,
             came: 0,
+            expected: 0,
             unknown: Vec::new(),
             repeated: None,
-            answer,
+            answer: CallReplies { replies: SmallVec::new(), failure: None },
             unconnected: false,
             callback,
         };
-        Self { is_posted, is_part, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
+        Self { is_posted, is_part: !is_alone, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
     }
 
-    /// Waits until the call is done, its caller is promoted, or the deadline has come.
+    /// Waits until the caller has what it came for (the answer or, for a posted call, that it is sent), is promoted, or the deadline has come.
     pub(crate) fn wait(&self, deadline: Instant) -> Wake {
-        self.wait_until(deadline, |core| core.phase == CallPhase::Done)
-    }
-
-    /// Waits until a posted call is sent or has failed, its poster is promoted, or the deadline has come.
-    pub(crate) fn wait_sent(&self, deadline: Instant) -> Wake {
-        self.wait_until(deadline, |core| core.is_sent || core.phase == CallPhase::Done)
-    }
-
-    fn wait_until(&self, deadline: Instant, is_over: impl Fn(&CallState) -> bool) -> Wake {
         let mut core = self.core.lock();
         loop {
             // Check this first, even if the call is over: the role must be taken on or handed on.
             if core.promotion.any() {
                 return Wake::Promoted;
             }
-            if is_over(&core) {
+            if core.is_over() {
                 return Wake::Done;
             }
             let left = deadline.saturating_duration_since(now());
@@ -252,10 +241,6 @@ impl PendingCall {
         }
     }
 
-    pub(crate) fn is_done(&self) -> bool {
-        self.core.lock().phase == CallPhase::Done
-    }
-
     /// Returns `true` if the call was queued again, in its full form, and has no answer yet.
     pub(crate) fn is_under_way_again(&self) -> bool {
         let core = self.core.lock();
@@ -264,20 +249,19 @@ impl PendingCall {
 
     /// Returns `true` if the call is not written yet.
     pub(crate) fn is_queued(&self) -> bool {
-        self.core.lock().phase == CallPhase::Queued
+        matches!(self.core.lock().phase, CallPhase::Queued)
     }
 
     /// Returns `true` if the caller has what it came for: the answer or, for a posted call, that it is sent.
     pub(crate) fn is_over(&self) -> bool {
-        let core = self.core.lock();
-        core.phase == CallPhase::Done || core.is_sent
+        self.core.lock().is_over()
     }
 
     /// Notes that all bytes of a posted call were handed to the system. Returns `true` if its poster has waited for that.
     pub(crate) fn mark_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_sent = true;
-        let (is_attended, is_done) = (core.is_attended, core.phase == CallPhase::Done);
+        let (is_attended, is_done) = (core.is_attended, matches!(core.phase, CallPhase::Done));
         drop(core);
         if is_attended {
             self.changed.notify_one();
@@ -296,13 +280,13 @@ impl PendingCall {
     /// answer.
     pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
         let core = self.core.lock();
-        core.phase == CallPhase::Written && core.epoch >= first_epoch
+        matches!(core.phase, CallPhase::Written) && core.epoch >= first_epoch
     }
 
     /// Returns `true` if the caller may go on reading: its answer has not come, and it is not promoted to writer.
     pub(crate) fn may_read_on(&self) -> bool {
         let core = self.core.lock();
-        core.phase != CallPhase::Done && !core.promotion.to_writer
+        !matches!(core.phase, CallPhase::Done) && !core.promotion.to_writer
     }
 
     /// Notes that the caller waits for this call from now on.
@@ -340,7 +324,7 @@ impl PendingCall {
     /// Wakes the caller, or passes the answer of a posted call to its callback. Call it without holding the mux's state.
     pub(crate) fn wake(&self) {
         let mut core = self.core.lock();
-        if core.phase == CallPhase::Done
+        if matches!(core.phase, CallPhase::Done)
             && let Some(callback) = core.callback.take()
         {
             let (answer, is_attended) = (std::mem::take(&mut core.answer), core.is_attended);
@@ -387,17 +371,20 @@ impl PendingCall {
                 bytes[start + at..start + at + stamp.len()].copy_from_slice(stamp);
             }
         }
-        core.packed.replies()
+        let replies = core.packed.replies();
+        core.expected = u32::try_from(replies).unwrap_or(u32::MAX);
+        replies
     }
 
     /// Takes in a reply.
     pub(crate) fn push(&self, value: Value) -> Taken {
         let mut core = self.core.lock();
-        if core.phase != CallPhase::Written {
+        if !matches!(core.phase, CallPhase::Written) {
+            // The caller has left, or the call has failed. The reply had its place in the order, and is dropped.
             return Taken::Kept;
         }
         core.take(value);
-        if core.came < core.packed.replies() || self.is_confirmed {
+        if core.came < core.expected || self.is_confirmed {
             return Taken::Kept;
         }
         core.end_write()
@@ -406,11 +393,12 @@ impl PendingCall {
     /// Takes in the reply to the command that confirms the call. All replies to the call itself have come before.
     pub(crate) fn confirm(&self, value: &Value) -> Taken {
         let mut core = self.core.lock();
-        if core.phase != CallPhase::Written {
+        if !matches!(core.phase, CallPhase::Written) {
             return Taken::Kept;
         }
         let epoch = core.epoch;
         let value = Arc::new(value.clone());
+        // A call that was sent again has replies of two writes. This confirmation says nothing about those of the first.
         let of_write = |replied: &&mut Replied| replied.epoch == epoch && replied.confirmation.is_none();
         for replied in core.answer.replies.iter_mut().flatten().filter(of_write) {
             replied.confirmation = Some(Arc::clone(&value));
@@ -421,6 +409,7 @@ impl PendingCall {
     /// Ends the call with a failure; the replies that came stay. Returns `true` if the call must be woken.
     pub(crate) fn fail(&self, error: &Error, unconnected: bool) -> bool {
         let mut core = self.core.lock();
+        // A call that is done keeps its answer. If the caller has left, there is nobody to tell.
         if !matches!(core.phase, CallPhase::Queued | CallPhase::Written) {
             return false;
         }
@@ -433,18 +422,18 @@ impl PendingCall {
     /// Returns the answer if the call is done and its caller is not promoted.
     pub(crate) fn finished(&self) -> Option<CallReplies> {
         let mut core = self.core.lock();
-        (core.phase == CallPhase::Done && !core.promotion.any()).then(|| std::mem::take(&mut core.answer))
+        let is_free = matches!(core.phase, CallPhase::Done) && !core.promotion.any();
+        if is_free { Some(std::mem::take(&mut core.answer)) } else { None }
     }
 
     /// Lets the caller leave. Returns the phase that the call was in, the roles to which the caller is promoted, what came, and the epoch
     /// of the last write. Later replies are dropped.
     pub(crate) fn leave(&self) -> (CallPhase, Promotion, CallReplies, u64) {
         let mut core = self.core.lock();
-        let phase = if core.phase == CallPhase::Done {
-            CallPhase::Done
-        } else {
-            std::mem::replace(&mut core.phase, CallPhase::Left)
-        };
+        let phase = core.phase;
+        if !matches!(phase, CallPhase::Done) {
+            core.phase = CallPhase::Left;
+        }
         (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer), core.epoch)
     }
 
@@ -452,6 +441,7 @@ impl PendingCall {
     /// written.
     pub(crate) fn unconnected(&self) -> Option<(Packed, RouteGuard)> {
         let mut core = self.core.lock();
+        // A call that is queued again was written before: some of its commands were executed, and must not go out once more.
         let is_new = core.repeated.is_none();
         (is_new && std::mem::take(&mut core.unconnected)).then(|| (std::mem::take(&mut core.packed), core.route.take()))
     }

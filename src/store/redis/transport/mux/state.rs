@@ -1,17 +1,42 @@
-//! What the callers of a mux share, and which follower gets a role next.
+//! What the mutex of a mux protects, and beside it what others may read without the mutex.
 //!
-//! The role of writer has three marks. `writing` says that somebody has it. `gathering` and `promoted` say that this somebody does not write yet:
-//! it yields to others first, or was woken and is not awake yet. A caller that cannot wait for that takes such a mark away, and the role with it.
-//! All three change under the mutex alone, so exactly one caller succeeds.
+//! # The roles
+//!
+//! The role of writer has three marks. `writing` says that a caller has the role. `gathering` and `promoted` say that this caller does not write
+//! yet: it yields to others first, or was woken and is not awake yet. Another caller that cannot wait for it takes such a mark away, and the
+//! role with it. All three marks change under the mutex alone, so exactly one caller succeeds.
 //!
 //! The role of reader has no mark: who has the session's inbound half is the reader.
+//!
+//! # The session
+//!
+//! A [`Session`] is one connection, and the calls whose replies are due on it.
+//!
+//! The server answers in the order of the commands, so the order of `due` is all that is known of which reply belongs to whom. Nothing is ever
+//! taken out of it but at its front, not even a call whose caller has gone.
+//!
+//! A connection that was idle for a while may have been closed by the server, or by a proxy in between. A command that is written to such a
+//! connection fails with an unknown outcome, for no good reason. So an idle connection is checked before a write
+//! ([`check_idle`](Session::check_idle)), which costs one system call. If it has ended, a new one is opened.
+//!
+//! # Epochs
+//!
+//! An epoch is a time in which a connection was written to without a long pause. A connection has one or more, one after another. An answer
+//! says in which epoch its call was written. The server's word that it is no master counts for the epoch in which it came, and a *stamp* is
+//! written over bytes of the commands of one epoch alone.
 
-use super::connector::Connector;
-use super::pending::PendingCall;
-use super::session::{Due, Session};
+use super::super::timing::{IDLE, QUIET};
+use super::overdue_by;
+use super::pending::{PendingCall, Taken};
 use crate::error::Error;
-use crate::sync::{now, thread};
+use crate::store::redis::net::classify::{is_demotion, is_no_master};
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown};
+use crate::store::redis::net::resp::Stamp;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{guarded, now, thread};
+use ::redis::Value;
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,7 +108,10 @@ impl<C: Connector> MuxState<C> {
     }
 
     pub(super) fn session_of(&mut self, epoch: u64) -> Option<&mut Session<C>> {
-        self.session.as_mut().filter(|session| session.epoch == epoch)
+        match &mut self.session {
+            Some(session) if session.epoch == epoch => Some(session),
+            _ => None,
+        }
     }
 
     /// Returns the calls whose replies are due, in order.
@@ -93,7 +121,10 @@ impl<C: Connector> MuxState<C> {
 
     /// Returns `true` if the caller will read, or make sure that somebody does, when it waits for its answer.
     pub(super) fn will_read(&self, call: &PendingCall) -> bool {
-        self.session.as_ref().is_some_and(|session| session.has_reply_for(call))
+        match &self.session {
+            Some(session) => session.has_reply_for(call),
+            None => false,
+        }
     }
 
     /// Returns `true` if a caller can be promoted to writer, for what is left. While calls are queued, only their callers count: they have
@@ -108,10 +139,11 @@ impl<C: Connector> MuxState<C> {
 
     /// Returns `true` if something is to be written now: a call that is not held back, or the rest of a write.
     pub(super) fn has_work(&self) -> bool {
-        let session = self.session.as_ref();
-        let is_confirming = session.is_some_and(|session| session.is_confirming);
-        self.queue.iter().any(|call| !(is_confirming && call.is_confirmed))
-            || session.is_some_and(|session| session.has_backlog)
+        match &self.session {
+            Some(session) if session.has_backlog => true,
+            Some(session) if session.is_confirming => self.queue.iter().any(|call| !call.is_confirmed),
+            _ => !self.queue.is_empty(),
+        }
     }
 
     /// Takes the role from a writer that does not write yet: it yields, or is promoted and not awake yet. Returns `true` if there was
@@ -154,6 +186,8 @@ impl<C: Connector> MuxState<C> {
     /// Promotes a follower to writer if there is work and nobody writes.
     pub(super) fn promote_writer(&mut self, successors: &mut Woken) {
         if !self.writing && self.has_work() {
+            // The callers of queued calls come first: they have nothing to read. A caller that has left, or that attends to another call, is
+            // passed over.
             let successor = self.queue.iter().chain(self.due_calls()).find(|call| call.promote(true)).cloned();
             if let Some(successor) = successor {
                 successors.push(successor);
@@ -166,11 +200,371 @@ impl<C: Connector> MuxState<C> {
     /// Promotes a follower to reader if there is none: the caller whose reply comes last, so that it reads for all others. If none waits
     /// for a reply of its own, one whose call is held back reads the confirmation.
     pub(super) fn promote_reader(&mut self, successors: &mut Woken) {
-        let Some(session) = self.session.as_ref().filter(|session| session.inbound.is_some()) else { return };
+        let Some(session) = &self.session else { return };
+        if session.inbound.is_none() || session.due.is_empty() {
+            return;
+        }
         let held_back = self.queue.iter().filter(|call| session.holds_back(call));
         if let Some(successor) = held_back.chain(self.due_calls()).rev().find(|call| call.promote(false)) {
             successors.push(Arc::clone(successor));
         }
+    }
+}
+
+/// One connection: see the module.
+pub(super) struct Session<C: Connector> {
+    /// The first epoch of the connection, which identifies it.
+    pub(super) epoch: u64,
+    pub(super) last_write: Instant,
+    /// `None` while the writer uses it.
+    pub(super) outbound: Option<C::Out>,
+    /// `None` while the reader or a caller that polls uses it.
+    pub(super) inbound: Option<C::In>,
+    cut: C::Cut,
+    /// Which server was the last one that had answered when this connection was checked.
+    server: u64,
+    /// Since when the server says that it is no master.
+    demoted: Option<Instant>,
+    pub(super) due: VecDeque<Due>,
+    /// Whether the outbound half was given bytes that it could not write yet.
+    pub(super) has_backlog: bool,
+    pub(super) opened: Instant,
+    pub(super) last_use: Instant,
+    /// The number of callers that were answered, and of posters whose calls were sent, since the last write and that have not called again.
+    /// Approximate: the next caller may be a new one.
+    pub(super) away: usize,
+    /// A buffer for the bytes to write, kept for reuse.
+    pub(super) bytes: Vec<u8>,
+    /// Posted calls whose bytes may not all be written yet.
+    unsent: Vec<Arc<PendingCall>>,
+    /// The texts that posted calls have sent in full.
+    spelt: Vec<&'static str>,
+    /// Whether a confirmation is due. The server executes nothing else on this connection before that.
+    pub(super) is_confirming: bool,
+}
+
+/// How a connection confirms calls: by one more command behind all others of a write.
+#[derive(Clone, Debug)]
+pub(crate) struct Confirming {
+    /// The command, which has one reply.
+    pub(crate) command: Vec<u8>,
+    /// How long its reply may take, in addition to what any reply may take.
+    pub(crate) takes: Duration,
+}
+
+/// Replies that are due.
+pub(super) struct Due {
+    what: Awaited,
+    pub(super) since: Instant,
+}
+
+/// What replies belong to.
+enum Awaited {
+    /// To a call that was written, with the number of its replies not yet read.
+    Call(Arc<PendingCall>, usize),
+    /// To the command that confirms these calls, of the same write.
+    Confirmation(Vec<Arc<PendingCall>>),
+}
+
+impl Due {
+    /// Returns the calls that wait for these replies. A call that is to be confirmed waits for its own and for the confirmation.
+    pub(super) fn calls(&self) -> &[Arc<PendingCall>] {
+        match &self.what {
+            Awaited::Call(call, _) => std::slice::from_ref(call),
+            Awaited::Confirmation(calls) => calls,
+        }
+    }
+}
+
+impl<C: Connector> Session<C> {
+    pub(super) fn new(epoch: u64, open: OpenConnection<C>) -> Self {
+        let OpenConnection { outbound, inbound, cut } = open;
+        let (opened, server) = (now(), cut.server());
+        Self {
+            epoch,
+            last_write: now(),
+            outbound: Some(outbound),
+            inbound: Some(inbound),
+            cut,
+            server,
+            demoted: None,
+            due: VecDeque::new(),
+            has_backlog: false,
+            opened,
+            last_use: opened,
+            away: 0,
+            bytes: Vec::new(),
+            unsent: Vec::new(),
+            spelt: Vec::new(),
+            is_confirming: false,
+        }
+    }
+
+    /// Appends calls to the order of writing, and their bytes to `bytes`. If some of them are to be confirmed, appends one command that
+    /// confirms them all. It is the last one, because the server executes nothing that comes behind it before it is answered. So calls
+    /// that are to be confirmed stay in the queue while an earlier confirmation is due.
+    pub(super) fn queue_up(
+        &mut self,
+        queue: &mut VecDeque<Arc<PendingCall>>,
+        bytes: &mut Vec<u8>,
+        epoch: u64,
+        stamp: Option<&Stamp>,
+        confirming: Option<&Confirming>,
+        since: Instant,
+    ) {
+        let (mut confirmed, mut held_back) = (Vec::new(), VecDeque::new());
+        let holds_back = self.is_confirming;
+        for call in queue.drain(..) {
+            if call.is_confirmed {
+                if holds_back {
+                    held_back.push_back(call);
+                    continue;
+                }
+                confirmed.push(Arc::clone(&call));
+            }
+            let left = call.write_to(bytes, epoch, stamp, &mut self.spelt);
+            if call.is_posted {
+                self.unsent.push(Arc::clone(&call));
+            } else {
+                // This write ends the wait for callers answered before it.
+                self.away = 0;
+            }
+            self.due.push_back(Due { what: Awaited::Call(call, left), since });
+        }
+        // They are still in the order in which they were queued.
+        queue.append(&mut held_back);
+        if let Some(confirming) = confirming
+            && !confirmed.is_empty()
+        {
+            bytes.extend_from_slice(&confirming.command);
+            self.due.push_back(Due { what: Awaited::Confirmation(confirmed), since });
+            self.is_confirming = true;
+        }
+    }
+
+    /// Notes that all bytes of the calls queued up so far are written.
+    pub(super) fn all_sent(&mut self) {
+        // The posters that are still here go on, and usually call again.
+        self.away += self.unsent.drain(..).filter(|call| call.mark_sent()).count();
+    }
+
+    /// Gives replies to their calls, in order. Adds to `over` the finished calls that must be woken, except the reader's own. Adds to
+    /// `again` the calls that must be sent once more; queue them before the state is unlocked, so that a call made after a later answer is
+    /// also executed later.
+    pub(super) fn deliver(
+        &mut self,
+        replies: impl IntoIterator<Item = Value>,
+        own: Option<&Arc<PendingCall>>,
+        over: &mut Vec<Arc<PendingCall>>,
+        again: &mut VecDeque<Arc<PendingCall>>,
+    ) -> io::Result<()> {
+        for value in replies {
+            match self.due.front_mut() {
+                None => return Err(unasked()),
+                Some(Due { what: Awaited::Call(call, left), .. }) => {
+                    // Counted here, and not in the call: the replies to a call that nobody waits for any more have their places, too.
+                    *left -= 1;
+                    let taken = call.push(value);
+                    if *left > 0 {
+                        continue;
+                    }
+                    let Some(Due { what: Awaited::Call(call, _), .. }) = self.due.pop_front() else { continue };
+                    match taken {
+                        Taken::Kept => {}
+                        Taken::Last => self.end(call, own, over),
+                        Taken::Again => again.push_back(call),
+                    }
+                }
+                Some(Due { what: Awaited::Confirmation(calls), .. }) => {
+                    let calls = std::mem::take(calls);
+                    self.due.pop_front();
+                    self.is_confirming = false;
+                    for call in calls {
+                        match call.confirm(&value) {
+                            Taken::Kept => {}
+                            Taken::Last => self.end(call, own, over),
+                            Taken::Again => again.push_back(call),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns an error if the oldest reply has been due for longer than `patience`: the server hangs, or the connection leads nowhere.
+    pub(super) fn check_overdue(&self, at: Instant, patience: Duration) -> io::Result<()> {
+        match self.due.front() {
+            Some(oldest) if at >= oldest.since + patience => Err(overdue_by(patience)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that a call has its answer.
+    fn end(&mut self, call: Arc<PendingCall>, own: Option<&Arc<PendingCall>>, over: &mut Vec<Arc<PendingCall>>) {
+        self.away += usize::from(!call.is_posted);
+        match own {
+            Some(own) if Arc::ptr_eq(own, &call) => {}
+            _ => over.push(call),
+        }
+    }
+
+    /// Returns `true` if the caller of this call waits for a reply that is due here: its own, or the confirmation that holds its call back.
+    pub(super) fn has_reply_for(&self, call: &PendingCall) -> bool {
+        call.is_due_since(self.epoch) || self.holds_back(call)
+    }
+
+    /// Returns `true` if this call stays in the queue until a confirmation has come.
+    pub(super) fn holds_back(&self, call: &PendingCall) -> bool {
+        self.is_confirming && call.is_confirmed && call.is_queued()
+    }
+
+    /// Notes whether the server says that it is no master. Must be done before the replies are delivered: whoever relies on an epoch asks
+    /// after its own reply.
+    pub(super) fn note_demotions(&mut self, replies: &[Value], at: Instant, epochs: &Epochs) {
+        for reply in replies {
+            if is_no_master(reply) {
+                epochs.depose();
+                if is_demotion(reply) {
+                    self.demoted.get_or_insert(at);
+                }
+            }
+        }
+    }
+
+    /// Returns `true` if the connection is to be replaced, because its server is no master any more: the address may lead to another server
+    /// by now, and `REPLICAOF` closes no connection. What is due is waited for, but not for long. A connection that was just opened stays, so
+    /// that connects are rare, wherever they lead.
+    fn is_outdated(&self, at: Instant) -> bool {
+        let is_older = |than: Instant| at.saturating_duration_since(than) >= IDLE;
+        self.demoted.is_some_and(|since| is_older(self.opened) && (self.due.is_empty() || is_older(since)))
+    }
+
+    /// Checks, without waiting, that a connection is still usable: if its server was demoted, or if it was idle for long or may have been
+    /// cut, and no reply is due on it.
+    pub(super) fn check_idle(&mut self, at: Instant) -> io::Result<()> {
+        if self.is_outdated(at) {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "its server is no master any more"));
+        }
+        let server = self.cut.server();
+        let is_recent = server == self.server && at.saturating_duration_since(self.last_use) < IDLE;
+        if !self.due.is_empty() || is_recent {
+            return Ok(());
+        }
+        let Some(inbound) = &mut self.inbound else { return Ok(()) };
+        while inbound.fill_now()? {
+            if inbound.take_reply()?.is_some() {
+                return Err(unasked());
+            }
+        }
+        (self.last_use, self.server) = (at, server);
+        Ok(())
+    }
+
+    /// Returns `true` if nobody uses the connection, and nobody has for so long.
+    pub(super) fn is_idle(&self, at: Instant, idle: Duration) -> bool {
+        let is_free = self.inbound.is_some() && self.outbound.is_some() && self.due.is_empty() && !self.has_backlog;
+        is_free && at.saturating_duration_since(self.last_use) >= idle
+    }
+
+    /// Ends the connection and returns the calls that were written to it.
+    pub(super) fn abort(self) -> Vec<Arc<PendingCall>> {
+        let Self { outbound, inbound, cut, due, .. } = self;
+        // Even if ending the connection panics, the calls must be told.
+        let _ = guarded(|| {
+            cut.cut();
+            drop((outbound, inbound, cut));
+            Ok(())
+        });
+        due.iter().flat_map(Due::calls).cloned().collect()
+    }
+}
+
+fn unasked() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the server sent a reply that no command asked for")
+}
+
+/// The epochs of a mux: see the module.
+pub(in super::super) struct Epochs {
+    /// The current epoch.
+    // ORDERING: Relaxed, also for `written`: stored with the mutex of the mux's `state` held. `at` loads without it, and may guess wrong: the
+    // answer says in which epoch the call was written, and whoever relies on the epoch compares it.
+    current: AtomicU64,
+    /// When the connection was last written to, in nanoseconds after `since`.
+    written: AtomicU64,
+    since: Instant,
+    /// The last epoch that is stamped.
+    // ORDERING: Relaxed: stored under the mutex of whoever sets stamps, loaded by `write` under that of `state`, under which every call is
+    // queued. So the calls that a thread sends after it has ended the stamp are written after that is seen. A stamp that is seen too late
+    // costs the server one write.
+    stamped: AtomicU64,
+    /// The last epoch in which the server said that it is no master, even if only to a caller that had left.
+    // ORDERING: Relaxed: `depose` stores it with the mutex of `state` held, before the reader delivers replies, each under the mutex of its
+    // call. So whoever takes a reply sees what was read before that reply or together with it.
+    deposed: AtomicU64,
+}
+
+impl Epochs {
+    pub(super) fn new() -> Self {
+        Self {
+            current: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            since: now(),
+            stamped: AtomicU64::new(0),
+            deposed: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the epoch in which a command sent at this moment is written, or `None` if it begins a new epoch. Approximate: it does not
+    /// take the mutex, which the users of the connection need.
+    pub(in super::super) fn at(&self, at: Instant) -> Option<u64> {
+        // ORDERING: Relaxed: a guess, which the epoch of the answer corrects.
+        let written = self.since + Duration::from_nanos(self.written.load(Ordering::Relaxed));
+        let epoch = self.current.load(Ordering::Relaxed);
+        (at.saturating_duration_since(written) <= QUIET && !self.is_deposed(epoch)).then_some(epoch)
+    }
+
+    /// Returns `true` if the server has said in that epoch, or later, that it is no master.
+    pub(in super::super) fn is_deposed(&self, epoch: u64) -> bool {
+        // ORDERING: Relaxed: the mutex of the call whose reply was taken comes after `depose`.
+        self.deposed.load(Ordering::Relaxed) >= epoch
+    }
+
+    /// Notes that the server has said that it is no master. Call it before the reply that says so is delivered.
+    pub(super) fn depose(&self) {
+        self.deposed.fetch_max(self.current.load(Ordering::Relaxed), Ordering::Relaxed); // ORDERING: Relaxed: see the fields.
+    }
+
+    /// Stamps the commands that are written in that epoch.
+    pub(in super::super) fn stamp(&self, epoch: u64) {
+        self.stamped.fetch_max(epoch, Ordering::Relaxed); // ORDERING: Relaxed: seen too late, it costs one write.
+    }
+
+    /// Stamps no more commands.
+    pub(in super::super) fn unstamp(&self) {
+        self.stamped.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the mutex of the mux orders it before later calls.
+    }
+
+    /// Begins an epoch, which is not stamped. The mutex of the mux must be held.
+    pub(super) fn begin(&self, next: &mut u64, step: u64) -> u64 {
+        let epoch = *next;
+        *next += step;
+        self.current.store(epoch, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
+        epoch
+    }
+
+    /// Notes a write, `quiet` after the one before it: after a long pause it begins an epoch. Returns its epoch, and whether that is stamped.
+    /// The mutex of the mux must be held.
+    pub(super) fn write(&self, at: Instant, quiet: Duration, next: &mut u64, step: u64) -> (u64, bool) {
+        // ORDERING: Relaxed: the mutex of the mux is held. Only `stamped` is stored without it: see there.
+        let mut epoch = self.current.load(Ordering::Relaxed);
+        // A refusal ends the epoch as a pause does: in both cases another server may have been the master since.
+        if quiet > QUIET || self.is_deposed(epoch) {
+            epoch = self.begin(next, step);
+        }
+        let nanos = u64::try_from(at.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX);
+        self.written.store(nanos, Ordering::Relaxed);
+        (epoch, self.stamped.load(Ordering::Relaxed) == epoch)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
-use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use super::{Batch, Begun, KeyHash, Polling, Transport};
+use super::{Batch, Begun, Polling, Transport};
 use crate::error::Error;
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
 use parking_lot::Mutex;
 use std::io;
@@ -95,7 +95,7 @@ impl Shutdown for Server {
 
 fn batch(transport: &Transport<Server>, limit: Duration) -> Batch {
     let mut batch = transport.batch(limit);
-    batch.push(KeyHash::of("k"), |packed| packed.words(&["PING"]));
+    batch.push("k", |packed| packed.words(&["PING"]));
     batch
 }
 
@@ -112,7 +112,7 @@ fn open(server: &Server) -> Transport<Server> {
 }
 
 fn begin(transport: &Transport<Server>, deadline: Instant) -> Begun {
-    transport.begin(batch(transport, SHORT), deadline, false)
+    transport.begin(batch(transport, SHORT), Instant::now(), deadline, false)
 }
 
 fn is_answered(transport: &Transport<Server>, begun: Begun, limit: Duration) -> bool {

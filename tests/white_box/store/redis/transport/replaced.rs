@@ -1,8 +1,8 @@
 //! Tests that no call is written to a connection that was cut because another server has answered.
 
-use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use super::{KeyHash, Polling, Transport};
+use super::{Polling, Transport};
 use crate::error::Error;
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
 use parking_lot::Mutex;
 use std::io;
@@ -100,7 +100,7 @@ fn a_connection_that_another_server_has_ended_is_not_written_to() {
         Transport::over(servers.clone(), "replaced".to_owned(), LIMIT, LIMIT, Polling::Automatic, *b"00000", None);
     let call = || {
         let mut batch = transport.batch(LIMIT);
-        batch.push(KeyHash::of("k"), |packed| packed.words(&["PING"]));
+        batch.push("k", |packed| packed.words(&["PING"]));
         transport.run(batch, LIMIT, false).pop().expect("an answer")
     };
     call().expect("the first server answers");

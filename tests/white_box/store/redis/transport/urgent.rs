@@ -1,8 +1,8 @@
 //! Tests that urgent calls do not wait for other callers: they do not use a connection whose callers are stuck.
 
-use super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use super::{CALLERS, KeyHash, Polling, Replied, Reply, Transport, URGENT};
+use super::{CALLERS, Polling, Replied, Reply, Transport, URGENT};
 use crate::error::{BackendFailure, Error};
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;
 use parking_lot::{Condvar, Mutex};
@@ -141,9 +141,9 @@ fn command() -> Packed {
     packed
 }
 
-fn call(transport: &Transport<Crowded>, hash: KeyHash, packed: Packed, limit: Duration) -> Reply {
+fn call(transport: &Transport<Crowded>, key: &str, packed: Packed, limit: Duration) -> Reply {
     let mut batch = transport.batch(limit);
-    batch.push(hash, |into| *into = packed);
+    batch.push(key, |into| *into = packed);
     transport.run(batch, limit, false).pop().expect("a reply")
 }
 
@@ -164,7 +164,7 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
     std::thread::scope(|scope| {
         for (n, key) in keys.into_iter().enumerate() {
             let transport = &transport;
-            scope.spawn(move || call(transport, KeyHash::of(key), command(), LONG).expect("answered in the end"));
+            scope.spawn(move || call(transport, key, command(), LONG).expect("answered in the end"));
             crowded.wait_until(|state| state.standing == n + 1);
         }
         // Nobody waits for the connection for urgent calls, and no other caller opens it.
@@ -174,12 +174,12 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
         // This holds even for a key that a caller asks about.
         for key in ["a", "e"] {
             let mut batch = transport.urgent_batch(LONG);
-            batch.push(KeyHash::of(key), |packed| *packed = command());
+            batch.push(key, |packed| *packed = command());
             let answers = transport.run(batch, LONG, true);
             assert!(matches!(&answers[..], [Ok(Replied { value: Value::Okay, .. })]), "{answers:?}");
         }
         // Callers do not use that connection, however long they wait.
-        call(&transport, KeyHash::of("f"), command(), Duration::from_millis(20)).expect_err("nobody writes it");
+        call(&transport, "f", command(), Duration::from_millis(20)).expect_err("nobody writes it");
         crowded.with(|state| {
             assert_eq!(state.connections.len(), CALLERS + 1);
             assert_eq!(state.connections[URGENT].0, 2);
@@ -194,7 +194,7 @@ fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
     assert!(!transport.urgent_batch(LONG).is_urgent);
     assert_eq!(crowded.with(|state| state.opens), 0, "the server has never answered");
     crowded.with(|state| state.stands = false);
-    call(&transport, KeyHash::of("a"), command(), LONG).expect("an answer");
+    call(&transport, "a", command(), LONG).expect("an answer");
     crowded.with(|state| state.opening = opening);
     (crowded, transport)
 }
@@ -202,7 +202,7 @@ fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
 fn call_urgently(transport: &Transport<Crowded>) {
     let mut batch = transport.urgent_batch(LONG);
     assert!(!batch.is_urgent);
-    batch.push(KeyHash::of("a"), |packed| *packed = command());
+    batch.push("a", |packed| *packed = command());
     assert!(transport.run(batch, LONG, true).iter().all(Result::is_ok));
 }
 
@@ -239,11 +239,11 @@ fn a_connect_that_hangs_costs_callers_one_call() {
     let (crowded, transport) = with_one_connection(Opening::Hangs);
     crowded.with(|state| state.stands = true);
     std::thread::scope(|scope| {
-        let standing = scope.spawn(|| call(&transport, KeyHash::of("a"), command(), LONG));
+        let standing = scope.spawn(|| call(&transport, "a", command(), LONG));
         crowded.wait_until(|state| state.standing == 1);
         transport.settings.connect_took.store(1, std::sync::atomic::Ordering::Relaxed);
         let short = Duration::from_millis(20);
-        call(&transport, KeyHash::of("b"), command(), short).expect_err("its connect hangs");
+        call(&transport, "b", command(), short).expect_err("its connect hangs");
         assert_eq!(transport.choose(short), 0, "the next one keeps to the connection that is there");
         crowded.with(|state| state.is_let_go = true);
         standing.join().expect("no panic").expect("answered in the end");

@@ -1,10 +1,10 @@
 //! The client's ends of a simulated connection.
 
-use super::super::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use super::network::{COMMAND, CONFIRM, Net, Network, REPLY, UNKNOWN, reply_to};
 use crate::check::model::mistakes::{self, Mutant};
 use crate::check::model::time;
 use crate::error::Error;
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::VecDeque;

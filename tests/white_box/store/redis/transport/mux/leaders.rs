@@ -1,8 +1,8 @@
-//! Unit tests of `src/store/redis/transport/mux/role.rs`.
+//! Unit tests of `src/store/redis/transport/mux/leaders.rs`.
 
 use crate::error::Error;
-use crate::store::redis::transport::mux::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use crate::store::redis::transport::{KeyHash, Polling, Transport};
+use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
+use crate::store::redis::transport::{Polling, Transport};
 use ::redis::Value;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -85,7 +85,7 @@ impl Shutdown for Arc<Steps> {
 
 fn call(transport: &Transport<Shaky>) -> bool {
     let mut batch = transport.batch(LIMIT);
-    batch.push(KeyHash::of("k"), |packed| packed.words(&["PING"]));
+    batch.push("k", |packed| packed.words(&["PING"]));
     transport.run(batch, LIMIT, false).pop().is_some_and(|reply| reply.is_ok())
 }
 

@@ -1,4 +1,4 @@
-//! Unit tests of `src/store/redis/plain/commands.rs`.
+//! Unit tests of `src/store/redis/plain/attempt.rs`.
 
 use super::*;
 use std::time::Duration;
@@ -73,4 +73,24 @@ fn the_commands_are_packed_in_the_order_that_the_proof_needs() {
         wanted.extend(::redis::cmd(words[0]).arg(&words[1..]).get_packed_command());
     }
     assert_eq!((packed.replies(), packed.bytes), (4, wanted));
+}
+
+#[test]
+fn a_key_that_was_busy_is_contended_until_some_successes_in_a_row() {
+    let (contention, key) = (Contention::new(), KeyHash::of("DLOCK_a_b"));
+    let taken = Outcome::Acquire(AcquireOutcome::Acquired(Grant::new(1, 0)));
+    let busy = Outcome::Acquire(AcquireOutcome::Busy(Busy::new("l-2", None)));
+    assert!(!contention.is_at(key));
+    for _ in 0..3 {
+        contention.note(key, &busy);
+        assert!(contention.is_at(key));
+        (1..SUCCESSES).for_each(|_| contention.note(key, &taken));
+        assert!(contention.is_at(key));
+    }
+    contention.note(key, &taken);
+    assert!(!contention.is_at(key));
+    contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
+    assert!(!contention.is_at(key));
+    contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 1 }));
+    assert!(contention.is_at(key));
 }

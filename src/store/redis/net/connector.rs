@@ -1,19 +1,14 @@
-//! What a mux needs from a connection. A connection has two halves, each used by one thread at a time; any thread can cut it.
+//! What the transport needs from a connection. A connection has two halves, each used by one thread at a time; any thread can cut it.
 //!
 //! These traits are the seam at which the model of the transport puts a simulated network, and unit tests a server that hangs, is full or
-//! panics. The product has one implementation: [`Endpoint`], which opens links.
+//! panics. The product has one implementation: [`Endpoint`](super::endpoint::Endpoint), which opens links.
 //!
 //! A half never blocks beyond its deadline, and a deadline that has come is no failure: it returns `false`, and keeps what it has. Only an
 //! error ends the connection. That difference lets one thread give a half to another in the middle of a reply or of a write.
 
 use crate::error::Error;
-use crate::store::redis::net::endpoint::Endpoint;
-use crate::store::redis::net::identity::Servers;
-use crate::store::redis::net::link::{Inbound, Outbound};
-use crate::store::redis::net::socket::Socket;
 use ::redis::Value;
 use std::io;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Opens connections.
@@ -70,63 +65,5 @@ pub(crate) trait Shutdown: Send {
     /// Returns a number that has risen if another server has answered another connection meanwhile. Then this one may have been cut.
     fn server(&self) -> u64 {
         0
-    }
-}
-
-/// Ends a connection to one of several servers.
-pub(crate) struct ConnectionCut {
-    socket: Arc<Socket>,
-    servers: Arc<Servers>,
-}
-
-impl Connector for Endpoint {
-    type Out = Outbound;
-    type In = Inbound;
-    type Cut = ConnectionCut;
-
-    fn open(&self, deadline: Instant) -> Result<OpenConnection<Self>, Error> {
-        let link = self.connect(deadline)?;
-        let cut = ConnectionCut { socket: link.socket(), servers: Arc::clone(&self.servers) };
-        Ok(OpenConnection { outbound: link.outbound, inbound: link.inbound, cut })
-    }
-
-    fn close(&self) {
-        if let Some(finder) = &self.finder {
-            finder.stop();
-        }
-    }
-}
-
-impl WriteHalf for Outbound {
-    fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
-        Self::send(self, bytes, deadline)
-    }
-
-    fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
-        Self::flush(self, deadline)
-    }
-}
-
-impl ReadHalf for Inbound {
-    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
-        Self::fill(self, deadline)
-    }
-
-    fn fill_now(&mut self) -> io::Result<bool> {
-        Self::fill_now(self)
-    }
-
-    fn take_reply(&mut self) -> io::Result<Option<Value>> {
-        Self::take_reply(self)
-    }
-}
-
-impl Shutdown for ConnectionCut {
-    fn cut(&self) {
-        self.socket.cut();
-    }
-
-    fn server(&self) -> u64 {
-        self.servers.number()
     }
 }

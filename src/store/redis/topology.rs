@@ -1,0 +1,238 @@
+//! Which servers keep the locks: one server, or the nodes of a Cluster. The code that has a call does not know which it is.
+
+use super::cluster::Cluster;
+use super::inbox::RedisInbox;
+use super::net::classify::is_no_master;
+use super::net::identity::OnNewServer;
+use super::node::{CallOptions, Node};
+use super::plain::{Contention, FenceWatermarks};
+use super::script::keys::{inbox_channel, slot_inbox_channel, slot_of};
+use super::script::reply::{mismatch, number_of};
+use super::script::scripts::{Call, Form};
+use super::transport::{Callback, KeyHash, Replied, Replies, Reply};
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::port::{Inbox, Outcome, ReleaseOutcome, Request};
+use ::redis::Value;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Which servers there are.
+#[derive(Clone, Debug)]
+pub(super) enum Topology {
+    One(Arc<OneServer>),
+    Cluster(Arc<Cluster>),
+}
+
+impl Topology {
+    /// Returns the one server, if there is only one.
+    pub(super) fn one(&self) -> Option<&OneServer> {
+        match self {
+            Self::One(one) => Some(one),
+            Self::Cluster(_) => None,
+        }
+    }
+
+    /// Returns the form in which scripts are sent.
+    pub(super) fn form(&self) -> Form {
+        match self {
+            Self::One(_) => Form::Server,
+            Self::Cluster(_) => Form::Cluster,
+        }
+    }
+
+    /// Connects, and waits until a server has accepted the login.
+    pub(super) fn connect(&self, limit: Duration) -> Result<(), Error> {
+        match self {
+            Self::One(one) => one.node.connect(limit),
+            // `HELLO` is the only command that no access rule can forbid.
+            Self::Cluster(cluster) => cluster.say(&["HELLO"], limit).map(drop),
+        }
+    }
+
+    /// Sends one command to a server, whichever it is.
+    pub(super) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
+        match self {
+            Self::One(one) => one.node.say(words, limit),
+            Self::Cluster(cluster) => cluster.say(words, limit),
+        }
+    }
+
+    /// Runs calls together. Returns a reply for each.
+    pub(super) fn run(&self, calls: &[Call<'_>], options: CallOptions) -> Replies {
+        match self {
+            Self::One(one) => one.node.run(calls, options),
+            Self::Cluster(cluster) => cluster.run(calls, &options),
+        }
+    }
+
+    /// Runs one call.
+    pub(super) fn call(&self, call: &Call<'_>, options: CallOptions) -> Reply {
+        self.run(std::slice::from_ref(call), options).pop().unwrap_or_else(|| Err(mismatch()))
+    }
+
+    /// Sends one call and returns without its reply, which `done` receives.
+    pub(super) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
+        match self {
+            Self::One(one) => one.node.post(call, limit, done),
+            Self::Cluster(cluster) => cluster.post(call, limit, done),
+        }
+    }
+
+    /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.
+    pub(super) fn collect(&self) -> bool {
+        match self {
+            Self::One(one) => one.node.transport.collect(),
+            Self::Cluster(cluster) => cluster.collect(),
+        }
+    }
+
+    /// Notes what a reply says about its server, and the outcome about its key. The request was sent at `sent_at`.
+    pub(super) fn note(&self, request: &Request<'_>, replied: &Replied, outcome: Option<&Outcome>, sent_at: Moment) {
+        match self {
+            Self::One(one) => one.note(request, replied, outcome, sent_at),
+            Self::Cluster(cluster) => {
+                if let Some(claim) = request.claim() {
+                    cluster.listeners.note_need(claim.client, claim.key, claim.lease);
+                }
+            }
+        }
+    }
+
+    /// Returns `true` if a batch should not wait for the server of this key beside others.
+    pub(super) fn keeps_waiting(&self, key: &str) -> bool {
+        match self {
+            Self::One(_) => false,
+            Self::Cluster(cluster) => cluster.keeps_waiting(key),
+        }
+    }
+
+    /// Returns `true` if a server has ever answered.
+    pub(super) fn has_answered(&self) -> bool {
+        match self {
+            Self::One(one) => one.node.transport.has_answered(),
+            Self::Cluster(cluster) => cluster.has_answered(),
+        }
+    }
+
+    /// Takes a function to call when another server answers than before.
+    pub(super) fn tell(&self, on_new_server: Box<OnNewServer>) {
+        match self {
+            Self::One(one) => one.node.servers().tell(on_new_server),
+            Self::Cluster(cluster) => cluster.tell(on_new_server),
+        }
+    }
+
+    /// Opens the inbox of a client. On one server it is one channel for all keys, in a Cluster one channel in each slot.
+    pub(super) fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        match self {
+            Self::One(one) => {
+                let transport = &one.node.transport;
+                if transport.is_closed() {
+                    return Err(Error::ShutDown);
+                }
+                Ok(Box::new(RedisInbox::open(transport.endpoint(), client, limit, one.io_timeout)?))
+            }
+            Self::Cluster(cluster) if cluster.is_closed() => Err(Error::ShutDown),
+            Self::Cluster(cluster) => Ok(Box::new(cluster.open_inbox(client)?)),
+        }
+    }
+
+    /// Publishes a text in the inbox of a client, where it hears of this key. Returns the channel, and the server's reply.
+    pub(super) fn publish(
+        &self,
+        client: &str,
+        key: &str,
+        text: &str,
+        limit: Duration,
+    ) -> Result<(String, Value), Error> {
+        match self {
+            Self::One(one) => {
+                let channel = inbox_channel(client);
+                let reply = one.node.say(&["PUBLISH", &channel, text], limit)?;
+                Ok((channel, reply))
+            }
+            Self::Cluster(cluster) => {
+                let slot = slot_of(key.as_bytes());
+                let channel = slot_inbox_channel(slot, client);
+                let reply = cluster.publish(slot, &channel, text, limit)?;
+                Ok((channel, reply))
+            }
+        }
+    }
+
+    /// Returns `true` if a client with an open inbox hears of grants of this key.
+    pub(super) fn hears(&self, client: &str, key: &str) -> bool {
+        match self {
+            Self::One(_) => true,
+            Self::Cluster(cluster) => cluster.listeners.hears(client, key),
+        }
+    }
+
+    /// Waits until a client hears of grants of this key.
+    pub(super) fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
+        match self {
+            Self::One(_) => Ok(()),
+            Self::Cluster(cluster) => cluster.listeners.get_ready_to_hear(client, key, limit),
+        }
+    }
+
+    pub(super) fn close(&self) {
+        match self {
+            Self::One(one) => one.node.transport.close(),
+            Self::Cluster(cluster) => cluster.close(),
+        }
+    }
+}
+
+/// One server, and what is known of its keys and numbers.
+pub(super) struct OneServer {
+    pub(super) node: Node,
+    pub(super) watermarks: FenceWatermarks,
+    pub(super) contention: Contention,
+    io_timeout: Duration,
+}
+
+impl OneServer {
+    /// The watermarks end when another server answers: before the connection to that server is used, because it is told then.
+    pub(super) fn new(node: Node, io_timeout: Duration) -> Arc<Self> {
+        let one = Self { node, watermarks: FenceWatermarks::new(), contention: Contention::new(), io_timeout };
+        let one = Arc::new(one);
+        let weak: Weak<Self> = Arc::downgrade(&one);
+        one.node.servers().tell(Box::new(move |_| {
+            if let Some(one) = weak.upgrade() {
+                one.watermarks.end_all(&one.node.transport);
+            }
+        }));
+        one
+    }
+
+    /// Notes what a reply says about its server, and the outcome about its key. The request was sent at `sent_at`.
+    fn note(&self, request: &Request<'_>, replied: &Replied, outcome: Option<&Outcome>, sent_at: Moment) {
+        if is_no_master(&replied.value) {
+            self.watermarks.end_all(&self.node.transport);
+        }
+        let Some(outcome) = outcome else { return };
+        if let Some(number) = number_of(outcome) {
+            self.watermarks.note(&self.node.transport, replied.epoch, number, sent_at);
+        }
+        self.contention.note(KeyHash::of(request.key()), outcome);
+    }
+
+    /// Notes the answer to a posted release.
+    pub(super) fn note_release(&self, key: KeyHash, reply: Option<&Value>, outcome: Option<&ReleaseOutcome>) {
+        if reply.is_some_and(is_no_master) {
+            self.watermarks.end_all(&self.node.transport);
+        }
+        if let Some(outcome) = outcome {
+            self.contention.note_release(key, outcome);
+        }
+    }
+}
+
+impl fmt::Debug for OneServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("One").field(&self.node).finish()
+    }
+}
