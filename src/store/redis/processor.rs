@@ -20,7 +20,7 @@ use super::script::scripts::Texts;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
 use super::topology::Topology;
-use super::transport::{CallReplies, KeyHash, Reply};
+use super::transport::{AtLimit, CallReplies, KeyHash, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::port::{
@@ -99,15 +99,14 @@ impl RedisLockProcessor {
     /// Runs one request on behalf of a caller.
     fn run_alone(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         match request {
-            Request::Acquire(claim) => self.take(&claim, false, limit),
-            Request::Join(claim) => self.take(&claim, true, limit),
+            Request::Acquire(_) | Request::Join(_) => self.take(request, limit),
             Request::Settle(_) => Err(request.unsupported()),
             other => self.run_script(other, CallOptions::within(limit)),
         }
     }
 
-    /// Takes a free key; with `wait`, joins the queue of a busy one.
-    fn take(&self, claim: &Claim<'_>, wait: bool, limit: Duration) -> Result<Outcome, Error> {
+    /// Takes a free key, or joins the queue of a busy one if the request is to join.
+    fn take(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         let (start, mut way) = (Instant::now(), None);
         if let Some(one) = self.topology.one() {
             let attempt = Attempt {
@@ -117,12 +116,11 @@ impl RedisLockProcessor {
                 acks: self.acks,
                 taking_back: self.taking_back(),
             };
-            match attempt.run(claim, wait, start, limit)? {
+            match attempt.run(&request, start, limit)? {
                 Tried::Done(outcome) => return Ok(Outcome::Acquire(outcome)),
                 Tried::Ask(chosen) => way = chosen,
             }
         }
-        let request = if wait { Request::Join(*claim) } else { Request::Acquire(*claim) };
         self.run_script(request, CallOptions { way, ..CallOptions::within(limit.saturating_sub(start.elapsed())) })
     }
 
@@ -158,12 +156,13 @@ impl RedisLockProcessor {
         let texts: Vec<Texts> = requests.iter().map(|request| Texts::of(request, form)).collect();
         let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
         let (sent_at, start) = (SystemClock.now(), Instant::now());
-        let or_break = matches!(limit, Limit::Attempt(_));
+        let is_attempt = matches!(limit, Limit::Attempt(_));
+        let at_limit = if is_attempt { AtLimit::BreakConnection } else { AtLimit::KeepConnection };
         // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing. An
         // extension that a caller asks for does not use their connection.
         let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
-        let urgent = or_break && requests.iter().all(is_renewal);
-        let replies = self.topology.run(&calls, CallOptions { or_break, urgent, ..CallOptions::within(limit.time()) });
+        let urgent = is_attempt && requests.iter().all(is_renewal);
+        let replies = self.topology.run(&calls, CallOptions { at_limit, urgent, ..CallOptions::within(limit.time()) });
         let read = |(request, reply)| self.read(request, reply, sent_at, || limit.left_since(start).time());
         requests.iter().zip(replies).map(read).collect()
     }

@@ -22,17 +22,7 @@ const ELSEWHERE: &[(&str, &str)] = &[];
 const LONG: &[(&str, &str)] = &[];
 
 /// The functions that another room calls with a bare `bool`, by their files.
-const BARE: &[(&str, &str)] = &[
-    ("begin", "src/store/redis/node/mod.rs"),
-    ("end", "src/store/redis/node/mod.rs"),
-    ("run", "src/store/redis/plain/attempt.rs"),
-    ("begin", "src/store/redis/transport/mod.rs"),
-    ("end", "src/store/redis/transport/mod.rs"),
-    ("run", "src/store/redis/transport/mod.rs"),
-    ("begin", "src/store/redis/transport/mux/mod.rs"),
-    ("finish", "src/store/redis/transport/mux/mod.rs"),
-    ("fail", "src/store/redis/transport/mux/pending.rs"),
-];
+const BARE: &[(&str, &str)] = &[];
 
 /// Where a named length of time stands that is not in a file `timing.rs`.
 const TIMES: &[(&str, &str)] = &[

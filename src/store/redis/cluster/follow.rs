@@ -31,7 +31,7 @@ use crate::store::redis::node::{CallOptions, Node, Sending};
 use crate::store::redis::script::keys::{Slot, slot_of};
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{Replies, Reply};
+use crate::store::redis::transport::{AtLimit, Replies, Reply, Waits};
 use crate::timing::end_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ struct RoutedCall<'a> {
 struct Terms {
     begun: Instant,
     limit: Duration,
-    or_break: bool,
+    at_limit: AtLimit,
     urgent: bool,
     /// How long the calls may pause in all.
     pauses: Duration,
@@ -65,11 +65,11 @@ struct Terms {
 impl Terms {
     /// One call that a caller waits for may pause for as long as its caller does.
     fn of(calls: usize, options: &CallOptions) -> Self {
-        let CallOptions { limit, or_break, urgent, .. } = *options;
+        let CallOptions { limit, at_limit, urgent, .. } = *options;
         // A renewal alone is a batch of one: others may fall due behind it, and it must not wait for a node that hangs either.
-        let is_batch = or_break || calls > 1;
+        let is_batch = at_limit == AtLimit::BreakConnection || calls > 1;
         let pauses = if is_batch { BATCH_PAUSES } else { limit };
-        Self { begun: Instant::now(), limit, or_break, urgent, pauses, is_batch }
+        Self { begun: Instant::now(), limit, at_limit, urgent, pauses, is_batch }
     }
 
     fn left(&self) -> Duration {
@@ -134,9 +134,10 @@ impl RoutedBatch<'_> {
         // One call waits for its node as long as its caller does: there is nobody else to be delayed.
         let wait = if self.terms.is_batch { self.patience(&groups, left) } else { left };
         // A connection is given up only after most of the time that the batch had.
-        let or_break = self.terms.or_break && wait.saturating_mul(2) >= self.terms.limit;
+        let is_most = wait.saturating_mul(2) >= self.terms.limit;
+        let at_limit = if is_most { self.terms.at_limit } else { AtLimit::KeepConnection };
         // With one group the caller may read by itself at once. With several it must write to all before it reads from any.
-        let is_alone = groups.len() == 1;
+        let waits = if groups.len() == 1 { Waits::AtOnce } else { Waits::AfterOthers };
         let mut sent = Vec::with_capacity(groups.len());
         // All are sent before the first reply is awaited, so a batch takes as long as its slowest node, and not as all of them together.
         for (node, members) in &groups {
@@ -145,11 +146,11 @@ impl RoutedBatch<'_> {
                 Sending { call, asking: *asking }
             };
             let options = CallOptions { urgent: self.terms.urgent, spare: left - wait, ..CallOptions::within(wait) };
-            sent.push(node.begin(members.iter().map(sending), options, is_alone));
+            sent.push(node.begin(members.iter().map(sending), options, waits));
         }
         // All have the same deadline. Those behind a node that hangs are looked at even if it has used the time up (rule 1).
         for ((node, members), sent) in groups.iter().zip(sent) {
-            let replies = node.end(sent, wait, or_break);
+            let replies = node.end(sent, wait, at_limit);
             if self.terms.is_batch
                 // In less time a healthy node may not have come to it.
                 && wait >= BATCH_PATIENCE / 2

@@ -7,7 +7,7 @@ use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{Begun, Callback, Confirming, Replies, Reply, Transport, Way};
+use crate::store::redis::transport::{AtLimit, Begun, Callback, Confirming, Replies, Reply, Transport, Waits, Way};
 use crate::sync::now;
 use crate::timing::end_of;
 use ::redis::Value;
@@ -43,8 +43,8 @@ pub(crate) struct CallOptions {
     pub(crate) limit: Duration,
     /// How much longer a call may take that is sent again with the script's text, because the caller waits for other servers first.
     pub(crate) spare: Duration,
-    /// Whether a limit that ends before an answer breaks the connection of that answer.
-    pub(crate) or_break: bool,
+    /// What becomes of a connection from which an answer does not come within the limit.
+    pub(crate) at_limit: AtLimit,
     /// Whether the calls go on the connection for urgent calls: they need no order among others for their keys.
     pub(crate) urgent: bool,
     /// The way that was chosen for the key of the first call, if one was.
@@ -54,7 +54,7 @@ pub(crate) struct CallOptions {
 impl CallOptions {
     /// Calls that a caller waits for.
     pub(crate) fn within(limit: Duration) -> Self {
-        Self { limit, spare: Duration::ZERO, or_break: false, urgent: false, way: None }
+        Self { limit, spare: Duration::ZERO, at_limit: AtLimit::KeepConnection, urgent: false, way: None }
     }
 }
 
@@ -115,23 +115,23 @@ impl Node {
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
         batch.push_any(|packed| packed.words(words));
-        let reply = self.transport.run(batch, limit, false).pop().unwrap_or_else(|| Err(mismatch()));
+        let reply = self.transport.run(batch, limit, AtLimit::KeepConnection).pop().unwrap_or_else(|| Err(mismatch()));
         reply.map(|replied| replied.value)
     }
 
     /// Runs calls in one batch.
     pub(crate) fn run(&self, calls: &[Call<'_>], options: CallOptions) -> Replies {
-        let (limit, or_break) = (options.limit, options.or_break);
+        let (limit, at_limit) = (options.limit, options.at_limit);
         let sendings = calls.iter().map(|call| Sending { call, asking: false });
-        self.end(self.begin(sendings, options, true), limit, or_break)
+        self.end(self.begin(sendings, options, Waits::AtOnce), limit, at_limit)
     }
 
-    /// Sends calls in one batch; [`end`](Self::end) must follow, at once if the caller begins no other batch (`is_alone`).
+    /// Sends calls in one batch; [`end`](Self::end) must follow, and `waits` says when.
     pub(crate) fn begin<'c, 'a: 'c>(
         &self,
         calls: impl Iterator<Item = Sending<'c, 'a>>,
         options: CallOptions,
-        is_alone: bool,
+        waits: Waits,
     ) -> Sent {
         let CallOptions { limit, spare, urgent, way, .. } = options;
         let at = now();
@@ -153,18 +153,16 @@ impl Node {
                 batch.push(key, |packed| call.pack(packed));
             }
         }
-        let is_alone = is_alone && batch.is_one();
-        let mut begun = self.transport.begin(batch, at, end_of(limit, at), is_alone);
+        let mut begun = self.transport.begin(batch, at, end_of(limit, at), waits);
         begun.spare = spare;
         Sent { begun, asking: askings }
     }
 
-    /// Waits for the replies to calls that were sent. With `or_break`, a limit that ends before an answer breaks the connection of that
-    /// answer. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` is the reply. If the call was executed all the
+    /// Waits for the replies to calls that were sent. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` is the reply. If the call was executed all the
     /// same, because the server had got the slot meanwhile, it has its own reply.
-    pub(crate) fn end(&self, sent: Sent, limit: Duration, or_break: bool) -> Replies {
+    pub(crate) fn end(&self, sent: Sent, limit: Duration, at_limit: AtLimit) -> Replies {
         let Sent { begun, asking } = sent;
-        let mut replies = self.transport.end(begun, limit, or_break);
+        let mut replies = self.transport.end(begun, limit, at_limit);
         if asking.contains(&true) {
             replies = without_askings(replies, &asking);
         }

@@ -11,7 +11,7 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::keys::{FENCE, queue_key};
 use crate::store::redis::script::reply::HIGHEST_NUMBER;
 use crate::store::redis::script::scripts::millis;
-use crate::store::redis::transport::{KeyHash, Transport, Way};
+use crate::store::redis::transport::{AtLimit, KeyHash, Transport, Way};
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -40,7 +40,8 @@ pub(crate) enum Tried {
 
 impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     /// Tries to take a key in plain commands, where that is likely to succeed.
-    pub(crate) fn run(&self, claim: &Claim<'_>, wait: bool, start: Instant, limit: Duration) -> Result<Tried, Error> {
+    pub(crate) fn run(&self, request: &Request<'_>, start: Instant, limit: Duration) -> Result<Tried, Error> {
+        let Some(claim) = request.claim() else { return Ok(Tried::Ask(None)) };
         let hash = KeyHash::of(claim.key);
         if self.contention.is_at(hash) {
             return Ok(Tried::Ask(None));
@@ -51,7 +52,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         };
         let mut batch = self.transport.batch_on(way);
         batch.push(claim.key, |packed| pack(claim, packed));
-        let replies = self.transport.run(batch, limit, false);
+        let replies = self.transport.run(batch, limit, AtLimit::KeepConnection);
         let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; 4]>::new());
         for reply in &replies {
             let replied = reply.as_ref().map_err(Error::clone)?;
@@ -73,7 +74,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
             Found::Busy(holder) => {
                 self.contention.note_busy(hash);
                 let busy = Busy::new(holder, None);
-                if !wait {
+                if !matches!(request, Request::Join(_)) {
                     return Ok(Tried::Done(AcquireOutcome::Busy(busy)));
                 }
                 return self.acquire_place(claim, busy, start.elapsed(), limit).map(Tried::Done);

@@ -78,7 +78,7 @@ use timing::NO_MORE;
 
 pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
 pub use polling::Polling;
-pub(crate) use routes::{Batch, Begun, KeyHash};
+pub(crate) use routes::{AtLimit, Batch, Begun, KeyHash, Waits};
 
 /// The most connections that callers share.
 const CALLERS: usize = 4;
@@ -215,41 +215,41 @@ impl<C: Connector> Transport<C> {
         Batch::on(&self.routes, way.mux, way.route)
     }
 
-    /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order. With
-    /// `or_break`, a limit that ends before an answer breaks the connection of that answer, so that the next attempt gets a fresh one.
-    pub(crate) fn run(&self, batch: Batch, limit: Duration, or_break: bool) -> Replies {
-        let (at, is_alone) = (now(), batch.is_one());
-        self.end(self.begin(batch, at, end_of(limit, at), is_alone), limit, or_break)
+    /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order.
+    pub(crate) fn run(&self, batch: Batch, limit: Duration, at_limit: AtLimit) -> Replies {
+        let at = now();
+        self.end(self.begin(batch, at, end_of(limit, at), Waits::AtOnce), limit, at_limit)
     }
 
-    /// Sends commands, unless the deadline has come at the moment `at`. [`end`](Self::end) must follow: at once if the batch `is_alone`, that
-    /// is, one part that the caller begins alone. Otherwise a connect that the batch needs is made on another thread, and does not keep the
-    /// caller from beginning other batches.
-    pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, is_alone: bool) -> Begun {
+    /// Sends commands, unless the deadline has come at the moment `at`, when the batch was begun. [`end`](Self::end) must follow, and `waits`
+    /// says when. If that is not at once, or the batch has several parts, a connect that it needs is made on another thread, and does not keep
+    /// the caller from beginning the rest.
+    pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, waits: Waits) -> Begun {
+        let waits = if batch.is_one() { waits } else { Waits::AfterOthers };
         let Batch { mut parts, order, .. } = batch;
         let mut calls = SmallVec::with_capacity(parts.len());
         for BatchPart { mux, mut packed, route } in parts.drain(..) {
             packed.is_confirmed &= self.settings.confirming.is_some();
-            let call = Arc::new(PendingCall::new(packed, route, is_alone, None));
-            if !calls.is_empty() {
-                // Sending the parts before this one may have used up the time.
+            let call = Arc::new(PendingCall::new(packed, route, waits, None));
+            if order.len() > 1 {
+                // To pack them, or to send the parts before this one, may have used up the time.
                 at = now();
             }
-            self.muxes[mux].begin(&call, at, deadline, is_alone);
+            self.muxes[mux].begin(&call, at, deadline, waits);
             calls.push((mux, call));
         }
-        Begun { calls, order, deadline, spare: Duration::ZERO, is_alone }
+        Begun { calls, order, deadline, spare: Duration::ZERO, waits }
     }
 
     /// Waits for the replies to a batch that was begun, until its deadline at most. See [`run`](Self::run).
-    pub(crate) fn end(&self, begun: Begun, limit: Duration, or_break: bool) -> Replies {
-        let Begun { calls, order, deadline, spare, is_alone } = begun;
+    pub(crate) fn end(&self, begun: Begun, limit: Duration, at_limit: AtLimit) -> Replies {
+        let Begun { calls, order, deadline, spare, waits } = begun;
         let mut answers = SmallVec::<[_; 1]>::with_capacity(calls.len());
         for (mux, call) in calls {
-            if !is_alone {
+            if waits == Waits::AfterOthers {
                 self.muxes[mux].attend(&call, deadline);
             }
-            let answer = self.finish(mux, &call, deadline, spare, limit, or_break);
+            let answer = self.finish(mux, &call, deadline, spare, limit, at_limit);
             answers.push((answer, 0));
         }
         let mut all = Replies::with_capacity(order.len());
@@ -270,9 +270,9 @@ impl<C: Connector> Transport<C> {
         deadline: Instant,
         spare: Duration,
         limit: Duration,
-        or_break: bool,
+        at_limit: AtLimit,
     ) -> CallReplies {
-        let answer = self.muxes[mux].finish(call, deadline, spare, limit, or_break);
+        let answer = self.muxes[mux].finish(call, deadline, spare, limit, at_limit);
         if matches!(answer.failure, Some(Error::Backend { failure: BackendFailure::NotExecuted, .. })) {
             self.note_unsent(mux);
         }
@@ -282,9 +282,9 @@ impl<C: Connector> Transport<C> {
         {
             // Without time left there is nothing to gain, and a caller of the first mux may be stuck.
             if now() < deadline && route.turn(0) {
-                let again = Arc::new(PendingCall::new(packed, route, true, None));
-                self.muxes[0].begin(&again, now(), deadline, true);
-                return self.muxes[0].finish(&again, deadline, spare, limit, or_break);
+                let again = Arc::new(PendingCall::new(packed, route, Waits::AtOnce, None));
+                self.muxes[0].begin(&again, now(), deadline, Waits::AtOnce);
+                return self.muxes[0].finish(&again, deadline, spare, limit, at_limit);
             }
         }
         answer
@@ -294,7 +294,7 @@ impl<C: Connector> Transport<C> {
     /// on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, key: &str, packed: Packed, limit: Duration, callback: Callback) {
         let (mux, route) = RouteGuard::enter(&self.routes, KeyHash::of(key), self.choose(limit));
-        let call = Arc::new(PendingCall::new(packed, route, true, Some(callback)));
+        let call = Arc::new(PendingCall::new(packed, route, Waits::AtOnce, Some(callback)));
         self.muxes[mux].post(&call, end_of(limit, now()));
         self.note_unsent(mux);
     }

@@ -116,8 +116,8 @@ impl PollPolicy {
         }
     }
 
-    /// Polls by `find`, which returns `true` if there is nothing more to poll for, and then asks `is_found` whether the answer was found. Ends
-    /// at the caller's `deadline`, too. `callers` use the connection. Several callers that begin at once may disturb the count of those that
+    /// Polls by `find`, which returns `true` if there is nothing more to poll for, and then asks `is_found` whether the answer was found. A
+    /// caller that polls alone ends at its `deadline`, too. `callers` use the connection. Several callers that begin at once may disturb the count of those that
     /// sleep at once, which does no harm. On platforms that cannot read without waiting nobody polls, because that would disturb the writer.
     pub(super) fn poll(&self, callers: usize, deadline: Instant, find: impl Fn() -> bool, is_found: impl Fn() -> bool) {
         if cfg!(not(unix)) || is_spared() {

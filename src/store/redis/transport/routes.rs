@@ -174,7 +174,24 @@ pub(crate) struct Begun {
     pub(super) deadline: Instant,
     /// How much longer a command may take whose short form the server did not know.
     pub(crate) spare: Duration,
-    pub(super) is_alone: bool,
+    pub(super) waits: Waits,
+}
+
+/// When a caller waits for the answer to what it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// At once: it begins nothing else before.
+    AtOnce,
+    /// After it has begun other things, and waited for the answers to some of them.
+    AfterOthers,
+}
+
+/// What becomes of a connection from which an answer does not come within a caller's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtLimit {
+    KeepConnection,
+    /// The next attempt gets a fresh one.
+    BreakConnection,
 }
 
 impl Batch {

@@ -96,6 +96,7 @@ mod pending;
 mod state;
 
 use super::polling::PollPolicy;
+use super::routes::{AtLimit, Waits};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
@@ -204,9 +205,9 @@ impl<C: Connector> Mux<C> {
         }
     }
 
-    /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: immediately if `at_once`,
-    /// otherwise after [`attend`](Self::attend).
-    pub(crate) fn begin(&self, call: &Arc<PendingCall>, at: Instant, deadline: Instant, at_once: bool) {
+    /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: at once, or
+    /// after others and [`attend`](Self::attend).
+    pub(crate) fn begin(&self, call: &Arc<PendingCall>, at: Instant, deadline: Instant, waits: Waits) {
         self.load.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         if at >= deadline {
             // The call stays `Queued` and is never written; `finish` reports that.
@@ -223,7 +224,7 @@ impl<C: Connector> Mux<C> {
         let state = self.write(state, call, deadline, WriterClaim::Free);
         // No reader is promoted if this caller is about to read: a reply to it is due, and `finish` follows at once. Otherwise the write that
         // was made here may have replies for callers that all sleep.
-        let reads = !at_once || !state.will_read(call);
+        let reads = waits == Waits::AfterOthers || !state.will_read(call);
         self.hand_on(state, reads);
     }
 
@@ -237,15 +238,14 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Waits for the answer to a call, until the deadline at most, and for `spare` longer if it was sent again in its full form: its caller may
-    /// have waited for something else until then, and only now sees the refusal. With `or_break`, a deadline that comes before the answer
-    /// breaks the connection, so that the next attempt gets a fresh one. `limit` is the caller's time limit, for the error message.
+    /// have waited for something else until then, and only now sees the refusal. `limit` is the caller's time limit, for the error message.
     pub(crate) fn finish(
         &self,
         call: &Arc<PendingCall>,
         deadline: Instant,
         spare: Duration,
         limit: Duration,
-        or_break: bool,
+        at_limit: AtLimit,
     ) -> CallReplies {
         let mut is_free = self.wait(call, deadline);
         let mut answer = if is_free { call.finished() } else { None };
@@ -263,7 +263,7 @@ impl<C: Connector> Mux<C> {
         self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         answer.unwrap_or_else(|| {
             Reader::look(self, Some(call));
-            self.depart(call, limit, or_break)
+            self.depart(call, limit, at_limit)
         })
     }
 
@@ -424,7 +424,7 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Removes a caller whose time is over, or that leaves while it is promoted.
-    fn depart(&self, call: &Arc<PendingCall>, limit: Duration, or_break: bool) -> CallReplies {
+    fn depart(&self, call: &Arc<PendingCall>, limit: Duration, at_limit: AtLimit) -> CallReplies {
         let mut state = self.state.lock();
         let (phase, promotion, mut answer, written_in) = call.leave();
         let server = &self.settings.server;
@@ -459,7 +459,7 @@ impl<C: Connector> Mux<C> {
         // Even for a call that was never written: if there was a writer, it has not got on all this time. But a call whose time was over
         // before it was queued has not met the connection.
         let is_late = was_queued || is_due;
-        if or_break
+        if at_limit == AtLimit::BreakConnection
             && is_late
             && let Some(epoch) = epoch
         {

@@ -30,7 +30,7 @@
 //! * Each reply has the epoch and the confirmation of the write that its own command was in: the two writes may go on two connections, and a
 //!   confirmation says nothing about a write on another one.
 
-use super::super::routes::RouteGuard;
+use super::super::routes::{RouteGuard, Waits};
 use crate::error::Error;
 use crate::log;
 use crate::store::redis::net::classify::is_noscript;
@@ -199,16 +199,16 @@ impl CallState {
 }
 
 impl PendingCall {
-    /// Creates a call. Its caller waits for it: at once if it `is_alone`, else after it has [`attend`](Self::attend)ed to others of its calls.
+    /// Creates a call. Its caller waits for it at once, or after it has [`attend`](Self::attend)ed to others of its calls.
     /// With a callback nobody waits for the answer: the poster [`leave`](Self::leave_sent)s once the call is sent.
-    pub(crate) fn new(packed: Packed, route: RouteGuard, is_alone: bool, callback: Option<Callback>) -> Self {
+    pub(crate) fn new(packed: Packed, route: RouteGuard, waits: Waits, callback: Option<Callback>) -> Self {
         let (is_posted, is_confirmed) = (callback.is_some(), packed.is_confirmed);
         let core = CallState {
             phase: CallPhase::Queued,
             promotion: Promotion { to_writer: false, to_reader: false },
             packed,
             route,
-            is_attended: is_alone,
+            is_attended: waits == Waits::AtOnce,
             is_sent: false,
             epoch: 0,
             came: 0,
@@ -219,7 +219,13 @@ impl PendingCall {
             unconnected: false,
             callback,
         };
-        Self { is_posted, is_part: !is_alone, is_confirmed, core: Mutex::new(core), changed: Condvar::new() }
+        Self {
+            is_posted,
+            is_part: waits == Waits::AfterOthers,
+            is_confirmed,
+            core: Mutex::new(core),
+            changed: Condvar::new(),
+        }
     }
 
     /// Waits until the caller has what it came for (the answer or, for a posted call, that it is sent), is promoted, or the deadline has come.
@@ -407,7 +413,7 @@ impl PendingCall {
     }
 
     /// Ends the call with a failure; the replies that came stay. Returns `true` if the call must be woken.
-    pub(crate) fn fail(&self, error: &Error, unconnected: bool) -> bool {
+    pub(super) fn fail(&self, error: &Error, unconnected: bool) -> bool {
         let mut core = self.core.lock();
         // A call that is done keeps its answer. If the caller has left, there is nobody to tell.
         if !matches!(core.phase, CallPhase::Queued | CallPhase::Written) {

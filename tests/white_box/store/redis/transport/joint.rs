@@ -1,6 +1,6 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
-use super::{Batch, Begun, Polling, Transport};
+use super::{AtLimit, Batch, Begun, Polling, Transport, Waits};
 use crate::error::Error;
 use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
@@ -106,17 +106,17 @@ fn connect(server: &Server, polling: Polling) -> Transport<Server> {
 /// A transport whose connection is open, and so old that a limit that ends may break it.
 fn open(server: &Server) -> Transport<Server> {
     let transport = connect(server, Polling::Automatic);
-    transport.run(batch(&transport, LONG), LONG, true).pop().expect("one").expect("an answer");
+    transport.run(batch(&transport, LONG), LONG, AtLimit::BreakConnection).pop().expect("one").expect("an answer");
     thread::sleep(2 * SHORT);
     transport
 }
 
 fn begin(transport: &Transport<Server>, deadline: Instant) -> Begun {
-    transport.begin(batch(transport, SHORT), Instant::now(), deadline, false)
+    transport.begin(batch(transport, SHORT), Instant::now(), deadline, Waits::AfterOthers)
 }
 
 fn is_answered(transport: &Transport<Server>, begun: Begun, limit: Duration) -> bool {
-    transport.end(begun, limit, true).pop().expect("one").is_ok()
+    transport.end(begun, limit, AtLimit::BreakConnection).pop().expect("one").is_ok()
 }
 
 /// Its caller had no time left when it came to this answer, because it had waited for another one.
@@ -179,7 +179,7 @@ fn an_idle_connection_is_closed() {
     thread::sleep(2 * SHORT);
     transport.end_idle(SHORT);
     assert_eq!((server.0.lock().cuts, transport.is_connected()), (1, false));
-    transport.run(batch(&transport, LONG), LONG, true).pop().expect("one").expect("an answer");
+    transport.run(batch(&transport, LONG), LONG, AtLimit::BreakConnection).pop().expect("one").expect("an answer");
     assert!(transport.is_connected());
 }
 
@@ -187,7 +187,7 @@ fn an_idle_connection_is_closed() {
 fn calls_that_poll(transport: &Transport<Server>, server: &Server, calls: usize) -> usize {
     let polls = |_: &usize| {
         let before = server.0.lock().looks;
-        transport.run(batch(transport, LONG), LONG, true).pop().expect("one").expect("an answer");
+        transport.run(batch(transport, LONG), LONG, AtLimit::BreakConnection).pop().expect("one").expect("an answer");
         server.0.lock().looks > before
     };
     (0..calls).filter(polls).count()

@@ -1,6 +1,6 @@
 //! Tests that no call is written to a connection that was cut because another server has answered.
 
-use super::{Polling, Transport};
+use super::{AtLimit, Polling, Transport};
 use crate::error::Error;
 use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
@@ -101,7 +101,7 @@ fn a_connection_that_another_server_has_ended_is_not_written_to() {
     let call = || {
         let mut batch = transport.batch(LIMIT);
         batch.push("k", |packed| packed.words(&["PING"]));
-        transport.run(batch, LIMIT, false).pop().expect("an answer")
+        transport.run(batch, LIMIT, AtLimit::KeepConnection).pop().expect("an answer")
     };
     call().expect("the first server answers");
     servers.0.lock().server = 1;

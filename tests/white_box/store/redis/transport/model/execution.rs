@@ -1,6 +1,6 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{Batch, CallReplies, Confirming, MUXES, Polling, Replied, Transport};
+use super::super::{AtLimit, Batch, CallReplies, Confirming, MUXES, Polling, Replied, Transport};
 use super::book::{Book, Entry};
 use super::network::{COMMAND, CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, STAMP_AT, command, reply_to};
 use super::scenarios::{Act, Limit, Scenario};
@@ -105,11 +105,13 @@ impl Execution {
     fn act(&self, act: Act) {
         log::trace!("{:?}: {act:?}", time::now());
         match act {
-            Act::Call(key, replies, limit) => self.call(&[(key, replies)], limit, false, false),
-            Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, true, false),
-            Act::Confirm(key, limit) => self.call(&[(key, 1)], limit, false, true),
-            Act::ConfirmPair(one, other, limit) => self.call(&[(one, 1), (other, 1)], limit, false, true),
-            Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, false, false),
+            Act::Call(key, replies, limit) => self.call(&[(key, replies)], limit, AtLimit::KeepConnection, false),
+            Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, AtLimit::BreakConnection, false),
+            Act::Confirm(key, limit) => self.call(&[(key, 1)], limit, AtLimit::KeepConnection, true),
+            Act::ConfirmPair(one, other, limit) => {
+                self.call(&[(one, 1), (other, 1)], limit, AtLimit::KeepConnection, true)
+            }
+            Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, AtLimit::KeepConnection, false),
             Act::Post(key, limit) => self.post(key, limit),
             Act::Collect => {
                 self.transport.collect();
@@ -123,7 +125,7 @@ impl Execution {
         }
     }
 
-    fn call(&self, parts: &[(u8, u8)], limit: Limit, or_break: bool, is_confirmed: bool) {
+    fn call(&self, parts: &[(u8, u8)], limit: Limit, at_limit: AtLimit, is_confirmed: bool) {
         let calls: Vec<_> = parts.iter().map(|(key, replies)| self.enter(*key, *replies, limit)).collect();
         let mut batch: Batch = self.transport.batch(limit.time());
         for ((key, replies), call) in parts.iter().zip(&calls) {
@@ -134,10 +136,10 @@ impl Execution {
                 });
             }
         }
-        if or_break && limit == Limit::Short {
+        if at_limit == AtLimit::BreakConnection && limit == Limit::Short {
             self.with(|book| book.is_closed = true);
         }
-        let mut answers = self.transport.run(batch, limit.time(), or_break).into_iter();
+        let mut answers = self.transport.run(batch, limit.time(), at_limit).into_iter();
         for ((_, replies), call) in parts.iter().zip(&calls) {
             let mine: Vec<_> = answers.by_ref().take(usize::from(*replies)).collect();
             if mine.len() != usize::from(*replies) {

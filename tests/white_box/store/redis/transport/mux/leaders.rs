@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
-use crate::store::redis::transport::{Polling, Transport};
+use crate::store::redis::transport::{AtLimit, Polling, Transport};
 use ::redis::Value;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -86,7 +86,7 @@ impl Shutdown for Arc<Steps> {
 fn call(transport: &Transport<Shaky>) -> bool {
     let mut batch = transport.batch(LIMIT);
     batch.push("k", |packed| packed.words(&["PING"]));
-    transport.run(batch, LIMIT, false).pop().is_some_and(|reply| reply.is_ok())
+    transport.run(batch, LIMIT, AtLimit::KeepConnection).pop().is_some_and(|reply| reply.is_ok())
 }
 
 /// Shows: L5.
