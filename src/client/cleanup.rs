@@ -11,7 +11,7 @@
 
 use crate::backoff::{Backoff, Cooldown};
 use crate::client::releases::InFlight;
-use crate::client::schedule::Schedule;
+use crate::client::worker::Schedule;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
@@ -80,14 +80,9 @@ impl Cleanup {
         Self { clock, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0, hastened: 0 }) }
     }
 
-    /// Adds a locker, due immediately. The caller must wake the retry thread.
-    pub(crate) fn add(&self, key: &str, locker: &Arc<str>, kept: Duration, ending: Ending) {
-        self.add_awaited(key, locker, kept, ending, None);
-    }
-
-    /// Like [`add`](Self::add), with the ticket of a posted release. The ticket is dropped when the locker is cleaned
-    /// up.
-    pub(crate) fn add_awaited(
+    /// Adds a locker, due immediately. The caller must wake the retry thread. The ticket of a posted release is dropped when the locker is
+    /// cleaned up.
+    pub(super) fn add(
         &self,
         key: &str,
         locker: &Arc<str>,
@@ -234,7 +229,7 @@ mod tests {
         let cleanup = Cleanup::new(Timer::new(Arc::new(ManualClock::new())));
         let failed = || Err::<(), _>(Error::backend(BackendFailure::Unknown, "the connection was cut"));
         let now = cleanup.clock.now();
-        cleanup.add("k", &Arc::from("c-1"), Duration::from_secs(30), Ending::GivenUp);
+        cleanup.add("k", &Arc::from("c-1"), Duration::from_secs(30), Ending::GivenUp, None);
         let first = cleanup.take_due(now).pop().expect("it is due");
         cleanup.hasten(now);
         cleanup.put_back(first, &failed(), false, now);

@@ -42,17 +42,11 @@ impl Greetings {
     }
 }
 
-/// Returns an answer about a key, or the error if it shows that another client has this client's identity. `fresh` is the locker that was
-/// sent for the first time, if one was.
-pub(super) fn checked(core: &Core, key: &str, fresh: Option<&str>, answer: Answer) -> Answer {
-    let holder = match &answer {
-        Answer::Busy { busy, .. } => busy.holder.as_deref(),
-        _ => None,
-    };
-    match holder.filter(|holder| fresh == Some(holder) || core.id().is_of_twin(holder)) {
-        Some(holder) => Answer::Failed { error: meet(core, key, holder), unsettled: None },
-        None => answer,
-    }
+/// Returns the error if the holder of a key shows that another client has this client's identity. `fresh` is the locker that was sent for the
+/// first time, if one was.
+pub(super) fn shown_by(core: &Core, key: &str, fresh: Option<&str>, holder: Option<&str>) -> Option<Error> {
+    let holder = holder.filter(|holder| fresh == Some(*holder) || core.id.current().is_of_twin(holder))?;
+    Some(meet(core, key, holder))
 }
 
 /// Takes out of an answer what was asked for under an identity that this client has given up since: the twin may have it, too, and what
@@ -90,7 +84,7 @@ pub(super) fn meet(core: &Core, key: &str, locker: &str) -> Error {
 }
 
 fn lose_identity(core: &Core) -> Result<(), Error> {
-    core.id().replace()?;
+    core.id.current().replace()?;
     core.retries.cleanup.forget_all();
     core.keys.all().iter().for_each(|key| lose(core, key));
     core.subscription.reopen();
@@ -122,7 +116,7 @@ fn lose(core: &Core, key: &Arc<Key>) {
 /// Cluster an inbox has many channels, which are opened later, and nothing is said.
 pub(super) fn greet(core: &Core) {
     let (Some(directory), Some(queue)) = (core.processor.directory(), core.processor.queue()) else { return };
-    let id = core.id();
+    let id = core.id.current();
     let client = id.as_str();
     let Some(nonce) = random_number().filter(|_| queue.hears(client, "")) else { return };
     core.greetings.add(nonce);
@@ -134,7 +128,7 @@ pub(super) fn greet(core: &Core) {
 
 /// Handles a greeting. Its own one means that it hears itself. One without its proof is not a twin's.
 pub(super) fn on_greeting(core: &Core, greeting: &Greeting) {
-    let id = core.id();
+    let id = core.id.current();
     let Greeting { nonce, client, proof } = greeting;
     if client == id.as_str() && *proof == id.proof(*nonce) && !core.greetings.0.lock().contains(nonce) {
         log::error!(

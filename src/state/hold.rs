@@ -147,17 +147,12 @@ impl Hold {
 
     /// Begins the next hold of a tenure, for a thread that has called a handle with these settings. Call it with the key's mutex held.
     pub(crate) fn begin(&self, owner: u64, settings: &DLockConfig, tenure: &Tenure) {
-        self.begin_with(owner, settings.reentry, tenure.token(), tenure.valid_until());
-    }
-
-    /// Begins a hold, which its thread may enter again if `reentry` is set.
-    fn begin_with(&self, owner: u64, reentry: bool, token: u64, deadline: Moment) {
         // ORDERING: the token comes before what pairs with `is_valid`, and `owner` after everything that it publishes
         // to `is_owned_by`.
-        self.token.store(token, Ordering::Release);
+        self.token.store(tenure.token(), Ordering::Release);
         self.lost.store(false, Ordering::Release);
-        self.deadline.store(deadline.as_nanos(), Ordering::Release);
-        self.count.store(if reentry { 1 } else { ONCE }, Ordering::Relaxed);
+        self.deadline.store(tenure.valid_until().as_nanos(), Ordering::Release);
+        self.count.store(if settings.reentry { 1 } else { ONCE }, Ordering::Relaxed);
         self.owner.store(owner, Ordering::Release);
     }
 
@@ -184,12 +179,22 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port::Grant;
     use crate::state::owner::current_thread;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Begins the first hold of the tenure with this number for the calling thread.
+    fn begin(hold: &Hold, reentry: bool, number: u64) {
+        let settings = Arc::new(DLockConfig::new("T", "x").with_lease(Duration::from_secs(1)).with_reentry(reentry));
+        let tenure = Tenure::new("me-1".into(), Arc::clone(&settings), Grant::new(number, 0), Moment::from_nanos(0));
+        hold.begin(current_thread(), &settings, &tenure);
+    }
 
     #[test]
     fn the_count_stops_at_the_limit() {
         let hold = Hold::none();
-        hold.begin_with(current_thread(), true, 1024, Moment::NEVER);
+        begin(&hold, true, 1);
         hold.count.store(MAX_COUNT - 1, Ordering::Relaxed);
         assert_eq!(hold.reenter(), Reentry::Entered);
         assert_eq!(hold.reenter(), Reentry::TooMany);
@@ -201,13 +206,13 @@ mod tests {
     #[test]
     fn a_hold_without_reentry_counts_one_and_stays_so() {
         let hold = Hold::none();
-        hold.begin_with(current_thread(), false, 1024, Moment::NEVER);
+        begin(&hold, false, 1);
         assert_eq!(hold.reenter(), Reentry::Refused);
         assert_eq!(hold.count(), 1);
         assert!(!hold.leave_inner(), "it is the last hold");
         hold.lose();
         assert_eq!(hold.reenter(), Reentry::Lost);
-        hold.begin_with(current_thread(), true, 2048, Moment::NEVER);
+        begin(&hold, true, 2);
         assert_eq!(hold.reenter(), Reentry::Entered);
     }
 
@@ -215,13 +220,13 @@ mod tests {
     #[test]
     fn loss_is_sticky_until_the_next_hold() {
         let hold = Hold::none();
-        hold.begin_with(current_thread(), true, 1024, Moment::NEVER);
+        begin(&hold, true, 1);
         assert!(hold.is_valid(1024, Moment::from_nanos(5)));
         hold.lose();
         assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
         assert_eq!(hold.reenter(), Reentry::Lost);
         hold.end();
-        hold.begin_with(current_thread(), true, 2048, Moment::NEVER);
+        begin(&hold, true, 2);
         assert!(hold.is_valid(2048, Moment::from_nanos(5)));
         assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
     }
