@@ -25,7 +25,7 @@
 //! | `client/renewals` `trip` | the slowest recent round trip | whoever had an answer | the lease thread, whoever schedules a renewal | a statistic |
 //! | `client/subscription`, `client/worker` `started` | whether the thread runs | the thread that starts or stops it, under the mutex of its alarm or inbox | every `lock()`, every wait | the mutex is held while the thread is spawned |
 //! | `client/subscription` `subscribed` | whether the inbox is open | the listener | whoever asks, passes on or lingers | read under the mutexes of keys |
-//! | `client/activity` `closed`, `inside`, `drained`, `holds` | who needs the store, and whether the client is closed | each `lock()` and each last unlock | the same, and `close` | all keys would share that mutex |
+//! | `client/activity` `stage`, `inside`, `holds` | who needs the store, and whether the client is closed | each `lock()` and each last unlock | the same, and `close` | all keys would share that mutex |
 //! | `client/releases` `half`, `counts` | posted releases without an answer | the poster, whoever reads the answer | the end of the main thread | it is counted down on threads that may not block |
 //! | `client/wait_limit` `cancelled` | whether a `CancelToken` is cancelled | `cancel` | threads that wait with the token | a waiter looks at it under its key's mutex |
 //! | `redis/node` `is_silent` | whether a batch had no answer, and nothing was answered since | whoever waits for replies | whoever makes batches, or posts | a hint |

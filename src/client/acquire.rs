@@ -287,7 +287,7 @@ impl<'c> Acquire<'c> {
         // The lease thread already renews a tenure that is passed on. It only must not be over.
         let is_fresh = !tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline());
         tenure.is_confirmed = is_fresh && core.counts(tenure);
-        tenure.is_confirmed.then(|| Confirmed::Yes(core.events.queue_acquired(tenure, call)))
+        if tenure.is_confirmed { Some(Confirmed::Yes(core.events.queue_acquired(tenure, call))) } else { None }
     }
 
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask again.

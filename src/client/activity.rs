@@ -10,15 +10,18 @@ use super::core::Core;
 use super::retries;
 use super::turn::Turn;
 use crate::error::Error;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Condvar, Mutex, before_notifying};
+
+/// The stages of a client. It is closed when no thread may enter any more, and drained when all threads have left since.
+const OPEN: u8 = 0;
+const CLOSED: u8 = 1;
+const DRAINED: u8 = 2;
 
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    closed: AtomicBool,
+    stage: AtomicU8,
     inside: AtomicUsize,
-    /// Whether all threads have left after the closing.
-    drained: AtomicBool,
     holds: AtomicUsize,
     gate: Mutex<()>,
     left: Condvar,
@@ -26,12 +29,12 @@ pub(crate) struct Activity {
 
 impl Activity {
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(SeqCst)
+        self.stage.load(SeqCst) != OPEN
     }
 
     /// Lets no thread enter any more. Returns `false` if that was so before.
     pub(crate) fn close(&self) -> bool {
-        !self.closed.swap(true, SeqCst)
+        self.stage.fetch_max(CLOSED, SeqCst) == OPEN
     }
 
     /// Counts a hold out. Returns `true` if it was the last one and the closing thread has gone: the caller must then
@@ -40,7 +43,7 @@ impl Activity {
         self.holds.fetch_sub(1, SeqCst);
         // Read in this order: until all threads have left, one of them may still get a hold, even after this was the
         // last one.
-        self.drained.load(SeqCst) && self.holds.load(SeqCst) == 0
+        self.stage.load(SeqCst) == DRAINED && self.holds.load(SeqCst) == 0
     }
 
     /// After the closing, waits until no thread is inside. Returns whether there is no hold then either. (This call
@@ -51,7 +54,7 @@ impl Activity {
             self.left.wait(&mut gate);
         }
         drop(gate);
-        self.drained.store(true, SeqCst);
+        self.stage.store(DRAINED, SeqCst);
         self.holds.load(SeqCst) == 0
     }
 }
@@ -67,13 +70,13 @@ impl<'a> Inside<'a> {
     ///
     /// [`Error::ShutDown`] after the closing; the caller is then not counted.
     pub(crate) fn of(activity: &'a Activity) -> Result<Self, Error> {
-        if activity.closed.load(SeqCst) {
+        if activity.is_closed() {
             return Err(Error::ShutDown);
         }
         activity.inside.fetch_add(1, SeqCst);
         let inside = Self(activity);
         // The closing thread looks at the count after it has closed. So it sees this thread, or this thread sees that.
-        if activity.closed.load(SeqCst) { Err(Error::ShutDown) } else { Ok(inside) }
+        if activity.is_closed() { Err(Error::ShutDown) } else { Ok(inside) }
     }
 
     /// Counts a hold in place of the thread.
@@ -85,7 +88,7 @@ impl<'a> Inside<'a> {
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         let activity = self.0;
-        if activity.inside.fetch_sub(1, SeqCst) == 1 && activity.closed.load(SeqCst) {
+        if activity.inside.fetch_sub(1, SeqCst) == 1 && activity.is_closed() {
             before_notifying(&activity.gate);
             activity.left.notify_all();
         }

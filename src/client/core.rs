@@ -14,7 +14,6 @@ use super::retries::{self, Retries};
 use super::server::ServerWatch;
 use super::slow_nodes::SlowNodeWorkers;
 use super::subscription::Subscription;
-use super::twin::Greetings;
 use super::worker::{Process, Worker};
 use crate::clock::{Clock, Moment};
 use crate::config::DLockConfig;
@@ -49,10 +48,8 @@ pub(crate) struct Core {
     pub(super) subscription: Arc<Subscription>,
     /// What the client says of itself in the store.
     pub(super) record: Record,
-    /// What clients say to one another about keys.
+    /// What clients say to one another.
     pub(super) describe: Describe,
-    /// What a client says to another one of its identity.
-    pub(super) greetings: Greetings,
     pub(super) server: Arc<ServerWatch>,
     pub(super) activity: Activity,
     pub(super) this: Weak<Self>,
@@ -82,7 +79,7 @@ impl Core {
             let events = Arc::new(Events::new(clock.clone(), hooks));
             let renewals = Arc::new(Renewals::new(&clock, limits.command, worker("dlock-lease", renewals::round)));
             let retries = Arc::new(Retries::new(&clock, worker("dlock-retry", retries::round)));
-            let subscription = Arc::new(Subscription::new(listens, &clock, this));
+            let subscription = Arc::new(Subscription::new(listens, &clock));
             Self {
                 releases: Releases::default(),
                 slow_nodes: SlowNodeWorkers::new(
@@ -91,7 +88,6 @@ impl Core {
                 ),
                 record: Record::new(has_record),
                 describe: Describe::default(),
-                greetings: Greetings::default(),
                 server: Arc::new(ServerWatch::new(&clock, &keys, &events, &renewals, &retries, &subscription)),
                 activity: Activity::default(),
                 this: Weak::clone(this),
@@ -183,7 +179,9 @@ impl Core {
     /// Gives the hold to a thread. The caller must have the turn, or the phase must be `Waiting`.
     pub(crate) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, to: Taker<'_>, now: Moment) {
         tenure.begin(now);
-        if let Some(about) = state.about().filter(|about| about.locker == tenure.locker) {
+        if let Some(about) = state.about()
+            && about.locker == tenure.locker
+        {
             if about.contended {
                 tenure.note_waiting(1, now);
             }
@@ -195,7 +193,7 @@ impl Core {
         state.failures = 0;
         state.failure = None;
         // The earlier server may have granted it, and the reply was on its way.
-        if self.server.is_earlier(tenure.lease.renewed_at()) {
+        if self.server.is_earlier(tenure.lease.renewed_at) {
             tenure.lease.doubt(now);
         }
         self.renewals.put(key, &tenure);
@@ -205,7 +203,7 @@ impl Core {
 
     /// Returns whether what the client knows of a tenure is enough to tell a thread of its hold.
     pub(super) fn counts(&self, tenure: &Tenure) -> bool {
-        tenure.lease.is_answered() || !self.limits.extends_heard_grants
+        tenure.lease.is_answered || !self.limits.extends_heard_grants
     }
 
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if

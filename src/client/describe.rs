@@ -237,6 +237,9 @@ fn account(core: &Core, name: &str) -> (Option<String>, Told) {
 /// How many questions wait for their answers. Further ones are dropped: their askers do not wait for long.
 const MOST_INQUIRIES: usize = 64;
 
+/// How many of its own greetings a client remembers. One may be executed late, after the inbox was opened again.
+const MOST_GREETINGS: usize = 1024;
+
 /// The longest name of an asker.
 const LONGEST_ASKER: usize = 256;
 
@@ -259,6 +262,8 @@ struct OpenInquiries {
     /// The last number of a question. Numbers begin again with each client, whose inbox is its own.
     last: u64,
     asked: HashMap<u64, (usize, Sender<InquiryAnswer>)>,
+    /// The numbers of the greetings of this client, the newest last.
+    greetings: VecDeque<u64>,
 }
 
 /// What a client says when it hears its inbox: see [`twin`](super::twin).
@@ -343,6 +348,20 @@ impl Describe {
             open.asked.insert(first + place as u64, (place, sender.clone()));
         }
         InquiryRound { of: self, first, count, answers }
+    }
+
+    /// Remembers a greeting of this client.
+    pub(super) fn note_greeting(&self, nonce: u64) {
+        let mut open = self.0.lock();
+        if open.greetings.len() == MOST_GREETINGS {
+            open.greetings.pop_front();
+        }
+        open.greetings.push_back(nonce);
+    }
+
+    /// Returns whether a greeting is one of this client, which hears itself.
+    pub(super) fn is_own_greeting(&self, nonce: u64) -> bool {
+        self.0.lock().greetings.contains(&nonce)
     }
 
     /// Notes an answer. One to a question that nobody has asked, or asks no more, is ignored.

@@ -63,8 +63,6 @@ pub(crate) struct Subscription {
     /// Whether the client listens at all. Waiters are then handed the lock: by messages between processes, and by one another within this
     /// process.
     pub(super) hands_over: bool,
-    core: Weak<Core>,
-    clock: Timer,
     /// What the thread shares with the others.
     control: Arc<InboxControl>,
     _woken: Option<Registration>,
@@ -107,13 +105,11 @@ impl std::fmt::Debug for ControlState {
 }
 
 impl Subscription {
-    pub(super) fn new(hands_over: bool, clock: &Timer, core: &Weak<Core>) -> Self {
+    pub(super) fn new(hands_over: bool, clock: &Timer) -> Self {
         let control = Arc::<InboxControl>::default();
         Self {
             hands_over,
-            core: Weak::clone(core),
             _woken: clock.register(|| Arc::clone(&control) as Arc<dyn Sleeper>),
-            clock: clock.clone(),
             control,
             started: AtomicBool::new(false),
             is_checked: AtomicBool::new(false),
@@ -163,7 +159,7 @@ impl Subscription {
         }
         let mut state = self.control.state.lock();
         if state.thread.is_none() && !state.stop {
-            let (control, core, clock) = (Arc::clone(&self.control), Weak::clone(&self.core), self.clock.clone());
+            let (control, core, clock) = (Arc::clone(&self.control), Weak::clone(&core.this), core.clock.clone());
             let work = move || listen(&control, &core, &clock);
             match thread::Builder::new().name("dlock-listen".to_owned()).spawn(work) {
                 Ok(thread) => state.thread = Some(thread),
@@ -190,7 +186,7 @@ impl Subscription {
         }
         let Some(queue) = core.processor.queue() else { return Ok(()) };
         core.process.check()?;
-        let is_too_early = self.control.state.lock().check_cooldown.lasts(self.clock.now());
+        let is_too_early = self.control.state.lock().check_cooldown.lasts(core.clock.now());
         // ORDERING: as above; of two threads that see that the cool-down is over one checks.
         if is_too_early || self.is_checked.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -199,7 +195,7 @@ impl Subscription {
         if let Err(error) = &checked {
             if !matches!(error, Error::Denied { .. }) {
                 let pause = Backoff::constant(timing::CHECK_PAUSE);
-                self.control.state.lock().check_cooldown.fail(self.clock.now(), pause);
+                self.control.state.lock().check_cooldown.fail(core.clock.now(), pause);
             }
             // ORDERING: as above.
             self.is_checked.store(false, Ordering::Release);

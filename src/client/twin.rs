@@ -21,26 +21,7 @@ use crate::log;
 use crate::state::key::Key;
 use crate::state::locker::random_number;
 use crate::state::machine::Phase;
-use crate::sync::Mutex;
-use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// How many of its own greetings a client remembers. One may be executed late, after the inbox was opened again.
-const MOST_GREETINGS: usize = 1024;
-
-/// The numbers of the greetings of this client.
-#[derive(Debug, Default)]
-pub(crate) struct Greetings(Mutex<VecDeque<u64>>);
-
-impl Greetings {
-    fn add(&self, nonce: u64) {
-        let mut own = self.0.lock();
-        if own.len() == MOST_GREETINGS {
-            own.pop_front();
-        }
-        own.push_back(nonce);
-    }
-}
 
 /// Returns the error if the holder of a key shows that another client has this client's identity. `fresh` is the locker that was sent for the
 /// first time, if one was.
@@ -119,7 +100,7 @@ pub(super) fn greet(core: &Core) {
     let id = core.id.current();
     let client = id.as_str();
     let Some(nonce) = random_number().filter(|_| queue.hears(client, "")) else { return };
-    core.greetings.add(nonce);
+    core.describe.note_greeting(nonce);
     let words = Greeting { nonce, client: client.to_owned(), proof: id.proof(nonce) }.to_line();
     if let Err(error) = directory.say(client, "", &words, core.renewals.side_limit()) {
         log::debug!(CLIENT, "cannot tell a copy of this process, if there is one, of this one: {error}");
@@ -130,7 +111,7 @@ pub(super) fn greet(core: &Core) {
 pub(super) fn on_greeting(core: &Core, greeting: &Greeting) {
     let id = core.id.current();
     let Greeting { nonce, client, proof } = greeting;
-    if client == id.as_str() && *proof == id.proof(*nonce) && !core.greetings.0.lock().contains(nonce) {
+    if client == id.as_str() && *proof == id.proof(*nonce) && !core.describe.is_own_greeting(*nonce) {
         log::error!(
             CLIENT,
             "another client hears this client's own inbox {client:?}: a copy of this process runs elsewhere; drawing a new identity, \

@@ -91,14 +91,15 @@ impl<'c> Unlock<'c> {
         }
         let may_keep = hands_over && !tenure.is_lost() && !core.is_closed();
         let leaves_gap = state.decide_gap(now);
-        if may_keep
-            && !leaves_gap
-            && let Some(kept) = self.keep_tenure(&mut state, now)
-        {
-            drop(state);
-            kept.finish();
-            drop(Leaving(core));
-            return Ok(());
+        if may_keep && !leaves_gap {
+            let kept =
+                if state.queue.is_empty() { self.linger(&mut state, now) } else { self.pass_on(&mut state, now) };
+            if let Some(kept) = kept {
+                drop(state);
+                kept.finish();
+                drop(Leaving(core));
+                return Ok(());
+            }
         }
         self.end_tenure(state, is_told, now)
     }
@@ -121,13 +122,8 @@ impl<'c> Unlock<'c> {
         key.state.lock()
     }
 
-    /// Keeps the tenure of the calling thread's hold, which ends, for the first thread that waits in this process or
-    /// for the next one to arrive. Returns `None` if the tenure must be given back.
-    fn keep_tenure(self, state: &mut State, now: Moment) -> Option<Kept> {
-        if state.queue.is_empty() { self.linger(state, now) } else { self.pass_on(state, now) }
-    }
-
-    /// Passes the hold on to the first waiting thread, unless other clients must be let in.
+    /// Passes the hold on to the first thread that waits in this process, unless other clients must be let in. Returns `None` if the tenure
+    /// must be given back.
     fn pass_on(self, state: &mut State, now: Moment) -> Option<Kept> {
         let (core, key) = (self.core, self.key);
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = state else { return None };
@@ -147,7 +143,7 @@ impl<'c> Unlock<'c> {
         Some(Kept { waiter: Some(waiter), watchers: std::mem::take(watchers), queued })
     }
 
-    /// Keeps the tenure for the next thread to arrive, if the tenure may linger.
+    /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns `None` if the tenure must be given back.
     fn linger(self, state: &mut State, now: Moment) -> Option<Kept> {
         let (core, key) = (self.core, self.key);
         match &state.phase {
@@ -196,7 +192,7 @@ impl<'c> Unlock<'c> {
         let is_lost = tenure.is_lost();
         let next = if others_wait && !is_lost { self.next_in_line(now) } else { None };
         if next.is_none() && !is_awaited && !is_lost {
-            core.events.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
+            core.events.queue_released(&tenure, tenure.tokens.current(), now, HoldEnd::Sent).finish();
             core.releases.post(core, &key.name, tenure, watchers, now);
             drop(turn);
             return Ok(());
@@ -288,7 +284,7 @@ impl<'c> Unlock<'c> {
                     // A poll tells its outcome.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
-                core.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::Unconfirmed).finish();
+                core.events.queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::Unconfirmed).finish();
                 self.end_hand_over(turn, answer, sent_at);
                 // It is safe to repeat the release without a next locker, whatever its outcome was.
                 return (core.releases.give_back_again(core, &key.name, tenure), None);
@@ -298,7 +294,7 @@ impl<'c> Unlock<'c> {
                 return (core.releases.give_back(core, &key.name, tenure), Some(turn));
             }
         };
-        core.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::GivenBack).finish();
+        core.events.queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::GivenBack).finish();
         self.end_hand_over(turn, answer, sent_at);
         (Ok(()), None)
     }

@@ -211,7 +211,7 @@ impl Process {
 
     /// Returns whether the calling process is a forked child of this one, with a copy of its memory. Costs a system call.
     pub(crate) fn is_forked(self) -> bool {
-        std::process::id() != self.0
+        self.check().is_err()
     }
 
     /// Checks that the calling process may use the client. A forked child would use its parent's connection, and wait for
@@ -221,7 +221,7 @@ impl Process {
     ///
     /// [`Error::Forked`].
     pub(crate) fn check(self) -> Result<(), Error> {
-        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
+        if std::process::id() == self.0 { Ok(()) } else { Err(Error::Forked) }
     }
 }
 

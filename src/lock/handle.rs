@@ -98,7 +98,7 @@ impl Handle {
     /// Unlocks once: the hold with this token, or without a token whichever hold the calling thread has.
     #[inline]
     pub(crate) fn unlock(&self, token: Option<u64>) -> Result<(), Error> {
-        match self.key.unlock(token) {
+        match self.key.hold.leave(current_thread(), token) {
             Exit::Inner => Ok(()),
             exit => Unlock::new(&self.client, &self.key, ReleaseReply::Awaited).unlock(exit),
         }
@@ -107,7 +107,7 @@ impl Handle {
     /// Unlocks for a guard that was dropped.
     #[inline]
     pub(crate) fn unlock_dropped(&self, token: u64) {
-        match self.key.unlock(Some(token)) {
+        match self.key.hold.leave(current_thread(), Some(token)) {
             Exit::Inner => {}
             exit => self.end_dropped(exit),
         }

@@ -106,16 +106,21 @@ impl Hold {
         Reentry::Entered
     }
 
-    /// Decrements the hold count and returns `true`, unless this is the last hold: then returns `false` and changes
-    /// nothing. Only the owner may call this.
+    /// Unlocks once for the thread with this number: the hold with this token, or without a token whichever hold the thread has. It takes only
+    /// a few steps, because callers use it in hot loops. Whatever is left to do after an exit that is not the inner one does
+    /// [`Unlock`](crate::client::unlock::Unlock).
     #[inline]
-    pub(crate) fn leave_inner(&self) -> bool {
+    pub(crate) fn leave(&self, thread: u64, token: Option<u64>) -> Exit {
+        if !self.is_owned_by(thread) || token.is_some_and(|token| token != self.token()) {
+            return Exit::NotHeld;
+        }
         // ORDERING: Relaxed: the owner's own count.
         let count = self.count.load(Ordering::Relaxed);
-        if count > 1 {
-            self.count.store(count - 1, Ordering::Relaxed);
+        if count <= 1 {
+            return Exit::Last;
         }
-        count > 1
+        self.count.store(count - 1, Ordering::Relaxed);
+        if self.is_lost() { Exit::InnerLost } else { Exit::Inner }
     }
 
     /// Returns the hold count of a hold that has not ended. To others than the owner it may be out of date.
@@ -149,7 +154,7 @@ impl Hold {
     pub(crate) fn begin(&self, owner: u64, settings: &DLockConfig, tenure: &Tenure) {
         // ORDERING: the token comes before what pairs with `is_valid`, and `owner` after everything that it publishes
         // to `is_owned_by`.
-        self.token.store(tenure.token(), Ordering::Release);
+        self.token.store(tenure.tokens.current(), Ordering::Release);
         self.lost.store(false, Ordering::Release);
         self.deadline.store(tenure.valid_until().as_nanos(), Ordering::Release);
         self.count.store(if settings.reentry { 1 } else { ONCE }, Ordering::Relaxed);
@@ -199,7 +204,7 @@ mod tests {
         assert_eq!(hold.reenter(), Reentry::Entered);
         assert_eq!(hold.reenter(), Reentry::TooMany);
         assert_eq!(hold.count(), MAX_COUNT);
-        assert!(hold.leave_inner());
+        assert_eq!(hold.leave(current_thread(), None), Exit::Inner);
         assert_eq!(hold.reenter(), Reentry::Entered);
     }
 
@@ -209,7 +214,8 @@ mod tests {
         begin(&hold, false, 1);
         assert_eq!(hold.reenter(), Reentry::Refused);
         assert_eq!(hold.count(), 1);
-        assert!(!hold.leave_inner(), "it is the last hold");
+        assert_eq!(hold.leave(current_thread(), Some(1024)), Exit::Last);
+        assert_eq!(hold.leave(current_thread(), Some(2048)), Exit::NotHeld);
         hold.lose();
         assert_eq!(hold.reenter(), Reentry::Lost);
         begin(&hold, true, 2);

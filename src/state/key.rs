@@ -2,9 +2,9 @@
 //!
 //! The operations on a key stand in the module [`client`](crate::client).
 
-use crate::state::hold::{Exit, Hold};
+use crate::state::hold::Hold;
 use crate::state::machine::{Phase, State, Waiter};
-use crate::state::owner::{self, current_thread};
+use crate::state::owner;
 use crate::sync::{Mutex, before_notifying};
 use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashMap;
@@ -27,21 +27,6 @@ impl Key {
 
     pub(crate) fn queue_length(&self) -> usize {
         self.state.lock().queue.len()
-    }
-
-    /// Unlocks once for the calling thread: the hold with this token, or without a token whichever hold the thread has. It takes only a few
-    /// steps, because callers use it in hot loops. Whatever is left to do after an exit that is not the inner one does
-    /// [`Unlock`](crate::client::unlock::Unlock).
-    #[inline]
-    pub(crate) fn unlock(&self, token: Option<u64>) -> Exit {
-        if !self.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != self.hold.token()) {
-            return Exit::NotHeld;
-        }
-        match self.hold.leave_inner() {
-            false => Exit::Last,
-            true if self.hold.is_lost() => Exit::InnerLost,
-            true => Exit::Inner,
-        }
     }
 
     /// Wakes a parked thread so that it checks again whether its wait is over or the client is closed.

@@ -256,7 +256,10 @@ impl State {
     #[must_use]
     pub(crate) fn release_ends(&mut self) -> Option<Arc<str>> {
         let Phase::Releasing { ended, .. } = &mut self.phase else { return None };
-        ended.take().filter(|ended| ended.heard).map(|ended| ended.locker)
+        match ended.take() {
+            Some(Ended { locker, heard: true }) => Some(locker),
+            _ => None,
+        }
     }
 
     /// Returns the tenure that is held or lingers.

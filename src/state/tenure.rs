@@ -132,11 +132,6 @@ impl Tenure {
         (now >= at).then(|| (cause(), at))
     }
 
-    /// Returns the token of this tenure's current hold.
-    pub(crate) fn token(&self) -> u64 {
-        self.tokens.current()
-    }
-
     /// Notes how many other tenures wait, as a reply of the store or a message says.
     pub(crate) fn note_waiting(&mut self, waiting: u64, now: Moment) {
         if waiting == 0 {
@@ -248,10 +243,10 @@ pub(crate) struct Lease {
     length: Duration,
     /// How long after it was set or renewed it is extended.
     renew_after: Duration,
-    /// How often the key is probed in between, if it is.
-    probe_pause: Option<Duration>,
+    /// How often the key is probed in between; [`Duration::MAX`] if it is not.
+    probe_pause: Duration,
     /// The time that was read before the command that last set or renewed the lease was first written.
-    renewed_at: Moment,
+    pub(crate) renewed_at: Moment,
     /// Until when the tenure is certainly ours: a lease after `renewed_at`, less a margin.
     deadline: Moment,
     /// When the key in the store was last known to contain our locker.
@@ -261,10 +256,12 @@ pub(crate) struct Lease {
     doubted_at: Moment,
     /// When the key must be checked because a message says that the hold was broken. [`Moment::NEVER`] if none does.
     check_at: Moment,
-    /// When the next such message counts. Anybody who may publish can send them.
+    /// Whether another such message has come since that moment: the check may have been sent before the hold was broken.
+    is_told_again: bool,
+    /// When the next check for this reason may come. Anybody who may publish can send such messages.
     next_check: Moment,
     /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has none at first.
-    is_answered: bool,
+    pub(crate) is_answered: bool,
 }
 
 impl Lease {
@@ -274,25 +271,16 @@ impl Lease {
         Self {
             length,
             renew_after: settings.renew_after(),
-            probe_pause: settings.probe.then(|| timing::probe_pause(length)),
+            probe_pause: if settings.probe { timing::probe_pause(length) } else { Duration::MAX },
             renewed_at: counts_from,
             deadline: deadline(counts_from, length),
             checked_at: counts_from,
             doubted_at: Moment::NEVER,
             check_at: Moment::NEVER,
+            is_told_again: false,
             next_check: counts_from,
             is_answered: true,
         }
-    }
-
-    /// Returns whether a reply of the store has said that the key is ours.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.is_answered
-    }
-
-    /// Returns the time that was read before the command that last set or renewed the lease was first written.
-    pub(crate) fn renewed_at(&self) -> Moment {
-        self.renewed_at
     }
 
     /// Returns whether less than half the lease is left. The lease must then be extended before anybody is told of
@@ -318,8 +306,7 @@ impl Lease {
 
     /// Returns when the lease thread must ask about the key next.
     fn due(&self, trip: Duration) -> Moment {
-        let probe = self.probe_pause.map_or(Moment::NEVER, |pause| self.checked_at + pause);
-        self.extend_at(trip).min(probe).min(self.doubted_at).min(self.check_at)
+        self.extend_at(trip).min(self.checked_at + self.probe_pause).min(self.doubted_at).min(self.check_at)
     }
 
     /// Notes that a reply has extended the lease.
@@ -338,16 +325,24 @@ impl Lease {
         }
         if self.check_at <= sent_at {
             self.check_at = Moment::NEVER;
+            if std::mem::take(&mut self.is_told_again) {
+                self.check_no_earlier(sent_at);
+            }
         }
     }
 
     /// Notes that a message says that the hold was broken. The key must be checked: at once, or a while after the last check for this reason.
     pub(crate) fn told_broken(&mut self, now: Moment) {
-        let at = now.max(self.next_check);
-        if at < self.check_at {
-            self.check_at = at;
-            self.next_check = at + timing::BROKEN_PAUSE;
+        if self.check_at <= now {
+            self.is_told_again = true;
+        } else if now.max(self.next_check) < self.check_at {
+            self.check_no_earlier(now);
         }
+    }
+
+    fn check_no_earlier(&mut self, now: Moment) {
+        self.check_at = now.max(self.next_check);
+        self.next_check = self.check_at + timing::BROKEN_PAUSE;
     }
 
     /// Notes that another server answers since now. The key must be checked.

@@ -113,7 +113,7 @@ impl Events {
         // A tenure that the store has just granted has had no other hold.
         let how = if call.how == How::Granted && tenure.kept_on { How::PassedOn } else { call.how };
         tenure.of_hold = Some(Arc::clone(call.settings));
-        let (lock, token) = (Arc::clone(call.settings), tenure.token());
+        let (lock, token) = (Arc::clone(call.settings), tenure.tokens.current());
         let sample = Sample::Acquired { lock: Arc::clone(&lock), waited, how };
         observer.queue(&Event::Acquired(Acquired { lock, token, waited, how }), Some(sample))
     }
@@ -135,7 +135,7 @@ impl Events {
             Err(Error::LeaseLost(_)) => HoldEnd::Lost,
             Err(_) => HoldEnd::Unconfirmed,
         };
-        self.queue_released(tenure, tenure.token(), now, end).finish();
+        self.queue_released(tenure, tenure.tokens.current(), now, end).finish();
     }
 
     /// Queues that a lease is extended, as the reply that arrived now says. Call it with the key's mutex held, before the tenure knows.

@@ -119,3 +119,18 @@ fn tokens_fit_a_signed_column() {
     // The last microsecond of the year 2254.
     assert!(i64::try_from(Tokens::of(9_007_199_254_740_991).current()).is_ok());
 }
+
+/// The first check was sent before the break, and is answered after the message of it.
+#[test]
+fn a_message_of_a_break_that_comes_while_a_check_is_under_way_is_checked_too() {
+    let sent = Moment::from_nanos(1_000_000_000);
+    let mut t = tenure(600_000, sent);
+    let due = |t: &Tenure| t.due(Duration::ZERO);
+    t.lease.told_broken(sent);
+    assert_eq!(due(&t), sent);
+    (0..3).for_each(|_| t.lease.told_broken(sent));
+    t.lease.checked(sent);
+    assert_eq!(due(&t), sent + timing::BROKEN_PAUSE, "once more, but not at once: anybody may have sent the messages");
+    t.lease.checked(sent + timing::BROKEN_PAUSE);
+    assert!(due(&t) > sent + timing::BROKEN_PAUSE * 2);
+}
