@@ -156,7 +156,7 @@ fn shut_down(core: &Core) {
     core.releases.await_replies(core);
     core.retries.release_cleanups(core);
     core.renewals.thread.stop();
-    core.slow_nodes.stop_renewing();
+    core.slow_nodes.lease_thread.stop();
     core.record.remove(core);
     core.events.end();
     core.processor.close();

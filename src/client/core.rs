@@ -189,9 +189,7 @@ impl Core {
                 tenure.lease.told_broken(now);
             }
         }
-        state.asked = 0;
-        state.failures = 0;
-        state.failure = None;
+        state.rest();
         // The earlier server may have granted it, and the reply was on its way.
         if self.server.is_earlier(tenure.lease.renewed_at) {
             tenure.lease.doubt(now);

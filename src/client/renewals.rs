@@ -184,7 +184,11 @@ fn renew(core: &Core, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
 /// Returns the deadline of the most urgent tenure among the others that a renewal must leave time for. Once a slow-node worker renews some
 /// tenures, there is none: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the other way round.
 fn other_deadline(core: &Core, is_on_slow_node: bool) -> Moment {
-    if is_on_slow_node || core.slow_nodes.renews() { Moment::NEVER } else { core.renewals.first_deadline() }
+    if is_on_slow_node || core.slow_nodes.lease_thread.is_started() {
+        Moment::NEVER
+    } else {
+        core.renewals.first_deadline()
+    }
 }
 
 /// Returns whether the lease thread must not renew this key, because the slow-node worker does.

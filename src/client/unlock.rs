@@ -86,7 +86,8 @@ impl<'c> Unlock<'c> {
         let now = core.clock.now();
         let Phase::Held(tenure) = &mut state.phase else { return Err(self.not_held()) };
         let is_told = tenure.is_lost();
-        if !is_told && let Some((cause, at)) = tenure.overdue(now) {
+        if let Some((cause, at)) = tenure.overdue(now) {
+            // This leaves an earlier loss as it is.
             tenure.lose(cause, at);
         }
         let may_keep = hands_over && !tenure.is_lost() && !core.is_closed();

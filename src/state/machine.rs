@@ -103,7 +103,7 @@ pub(crate) struct State {
     pub(crate) failure: Option<Error>,
     /// Busy replies since this client last had the key or last had no waiter. The first pause is shorter than the
     /// others.
-    pub(crate) asked: u32,
+    asked: u32,
     /// The number of consecutive failed requests.
     pub(crate) failures: u32,
     /// When this client last asked the store to leave the key free for pollers.
@@ -291,7 +291,8 @@ impl State {
         matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended())
     }
 
-    fn rest(&mut self) {
+    /// Forgets how the last requests have ended: the key is ours, or nobody wants it any more.
+    pub(crate) fn rest(&mut self) {
         self.failure = None;
         self.asked = 0;
         self.failures = 0;

@@ -186,9 +186,9 @@ impl Tenure {
         self.lease.deadline
     }
 
-    /// Returns when the lease thread must look at this tenure next.
+    /// Returns when the lease thread must look at this tenure next. The lease is due before its deadline.
     pub(crate) fn due(&self, trip: Duration) -> Moment {
-        self.lease.due(trip).min(self.valid_until())
+        self.lease.due(trip).min(self.hold_ends)
     }
 
     /// Returns why and when the tenure was lost.
@@ -301,6 +301,9 @@ impl Lease {
     pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
         let by_part = self.renewed_at + self.renew_after;
         let by_trips = self.deadline.before(trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE));
+        if by_part <= by_trips {
+            return by_part;
+        }
         by_part.min(by_trips.max(self.renewed_at + timing::earliest_extension(self.length)))
     }
 
