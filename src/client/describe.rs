@@ -25,6 +25,9 @@ fn client_of(locker: &str) -> Option<&str> {
     locker.rsplit_once('-').map(|(client, _)| client).filter(|client| !client.is_empty() && !client.contains(' '))
 }
 
+/// What a client says of a key, and of which locker.
+type Account = (Option<String>, Told);
+
 /// What a client says of keys, and asks others.
 #[derive(Debug, Default)]
 pub(crate) struct Describe(Mutex<OpenInquiries>);
@@ -72,7 +75,7 @@ impl Describe {
         clients: &[&str],
         records: &[Option<ClientRecord>],
         left: &impl Fn() -> Duration,
-    ) -> Result<Vec<Option<(Option<String>, Told)>>, Error> {
+    ) -> Result<Vec<Option<Account>>, Error> {
         let directory = core.directory()?;
         let mut told = vec![None; clients.len()];
         let mut others = Vec::new();
@@ -184,7 +187,7 @@ pub(super) fn hear_questions(core: &Core) {
 }
 
 /// Returns what this client says of a key, and of which locker.
-fn account(core: &Core, name: &str) -> (Option<String>, Told) {
+fn account(core: &Core, name: &str) -> Account {
     let Some(key) = core.keys.known(name) else { return (None, Told::default()) };
     let now = core.clock.now();
     let mut state = key.state.lock();

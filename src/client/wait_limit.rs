@@ -123,12 +123,10 @@ impl<'a> WaitLimit<'a> {
         matches!(self, Self::OneAttempt)
     }
 
-    #[inline]
     pub(crate) fn is_cancelled(self) -> bool {
         self.token().is_some_and(CancelToken::is_cancelled)
     }
 
-    #[inline]
     fn token(self) -> Option<&'a CancelToken> {
         match self {
             Self::UntilCancelled(token) | Self::UntilOrCancelled(_, token) => Some(token),
