@@ -23,7 +23,7 @@
 //! | `client/releases` `collect_at` | when to collect the replies to posted releases | the poster, the retry thread | both | each posted release looks at it, and mostly finds it set |
 //! | `client/subscription` `is_checked` | whether the right to send messages was checked | the first thread that locks | every `lock()` | every `lock()` looks at it |
 //! | `client/renewals` `trip` | the slowest recent round trip | whoever had an answer | the lease thread, whoever schedules a renewal | a statistic |
-//! | `client/subscription`, `client/worker` `started` | whether the thread runs | the thread that starts or stops it, under the mutex of its alarm or inbox | every `lock()`, every wait | the mutex is held while the thread is spawned |
+//! | `client/worker` `started` | whether the thread runs | the thread that starts or stops it, under the mutex of its alarm | every `lock()`, every wait | the mutex is held while the thread is spawned |
 //! | `client/subscription` `subscribed` | whether the inbox is open | the listener | whoever asks, passes on or lingers | read under the mutexes of keys |
 //! | `client/activity` `stage`, `inside`, `holds` | who needs the store, and whether the client is closed | each `lock()` and each last unlock | the same, and `close` | all keys would share that mutex |
 //! | `client/releases` `half`, `counts` | posted releases without an answer | the poster, whoever reads the answer | the end of the main thread | it is counted down on threads that may not block |

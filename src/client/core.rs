@@ -79,7 +79,7 @@ impl Core {
             let events = Arc::new(Events::new(clock.clone(), hooks));
             let renewals = Arc::new(Renewals::new(&clock, limits.command, worker("dlock-lease", renewals::round)));
             let retries = Arc::new(Retries::new(&clock, worker("dlock-retry", retries::round)));
-            let subscription = Arc::new(Subscription::new(listens, &clock));
+            let subscription = Arc::new(Subscription::new(listens, &clock, process, this));
             Self {
                 releases: Releases::default(),
                 slow_nodes: SlowNodeWorkers::new(

@@ -76,6 +76,6 @@ impl ServerWatch {
         }
         self.retries.hasten_all(now);
         self.renewals.hasten(now);
-        self.subscription.hasten();
+        self.subscription.hasten(now);
     }
 }

@@ -42,6 +42,7 @@
 use super::core::Core;
 use super::describe::{self, Heard};
 use super::twin;
+use super::worker::{Process, Worker};
 use crate::backoff::{Backoff, Cooldown};
 use crate::clock::Moment;
 use crate::error::Error;
@@ -50,9 +51,8 @@ use crate::port::{Grant, Inbox, InboxBreaker, Message};
 use crate::state::key::Key;
 use crate::state::machine::Phase;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
-use crate::timer::{Registration, Sleeper, Timer};
+use crate::sync::{Mutex, catch_panic};
+use crate::timer::Timer;
 use crate::timing;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -63,67 +63,65 @@ pub(crate) struct Subscription {
     /// Whether the client listens at all. Waiters are then handed the lock: by messages between processes, and by one another within this
     /// process.
     pub(super) hands_over: bool,
-    /// What the thread shares with the others.
-    control: Arc<InboxControl>,
-    _woken: Option<Registration>,
-    // ORDERING: Relaxed would do: it saves taking the mutex of `control`, under which it is set, and nothing is read
-    // through it.
-    started: AtomicBool,
+    thread: Worker,
+    // ORDERING: `Subscribed::on` stores `true` with Release after the store has opened the inbox; `is_open` loads
+    // it with Acquire. So a thread that sees `true` asks for a place in the store's queue after the inbox was opened.
+    subscribed: AtomicBool,
     /// Whether the right to send messages has been checked, or a thread is about to check it.
     // ORDERING: the value alone matters: the swap lets one thread check, and a thread that sees `true` relies on
     // nothing that the other has done. Relaxed would do.
     is_checked: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct InboxControl {
-    // ORDERING: `Subscribed::on` stores `true` with Release after the store has opened the inbox; `is_open` loads
-    // it with Acquire. So a thread that sees `true` asks for a place in the store's queue after the inbox was opened.
-    subscribed: AtomicBool,
-    state: Mutex<ControlState>,
-    stopped: Condvar,
+    state: Mutex<InboxState>,
 }
 
 #[derive(Default)]
-struct ControlState {
-    stop: bool,
-    /// Whether the pause before the next attempt ends at once.
-    is_hastened: bool,
-    /// When the pause before the next attempt ends, while there is one.
-    pause_ends: Option<Moment>,
+struct InboxState {
+    is_stopped: bool,
+    early: Early,
+    /// How many attempts to subscribe have failed in a row.
+    failures: u32,
+    /// Cuts the inbox, while there is one.
     breaker: Option<Box<dyn InboxBreaker>>,
-    /// The thread, from its start until somebody waits for its end.
-    thread: Option<JoinHandle<()>>,
     /// Until when the right to send messages is not checked again, after a check without an answer.
     check_cooldown: Cooldown<Moment>,
 }
 
-impl std::fmt::Debug for ControlState {
+/// Whether an attempt to subscribe comes early, because another server answers. After such an attempt, the next one does not: where servers do
+/// not say who they are, each attempt in vain would hasten the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Early {
+    #[default]
+    No,
+    Next,
+    Last,
+}
+
+impl std::fmt::Debug for InboxState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ControlState").field("stop", &self.stop).finish_non_exhaustive()
+        f.debug_struct("InboxState").field("is_stopped", &self.is_stopped).finish_non_exhaustive()
     }
 }
 
 impl Subscription {
-    pub(super) fn new(hands_over: bool, clock: &Timer) -> Self {
-        let control = Arc::<InboxControl>::default();
+    pub(super) fn new(hands_over: bool, clock: &Timer, process: Process, core: &Weak<Core>) -> Self {
+        let core = Weak::clone(core);
         Self {
             hands_over,
-            _woken: clock.register(|| Arc::clone(&control) as Arc<dyn Sleeper>),
-            control,
-            started: AtomicBool::new(false),
+            thread: Worker::listening("dlock-listen", clock, process, move |_| listen(&core)),
+            subscribed: AtomicBool::new(false),
             is_checked: AtomicBool::new(false),
+            state: Mutex::default(),
         }
     }
 
     /// Returns whether the client receives messages of grants. Threads may then wait in the store's queue.
     pub(crate) fn is_open(&self) -> bool {
-        self.control.subscribed.load(Ordering::Acquire) // ORDERING: pairs with `Subscribed::on`: the inbox is open.
+        self.subscribed.load(Ordering::Acquire) // ORDERING: pairs with `Subscribed::on`: the inbox is open.
     }
 
     /// Returns whether the thread was started, or never will be.
     pub(super) fn is_started(&self) -> bool {
-        !self.hands_over || self.started.load(Ordering::Acquire) // ORDERING: a hint: see `started`.
+        !self.hands_over || self.thread.is_started()
     }
 
     /// Returns whether the client would hear of a grant of this key now. Only then may its threads wait in the store's
@@ -157,20 +155,11 @@ impl Subscription {
         if self.is_started() || core.process.is_forked() {
             return;
         }
-        let mut state = self.control.state.lock();
-        if state.thread.is_none() && !state.stop {
-            let (control, core, clock) = (Arc::clone(&self.control), Weak::clone(&core.this), core.clock.clone());
-            let work = move || listen(&control, &core, &clock);
-            match thread::Builder::new().name("dlock-listen".to_owned()).spawn(work) {
-                Ok(thread) => state.thread = Some(thread),
-                Err(error) => {
-                    drop(state);
-                    log::error!(HAND_OVER, "cannot start the listener, falling back to polling: {error}");
-                    return;
-                }
-            }
+        match self.thread.start() {
+            Ok(true) => self.thread.wake_by(core.clock.now()),
+            Ok(false) | Err(Error::ShutDown) => {}
+            Err(error) => log::error!(HAND_OVER, "cannot start the listener, falling back to polling: {error}"),
         }
-        self.started.store(true, Ordering::Release); // ORDERING: under the mutex of `control`: see `started`.
     }
 
     /// Checks the right to send messages to other processes, once; later calls are cheap. A check without an answer is repeated after a
@@ -186,7 +175,7 @@ impl Subscription {
         }
         let Some(queue) = core.processor.queue() else { return Ok(()) };
         core.process.check()?;
-        let is_too_early = self.control.state.lock().check_cooldown.lasts(core.clock.now());
+        let is_too_early = self.state.lock().check_cooldown.lasts(core.clock.now());
         // ORDERING: as above; of two threads that see that the cool-down is over one checks.
         if is_too_early || self.is_checked.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -195,7 +184,7 @@ impl Subscription {
         if let Err(error) = &checked {
             if !matches!(error, Error::Denied { .. }) {
                 let pause = Backoff::constant(timing::CHECK_PAUSE);
-                self.control.state.lock().check_cooldown.fail(core.clock.now(), pause);
+                self.state.lock().check_cooldown.fail(core.clock.now(), pause);
             }
             // ORDERING: as above.
             self.is_checked.store(false, Ordering::Release);
@@ -208,94 +197,82 @@ impl Subscription {
 
     /// Ends the pause before the next attempt to subscribe: another server answers now. If there is no pause, the next
     /// one does not begin.
-    pub(super) fn hasten(&self) {
-        self.control.state.lock().is_hastened = true;
-        self.control.stopped.notify_all();
+    pub(super) fn hasten(&self, now: Moment) {
+        let mut state = self.state.lock();
+        if state.early == Early::No {
+            state.early = Early::Next;
+            drop(state);
+            self.thread.wake_by(now);
+        }
     }
 
     /// Ends the subscription, so that the thread subscribes again: the client has another identity.
     pub(super) fn reopen(&self) {
-        if let Some(breaker) = &self.control.state.lock().breaker {
+        if let Some(breaker) = &self.state.lock().breaker {
             breaker.cut();
         }
     }
 
     /// Ends the thread and waits for it. On that thread itself, only tells it to end.
     pub(super) fn stop(&self) {
-        let mut state = self.control.state.lock();
-        state.stop = true;
+        let mut state = self.state.lock();
+        state.is_stopped = true;
         if let Some(breaker) = &state.breaker {
             breaker.cut();
         }
-        let handle = state.thread.take_if(|handle| handle.thread().id() != thread::current().id());
         drop(state);
-        self.control.stopped.notify_all();
-        if handle.is_some_and(|handle| handle.join().is_err()) {
-            log::error!(CLIENT, "the thread dlock-listen ended by a panic; please report it");
+        self.thread.stop();
+    }
+
+    /// The life of an open inbox.
+    fn live(&self, strong: Arc<Core>, core: &Weak<Core>, inbox: &mut dyn Inbox) {
+        let subscribed = Subscribed::on(self);
+        // Ask for what was granted or freed while nobody listened.
+        strong.retries.ask_about_all(&strong);
+        if strong.record.is_on() {
+            describe::hear_questions(&strong);
+        }
+        twin::greet(&strong);
+        drop(strong);
+        let broken = catch_panic(|| hear(inbox, core));
+        drop(subscribed);
+        // Nobody would tell a lingering tenure that others want it.
+        if let Some(core) = core.upgrade() {
+            core.retries.ask_about_all(&core);
+        }
+        match broken {
+            Ok(Some(_)) if self.is_stopped() => log::debug!(HAND_OVER, "unsubscribed: the client is closing"),
+            Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
+            Ok(None) => {}
+            // The panic came from a store or from the log. Missed grants are asked for once the client is
+            // subscribed again.
+            Err(_) => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
         }
     }
-}
 
-impl InboxControl {
-    /// Registers the inbox's breaker, so that a stopping thread can cut the inbox. Returns `false` if the listener is
-    /// already stopped.
+    /// Registers the inbox's breaker, so that a stopping thread can cut the inbox. Returns `false` if the thread is
+    /// already told to end.
     fn register(&self, inbox: &dyn Inbox) -> bool {
         let mut state = self.state.lock();
-        state.is_hastened = false;
-        if !state.stop {
+        (state.early, state.failures) = (Early::No, 0);
+        if !state.is_stopped {
             state.breaker = Some(inbox.breaker());
         }
-        !state.stop
+        !state.is_stopped
     }
 
     fn is_stopped(&self) -> bool {
-        self.state.lock().stop
-    }
-
-    /// Waits until the next attempt. Returns `false` if stopped. After a pause that was hastened, the next one is not:
-    /// where servers do not say who they are, each attempt in vain would hasten the next one.
-    fn pause(&self, clock: &Timer, until: Moment, was_hastened: &mut bool) -> bool {
-        let may_hasten = !std::mem::take(was_hastened);
-        let mut state = self.state.lock();
-        state.breaker = None;
-        state.pause_ends = Some(until);
-        while !state.stop {
-            if may_hasten && std::mem::take(&mut state.is_hastened) {
-                state.pause_ends = None;
-                *was_hastened = true;
-                return true;
-            }
-            let now = clock.now();
-            if until <= now {
-                (state.is_hastened, state.pause_ends) = (false, None);
-                return true;
-            }
-            self.stopped.wait_for(&mut state, clock.sleep(until, now));
-        }
-        state.pause_ends = None;
-        false
-    }
-}
-
-impl Sleeper for InboxControl {
-    fn wake(&self) {
-        before_notifying(&self.state);
-        self.stopped.notify_all();
-    }
-
-    /// A thread that receives messages does so in real time, as the store does that sends them.
-    fn sleeps_until(&self) -> Moment {
-        self.state.lock().pause_ends.unwrap_or(Moment::NEVER)
+        self.state.lock().is_stopped
     }
 }
 
 /// The duration of a subscription, which a panic ends, too.
-struct Subscribed<'a>(&'a InboxControl);
+struct Subscribed<'a>(&'a Subscription);
 
 impl<'a> Subscribed<'a> {
-    fn on(control: &'a InboxControl) -> Self {
-        control.subscribed.store(true, Ordering::Release); // ORDERING: pairs with `Subscription::is_open`.
-        Self(control)
+    fn on(subscription: &'a Subscription) -> Self {
+        subscription.subscribed.store(true, Ordering::Release); // ORDERING: pairs with `Subscription::is_open`.
+        Self(subscription)
     }
 }
 
@@ -307,61 +284,41 @@ impl Drop for Subscribed<'_> {
     }
 }
 
-/// The work of the listener thread: subscribes, receives messages, and subscribes again when the inbox breaks.
-fn listen(control: &InboxControl, core: &Weak<Core>, clock: &Timer) {
-    let (mut failures, mut was_hastened) = (0, false);
-    loop {
-        let Some(strong) = core.upgrade() else { return };
-        let asked_at = clock.now();
-        let Some(queue) = strong.processor.queue() else { return };
-        let client = strong.id.current().as_str();
-        let opened = queue.open_inbox(client, timing::SUBSCRIBE_LIMIT);
-        match opened {
-            Ok(mut inbox) if control.register(&*inbox) => {
-                failures = 0;
-                // Until the inbox was registered, nobody could cut it for a new identity.
-                if strong.id.current().as_str() != client {
-                    continue;
-                }
-                let subscribed = Subscribed::on(control);
-                // Ask for what was granted or freed while nobody listened.
-                strong.retries.ask_about_all(&strong);
-                if strong.record.is_on() {
-                    describe::hear_questions(&strong);
-                }
-                twin::greet(&strong);
-                drop(strong);
-                let broken = catch_panic(|| hear(&mut *inbox, core));
-                drop(subscribed);
-                // Nobody would tell a lingering tenure that others want it.
-                if let Some(core) = core.upgrade() {
-                    core.retries.ask_about_all(&core);
-                }
-                match broken {
-                    Ok(Some(_)) if control.is_stopped() => {
-                        log::debug!(HAND_OVER, "unsubscribed: the client is closing");
-                    }
-                    Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
-                    Ok(None) => {}
-                    // The panic came from a store or from the log. Missed grants are asked for once the client is
-                    // subscribed again.
-                    Err(_) => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
-                }
+/// The work of the thread: subscribes, and receives messages until the inbox breaks. Returns when to subscribe again, or `None` if the client
+/// is gone or stops listening.
+fn listen(core: &Weak<Core>) -> Option<Moment> {
+    let strong = core.upgrade()?;
+    let (this, clock) = (Arc::clone(&strong.subscription), strong.clock.clone());
+    let asked_at = clock.now();
+    let mut state = this.state.lock();
+    state.early = if state.early == Early::Next { Early::Last } else { Early::No };
+    drop(state);
+    let client = strong.id.current().as_str();
+    match strong.processor.queue()?.open_inbox(client, timing::SUBSCRIBE_LIMIT) {
+        Ok(mut inbox) => {
+            if !this.register(&*inbox) {
+                return None;
             }
-            Ok(_) => return,
-            Err(error) => {
-                failures += 1;
-                if failures == 1 && !control.is_stopped() {
-                    log::warn!(HAND_OVER, "cannot subscribe, falling back to polling: {error}");
-                }
-                drop(strong);
+            // Until the inbox was registered, nobody could cut it for a new identity.
+            if strong.id.current().as_str() != client {
+                return Some(asked_at);
             }
+            this.live(strong, core, &mut *inbox);
         }
-        let pause = Backoff::capped(timing::LONGEST_RETRY_PAUSE).after(failures);
-        if !control.pause(clock, clock.pause_begins(asked_at) + pause, &mut was_hastened) {
-            return;
+        Err(error) => {
+            let mut state = this.state.lock();
+            state.failures += 1;
+            let is_told = state.failures == 1 && !state.is_stopped;
+            drop(state);
+            if is_told {
+                log::warn!(HAND_OVER, "cannot subscribe, falling back to polling: {error}");
+            }
         }
     }
+    let mut state = this.state.lock();
+    state.breaker = None;
+    let pause = Backoff::capped(timing::LONGEST_RETRY_PAUSE).after(state.failures);
+    Some(clock.pause_begins(asked_at) + pause)
 }
 
 /// Receives messages until the inbox breaks or the client is gone.

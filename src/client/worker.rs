@@ -35,6 +35,8 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 struct Bell {
     alarm: Mutex<Alarm>,
+    /// Until when the thread counts as sleeping while it works.
+    at_work: Moment,
     rung: Condvar,
 }
 
@@ -66,7 +68,7 @@ impl Sleeper for Bell {
         let alarm = self.alarm.lock();
         match alarm.phase {
             WorkPhase::Sleeping if !alarm.stopped => alarm.at,
-            WorkPhase::Working => AT_WORK,
+            WorkPhase::Working => self.at_work,
             WorkPhase::Absent | WorkPhase::Sleeping => Moment::NEVER,
         }
     }
@@ -81,17 +83,38 @@ impl Worker {
         subject: &Weak<S>,
         round: Round<S>,
     ) -> Self {
-        let (clock, subject) = (clock.clone(), Weak::clone(subject));
+        let subject = Weak::clone(subject);
         // The strong pointer may be the last one when the round ends. The subject's drop then runs on this thread, and stops this worker.
-        let work = Arc::new(move |now| subject.upgrade().map(|strong| round(&strong, now)));
+        let work = move |now| subject.upgrade().map(|strong| round(&strong, now));
+        Self::with(name, clock, process, AT_WORK, work)
+    }
+
+    /// Prepares a thread whose work is to wait for messages. It does so in real time, as the store does that sends them, so a clock that is
+    /// moved by hand does not wait for it. `work` returns `None` when its subject is gone.
+    pub(super) fn listening(
+        name: &'static str,
+        clock: &Timer,
+        process: Process,
+        work: impl Fn(Moment) -> Option<Moment> + Send + Sync + 'static,
+    ) -> Self {
+        Self::with(name, clock, process, Moment::NEVER, work)
+    }
+
+    fn with(
+        name: &'static str,
+        clock: &Timer,
+        process: Process,
+        at_work: Moment,
+        work: impl Fn(Moment) -> Option<Moment> + Send + Sync + 'static,
+    ) -> Self {
         let alarm = Alarm { at: Moment::NEVER, stopped: false, phase: WorkPhase::Absent, thread: None };
-        let bell = Arc::new(Bell { alarm: Mutex::new(alarm), rung: Condvar::new() });
+        let bell = Arc::new(Bell { alarm: Mutex::new(alarm), at_work, rung: Condvar::new() });
         Self {
             name,
             _woken: clock.register(|| Arc::clone(&bell) as Arc<dyn Sleeper>),
-            clock,
+            clock: clock.clone(),
             process,
-            work,
+            work: Arc::new(work),
             bell,
             started: AtomicBool::new(false),
         }
