@@ -1,5 +1,5 @@
-//! Who needs the store: threads in `lock`, and holds. And the closing of a client: waiting threads leave, holds continue, and the last of
-//! them ends the threads and closes the store.
+//! This counts who needs the store: threads in `lock`, and holds. When a client is closed, waiting threads leave, holds continue, and the last of
+//! them ends the client's threads and closes the store.
 //!
 //! A thread enters before it looks at anything, and leaves after it has cleaned up after itself. If it got a hold,
 //! the hold is counted in its place. After the closing no thread can enter. The closing thread waits until all

@@ -52,6 +52,7 @@ pub(crate) struct Core {
     pub(super) describe: Describe,
     pub(super) server: Arc<ServerWatch>,
     pub(super) activity: Activity,
+    #[cfg_attr(any(not(unix), all(test, dlock_shuttle)), expect(dead_code, reason = "nobody waits there"))]
     pub(super) this: Weak<Self>,
     /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
     pub(super) is_down: Mutex<bool>,

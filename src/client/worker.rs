@@ -1,5 +1,5 @@
-//! One named thread that works when something is due, sleeps otherwise, and ends when it is told to or its subject is
-//! gone. And what is due when. This file does not know locks.
+//! A worker is one named thread that works when something is due, sleeps otherwise, and ends when it is told to or its subject is
+//! gone. A [`Schedule`] says what is due when. This file does not know locks.
 
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
