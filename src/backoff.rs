@@ -1,7 +1,6 @@
 //! Pauses after failures: how long each is ([`Backoff`]), and whether one lasts ([`Cooldown`]).
 
 use crate::sync::random_u32;
-use crate::timing::{FIRST_RETRY_PAUSE, SHORTEST_RETRY_CAP};
 use std::ops::Add;
 use std::time::Duration;
 
@@ -18,11 +17,6 @@ impl Backoff {
     /// Creates pauses from `first`, doubling up to `longest`.
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, is_exact: false }
-    }
-
-    /// Creates pauses from [`FIRST_RETRY_PAUSE`], doubling up to `longest`.
-    pub(crate) fn capped(longest: Duration) -> Self {
-        Self::new(FIRST_RETRY_PAUSE, longest.max(SHORTEST_RETRY_CAP))
     }
 
     /// Creates pauses that are all equal.
@@ -91,7 +85,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_cap_and_differ() {
-        let backoff = Backoff::capped(Duration::from_millis(100));
+        let backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
         for (failures, step) in [(0, 10), (1, 10), (2, 20), (3, 40), (4, 80), (5, 100), (u32::MAX, 100)] {
             let pause = backoff.after(failures);
             let step = Duration::from_millis(step);

@@ -18,10 +18,15 @@ use std::time::Instant;
 
 /// The pause after a first failure; each further one doubles it. It is long compared with a round trip, and short compared with
 /// most leases.
-pub(crate) const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(10);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The shortest upper limit of such pauses, however short the lease is: failures that follow at once must not keep a core busy.
-pub(crate) const SHORTEST_RETRY_CAP: Duration = Duration::from_millis(1);
+const SHORTEST_RETRY_CAP: Duration = Duration::from_millis(1);
+
+/// The pauses between attempts that fail one after another: they double up to `longest`.
+pub(crate) fn retries(longest: Duration) -> Backoff {
+    Backoff::new(FIRST_RETRY_PAUSE, longest.max(SHORTEST_RETRY_CAP))
+}
 
 /// The longest pause between two tries to reach a store that does not answer, because it may be back at any time.
 pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! `lock()`: how a thread gets a hold.
 //!
-//! A thread that already holds the key enters again. Any other thread takes up a tenure that lingers, or asks the
+//! A thread that already holds the key enters again, and does not come here. Any other thread takes up a tenure that lingers, or asks the
 //! store, or parks in the local queue until it is given the hold or the turn to ask. A hold is confirmed before its
 //! thread is told: if the grant came late, the lease is extended first.
 //!
@@ -12,17 +12,14 @@
 //! | has a hold ([`Acquire::confirm`]) | the end of `lock()`, or, if the hold was lost, its turn to ask again |
 
 mod park;
-mod patience;
-mod recall;
 mod steps;
 
 use self::steps::{Asking, QueuePlace, Seen, Step};
 use crate::client::activity::Inside;
-use crate::client::at_exit;
 use crate::client::core::{Core, Taker};
 use crate::client::events::{LockCall, Queued};
-use crate::client::loss;
-use crate::client::renew;
+use crate::client::releases;
+use crate::client::renewals;
 use crate::client::turn::{Answer, Question, Turn};
 use crate::client::twin;
 use crate::client::wait_limit::WaitLimit;
@@ -31,12 +28,10 @@ use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::event::How;
 use crate::log;
-use crate::state::hold::Reentry;
 use crate::state::key::Key;
 use crate::state::locker;
-use crate::state::machine::{Phase, State};
-use crate::state::owner::{self, current_thread};
-use crate::state::queue::Waiter;
+use crate::state::machine::{Phase, State, Waiter};
+use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::thread;
 use crate::timing;
@@ -99,18 +94,14 @@ impl<'c> Acquire<'c> {
         key: &'c Arc<Key>,
         settings: &'c Arc<DLockConfig>,
         limit: &WaitLimit<'c>,
+        thread: u64,
     ) -> Self {
-        Self { core, key, thread: current_thread(), settings, limit: *limit, called_at: None, slow_at: None }
+        Self { core, key, thread, settings, limit: *limit, called_at: None, slow_at: None }
     }
 
-    /// Gets the hold for the calling thread, or increments its count if the thread already has it. Returns the hold's
-    /// token, or `None` if the limit ends first.
+    /// Gets the hold for the calling thread, which does not have it. Returns the hold's token, or `None` if the limit ends first.
     pub(crate) fn lock(mut self) -> Result<Option<u64>, Error> {
         let (core, key) = (self.core, self.key);
-        if key.hold.is_owned_by(self.thread) {
-            // As on the JVM, cancellation takes precedence over reentry.
-            return if self.limit.is_cancelled() { Ok(None) } else { self.reenter().map(Some) };
-        }
         // Also before a lingering tenure is taken up: it is the parent's.
         core.process.check()?;
         let inside = Inside::of(&core.activity)?;
@@ -121,16 +112,6 @@ impl<'c> Acquire<'c> {
             log::trace!(ACQUIRE, "lock {:?}: held, token {token}", key.name);
         }
         Ok(token)
-    }
-
-    fn reenter(&self) -> Result<u64, Error> {
-        let key = self.key;
-        match key.hold.reenter() {
-            Reentry::Entered => Ok(key.hold.token()),
-            Reentry::Lost => Err(loss::error(self.core, key)),
-            Reentry::Refused => Err(Error::AlreadyHeld { key: key.name.to_string() }),
-            Reentry::TooMany => Err(Error::TooManyHolds { key: key.name.to_string() }),
-        }
     }
 
     fn lock_first(&mut self) -> Result<Option<u64>, Error> {
@@ -163,26 +144,29 @@ impl<'c> Acquire<'c> {
     /// is not an error here that the store cannot be reached.
     fn prepare(&self) -> Result<(), Error> {
         let (core, key) = (self.core, self.key);
-        at_exit::note_use(core);
-        core.start_renewing()?;
-        core.subscription.check(&key.name, || self.command_limit())?;
+        releases::note_use(core);
+        if core.renewals.thread.start()? {
+            core.renewals.thread.wake_by(core.record.begin(core));
+        }
+        core.subscription.check(core, &key.name, || self.command_limit())?;
         if self.settings.reason().is_some()
             && core.record.is_on()
             && (core.subscription.is_started() || !core.record.listens_with_it())
         {
             // A client that says what its locks are for can be asked.
-            core.subscription.listen_for(key);
+            core.subscription.listen_for(core, key);
         }
         if !self.settings.linger.is_zero() {
             // A client whose tenures may linger must hear when others wait.
-            core.subscription.listen();
+            core.subscription.listen(core);
             // A tenure that lingers is taken up without it. The first release of another one only lingers if it is heard by then, so this
             // may take a little of the caller's time.
             if core.subscription.is_open()
-                && !core.subscription.hears(key)
+                && !core.subscription.hears(core, key)
                 && !matches!(key.state.lock().phase, Phase::Lingering { .. })
             {
-                core.subscription.gets_ready_to_hear(key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
+                core.subscription
+                    .gets_ready_to_hear(core, key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
             }
         }
         Ok(())
@@ -192,14 +176,16 @@ impl<'c> Acquire<'c> {
     fn arrive(&self) -> Result<Progress, Error> {
         let (core, key) = (self.core, self.key);
         let mut state = key.state.lock();
-        match self.take_up(&mut state) {
-            Lingering::No => {}
-            Lingering::Taken(queued) => return Ok(Progress::Confirmed(queued)),
-            Lingering::Over(tenure) => {
-                drop(state);
-                core.releases.release_later(core, &key.name, &tenure);
-                drop(Turn::of(core, key));
-                state = key.state.lock();
+        if matches!(state.phase, Phase::Lingering { .. }) {
+            match self.take_up(&mut state) {
+                Lingering::No => {}
+                Lingering::Taken(queued) => return Ok(Progress::Confirmed(queued)),
+                Lingering::Over(tenure) => {
+                    drop(state);
+                    core.releases.release_later(core, &key.name, &tenure);
+                    drop(Turn::of(core, key));
+                    state = key.state.lock();
+                }
             }
         }
         if matches!(state.phase, Phase::Idle) {
@@ -212,10 +198,10 @@ impl<'c> Acquire<'c> {
             return self.limit.outcome(state.failure.clone()).map(|()| Progress::Ended);
         }
         let waiter = Waiter::new(self.thread, Arc::clone(self.settings), core.clock.now());
-        state.queue.push(Arc::clone(&waiter));
+        state.queue.push_back(Arc::clone(&waiter));
         drop(state);
         // The holder in this process must hear when others wait.
-        core.subscription.listen_for(key);
+        core.subscription.listen_for(core, key);
         Ok(Progress::Waits(waiter))
     }
 
@@ -225,7 +211,7 @@ impl<'c> Acquire<'c> {
         let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
         let now = core.clock.now();
         let is_over = now >= tenure.deadline();
-        if !is_over && (tenure.is_contended() || !tenure.tokens().advance()) {
+        if !is_over && (tenure.is_contended() || !tenure.tokens.advance()) {
             return Lingering::No;
         }
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
@@ -275,7 +261,7 @@ impl<'c> Acquire<'c> {
         let now = core.clock.now();
         let unconfirmed = Unconfirmed(self);
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
-        let failure = renew::extend_now(core, key, &expiring, false, self.limit.limit(now, core.limits.command));
+        let failure = renewals::extend_now(core, key, &expiring, false, self.limit.limit(now, core.limits.command));
         std::mem::forget(unconfirmed);
         let mut state = key.state.lock();
         match &mut state.phase {
@@ -301,13 +287,14 @@ impl<'c> Acquire<'c> {
         // The lease thread already renews a tenure that is passed on. It only must not be over.
         let is_fresh = !tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline());
         tenure.is_confirmed = is_fresh && core.counts(tenure);
-        tenure.is_confirmed.then(|| Confirmed::Yes(core.events.queue_acquired(tenure, call)))
+        if tenure.is_confirmed { Some(Confirmed::Yes(core.events.queue_acquired(tenure, call))) } else { None }
     }
 
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask again.
     fn discard(&self) -> Turn<'c> {
         let (core, key) = (self.core, self.key);
-        if let Some((tenure, _)) = core.end_hold(key, Phase::Asking { turn: None, about: None }, core.clock.now()) {
+        let ended = core.end_hold(key, &mut key.state.lock(), Phase::Asking { turn: None, about: None });
+        if let Some((tenure, _)) = ended {
             core.releases.release_later(core, &key.name, &tenure);
         }
         Turn::of(core, key)
@@ -337,7 +324,7 @@ impl<'c> Acquire<'c> {
             let now = core.clock.now();
             if let Answer::Acquired(tenure) = answer {
                 core.renewals.note_trip(now.since(sent_at));
-                let how = if asking.is_busy() { How::Granted } else { How::Free };
+                let how = if asking.is_busy { How::Granted } else { How::Free };
                 return self.take(turn, tenure, how, now);
             }
             let seen = self.look(&answer, wants_place, sent_at, now);
@@ -394,9 +381,9 @@ impl<'c> Acquire<'c> {
             QueuePlace::None => false,
             QueuePlace::ForRecall => true,
             _ if self.limit.is_one_attempt() => false,
-            QueuePlace::IfHeard => core.subscription.hears(key),
+            QueuePlace::IfHeard => core.subscription.hears(core, key),
             // If it takes longer, the caller goes on without, and asks again when the inbox is ready.
-            QueuePlace::OnceHeard => core.subscription.gets_ready_to_hear(key, || self.command_limit() / 4),
+            QueuePlace::OnceHeard => core.subscription.gets_ready_to_hear(core, key, || self.command_limit() / 4),
         };
         let question = Question::fresh(core.next_locker(self.settings), Arc::clone(self.settings), wait);
         key.state.lock().ask_about(question.locker());
@@ -414,7 +401,7 @@ impl<'c> Acquire<'c> {
         let (core, key) = (self.core, self.key);
         let limit = self.limit.limit(sent_at, core.limits.command);
         let thread = thread::current();
-        let result = core.run(&question.request(&key.name, core.id(), thread.name()), limit);
+        let result = core.run(&question.request(&key.name, core.id.current(), thread.name()), limit);
         turn.take_in(question, result, sent_at)
     }
 
@@ -462,7 +449,7 @@ impl<'c> Acquire<'c> {
                 || busy.is_some()
                     && !limit.is_one_attempt()
                     && core.subscription.is_open()
-                    && !core.subscription.hears(key),
+                    && !core.subscription.hears(core, key),
             // The server did not know the script of the preceding release, so this request overtook the release. The release was sent again
             // before this reply was delivered, so the next request comes after it.
             is_released: limit.is_one_attempt() && holder.is_some() && key.state.lock().released.as_deref() == holder,
@@ -475,7 +462,7 @@ impl<'c> Acquire<'c> {
     /// Ends a turn that was neither successful nor final: the calling thread waits, as the first one of its process.
     fn wait_on(&self, turn: Turn<'c>, answer: Answer, sent_at: Moment) -> Result<Progress, Error> {
         let (core, key) = (self.core, self.key);
-        core.subscription.listen();
+        core.subscription.listen(core);
         if let Err(error) = core.retries.thread.start() {
             core.releases.abandon(core, &key.name, answer.into_unsettled());
             return Err(error);
@@ -483,7 +470,7 @@ impl<'c> Acquire<'c> {
         let now = core.clock.now();
         let waiter = Waiter::new(self.thread, Arc::clone(self.settings), now);
         let mut state = key.state.lock();
-        state.queue.push_back_to_head(Arc::clone(&waiter));
+        state.queue.push_front(Arc::clone(&waiter));
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
         // still wait.
         let may_ask = self.limit.has_time_for_another(now, sent_at);

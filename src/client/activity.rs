@@ -1,21 +1,27 @@
-//! Counts who needs the store: threads in `lock`, and holds. After a client is closed, the last of them shuts it
-//! down.
+//! This counts who needs the store: threads in `lock`, and holds. When a client is closed, waiting threads leave, holds continue, and the last of
+//! them ends the client's threads and closes the store.
 //!
 //! A thread enters before it looks at anything, and leaves after it has cleaned up after itself. If it got a hold,
 //! the hold is counted in its place. After the closing no thread can enter. The closing thread waits until all
 //! threads have left, and runs the shutdown if no hold is left then; otherwise the last hold does. A thread that
 //! gives up waiting never has to run the shutdown.
 
+use super::core::Core;
+use super::retries;
+use super::turn::Turn;
 use crate::error::Error;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Condvar, Mutex, before_notifying};
+
+/// The stages of a client. It is closed when no thread may enter any more, and drained when all threads have left since.
+const OPEN: u8 = 0;
+const CLOSED: u8 = 1;
+const DRAINED: u8 = 2;
 
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    closed: AtomicBool,
+    stage: AtomicU8,
     inside: AtomicUsize,
-    /// Whether all threads have left after the closing.
-    drained: AtomicBool,
     holds: AtomicUsize,
     gate: Mutex<()>,
     left: Condvar,
@@ -23,42 +29,12 @@ pub(crate) struct Activity {
 
 impl Activity {
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(SeqCst)
+        self.stage.load(SeqCst) != OPEN
     }
 
     /// Lets no thread enter any more. Returns `false` if that was so before.
     pub(crate) fn close(&self) -> bool {
-        !self.closed.swap(true, SeqCst)
-    }
-
-    /// Counts the calling thread in.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ShutDown`] after the closing; the caller is then not counted.
-    pub(crate) fn enter(&self) -> Result<(), Error> {
-        if self.is_closed() {
-            return Err(Error::ShutDown);
-        }
-        self.inside.fetch_add(1, SeqCst);
-        if self.is_closed() {
-            self.leave();
-            return Err(Error::ShutDown);
-        }
-        Ok(())
-    }
-
-    /// Counts the calling thread out.
-    pub(crate) fn leave(&self) {
-        if self.inside.fetch_sub(1, SeqCst) == 1 && self.is_closed() {
-            before_notifying(&self.gate);
-            self.left.notify_all();
-        }
-    }
-
-    /// Counts a hold, before its thread leaves.
-    pub(crate) fn begin_hold(&self) {
-        self.holds.fetch_add(1, SeqCst);
+        self.stage.fetch_max(CLOSED, SeqCst) == OPEN
     }
 
     /// Counts a hold out. Returns `true` if it was the last one and the closing thread has gone: the caller must then
@@ -67,7 +43,7 @@ impl Activity {
         self.holds.fetch_sub(1, SeqCst);
         // Read in this order: until all threads have left, one of them may still get a hold, even after this was the
         // last one.
-        self.drained.load(SeqCst) && self.holds.load(SeqCst) == 0
+        self.stage.load(SeqCst) == DRAINED && self.holds.load(SeqCst) == 0
     }
 
     /// After the closing, waits until no thread is inside. Returns whether there is no hold then either. (This call
@@ -78,7 +54,7 @@ impl Activity {
             self.left.wait(&mut gate);
         }
         drop(gate);
-        self.drained.store(true, SeqCst);
+        self.stage.store(DRAINED, SeqCst);
         self.holds.load(SeqCst) == 0
     }
 }
@@ -92,22 +68,98 @@ impl<'a> Inside<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Activity::enter`].
+    /// [`Error::ShutDown`] after the closing; the caller is then not counted.
     pub(crate) fn of(activity: &'a Activity) -> Result<Self, Error> {
-        activity.enter()?;
-        Ok(Self(activity))
+        if activity.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        activity.inside.fetch_add(1, SeqCst);
+        let inside = Self(activity);
+        // The closing thread looks at the count after it has closed. So it sees this thread, or this thread sees that.
+        if activity.is_closed() { Err(Error::ShutDown) } else { Ok(inside) }
     }
 
     /// Counts a hold in place of the thread.
     pub(crate) fn begin_hold(self) {
-        self.0.begin_hold();
+        self.0.holds.fetch_add(1, SeqCst);
     }
 }
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.0.leave();
+        let activity = self.0;
+        if activity.inside.fetch_sub(1, SeqCst) == 1 && activity.is_closed() {
+            before_notifying(&activity.gate);
+            activity.left.notify_all();
+        }
     }
+}
+
+/// A hold that is counted out when this is dropped, after its release.
+#[must_use]
+pub(crate) struct Leaving<'a>(pub(super) &'a Core);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if self.0.activity.end_hold() {
+            shut_down(self.0);
+        }
+    }
+}
+
+/// Turns new and waiting threads away, and waits until they have left. Holds continue, and the last one to end
+/// runs the shutdown.
+pub(super) fn close(core: &Core) {
+    if core.process.is_forked() {
+        return;
+    }
+    if core.activity.close() {
+        for key in core.keys.all() {
+            key.nudge_all();
+        }
+    }
+    end_lingering(core);
+    if core.activity.wait_until_left() {
+        shut_down(core);
+    }
+}
+
+/// Shuts the client down immediately, because its last handle is dropped. In a forked child there is nothing to
+/// end: the threads and what is in the store belong to the parent.
+pub(super) fn end(core: &Core) {
+    if !core.process.is_forked() {
+        core.activity.close();
+        shut_down(core);
+    }
+}
+
+/// Gives back the tenures that linger. After the closing no tenure begins to linger.
+fn end_lingering(core: &Core) {
+    let over: Vec<_> = core.keys.all().iter().filter_map(|key| Turn::of_lingering(core, key, true)).collect();
+    retries::release(core, over, core.limits.command);
+    // The retry thread handles what could not be released.
+    core.retries.thread.wake_by(core.retries.cleanup.next());
+}
+
+/// Ends the threads and closes the store. Runs only once.
+fn shut_down(core: &Core) {
+    let mut is_down = core.is_down.lock();
+    if std::mem::replace(&mut *is_down, true) {
+        return;
+    }
+    end_lingering(core);
+    core.retries.thread.stop();
+    let now = core.clock.now();
+    core.slow_nodes.stop_retrying().into_iter().for_each(|cleanup| core.retries.cleanup.return_untried(cleanup, now));
+    // Before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
+    core.subscription.stop();
+    core.releases.await_replies(core);
+    core.retries.release_cleanups(core);
+    core.renewals.thread.stop();
+    core.slow_nodes.lease_thread.stop();
+    core.record.remove(core);
+    core.events.end();
+    core.processor.close();
 }
 
 #[cfg(test)]
@@ -118,14 +170,12 @@ mod tests {
     #[test]
     fn the_last_hold_after_the_closing_knows_it() {
         let activity = Activity::default();
-        activity.enter().expect("open");
-        activity.begin_hold();
-        activity.leave();
-        activity.begin_hold();
+        Inside::of(&activity).expect("open").begin_hold();
+        Inside::of(&activity).expect("open").begin_hold();
         assert!(!activity.end_hold());
         assert!(activity.close());
         assert!(!activity.close());
-        assert!(activity.enter().is_err());
+        assert!(Inside::of(&activity).is_err());
         assert!(!activity.wait_until_left());
         assert!(activity.end_hold());
     }
@@ -134,14 +184,14 @@ mod tests {
     #[test]
     fn the_closing_thread_waits_for_those_inside() {
         let activity = Activity::default();
-        activity.enter().expect("open");
+        let inside = Inside::of(&activity).expect("open");
         std::thread::scope(|scope| {
             activity.close();
             let closer = scope.spawn(|| activity.wait_until_left());
             // Time enough for it to end too early.
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(!closer.is_finished());
-            activity.leave();
+            drop(inside);
             assert!(closer.join().expect("no panic"));
         });
     }

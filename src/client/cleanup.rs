@@ -9,9 +9,9 @@
 //! | [`Ending::GivenUp`] | it was given up while it stood in the store's queue, or its grant had no taker | the first answered release |
 //! | [`Ending::AcquireUnanswered`] | it was given up, or reported `gone`, while its acquire was unanswered | one lease after the first answered release, because closing a socket does not cancel what was sent on it |
 
-use crate::backoff::{Backoff, Cooldown};
+use crate::backoff::Cooldown;
 use crate::client::releases::InFlight;
-use crate::client::schedule::Schedule;
+use crate::client::worker::Schedule;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
@@ -80,14 +80,9 @@ impl Cleanup {
         Self { clock, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0, hastened: 0 }) }
     }
 
-    /// Adds a locker, due immediately. The caller must wake the retry thread.
-    pub(crate) fn add(&self, key: &str, locker: &Arc<str>, kept: Duration, ending: Ending) {
-        self.add_awaited(key, locker, kept, ending, None);
-    }
-
-    /// Like [`add`](Self::add), with the ticket of a posted release. The ticket is dropped when the locker is cleaned
-    /// up.
-    pub(crate) fn add_awaited(
+    /// Adds a locker, due immediately. The caller must wake the retry thread. The ticket of a posted release is dropped when the locker is
+    /// cleaned up.
+    pub(super) fn add(
         &self,
         key: &str,
         locker: &Arc<str>,
@@ -187,7 +182,7 @@ impl Cleanup {
                     );
                     return;
                 }
-                cleanup.failed.fail(now, Backoff::capped(timing::longest_cleanup_pause(cleanup.kept)))
+                cleanup.failed.fail(now, timing::retries(timing::longest_cleanup_pause(cleanup.kept)))
             }
         };
         let mut list = self.list.lock();
@@ -234,7 +229,7 @@ mod tests {
         let cleanup = Cleanup::new(Timer::new(Arc::new(ManualClock::new())));
         let failed = || Err::<(), _>(Error::backend(BackendFailure::Unknown, "the connection was cut"));
         let now = cleanup.clock.now();
-        cleanup.add("k", &Arc::from("c-1"), Duration::from_secs(30), Ending::GivenUp);
+        cleanup.add("k", &Arc::from("c-1"), Duration::from_secs(30), Ending::GivenUp, None);
         let first = cleanup.take_due(now).pop().expect("it is due");
         cleanup.hasten(now);
         cleanup.put_back(first, &failed(), false, now);

@@ -4,16 +4,15 @@
 //! hears the question and notes it; its retry thread answers by a message to the inbox of the asker. A question that cannot be answered at
 //! once is dropped: its asker does not wait for long.
 
-use super::context::Context;
-use super::subscription::Subscription;
+use super::core::Core;
 use crate::description::{ClientRecord, Description, MOST_WAITERS, Party, Told, WaitingThread};
 use crate::error::Error;
 use crate::log;
-use crate::port::{Directory, Parties};
+use crate::port::Parties;
 use crate::state::key::Key;
 use crate::state::locker::lock_delay_left;
 use crate::state::machine::Phase;
-use crate::state::names;
+use crate::state::owner;
 use crate::sync::{Mutex, thread};
 use crate::timing::{ANSWERS_LIMIT, DESCRIBE_LIMIT, SHORTEST_COMMAND, SUBSCRIBE_LOOK};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -26,28 +25,19 @@ fn client_of(locker: &str) -> Option<&str> {
     locker.rsplit_once('-').map(|(client, _)| client).filter(|client| !client.is_empty() && !client.contains(' '))
 }
 
+/// What a client says of a key, and of which locker.
+type Account = (Option<String>, Told);
+
 /// What a client says of keys, and asks others.
-#[derive(Debug)]
-pub(crate) struct Describe {
-    context: Arc<Context>,
-    inquiries: Inquiries,
-}
+#[derive(Debug, Default)]
+pub(crate) struct Describe(Mutex<OpenInquiries>);
 
 /// The client that asks.
 impl Describe {
-    pub(super) fn new(context: &Arc<Context>) -> Self {
-        Self { context: Arc::clone(context), inquiries: Inquiries::default() }
-    }
-
-    /// Describes a key. `inbox` is where the answers come in; they are waited for while the client `goes_on`.
-    pub(super) fn describe(
-        &self,
-        name: &Arc<str>,
-        inbox: &Subscription,
-        goes_on: impl Fn() -> bool,
-    ) -> Result<Description, Error> {
-        let directory = self.context.directory()?;
-        let limit = self.context.limits.command;
+    /// Describes a key. Answers of other clients are waited for until this one is closed.
+    pub(super) fn describe(&self, core: &Core, name: &Arc<str>) -> Result<Description, Error> {
+        let directory = core.directory()?;
+        let limit = core.limits.command;
         let Parties { holder, remaining, waiting, queue_length } = directory.parties(name, limit)?;
         let mut clients: Vec<&str> = Vec::new();
         for client in holder.iter().chain(&waiting).filter_map(|locker| client_of(locker)) {
@@ -64,48 +54,47 @@ impl Describe {
         let records: Vec<_> = records.iter().map(|line| line.as_deref().map(ClientRecord::of_line)).collect();
         let until = Instant::now() + DESCRIBE_LIMIT;
         let left = || until.saturating_duration_since(Instant::now());
-        let told =
-            self.ask_clients(directory, name, &clients, &records, &left, |key| hears(inbox, key, &left, goes_on));
+        let told = self.ask_clients(core, name, &clients, &records, &left)?;
         let party = |locker: String| {
             let at = client_of(&locker).and_then(|client| clients.iter().position(|known| *known == client));
             let client = at.and_then(|at| records.get(at).cloned().flatten());
             // An answer about another locker is one about another moment.
             let told = at.and_then(|at| told.get(at)?.as_ref()).filter(|(of, _)| of.as_deref() == Some(&*locker));
-            Party { is_local: self.context.is_ours(&locker), client, told: told.map(|(_, told)| told.clone()), locker }
+            Party { is_local: core.is_ours(&locker), client, told: told.map(|(_, told)| told.clone()), locker }
         };
         let (holder, waiting) = (holder.clone().map(party), waiting.iter().cloned().map(party).collect());
         Ok(Description { key: name.to_string(), holder, remaining, lock_delay, waiting, queue_length })
     }
 
-    /// Asks these clients about a key, if this one `hears` what is said about it, and waits until all have answered or no time is `left`.
+    /// Asks these clients about a key, if this one hears what is said about it, and waits until all have answered or no time is `left`.
     /// Returns for each what it says, and of which locker.
     fn ask_clients(
         &self,
-        directory: &dyn Directory,
+        core: &Core,
         name: &Arc<str>,
         clients: &[&str],
         records: &[Option<ClientRecord>],
         left: &impl Fn() -> Duration,
-        hears: impl FnOnce(&Key) -> bool,
-    ) -> Vec<Option<(Option<String>, Told)>> {
+    ) -> Result<Vec<Option<Account>>, Error> {
+        let directory = core.directory()?;
         let mut told = vec![None; clients.len()];
         let mut others = Vec::new();
         for (at, client) in clients.iter().enumerate() {
-            if *client == self.context.id().as_str() {
-                told[at] = Some(self.account(name));
+            if *client == core.id.current().as_str() {
+                told[at] = Some(account(core, name));
             } else if records.get(at).and_then(Option::as_ref).is_none_or(ClientRecord::describes) {
                 others.push(at);
             }
         }
-        let key = self.context.keys.key(name);
-        if others.is_empty() || !hears(&key) {
-            return told;
+        let key = core.keys.key(name);
+        if others.is_empty() || !hears(core, &key, left) {
+            return Ok(told);
         }
-        let asking = self.inquiries.begin(others.len());
+        let asking = self.begin(others.len());
         let mut asked = 0;
         for (place, at) in others.iter().enumerate() {
-            let words = inquiry(asking.nonce(place), self.context.id().as_str(), name);
-            match directory.say(clients[*at], name, &words, left().min(self.context.limits.command)) {
+            let words = inquiry(asking.nonce(place), core.id.current().as_str(), name);
+            match directory.say(clients[*at], name, &words, left().min(core.limits.command)) {
                 Ok(is_heard) => asked += usize::from(is_heard),
                 Err(error) => {
                     log::debug!(CLIENT, "lock {name:?}: the client {:?} was not asked: {error}", clients[*at]);
@@ -119,23 +108,24 @@ impl Describe {
             }
             asked -= 1;
         }
-        told
+        Ok(told)
     }
 }
 
 /// Waits until this client hears what is said about a key. Returns whether it does.
-fn hears(inbox: &Subscription, key: &Key, left: &impl Fn() -> Duration, goes_on: impl Fn() -> bool) -> bool {
-    if !inbox.hands_over() {
+fn hears(core: &Core, key: &Key, left: &impl Fn() -> Duration) -> bool {
+    let inbox = &core.subscription;
+    if !inbox.hands_over {
         return false;
     }
-    inbox.listen();
+    inbox.listen(core);
     while !inbox.is_open() {
-        if left().is_zero() || !goes_on() {
+        if left().is_zero() || core.is_closed() {
             return false;
         }
         thread::sleep(SUBSCRIBE_LOOK);
     }
-    inbox.gets_ready_to_hear(key, left)
+    inbox.gets_ready_to_hear(core, key, left)
 }
 
 /// What is to be done about the words of another client.
@@ -154,101 +144,104 @@ impl Describe {
     pub(super) fn on_said(&self, text: &str) -> Heard {
         match read(text) {
             Some(Words::Inquiry(question)) => {
-                return if self.inquiries.note(question) { Heard::Question } else { Heard::Nothing };
+                return if self.note(question) { Heard::Question } else { Heard::Nothing };
             }
-            Some(Words::Answer { nonce, text }) => self.inquiries.hear(nonce, text),
+            Some(Words::Answer { nonce, text }) => self.hear(nonce, text),
             Some(Words::Greeting(greeting)) => return Heard::Greeting(greeting),
             None => {}
         }
         Heard::Nothing
     }
 
-    /// Gets ready to hear questions about the locks that are held with a reason, or asked for. Called by the listener when the inbox is open.
-    pub(super) fn hear_questions(&self, inbox: &Subscription) {
-        for key in self.context.keys.all() {
-            let mut state = key.state.lock();
-            // A thread that asks may have found the inbox closed, and its settings are not known here.
-            let is_asked_for = matches!(state.phase, Phase::Asking { .. });
-            let says_why = is_asked_for || state.kept().is_some_and(|tenure| tenure.settings.reason().is_some());
-            drop(state);
-            if says_why {
-                inbox.gets_ready_to_hear(&key, || Duration::ZERO);
-            }
-        }
-    }
-
     /// Answers what other clients have asked. Called by the retry thread. What cannot be said in a moment is dropped.
-    pub(super) fn answer_questions(&self) {
+    pub(super) fn answer_questions(&self, core: &Core) {
         let begun = Instant::now();
-        let Some(directory) = self.context.processor.directory() else { return };
-        for Inquiry { nonce, asker, key } in self.inquiries.take() {
+        let Some(directory) = core.processor.directory() else { return };
+        for Inquiry { nonce, asker, key } in self.take() {
             // One that is not answered leaves time for the others.
-            let limit = self.context.limits.command.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()) / 2);
+            let limit = core.limits.command.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()) / 2);
             if limit < SHORTEST_COMMAND {
                 return;
             }
-            let (locker, told) = self.account(&key);
+            let (locker, told) = account(core, &key);
             let words = answer(nonce, &told.to_line(locker.as_deref()));
             if let Err(error) = directory.say(&asker, &key, &words, limit) {
                 log::debug!(CLIENT, "lock {key:?}: a question about it was not answered: {error}");
             }
         }
     }
+}
 
-    /// Returns what this client says of a key, and of which locker.
-    fn account(&self, name: &str) -> (Option<String>, Told) {
-        let Some(key) = self.context.keys.known(name) else { return (None, Told::default()) };
-        let now = self.context.clock.now();
+/// Gets ready to hear questions about the locks that are held with a reason, or asked for. Called by the listener when the inbox is open.
+pub(super) fn hear_questions(core: &Core) {
+    for key in core.keys.all() {
         let mut state = key.state.lock();
-        let first = state.queue.head().map(Arc::clone);
-        let mut told = Told {
-            waiting_threads: state.queue.len(),
-            first_waits_for: first.as_ref().map(|first| now.since(first.since)),
-            ..Told::default()
-        };
-        let waiting = state.queue.iter().take(MOST_WAITERS).map(|waiter| (waiter.thread, now.since(waiter.since)));
-        let waiting: Vec<_> = waiting.collect();
-        let (mut thread, mut reason) = (None, None);
-        let is_held = matches!(state.phase, Phase::Held(_));
-        let locker = if let Some(tenure) = state.kept() {
-            told.lease_left = Some(tenure.deadline().since(now));
-            told.lingering = !is_held;
-            reason = tenure.settings.reason().map(str::to_owned);
-            if is_held {
-                thread = Some(key.hold.owner());
-                told.held_for = Some(now.since(tenure.held_since()));
-                told.hold_count = key.hold.count();
-                told.token = Some(key.hold.token());
-            }
-            Some(tenure.locker.to_string())
-        } else {
-            if let Some(first) = &first {
-                thread = Some(first.thread);
-                reason = first.settings.reason().map(str::to_owned);
-            }
-            match &state.phase {
-                Phase::Waiting { unsettled: Some(unsettled) } => Some(unsettled.locker.to_string()),
-                _ => state.about().map(|about| about.locker.to_string()),
-            }
-        };
+        // A thread that asks may have found the inbox closed, and its settings are not known here.
+        let is_asked_for = matches!(state.phase, Phase::Asking { .. });
+        let says_why = is_asked_for || state.kept().is_some_and(|tenure| tenure.settings.reason().is_some());
         drop(state);
-        if let Some(name) = thread.and_then(names::of) {
-            (told.thread, told.thread_id) = (name.name, name.id);
+        if says_why {
+            core.subscription.gets_ready_to_hear(core, &key, || Duration::ZERO);
         }
-        let named = |(thread, waits_for)| {
-            let names::Name { name: thread, id: thread_id } = names::of(thread).unwrap_or_default();
-            WaitingThread { thread, thread_id, waits_for }
-        };
-        told.waiters = waiting.into_iter().map(named).collect();
-        told.reason = reason;
-        (locker, told)
     }
+}
+
+/// Returns what this client says of a key, and of which locker.
+fn account(core: &Core, name: &str) -> Account {
+    let Some(key) = core.keys.known(name) else { return (None, Told::default()) };
+    let now = core.clock.now();
+    let mut state = key.state.lock();
+    let first = state.queue.front().map(Arc::clone);
+    let mut told = Told {
+        waiting_threads: state.queue.len(),
+        first_waits_for: first.as_ref().map(|first| now.since(first.since)),
+        ..Told::default()
+    };
+    let waiting = state.queue.iter().take(MOST_WAITERS).map(|waiter| (waiter.thread, now.since(waiter.since)));
+    let waiting: Vec<_> = waiting.collect();
+    let (mut thread, mut reason) = (None, None);
+    let is_held = matches!(state.phase, Phase::Held(_));
+    let locker = if let Some(tenure) = state.kept() {
+        told.lease_left = Some(tenure.deadline().since(now));
+        told.lingering = !is_held;
+        reason = tenure.settings.reason().map(str::to_owned);
+        if is_held {
+            thread = Some(key.hold.owner());
+            told.held_for = Some(now.since(tenure.held_since()));
+            told.hold_count = key.hold.count();
+            told.token = Some(key.hold.token());
+        }
+        Some(tenure.locker.to_string())
+    } else {
+        if let Some(first) = &first {
+            thread = Some(first.thread);
+            reason = first.settings.reason().map(str::to_owned);
+        }
+        match &state.phase {
+            Phase::Waiting { unsettled: Some(unsettled) } => Some(unsettled.locker.to_string()),
+            _ => state.about().map(|about| about.locker.to_string()),
+        }
+    };
+    drop(state);
+    if let Some(name) = thread.and_then(owner::name_of) {
+        (told.thread, told.thread_id) = (name.name, name.id);
+    }
+    let named = |(thread, waits_for)| {
+        let owner::ThreadName { name: thread, id: thread_id } = owner::name_of(thread).unwrap_or_default();
+        WaitingThread { thread, thread_id, waits_for }
+    };
+    told.waiters = waiting.into_iter().map(named).collect();
+    told.reason = reason;
+    (locker, told)
 }
 
 // What clients say to one another.
 
 /// How many questions wait for their answers. Further ones are dropped: their askers do not wait for long.
 const MOST_INQUIRIES: usize = 64;
+
+/// How many of its own greetings a client remembers. One may be executed late, after the inbox was opened again.
+const MOST_GREETINGS: usize = 1024;
 
 /// The longest name of an asker.
 const LONGEST_ASKER: usize = 256;
@@ -266,15 +259,14 @@ type InquiryAnswer = (usize, String);
 
 /// The questions that this client is to answer, and those that it has asked.
 #[derive(Debug, Default)]
-struct Inquiries(Mutex<OpenInquiries>);
-
-#[derive(Debug, Default)]
 struct OpenInquiries {
     /// The questions that this client is to answer.
     waiting: VecDeque<Inquiry>,
     /// The last number of a question. Numbers begin again with each client, whose inbox is its own.
     last: u64,
     asked: HashMap<u64, (usize, Sender<InquiryAnswer>)>,
+    /// The numbers of the greetings of this client, the newest last.
+    greetings: VecDeque<u64>,
 }
 
 /// What a client says when it hears its inbox: see [`twin`](super::twin).
@@ -333,7 +325,7 @@ impl Greeting {
     }
 }
 
-impl Inquiries {
+impl Describe {
     /// Notes a question. Returns `false` if it is dropped, because too many wait.
     fn note(&self, inquiry: Inquiry) -> bool {
         let mut open = self.0.lock();
@@ -358,7 +350,21 @@ impl Inquiries {
         for place in 0..count {
             open.asked.insert(first + place as u64, (place, sender.clone()));
         }
-        InquiryRound { inquiries: self, first, count, answers }
+        InquiryRound { of: self, first, count, answers }
+    }
+
+    /// Remembers a greeting of this client.
+    pub(super) fn note_greeting(&self, nonce: u64) {
+        let mut open = self.0.lock();
+        if open.greetings.len() == MOST_GREETINGS {
+            open.greetings.pop_front();
+        }
+        open.greetings.push_back(nonce);
+    }
+
+    /// Returns whether a greeting is one of this client, which hears itself.
+    pub(super) fn is_own_greeting(&self, nonce: u64) -> bool {
+        self.0.lock().greetings.contains(&nonce)
     }
 
     /// Notes an answer. One to a question that nobody has asked, or asks no more, is ignored.
@@ -373,7 +379,7 @@ impl Inquiries {
 /// Questions that were asked together. Dropping it ends the wait for their answers.
 #[derive(Debug)]
 struct InquiryRound<'t> {
-    inquiries: &'t Inquiries,
+    of: &'t Describe,
     first: u64,
     count: usize,
     answers: Receiver<InquiryAnswer>,
@@ -388,7 +394,7 @@ impl InquiryRound<'_> {
 
 impl Drop for InquiryRound<'_> {
     fn drop(&mut self) {
-        let mut open = self.inquiries.0.lock();
+        let mut open = self.of.0.lock();
         for place in 0..self.count {
             open.asked.remove(&(self.first + place as u64));
         }
@@ -426,7 +432,7 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_is_heard_and_questions_are_bounded() {
-        let inquiries = Inquiries::default();
+        let inquiries = Describe::default();
         let asking = inquiries.begin(2);
         inquiries.hear(asking.nonce(1), "b".to_owned());
         inquiries.hear(asking.nonce(1), "again".to_owned());

@@ -1,6 +1,6 @@
 //! Lost tenures: how a loss is noticed, announced and queried.
 
-use crate::client::context::Context;
+use crate::client::activity::Leaving;
 use crate::client::core::Core;
 use crate::client::events::{Queued, tell_queued, tell_watchers};
 use crate::client::turn::Turn;
@@ -102,11 +102,11 @@ fn notice_deadline(core: &Core, key: &Arc<Key>) {
 }
 
 /// Asks the store, within a limit, whether a tenure was broken, whose key contains something else.
-pub(super) fn broken(context: &Context, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
-    if !context.limits.breaks || limit < timing::SHORTEST_COMMAND {
+pub(super) fn broken(core: &Core, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
+    if !core.limits.breaks || limit < timing::SHORTEST_COMMAND {
         return None;
     }
-    match context.processor.broken(key, &tenure.locker, limit) {
+    match core.processor.broken(key, &tenure.locker, limit) {
         Ok(broken) => broken.map(LossCause::from),
         Err(error) => {
             log::debug!(LEASE, "lock {key:?}: cannot ask whether it was broken: {error}");
@@ -125,10 +125,10 @@ pub(super) fn end_orphan(core: &Core, key: &Arc<Key>, owner: u64) -> bool {
         return false;
     }
     let now = core.clock.now();
-    let ended = core.end_hold_in(key, &mut state, Phase::Asking { turn: None, about: None }, now);
+    let ended = core.end_hold(key, &mut state, Phase::Asking { turn: None, about: None });
     let Some((mut tenure, watchers)) = ended else { return false };
     drop(state);
-    let (_leaving, turn) = (core.leaving(), Turn::of(core, key));
+    let (_leaving, turn) = (Leaving(core), Turn::of(core, key));
     owner::forget_hold(owner);
     if tenure.lose(LossCause::ThreadEnded, now) {
         core.events.tell_lost(&key.name, &tenure, watchers);
@@ -141,9 +141,9 @@ pub(super) fn end_orphan(core: &Core, key: &Arc<Key>, owner: u64) -> bool {
 }
 
 /// Returns the loss of the current hold, which the caller has seen marked.
-pub(super) fn error(context: &Context, key: &Key) -> Error {
+pub(super) fn error(core: &Core, key: &Key) -> Error {
     let loss = match &key.state.lock().phase {
-        Phase::Held(tenure) => tenure.loss_error(&key.name, context.clock.now()),
+        Phase::Held(tenure) => tenure.loss_error(&key.name, core.clock.now()),
         _ => None,
     };
     loss.unwrap_or_else(|| Error::NotHeld { key: key.name.to_string() })
@@ -165,11 +165,11 @@ pub(super) fn is_valid(core: &Core, key: &Arc<Key>, token: u64) -> bool {
 }
 
 /// Returns why the hold with this token is not valid.
-pub(super) fn why_invalid(context: &Context, key: &Key, token: u64) -> Error {
-    if context.process.is_forked() {
+pub(super) fn why_invalid(core: &Core, key: &Key, token: u64) -> Error {
+    if core.process.is_forked() {
         return Error::Forked;
     }
-    if key.hold.token() == token { error(context, key) } else { Error::NotHeld { key: key.name.to_string() } }
+    if key.hold.token() == token { error(core, key) } else { Error::NotHeld { key: key.name.to_string() } }
 }
 
 /// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because then its thread has told them.

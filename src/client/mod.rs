@@ -6,42 +6,35 @@
 //!
 //! | file | contents, from the top down |
 //! |---|---|
-//! | `mod.rs` | the client: owns the core and gives the threads their work |
-//! | `closing.rs` | closing a client |
+//! | `mod.rs` | the client: owns the core |
 //! | `acquire.rs`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
 //! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
 //! | `turn.rs` | the turn to ask; one request and what its reply means |
-//! | `retry.rs`, `renew.rs`, `hear.rs` | the work of the three threads |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `twin.rs` | a client that finds that another one has its identity |
-//! | `core.rs` | the parts of a client, together; how a hold begins and ends |
-//! | `renewals.rs`, `retries.rs`, `subscription.rs` | a part each, with its thread: `dlock-lease`, `dlock-retry`, `dlock-listen` |
-//! | `releases.rs`, `at_exit.rs` | a part: releases, also those sent without waiting for the reply; what the end of the main thread waits for |
+//! | `core.rs` | what every operation is given: store, clock, identity, keys and the parts; how a hold begins and ends |
+//! | `renewals.rs`, `retries.rs`, `subscription.rs` | a part each, with its thread and the work of that: `dlock-lease`, `dlock-retry`, `dlock-listen` |
+//! | `releases.rs` | a part: releases, also those sent without waiting for the reply; what the end of the main thread waits for |
 //! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
+//! | `server.rs` | a part: whether another server answers than before |
+//! | `activity.rs` | a part: who needs the store, and how a client is closed |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
-//! | `context.rs`, `events/` | what every part is given: store, clock, identity, keys, and who is told what happens |
-//! | `wait_limit.rs`, `cleanup.rs`, `activity.rs` | the parts of parts |
-//! | `listener.rs`, `worker.rs`, `schedule.rs` | threads and times; these do not know locks |
+//! | `events/` | who is told what happens |
+//! | `wait_limit.rs`, `cleanup.rs` | the parts of parts |
+//! | `worker.rs` | a thread that works when something is due; this does not know locks |
 
 pub(crate) mod acquire;
 pub(crate) mod activity;
-mod at_exit;
 mod cleanup;
-mod closing;
-mod context;
 pub(crate) mod core;
 mod describe;
 mod events;
-mod hear;
-mod listener;
 mod loss;
 mod record;
 mod releases;
-mod renew;
 mod renewals;
 mod retries;
-mod retry;
-mod schedule;
+mod server;
 mod slow_nodes;
 mod subscription;
 mod turn;
@@ -53,25 +46,16 @@ mod worker;
 pub(crate) use self::events::Function;
 
 use self::activity::Inside;
-use self::core::{Core, Rounds};
+use self::core::Core;
 use self::events::Hooks;
 use crate::clock::Clock;
 use crate::description::Description;
 use crate::error::Error;
 use crate::port::LockProcessor;
+use crate::state::hold::Reentry;
 use crate::state::key::Key;
 use std::ops::Deref;
 use std::sync::Arc;
-
-/// The work of a client's threads, and the function that shuts it down.
-const ROUNDS: Rounds = Rounds {
-    retry: retry::round,
-    renew: renew::round,
-    retry_on_slow_nodes: retry::round_on_slow_nodes,
-    renew_on_slow_nodes: renew::round_on_slow_nodes,
-    listen: hear::listen,
-    shut_down: closing::shut_down,
-};
 
 /// What a builder says of a client.
 #[derive(Debug)]
@@ -101,8 +85,8 @@ impl Client {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Result<Arc<Self>, Error> {
-        let core = Core::new(processor, clock, options, ROUNDS)?;
-        at_exit::note_use(&core);
+        let core = Core::new(processor, clock, options)?;
+        releases::note_use(&core);
         Ok(Arc::new(Self { core }))
     }
 
@@ -116,11 +100,22 @@ impl Client {
         loss::why_invalid(self, key, token)
     }
 
+    /// Returns why the calling thread, which has the hold of a key, may not enter again.
+    #[cold]
+    pub(crate) fn why_not_again(&self, key: &Key, refused: Reentry) -> Error {
+        let key_name = || key.name.to_string();
+        match refused {
+            Reentry::Refused => Error::AlreadyHeld { key: key_name() },
+            Reentry::TooMany => Error::TooManyHolds { key: key_name() },
+            Reentry::Lost | Reentry::Entered => loss::error(self, key),
+        }
+    }
+
     /// Describes a key.
     pub(crate) fn describe(&self, name: &Arc<str>) -> Result<Description, Error> {
         self.process.check()?;
         let _inside = Inside::of(&self.activity)?;
-        self.core.describe.describe(name, &self.subscription, || !self.is_closed())
+        self.core.describe.describe(self, name)
     }
 
     /// Returns how many events were dropped because a function was too slow for them.
@@ -130,7 +125,7 @@ impl Client {
 
     /// Turns new and waiting threads away, and waits until they have left. Holds continue.
     pub(crate) fn close(&self) {
-        closing::close(self);
+        activity::close(self);
     }
 }
 
@@ -144,7 +139,7 @@ impl Deref for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        closing::end(self);
+        activity::end(self);
     }
 }
 

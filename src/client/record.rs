@@ -3,20 +3,18 @@
 //! The lease thread writes it shortly after the client's first lock, after the renewals that are due, and again every thirty seconds; the
 //! store keeps it for ninety. No lock waits for it. A client that is closed removes it.
 
-use super::context::Context;
+use super::core::Core;
 use crate::clock::Moment;
 use crate::description::{ClientRecord, DESCRIBES};
 use crate::error::Error;
 use crate::log;
 use crate::sync::Mutex;
 use crate::timing::{RECORD_DELAY, RECORD_DELAYS, RECORD_LIFE, RECORD_PAUSE, RECORD_RETRY};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// What a client knows of its record.
 #[derive(Debug)]
 pub(crate) struct Record {
-    context: Arc<Context>,
     is_on: bool,
     started: SystemTime,
     state: Mutex<RecordState>,
@@ -35,19 +33,11 @@ struct RecordState {
     has_warned: bool,
 }
 
-/// What the lease thread does after it has looked at the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
-    Nothing,
-    /// The client listens from now on.
-    Listen,
-}
-
 impl Record {
-    pub(super) fn new(context: &Arc<Context>, is_on: bool) -> Self {
+    pub(super) fn new(is_on: bool) -> Self {
         let state =
             RecordState { due: None, put_off: 0, listens: false, line: None, is_written: false, has_warned: false };
-        Self { context: Arc::clone(context), is_on, started: SystemTime::now(), state: Mutex::new(state) }
+        Self { is_on, started: SystemTime::now(), state: Mutex::new(state) }
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -60,9 +50,9 @@ impl Record {
     }
 
     /// Has the record written soon, once the lease thread has started. Returns when.
-    pub(super) fn begin(&self) -> Moment {
-        if self.is_on && self.context.processor.directory().is_some() {
-            let due = self.context.clock.now() + RECORD_DELAY;
+    pub(super) fn begin(&self, core: &Core) -> Moment {
+        if self.is_on && core.processor.directory().is_some() {
+            let due = core.clock.now() + RECORD_DELAY;
             self.state.lock().due.get_or_insert(due);
         }
         self.next()
@@ -73,28 +63,27 @@ impl Record {
         self.state.lock().due = None;
     }
 
-    /// Writes the record if it is due. Called by the lease thread. `limit` is how long that may take, `holds` says whether the client holds
-    /// anything, and `describes` whether it can be asked about its locks.
-    pub(super) fn keep(&self, limit: impl FnOnce() -> Duration, holds: bool, describes: bool) -> After {
-        let begun = self.context.clock.now();
+    /// Writes the record if it is due. Called by the lease thread. `holds` says whether the client holds anything.
+    pub(super) fn keep(&self, core: &Core, holds: bool) {
+        let begun = core.clock.now();
         if begun < self.next() {
-            return After::Nothing;
+            return;
         }
-        let Some(directory) = self.context.processor.directory() else { return After::Nothing };
+        let Some(directory) = core.processor.directory() else { return };
         if !holds && self.puts_off(begun) {
-            return After::Nothing;
+            return;
         }
-        let id = self.context.id();
-        let features: &[_] = if describes { &[DESCRIBES] } else { &[] };
+        let id = core.id.current();
+        let features: &[_] = if core.subscription.hands_over { &[DESCRIBES] } else { &[] };
         let of_this_process = || ClientRecord::of_this_process(id.host(), self.started, features).to_line();
         let line = self.state.lock().line.take().unwrap_or_else(of_this_process);
-        let written = directory.put_record(id.as_str(), &line, RECORD_LIFE, limit());
+        let written = directory.put_record(id.as_str(), &line, RECORD_LIFE, core.renewals.side_limit());
         let is_tried_soon = matches!(written, Err(Error::Backend { .. }));
         let mut state = self.state.lock();
         state.line = Some(line);
         state.is_written |= written.is_ok() || is_tried_soon;
         state.due = Some(begun + if is_tried_soon { RECORD_RETRY } else { RECORD_PAUSE });
-        let after = if std::mem::take(&mut state.listens) { After::Listen } else { After::Nothing };
+        let listens = std::mem::take(&mut state.listens);
         let warns = !is_tried_soon && written.is_err() && !std::mem::replace(&mut state.has_warned, true);
         drop(state);
         match written {
@@ -107,7 +96,9 @@ impl Record {
             Err(error) => log::debug!(CLIENT, "the client record was not written this time: {error}"),
             Ok(()) => {}
         }
-        after
+        if listens {
+            core.subscription.listen(core);
+        }
     }
 
     /// Has the client listen once its record is written, and not before: a program that ends soon saves a thread and a connection. Returns
@@ -132,10 +123,10 @@ impl Record {
     }
 
     /// Removes the record. Called when the lease thread has ended.
-    pub(super) fn remove(&self, limit: Duration) {
+    pub(super) fn remove(&self, core: &Core) {
         let is_written = std::mem::take(&mut self.state.lock().is_written);
-        if let Some(directory) = self.context.processor.directory().filter(|_| is_written)
-            && let Err(error) = directory.remove_record(self.context.id().as_str(), limit)
+        if let Some(directory) = core.processor.directory().filter(|_| is_written)
+            && let Err(error) = directory.remove_record(core.id.current().as_str(), core.renewals.side_limit())
         {
             log::debug!(CLIENT, "the client record was not removed, and ends by itself: {error}");
         }

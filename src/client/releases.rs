@@ -2,24 +2,31 @@
 //!
 //! The replies to posted releases arrive on whichever thread reads them. If none calls the store any more, the retry thread collects
 //! them. Those that fail go on the clean-up list. The end of the main thread waits for the outcome of all that were posted before.
+//!
+//! # The end of the main thread
+//!
+//! The end of a program ends its threads, too, so nobody is left to repeat a release that met a server without the
+//! script or a connection that broke. So when the main thread ends (`main` returns or panics, or it calls `exit`), it
+//! waits until each release posted before is answered or cleaned up, for all clients that it has used. It does so in
+//! the destructor of a thread-local. With the GNU C library and on macOS that destructor runs in these cases, while
+//! the other threads still run.
 
+use super::cleanup::Ending;
 use super::core::Core;
-use crate::backoff::Backoff;
-use crate::client::cleanup::{Cleanup, Ending};
-use crate::client::events::Events;
-use crate::client::loss;
-use crate::client::twin;
+use super::events::Events;
+use super::loss;
+use super::retries::Retries;
+use super::twin;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
-use crate::port::{NotOurs, Operations, Posting, ReleaseOutcome, Request};
+use crate::port::{Claim, NotOurs, Operations, Posting, ReleaseOutcome, Request};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::thread;
-use crate::timer::Timer;
 use crate::timing;
 use crossbeam_channel::Sender;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// See the module.
@@ -79,7 +86,7 @@ impl Releases {
                         self.release_later(core, key, tenure);
                         return Err(error);
                     }
-                    thread::sleep(Backoff::capped(timing::longest_release_pause(tenure.lease())).after(failures));
+                    thread::sleep(timing::retries(timing::longest_release_pause(tenure.lease())).after(failures));
                 }
             }
         }
@@ -87,14 +94,12 @@ impl Releases {
 
     /// Releases a tenure without waiting for the reply, which is handled when it arrives.
     pub(crate) fn post(&self, core: &Core, key: &Arc<str>, tenure: Tenure, watchers: Vec<Sender<()>>, now: Moment) {
-        super::at_exit::note_use(core);
+        note_use(core);
         let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
-        let claim = core.claim(key, &locker, kept).with_poller_gap(gap);
+        let claim = Claim { poller_gap: gap, ..core.claim(key, &locker, kept) };
         let limit = release_limit(core, tenure.deadline().since(now));
         let posted = Posted {
-            core: Weak::clone(&core.this),
-            clock: core.clock.clone(),
-            cleanup: Arc::clone(&core.retries.cleanup),
+            retries: Arc::clone(&core.retries),
             events: Arc::clone(&core.events),
             posted_at: core.events.metered_now(),
             key: Arc::clone(key),
@@ -114,7 +119,7 @@ impl Releases {
     /// Interprets `NotOurs` for a release of a tenure whose hold ended in time: a loss, unless the lease, which
     /// nobody renews after the hold, has run out by now.
     pub(crate) fn not_ours(&self, core: &Core, key: &str, tenure: &Tenure, other: NotOurs) -> Result<(), Error> {
-        if let Some(holder) = other.holder.as_deref().filter(|holder| core.id().is_of_twin(holder)) {
+        if let Some(holder) = other.holder.as_deref().filter(|holder| core.id.current().is_of_twin(holder)) {
             twin::meet(core, key, holder);
         }
         if core.clock.now() >= tenure.deadline() {
@@ -127,33 +132,21 @@ impl Releases {
 
     /// Leaves the release of a tenure to the clean-up list.
     pub(crate) fn release_later(&self, core: &Core, key: &str, tenure: &Tenure) {
-        if !core.is_ours(&tenure.locker) {
-            return;
-        }
-        let (ending, in_flight) = (Ending::ReleaseUnanswered(tenure.deadline()), self.in_flight());
-        core.retries.cleanup.add_awaited(key, &tenure.locker, tenure.kept(), ending, Some(in_flight));
-        core.retries.wake_for_cleanup();
+        let ending = Ending::ReleaseUnanswered(tenure.deadline());
+        clean_up(core, key, &tenure.locker, tenure.kept(), ending, Some(self.in_flight()));
     }
 
     /// Gives up a locker that was sent. The clean-up list releases it, and begins at once.
     pub(crate) fn abandon(&self, core: &Core, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
-            if !core.is_ours(&locker) {
-                return;
-            }
             let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
-            core.retries.cleanup.add(key, &locker, settings.kept(), ending);
-            core.retries.wake_for_cleanup();
+            clean_up(core, key, &locker, settings.kept(), ending, None);
         }
     }
 
     /// Releases a locker that was granted a key and that nobody here wants.
     pub(crate) fn give_up_grant(&self, core: &Core, key: &str, locker: &Arc<str>) {
-        if !core.is_ours(locker) {
-            return;
-        }
-        core.retries.cleanup.add(key, locker, core.limits.shortest_lease, Ending::GivenUp);
-        core.retries.wake_for_cleanup();
+        clean_up(core, key, locker, core.limits.shortest_lease, Ending::GivenUp, None);
     }
 
     /// Makes sure that the replies to releases posted by `now` are collected, even if no thread calls the store any more.
@@ -223,6 +216,13 @@ impl Releases {
     }
 }
 
+/// Leaves a locker to the clean-up list, unless it is of an identity that a twin has, too: see `twin.rs`.
+fn clean_up(core: &Core, key: &str, locker: &Arc<str>, kept: Duration, ending: Ending, in_flight: Option<InFlight>) {
+    if core.is_ours(locker) {
+        core.retries.clean_up(key, locker, kept, ending, in_flight);
+    }
+}
+
 /// Returns how long one try of a release may take if `left` of the lease remains.
 fn release_limit(core: &Core, left: Duration) -> Duration {
     left.max(timing::SHORTEST_RELEASE).min(core.limits.command)
@@ -251,10 +251,9 @@ impl Drop for InFlight {
 
 /// A release whose reply nobody waits for.
 struct Posted {
-    core: Weak<Core>,
-    // These outlive the client, whose last replies arrive in its last moments.
-    clock: Timer,
-    cleanup: Arc<Cleanup>,
+    // Not the core: these outlive the client, whose last replies arrive in its last moments, and do not own the store. The thread that
+    // receives a reply may not drop a store, whose end waits for that thread.
+    retries: Arc<Retries>,
     events: Arc<Events>,
     /// When it was posted, if metrics are recorded.
     posted_at: Option<Moment>,
@@ -269,7 +268,7 @@ impl Posted {
         self.events.note_posted(&self.key, self.posted_at, &answer);
         match answer {
             Ok(ReleaseOutcome::NotOurs(other)) => {
-                let now = self.clock.now();
+                let now = self.retries.clock.now();
                 if now < tenure.deadline() && tenure.lose(LossCause::from(other), now) {
                     self.events.tell_lost(&self.key, &tenure, watchers);
                 }
@@ -283,12 +282,84 @@ impl Posted {
                     tenure.locker
                 );
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
-                self.cleanup.add_awaited(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.in_flight));
-                if let Some(core) = self.core.upgrade() {
-                    core.retries.wake_for_cleanup();
-                    core.drop_elsewhere();
-                }
+                self.retries.clean_up(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.in_flight));
             }
         }
     }
 }
+
+#[cfg(all(unix, not(all(test, dlock_shuttle))))]
+mod at_exit {
+    use super::Core;
+    use crate::sync::catch_panic;
+    use crate::timing::{EXIT_LOOK, exit_wait};
+    use std::cell::{Cell, RefCell};
+    use std::sync::atomic::Ordering;
+    use std::sync::{Arc, Weak};
+    use std::thread;
+    use std::time::Instant;
+
+    /// The clients that the main thread has used. Other threads record none.
+    struct Used {
+        is_main: bool,
+        last: Cell<*const Core>,
+        clients: RefCell<Vec<Weak<Core>>>,
+    }
+
+    std::thread_local! {
+        static USED: Used = Used {
+            is_main: thread::current().name() == Some("main"),
+            last: Cell::new(std::ptr::null()),
+            clients: RefCell::new(Vec::new()),
+        };
+    }
+
+    impl Drop for Used {
+        fn drop(&mut self) {
+            let clients = self.clients.get_mut().drain(..).filter_map(|core| core.upgrade());
+            let clients: Vec<_> = clients.filter(|core| !core.process.is_forked()).collect();
+            // A panic here would abort the program.
+            let _ = catch_panic(|| await_answers(&clients));
+            for core in clients {
+                let _ = catch_panic(|| drop(core));
+            }
+        }
+    }
+
+    /// Waits for the replies of all clients at the same time, so that a server that does not reply takes no time from
+    /// the others.
+    fn await_answers(clients: &[Arc<Core>]) {
+        let limit = clients.iter().map(|core| core.limits.command).max().unwrap_or_default();
+        let until = Instant::now() + exit_wait(limit);
+        let mut waits: Vec<_> = clients.iter().map(|core| (core, core.releases.turn_over())).collect();
+        loop {
+            waits.retain(|(_, unanswered)| unanswered.load(Ordering::SeqCst) > 0);
+            if waits.is_empty() || Instant::now() >= until {
+                return;
+            }
+            for (core, _) in &waits {
+                let _ = catch_panic(|| core.releases.collect_replies(core));
+            }
+            thread::sleep(EXIT_LOOK);
+        }
+    }
+
+    /// Records that the calling thread has used this client.
+    pub(in crate::client) fn note_use(core: &Core) {
+        // At the very end of a thread this fails: it is too late.
+        let _ = USED.try_with(|used| {
+            if used.is_main && used.last.replace(core) != std::ptr::from_ref(core) {
+                let mut clients = used.clients.borrow_mut();
+                clients.retain(|other| other.strong_count() > 0 && !std::ptr::eq(other.as_ptr(), core));
+                clients.push(Weak::clone(&core.this));
+            }
+        });
+    }
+}
+
+#[cfg(all(unix, not(all(test, dlock_shuttle))))]
+pub(super) use self::at_exit::note_use;
+
+/// Does nothing: on this platform nobody waits for replies. See the module.
+#[cfg(not(all(unix, not(all(test, dlock_shuttle)))))]
+pub(super) fn note_use(_core: &Core) {}

@@ -1,10 +1,24 @@
-//! The tenures that the thread `dlock-lease` renews: by when each must be looked at, its deadline, and how long an attempt may take.
+//! The thread `dlock-lease`: extends the leases of held tenures, checks that the keys are still ours, and announces when one
+//! is not.
+//!
+//! One thread serves all tenures of a client. A lease is extended at 75 % (`with_renew_at`); in between, the key is
+//! probed every lease/6. Everything due goes to the store in one batch, earliest deadline first. An attempt may use a
+//! third of the time that the most urgent tenure has left, and the next attempt a third of what then remains, so that
+//! three fit before the deadline. If round trips are long for a lease, it is extended earlier, and an attempt may
+//! take several round trips. A tenure whose time is too short for another attempt does not shorten this one for the
+//! other tenures.
 
-use super::context::Context;
-use super::schedule::Schedule;
-use super::worker::Worker;
+use super::core::Core;
+use super::loss::{self, Lost};
+use super::twin;
+use super::worker::{Schedule, Worker};
 use crate::clock::Moment;
+use crate::config::DLockConfig;
+use crate::error::{Error, LossCause};
+use crate::log;
+use crate::port::{ExtendOutcome, Extension, Outcome, ProbeOutcome, Request};
 use crate::state::key::Key;
+use crate::state::owner;
 use crate::state::tenure::Tenure;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +27,7 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
+/// The tenures that the thread renews: by when each must be looked at, its deadline, and how long an attempt may take.
 #[derive(Debug)]
 pub(crate) struct Renewals {
     clock: Timer,
@@ -35,10 +49,10 @@ struct Tenures {
 }
 
 impl Renewals {
-    pub(super) fn new(context: &Context, thread: Worker) -> Self {
+    pub(super) fn new(clock: &Timer, longest: Duration, thread: Worker) -> Self {
         Self {
-            clock: context.clock.clone(),
-            longest: context.limits.command,
+            clock: clock.clone(),
+            longest,
             tenures: Mutex::new(Tenures { looks: Schedule::new(), deadlines: Schedule::new() }),
             thread,
             trip: AtomicU64::new(0),
@@ -127,4 +141,198 @@ impl Renewals {
         let urgent = other.min(first).since(now);
         timing::attempt_limit(urgent, last.since(now), self.trip()).min(self.longest).max(timing::SHORTEST_COMMAND)
     }
+}
+
+/// Runs one round: extends and probes what is due.
+pub(crate) fn round(core: &Core, now: Moment) -> Moment {
+    let due = core.renewals.take_due(now).into_iter().filter_map(|key| RenewalTask::due(core, key, now));
+    renew(core, due.filter(|task| !renews_on_slow_node(core, &task.key)).collect(), false);
+    keep_record(core);
+    core.renewals.next().min(core.record.next())
+}
+
+/// The same for keys whose servers keep others waiting.
+pub(crate) fn round_on_slow_nodes(core: &Core, now: Moment) -> Moment {
+    let due = core.slow_nodes.take_renewals().into_iter().filter_map(|key| RenewalTask::due(core, key, now));
+    renew(core, due.collect(), true);
+    Moment::NEVER
+}
+
+fn renew(core: &Core, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
+    tasks.sort_by_key(|task| task.deadline);
+    let (Some(first), Some(last)) = (tasks.first(), tasks.last()) else { return };
+    let sent_at = core.clock.now();
+    let limit = core.renewals.limit(first.deadline, last.deadline, other_deadline(core, is_on_slow_node), sent_at);
+    let requests: Vec<_> = tasks.iter().map(|task| task.request(core)).collect();
+    let results = core.batch(&requests, limit);
+    if !is_on_slow_node {
+        let (took, before) = (core.clock.now().since(sent_at), core.renewals.trip());
+        // Without an answer, a round trip takes longer than that: the one that is remembered must not become shorter.
+        core.renewals.note_trip(if results.iter().any(Result::is_ok) { took } else { took.max(before) });
+    }
+    let end = |(task, result): (&RenewalTask, Result<_, _>)| {
+        if task.extend && result.is_err() {
+            core.events.record_unrenewed(&task.lock);
+        }
+        end(core, &task.key, &task.locker, result, sent_at)
+    };
+    // All are marked before anybody is told of one: that may take time.
+    let lost: Vec<_> = tasks.iter().zip(results).filter_map(end).collect();
+    Lost::announce(core, lost);
+}
+
+/// Returns the deadline of the most urgent tenure among the others that a renewal must leave time for. Once a slow-node worker renews some
+/// tenures, there is none: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the other way round.
+fn other_deadline(core: &Core, is_on_slow_node: bool) -> Moment {
+    if is_on_slow_node || core.slow_nodes.lease_thread.is_started() {
+        Moment::NEVER
+    } else {
+        core.renewals.first_deadline()
+    }
+}
+
+/// Returns whether the lease thread must not renew this key, because the slow-node worker does.
+fn renews_on_slow_node(core: &Core, key: &Arc<Key>) -> bool {
+    let is_on_slow_node = core.processor.keeps_waiting(&key.name) && core.slow_nodes.starts_renewing();
+    if is_on_slow_node {
+        core.slow_nodes.add_renewal(key, core.clock.now());
+    }
+    is_on_slow_node
+}
+
+/// Writes the client record if it is due. It takes a quarter at most of the time that renewals have.
+fn keep_record(core: &Core) {
+    if core.is_closed() {
+        // Otherwise the record would be due again at once, until the thread is stopped.
+        return core.record.stop();
+    }
+    let holds = core.renewals.first_deadline() != Moment::NEVER;
+    core.record.keep(core, holds);
+}
+
+/// Extends one tenure on the calling thread, immediately. Also asks for a range of numbers if `fresh_numbers` is
+/// set. Returns why the store did not do it, if it failed.
+pub(super) fn extend_now(
+    core: &Core,
+    key: &Arc<Key>,
+    locker: &str,
+    fresh_numbers: bool,
+    limit: Duration,
+) -> Option<Error> {
+    let kept = key.state.lock().live_tenure(locker)?.kept();
+    let sent_at = core.clock.now();
+    let deadline = key.hold.deadline();
+    let limit = limit.min(core.renewals.limit(deadline, deadline, other_deadline(core, false), sent_at));
+    let claim = core.claim(&key.name, locker, kept);
+    let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
+    let result = core.run(&request, limit);
+    let failure = result.as_ref().err().cloned();
+    let lost = end(core, key, locker, result, sent_at);
+    Lost::announce(core, lost);
+    failure
+}
+
+/// The work due for one tenure.
+#[derive(Debug)]
+struct RenewalTask {
+    key: Arc<Key>,
+    locker: Arc<str>,
+    lock: Arc<DLockConfig>,
+    kept: Duration,
+    deadline: Moment,
+    extend: bool,
+}
+
+impl RenewalTask {
+    /// Returns the work that a due key needs, if its tenure is live.
+    fn due(core: &Core, key: Arc<Key>, now: Moment) -> Option<Self> {
+        let owner = key.hold.owner();
+        if owner::has_ended(owner) && loss::end_orphan(core, &key, owner) {
+            return None;
+        }
+        let mut state = key.state.lock();
+        let tenure = state.kept()?;
+        if tenure.is_lost() {
+            core.renewals.stop_renewing(&key, tenure);
+            return None;
+        }
+        if let Some((cause, at)) = tenure.overdue(now) {
+            loss::notice(core, &key, state, cause, at);
+            return None;
+        }
+        let trip = core.renewals.trip();
+        if now < tenure.due(trip) {
+            core.renewals.put(&key, tenure);
+            return None;
+        }
+        let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
+        let kept = tenure.kept();
+        let extend = now >= tenure.lease.extend_at(trip);
+        // Whatever happens in this round, the passing of the deadline is noticed.
+        core.renewals.look_at(&key, tenure, deadline);
+        drop(state);
+        Some(Self { key, locker, lock, kept, deadline, extend })
+    }
+
+    fn request<'a>(&'a self, core: &'a Core) -> Request<'a> {
+        let claim = core.claim(&self.key.name, &self.locker, self.kept);
+        if self.extend { Request::Extend(claim) } else { Request::Probe(claim) }
+    }
+}
+
+/// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not
+/// lost. Returns the tenure if it is.
+#[must_use]
+fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) -> Option<Lost> {
+    let now = core.clock.now();
+    let mut state = key.state.lock();
+    let tenure = state.live_tenure(locker)?;
+    if let Some((cause, at)) = tenure.overdue(now) {
+        // Too late, even if the lease was extended: a thread that checked in between was told that the hold is
+        // invalid, and that is final.
+        return Lost::mark(core, key, state, cause, at);
+    }
+    match result {
+        Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
+            let queued = core.events.queue_renewed(tenure, now);
+            tenure.lease.renewed(sent_at);
+            tenure.note_waiting_as_of(waiting, sent_at, now);
+            if let Some(numbers) = numbers {
+                tenure.tokens.refill(numbers);
+            }
+            key.hold.renew(tenure.valid_until());
+            core.renewals.put(key, tenure);
+            if state.is_recalled() {
+                core.retries.ask_at(key, now);
+            }
+            drop(state);
+            queued.finish();
+        }
+        Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
+            tenure.lease.checked(sent_at);
+            core.renewals.put(key, tenure);
+        }
+        Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
+            if let Some(holder) = other.holder.as_deref().filter(|holder| core.id.current().is_of_twin(holder)) {
+                drop(state);
+                twin::meet(core, &key.name, holder);
+                return None;
+            }
+            return Lost::mark(core, key, state, LossCause::from(other), now);
+        }
+        other => {
+            let from = core.clock.pause_begins(sent_at);
+            let left = tenure.deadline().since(from);
+            // What was under way to the earlier server has failed with it, which says nothing about this one.
+            let is_at_once = tenure.lease.is_doubted_since(sent_at);
+            let pause = if is_at_once { Duration::ZERO } else { timing::renewal_pause(left) };
+            core.renewals.look_at(key, tenure, (from + pause).min(tenure.deadline()));
+            // Before the hold has begun, its thread gets the error.
+            let level = if core.counts(tenure) { log::Level::Warn } else { log::Level::Debug };
+            drop(state);
+            let why = other.map_or_else(|error| error, |outcome| outcome.misplaced());
+            log::log!(level, LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
+        }
+    }
+    None
 }

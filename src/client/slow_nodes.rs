@@ -20,7 +20,7 @@ type KeysById = BTreeMap<u64, Arc<Key>>;
 #[derive(Debug)]
 pub(super) struct SlowNodeWorkers {
     work: Mutex<Work>,
-    lease_thread: Worker,
+    pub(super) lease_thread: Worker,
     retry_thread: Worker,
 }
 
@@ -35,11 +35,6 @@ struct Work {
 impl SlowNodeWorkers {
     pub(super) fn new(lease_thread: Worker, retry_thread: Worker) -> Self {
         Self { work: Mutex::default(), lease_thread, retry_thread }
-    }
-
-    /// Returns whether leases have ever been renewed by a slow-node worker.
-    pub(super) fn renews(&self) -> bool {
-        self.lease_thread.is_started()
     }
 
     /// Starts the thread that renews. Returns `false` if the operating system refuses it.
@@ -84,11 +79,6 @@ impl SlowNodeWorkers {
     pub(super) fn stop_retrying(&self) -> Vec<PendingCleanup> {
         self.retry_thread.stop();
         self.take_retries().1
-    }
-
-    /// Ends the thread that renews.
-    pub(super) fn stop_renewing(&self) {
-        self.lease_thread.stop();
     }
 }
 

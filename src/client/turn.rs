@@ -1,7 +1,6 @@
 //! The turn to ask the store for a key: who has it, how it ends, and what the retry thread does with it; and what is asked in a turn, and
 //! what the reply means.
 
-use crate::backoff::Backoff;
 use crate::client::core::Core;
 use crate::client::twin;
 use crate::clock::Moment;
@@ -35,11 +34,11 @@ impl<'c> Turn<'c> {
     /// Takes the turn of the retry thread if threads wait for the key, and returns what to ask.
     pub(crate) fn of_waiters(core: &'c Core, key: &Arc<Key>) -> Option<(Self, Question)> {
         let mut state = key.state.lock();
-        let settings = Arc::clone(&state.queue.head()?.settings);
+        let settings = Arc::clone(&state.queue.front()?.settings);
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Question::again(unsettled),
-            None => Question::fresh(core.next_locker(&settings), settings, core.subscription.hears(key)),
+            None => Question::fresh(core.next_locker(&settings), settings, core.subscription.hears(core, key)),
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(question.locker());
@@ -66,12 +65,10 @@ impl<'c> Turn<'c> {
             }
             _ => return None,
         }
-        let (turn, mut tenure) =
-            Self::leave_lingering(core, key, &mut state, Phase::Releasing { ended: None, about: None })?;
         if !at_once {
-            state.tenure_ends(&mut tenure, now);
+            state.decide_gap(now);
         }
-        Some((turn, tenure))
+        Self::leave_lingering(core, key, &mut state, Phase::Releasing { ended: None, about: None })
     }
 
     /// Ends a lingering tenure that was lost. There is no holder to tell, and the first waiter asks the store.
@@ -139,7 +136,7 @@ impl Turn<'_> {
         let mut state = key.state.lock();
         match twin::without_given_up(core, &key.name, answer) {
             Answer::Acquired(tenure) => {
-                let Some(waiter) = state.queue.pop() else {
+                let Some(waiter) = state.queue.pop_front() else {
                     state.phase = Phase::Releasing { ended: None, about: None };
                     drop(state);
                     return Some((self, tenure));
@@ -162,14 +159,21 @@ impl Turn<'_> {
     /// Interprets the result of a request that was sent at `sent_at`. Abandons a locker that may still be on its way to the store.
     pub(crate) fn take_in(&self, question: Question, result: Result<Outcome, Error>, sent_at: Moment) -> Answer {
         let (core, key) = (self.core, &self.key);
-        let fresh = (!question.again).then(|| Arc::clone(question.locker()));
+        let fresh = if question.again { None } else { Some(Arc::clone(&question.about.locker)) };
         let heard = if question.wait { key.state.lock().heard() } else { None };
-        let answer = question.answer(result, sent_at, heard);
-        let mut answer = twin::checked(core, &key.name, fresh.as_deref(), answer);
-        if let Answer::Gone { abandoned } = &mut answer {
-            core.releases.abandon(core, &key.name, abandoned.take());
+        match question.answer(result, sent_at, heard) {
+            Answer::Busy { busy, unsettled } => {
+                match twin::shown_by(core, &key.name, fresh.as_deref(), busy.holder.as_deref()) {
+                    Some(error) => Answer::Failed { error, unsettled: None },
+                    None => Answer::Busy { busy, unsettled },
+                }
+            }
+            Answer::Gone { abandoned } => {
+                core.releases.abandon(core, &key.name, abandoned);
+                Answer::Gone { abandoned: None }
+            }
+            other => other,
         }
-        answer
     }
 
     /// Enters `Waiting` after a reply that is neither a success nor final, which ends the turn, and schedules the next request of the
@@ -182,7 +186,7 @@ impl Turn<'_> {
             Answer::Busy { busy, unsettled } => {
                 // The client is outside the store's queue for one of two reasons: the inbox was not open yet (now it
                 // is), or the store looked at the key only.
-                let late = unsettled.is_none() && core.subscription.hears(&self.key) && may_ask;
+                let late = unsettled.is_none() && core.subscription.hears(core, &self.key) && may_ask;
                 let left = busy.remaining.map(|left| left.saturating_add(core.limits.tick));
                 let pause = state.busy_pause(left, unsettled.as_ref());
                 let due = match late || state.about().is_some_and(|about| about.changed) {
@@ -196,7 +200,7 @@ impl Turn<'_> {
                 let text = format!("lock {:?}: {error}; threads still waiting: {}", self.key.name, state.queue.len());
                 let failures = state.note_failure(error);
                 warning = (failures == 1 || is_refused).then_some(text);
-                (now + Backoff::capped(timing::longest_ask_retry(state.lease_wanted())).after(failures), unsettled)
+                (now + timing::retries(timing::longest_ask_retry(state.lease_wanted())).after(failures), unsettled)
             }
             Answer::Gone { .. } | Answer::Acquired(_) => (now, None),
         };

@@ -21,38 +21,13 @@ use crate::log;
 use crate::state::key::Key;
 use crate::state::locker::random_number;
 use crate::state::machine::Phase;
-use crate::sync::Mutex;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many of its own greetings a client remembers. One may be executed late, after the inbox was opened again.
-const MOST_GREETINGS: usize = 1024;
-
-/// The numbers of the greetings of this client.
-#[derive(Debug, Default)]
-pub(crate) struct Greetings(Mutex<VecDeque<u64>>);
-
-impl Greetings {
-    fn add(&self, nonce: u64) {
-        let mut own = self.0.lock();
-        if own.len() == MOST_GREETINGS {
-            own.pop_front();
-        }
-        own.push_back(nonce);
-    }
-}
-
-/// Returns an answer about a key, or the error if it shows that another client has this client's identity. `fresh` is the locker that was
-/// sent for the first time, if one was.
-pub(super) fn checked(core: &Core, key: &str, fresh: Option<&str>, answer: Answer) -> Answer {
-    let holder = match &answer {
-        Answer::Busy { busy, .. } => busy.holder.as_deref(),
-        _ => None,
-    };
-    match holder.filter(|holder| fresh == Some(holder) || core.id().is_of_twin(holder)) {
-        Some(holder) => Answer::Failed { error: meet(core, key, holder), unsettled: None },
-        None => answer,
-    }
+/// Returns the error if the holder of a key shows that another client has this client's identity. `fresh` is the locker that was sent for the
+/// first time, if one was.
+pub(super) fn shown_by(core: &Core, key: &str, fresh: Option<&str>, holder: Option<&str>) -> Option<Error> {
+    let holder = holder.filter(|holder| fresh == Some(*holder) || core.id.current().is_of_twin(holder))?;
+    Some(meet(core, key, holder))
 }
 
 /// Takes out of an answer what was asked for under an identity that this client has given up since: the twin may have it, too, and what
@@ -90,7 +65,7 @@ pub(super) fn meet(core: &Core, key: &str, locker: &str) -> Error {
 }
 
 fn lose_identity(core: &Core) -> Result<(), Error> {
-    core.id().replace()?;
+    core.id.current().replace()?;
     core.retries.cleanup.forget_all();
     core.keys.all().iter().for_each(|key| lose(core, key));
     core.subscription.reopen();
@@ -122,10 +97,10 @@ fn lose(core: &Core, key: &Arc<Key>) {
 /// Cluster an inbox has many channels, which are opened later, and nothing is said.
 pub(super) fn greet(core: &Core) {
     let (Some(directory), Some(queue)) = (core.processor.directory(), core.processor.queue()) else { return };
-    let id = core.id();
+    let id = core.id.current();
     let client = id.as_str();
     let Some(nonce) = random_number().filter(|_| queue.hears(client, "")) else { return };
-    core.greetings.add(nonce);
+    core.describe.note_greeting(nonce);
     let words = Greeting { nonce, client: client.to_owned(), proof: id.proof(nonce) }.to_line();
     if let Err(error) = directory.say(client, "", &words, core.renewals.side_limit()) {
         log::debug!(CLIENT, "cannot tell a copy of this process, if there is one, of this one: {error}");
@@ -134,9 +109,9 @@ pub(super) fn greet(core: &Core) {
 
 /// Handles a greeting. Its own one means that it hears itself. One without its proof is not a twin's.
 pub(super) fn on_greeting(core: &Core, greeting: &Greeting) {
-    let id = core.id();
+    let id = core.id.current();
     let Greeting { nonce, client, proof } = greeting;
-    if client == id.as_str() && *proof == id.proof(*nonce) && !core.greetings.0.lock().contains(nonce) {
+    if client == id.as_str() && *proof == id.proof(*nonce) && !core.describe.is_own_greeting(*nonce) {
         log::error!(
             CLIENT,
             "another client hears this client's own inbox {client:?}: a copy of this process runs elsewhere; drawing a new identity, \

@@ -6,10 +6,11 @@
 //! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
 //! | otherwise | it is released; if threads wait here, this client goes to the end of the store's queue again |
 
+use crate::client::activity::Leaving;
 use crate::client::core::Core;
-use crate::client::events::tell_watchers;
+use crate::client::events::{Queued, tell_watchers};
 use crate::client::loss;
-use crate::client::renew;
+use crate::client::renewals;
 use crate::client::turn::{Answer, Turn, is_unknown};
 use crate::client::twin;
 use crate::clock::Moment;
@@ -18,7 +19,7 @@ use crate::event::HoldEnd;
 use crate::port::{Note, ReleaseOutcome, Request};
 use crate::state::hold::Exit;
 use crate::state::key::Key;
-use crate::state::machine::{Phase, State};
+use crate::state::machine::{Phase, State, Waiter};
 use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
@@ -42,6 +43,26 @@ pub(crate) struct Unlock<'c> {
     reply: ReleaseReply,
 }
 
+/// What is left to do, without the key's mutex, for a tenure that is kept.
+struct Kept {
+    /// The thread that has the hold now.
+    waiter: Option<Arc<Waiter>>,
+    /// The channels of the hold that has ended.
+    watchers: Vec<Sender<()>>,
+    queued: Queued,
+}
+
+impl Kept {
+    fn finish(self) {
+        let Self { waiter, watchers, queued } = self;
+        if let Some(waiter) = waiter {
+            waiter.parked.notify_one();
+        }
+        drop(watchers);
+        queued.finish();
+    }
+}
+
 impl<'c> Unlock<'c> {
     pub(crate) fn new(core: &'c Core, key: &'c Arc<Key>, reply: ReleaseReply) -> Self {
         Self { core, key, reply }
@@ -50,101 +71,90 @@ impl<'c> Unlock<'c> {
     /// Does what is left to do after the thread has unlocked once.
     pub(crate) fn unlock(self, exit: Exit) -> Result<(), Error> {
         let (core, key) = (self.core, self.key);
-        let not_held = || Error::NotHeld { key: key.name.to_string() };
         match exit {
             Exit::Last => {}
             Exit::Inner => return Ok(()),
             Exit::InnerLost => return Err(loss::error(core, key)),
-            Exit::NotHeld => return Err(not_held()),
+            Exit::NotHeld => return Err(self.not_held()),
         }
         owner::hold_ends();
-        let state = core.subscription.hands_over().then(|| self.state_with_numbers());
-        let now = core.clock.now();
-        if let Some(state) = state
-            && self.keep_tenure(state, now)
-        {
-            drop(core.leaving());
-            return Ok(());
-        }
-        self.end_tenure(now).unwrap_or_else(|| Err(not_held()))
-    }
-
-    /// Locks the key's mutex, after it has fetched numbers if the tokens run out while the tenure may be kept.
-    fn state_with_numbers(self) -> MutexGuard<'c, State> {
-        let (core, key) = (self.core, self.key);
+        let hands_over = core.subscription.hands_over;
         let mut state = key.state.lock();
-        if self.needs_numbers(&state) && !core.process.is_forked() {
-            let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker));
-            drop(state);
-            if let Some(locker) = locker {
-                renew::extend_now(core, key, &locker, true, core.limits.command);
+        if hands_over {
+            state = self.fetch_numbers(state);
+        }
+        let now = core.clock.now();
+        let Phase::Held(tenure) = &mut state.phase else { return Err(self.not_held()) };
+        let is_told = tenure.is_lost();
+        if let Some((cause, at)) = tenure.overdue(now) {
+            // This leaves an earlier loss as it is.
+            tenure.lose(cause, at);
+        }
+        let may_keep = hands_over && !tenure.is_lost() && !core.is_closed();
+        let leaves_gap = state.decide_gap(now);
+        if may_keep && !leaves_gap {
+            let kept =
+                if state.queue.is_empty() { self.linger(&mut state, now) } else { self.pass_on(&mut state, now) };
+            if let Some(kept) = kept {
+                drop(state);
+                kept.finish();
+                drop(Leaving(core));
+                return Ok(());
             }
-            state = key.state.lock();
         }
-        state
+        self.end_tenure(state, is_told, now)
     }
 
-    /// Keeps the tenure of the calling thread's hold, which ends, for the first thread that waits in this process or
-    /// for the next one to arrive. Returns `false` if the tenure must be given back.
-    fn keep_tenure(self, state: MutexGuard<'_, State>, now: Moment) -> bool {
-        match &state.phase {
-            Phase::Held(tenure) if !tenure.is_lost() && tenure.overdue(now).is_none() && !self.core.is_closed() => {}
-            _ => return false,
-        }
-        if state.gap_is_due(now) {
-            return false;
-        }
-        if state.queue.is_empty() { self.linger(state, now) } else { self.pass_on(state, now) }
+    fn not_held(self) -> Error {
+        Error::NotHeld { key: self.key.name.to_string() }
     }
 
-    /// Returns whether the tokens run out while the tenure may be kept: once after 1024 holds, and then every ten
-    /// million.
-    fn needs_numbers(self, state: &State) -> bool {
-        match &state.phase {
-            Phase::Held(tenure) if tenure.needs_numbers() && self.core.limits.numbers => {
-                !state.queue.is_empty() || tenure.may_linger() && self.core.subscription.hears(self.key)
-            }
-            _ => false,
-        }
-    }
-
-    /// Passes the hold on to the first waiting thread, unless other clients must be let in.
-    fn pass_on(self, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
+    /// Fetches numbers if the tokens run out while the tenure may be kept: once after 1024 holds, and then every ten million.
+    fn fetch_numbers(self, state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
         let (core, key) = (self.core, self.key);
-        let State { phase: Phase::Held(tenure), queue, watchers, .. } = &mut *state else { return false };
-        if !core.subscription.hears(key) {
+        let Phase::Held(tenure) = &state.phase else { return state };
+        let may_be_kept = || !state.queue.is_empty() || tenure.may_linger() && core.subscription.hears(core, key);
+        if !tenure.tokens.is_last() || !core.limits.numbers || !may_be_kept() || core.process.is_forked() {
+            return state;
+        }
+        let locker = Arc::clone(&tenure.locker);
+        drop(state);
+        renewals::extend_now(core, key, &locker, true, core.limits.command);
+        key.state.lock()
+    }
+
+    /// Passes the hold on to the first thread that waits in this process, unless other clients must be let in. Returns `None` if the tenure
+    /// must be given back.
+    fn pass_on(self, state: &mut State, now: Moment) -> Option<Kept> {
+        let (core, key) = (self.core, self.key);
+        let State { phase: Phase::Held(tenure), queue, watchers, .. } = state else { return None };
+        if !core.subscription.hears(core, key) {
             // Nobody would tell this client that others wait, so it assumes that they do.
             tenure.note_waiting(1, now);
         }
-        if !tenure.may_pass(now) || !tenure.tokens().advance() {
-            return false;
+        if !tenure.may_pass(now) || !tenure.tokens.advance() {
+            return None;
         }
-        let Some(waiter) = queue.pop() else { return false };
+        let waiter = queue.pop_front()?;
         let queued = core.events.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
         tenure.kept_on = true;
         tenure.hold_begins(now);
-        let ended = std::mem::take(watchers);
         key.hold.end();
         key.hold.begin(waiter.thread, &waiter.settings, tenure);
-        drop(state);
-        waiter.parked.notify_one();
-        drop(ended);
-        queued.finish();
-        true
+        Some(Kept { waiter: Some(waiter), watchers: std::mem::take(watchers), queued })
     }
 
-    /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns whether it does.
-    fn linger(self, mut state: MutexGuard<'_, State>, now: Moment) -> bool {
+    /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns `None` if the tenure must be given back.
+    fn linger(self, state: &mut State, now: Moment) -> Option<Kept> {
         let (core, key) = (self.core, self.key);
         match &state.phase {
             // Without an inbox, nobody would tell this client that others want the key.
-            Phase::Held(tenure) if tenure.may_linger() && core.subscription.hears(key) && !tenure.needs_numbers() => {}
-            _ => return false,
+            Phase::Held(tenure)
+                if tenure.may_linger() && core.subscription.hears(core, key) && !tenure.tokens.is_last() => {}
+            _ => return None,
         }
-        if core.retries.thread.start().is_err() {
-            return false;
-        }
-        let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return false };
+        core.retries.thread.start().ok()?;
+        let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return None };
         tenure.hold_ended();
         let queued = core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
         let until = now + tenure.settings.linger;
@@ -155,44 +165,40 @@ impl<'c> Unlock<'c> {
         }
         state.phase = Phase::Lingering { tenure, until };
         key.hold.end();
-        let ended = std::mem::take(&mut state.watchers);
-        drop(state);
-        drop(ended);
-        queued.finish();
-        true
+        Some(Kept { waiter: None, watchers: std::mem::take(&mut state.watchers), queued })
     }
 
     /// Ends the hold of the calling thread and its tenure. The key goes back to the store; if threads of this client
     /// wait, the client goes to the end of the store's queue.
-    fn end_tenure(self, now: Moment) -> Option<Result<(), Error>> {
+    fn end_tenure(self, mut state: MutexGuard<'_, State>, is_told: bool, now: Moment) -> Result<(), Error> {
         let (core, key) = (self.core, self.key);
-        if let Err(forked) = core.process.check() {
-            // The parent's hold continues. Only this process's copy of it ends.
-            core.end_hold(key, Phase::Idle, now)?;
-            return Some(Err(forked));
-        }
-        let (mut tenure, watchers) = core.end_hold(key, Phase::Releasing { ended: None, about: None }, now)?;
-        let _leaving = core.leaving();
+        let forked = core.process.check();
+        // In a forked child, the parent's hold continues, and only this process's copy of it ends.
+        let next = if forked.is_ok() { Phase::Releasing { ended: None, about: None } } else { Phase::Idle };
+        let others_wait = !state.queue.is_empty();
+        let ended = core.end_hold(key, &mut state, next);
+        drop(state);
+        forked?;
+        let (mut tenure, watchers) = ended.ok_or_else(|| self.not_held())?;
+        let _leaving = Leaving(core);
         let turn = Turn::of(core, key);
-        let is_told = tenure.is_lost();
-        if self.reply == ReleaseReply::Awaited
+        let is_awaited = self.reply == ReleaseReply::Awaited;
+        if is_awaited
             && tenure.may_be_broken()
             && let Some(cause) = loss::broken(core, &key.name, &tenure, core.renewals.side_limit())
         {
             // The thread that has noticed the loss is still asking.
             tenure.lost_by(&cause);
         }
-        if !is_told && let Some((cause, at)) = tenure.overdue(now) {
-            tenure.lose(cause, at);
-        }
-        let next = if tenure.is_lost() { None } else { self.next_in_line(now) };
-        if next.is_none() && self.reply == ReleaseReply::Unawaited && !tenure.is_lost() {
-            core.events.queue_released(&tenure, tenure.token(), now, HoldEnd::Sent).finish();
+        let is_lost = tenure.is_lost();
+        let next = if others_wait && !is_lost { self.next_in_line(now) } else { None };
+        if next.is_none() && !is_awaited && !is_lost {
+            core.events.queue_released(&tenure, tenure.tokens.current(), now, HoldEnd::Sent).finish();
             core.releases.post(core, &key.name, tenure, watchers, now);
             drop(turn);
-            return Some(Ok(()));
+            return Ok(());
         }
-        Some(self.give_back(turn, tenure, next, (watchers, is_told), now))
+        self.give_back(turn, tenure, next, (watchers, is_told), now)
     }
 
     /// Gives the key back, waits for the reply, and tells of the end of the hold, and of its loss unless that `is_told`.
@@ -235,15 +241,11 @@ impl<'c> Unlock<'c> {
     fn next_in_line(self, now: Moment) -> Option<Unsettled> {
         let (core, key) = (self.core, self.key);
         // The thread is started without the key's mutex.
-        if key.queue_length() == 0
-            || !core.subscription.hears(key)
-            || core.is_closed()
-            || core.retries.thread.start().is_err()
-        {
+        if !core.subscription.hears(core, key) || core.is_closed() || core.retries.thread.start().is_err() {
             return None;
         }
         let mut state = key.state.lock();
-        let settings = Arc::clone(&state.queue.head()?.settings);
+        let settings = Arc::clone(&state.queue.front()?.settings);
         let locker = core.next_locker(&settings);
         state.ask_about(&locker);
         Some(Unsettled { locker, settings, answered: false, counts_from: now })
@@ -283,7 +285,7 @@ impl<'c> Unlock<'c> {
                     // A poll tells its outcome.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
-                core.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::Unconfirmed).finish();
+                core.events.queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::Unconfirmed).finish();
                 self.end_hand_over(turn, answer, sent_at);
                 // It is safe to repeat the release without a next locker, whatever its outcome was.
                 return (core.releases.give_back_again(core, &key.name, tenure), None);
@@ -293,14 +295,14 @@ impl<'c> Unlock<'c> {
                 return (core.releases.give_back(core, &key.name, tenure), Some(turn));
             }
         };
-        core.events.queue_released(tenure, tenure.token(), sent_at, HoldEnd::GivenBack).finish();
+        core.events.queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::GivenBack).finish();
         self.end_hand_over(turn, answer, sent_at);
         (Ok(()), None)
     }
 
     fn send_hand_over(self, tenure: &Tenure, next: &Unsettled) -> Result<ReleaseOutcome, Error> {
         let (core, key) = (self.core, self.key);
-        let note = Note::new(next.settings.reason(), None, Some(core.id().host()));
+        let note = Note::new(next.settings.reason(), None, Some(core.id.current().host()));
         let wanted = core.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
         let request = Request::HandOver(core.ending(&key.name, tenure), wanted);
         core.run(&request, core.limits.command).and_then(ReleaseOutcome::try_from)

@@ -1,7 +1,6 @@
-//! One named thread that works when something is due, sleeps otherwise, and ends when it is told to or its subject is
-//! gone.
+//! A worker is one named thread that works when something is due, sleeps otherwise, and ends when it is told to or its subject is
+//! gone. A [`Schedule`] says what is due when. This file does not know locks.
 
-use super::context::Process;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
@@ -10,6 +9,7 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
 use crate::timer::{AT_WORK, Registration, Sleeper, Timer};
 use crate::timing::PAUSE_AFTER_PANIC;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -35,6 +35,8 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 struct Bell {
     alarm: Mutex<Alarm>,
+    /// Until when the thread counts as sleeping while it works.
+    at_work: Moment,
     rung: Condvar,
 }
 
@@ -66,7 +68,7 @@ impl Sleeper for Bell {
         let alarm = self.alarm.lock();
         match alarm.phase {
             WorkPhase::Sleeping if !alarm.stopped => alarm.at,
-            WorkPhase::Working => AT_WORK,
+            WorkPhase::Working => self.at_work,
             WorkPhase::Absent | WorkPhase::Sleeping => Moment::NEVER,
         }
     }
@@ -81,17 +83,38 @@ impl Worker {
         subject: &Weak<S>,
         round: Round<S>,
     ) -> Self {
-        let (clock, subject) = (clock.clone(), Weak::clone(subject));
+        let subject = Weak::clone(subject);
         // The strong pointer may be the last one when the round ends. The subject's drop then runs on this thread, and stops this worker.
-        let work = Arc::new(move |now| subject.upgrade().map(|strong| round(&strong, now)));
+        let work = move |now| subject.upgrade().map(|strong| round(&strong, now));
+        Self::with(name, clock, process, AT_WORK, work)
+    }
+
+    /// Prepares a thread whose work is to wait for messages. It does so in real time, as the store does that sends them, so a clock that is
+    /// moved by hand does not wait for it. `work` returns `None` when its subject is gone.
+    pub(super) fn listening(
+        name: &'static str,
+        clock: &Timer,
+        process: Process,
+        work: impl Fn(Moment) -> Option<Moment> + Send + Sync + 'static,
+    ) -> Self {
+        Self::with(name, clock, process, Moment::NEVER, work)
+    }
+
+    fn with(
+        name: &'static str,
+        clock: &Timer,
+        process: Process,
+        at_work: Moment,
+        work: impl Fn(Moment) -> Option<Moment> + Send + Sync + 'static,
+    ) -> Self {
         let alarm = Alarm { at: Moment::NEVER, stopped: false, phase: WorkPhase::Absent, thread: None };
-        let bell = Arc::new(Bell { alarm: Mutex::new(alarm), rung: Condvar::new() });
+        let bell = Arc::new(Bell { alarm: Mutex::new(alarm), at_work, rung: Condvar::new() });
         Self {
             name,
             _woken: clock.register(|| Arc::clone(&bell) as Arc<dyn Sleeper>),
-            clock,
+            clock: clock.clone(),
             process,
-            work,
+            work: Arc::new(work),
             bell,
             started: AtomicBool::new(false),
         }
@@ -197,6 +220,88 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
         let mut alarm = bell.alarm.lock();
         alarm.at = alarm.at.min(next);
         alarm.phase = WorkPhase::Sleeping;
+    }
+}
+
+/// The process that has a client's threads and connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    pub(super) fn this() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Returns whether the calling process is a forked child of this one, with a copy of its memory. Costs a system call.
+    pub(crate) fn is_forked(self) -> bool {
+        self.check().is_err()
+    }
+
+    /// Checks that the calling process may use the client. A forked child would use its parent's connection, and wait for
+    /// threads that it does not have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`].
+    pub(crate) fn check(self) -> Result<(), Error> {
+        if std::process::id() == self.0 { Ok(()) } else { Err(Error::Forked) }
+    }
+}
+
+/// Items ordered by the moment when they are due, and indexed by their id.
+#[derive(Debug)]
+pub(crate) struct Schedule<T> {
+    due: BTreeMap<(Moment, u64), T>,
+    places: HashMap<u64, Moment>,
+}
+
+impl<T> Schedule<T> {
+    pub(crate) fn new() -> Self {
+        Self { due: BTreeMap::new(), places: HashMap::new() }
+    }
+
+    /// Adds an item, or moves it.
+    pub(crate) fn put(&mut self, id: u64, at: Moment, item: T) {
+        if let Some(old) = self.places.insert(id, at) {
+            self.due.remove(&(old, id));
+        }
+        self.due.insert((at, id), item);
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
+        let at = self.places.remove(&id)?;
+        self.due.remove(&(at, id))
+    }
+
+    /// Removes and returns the items that are due, earliest first, but at most `most`.
+    pub(crate) fn take_due(&mut self, now: Moment, most: usize) -> Vec<T> {
+        let mut taken = Vec::new();
+        while let Some(entry) = self.due.first_entry() {
+            let (at, id) = *entry.key();
+            if at > now || taken.len() >= most {
+                break;
+            }
+            taken.push(entry.remove());
+            self.places.remove(&id);
+        }
+        taken
+    }
+
+    /// Makes every item due now at the latest.
+    pub(crate) fn hasten(&mut self, now: Moment) {
+        let later = self.due.split_off(&(now, u64::MAX));
+        for ((_, id), item) in later {
+            self.put(id, now, item);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Returns when the next item is due, or [`Moment::NEVER`] if there is none.
+    pub(crate) fn next(&self) -> Moment {
+        self.due.first_key_value().map_or(Moment::NEVER, |((at, _), _)| *at)
     }
 }
 

@@ -81,12 +81,13 @@ pub(crate) trait TheThreadThatLocksMustUnlock {}
 
 impl<'a> DLockGuard<'a> {
     #[inline]
-    pub(crate) fn new(handle: &'a Handle, token: u64) -> Self {
+    pub(super) fn new(handle: &'a Handle, token: u64) -> Self {
         Self { handle, token, done: false, _of_this_thread: PhantomData }
     }
 
     pub(super) fn acquire(handle: &'a Handle, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
-        Ok(handle.acquire(limit)?.map(|token| Self::new(handle, token)))
+        let Some(token) = handle.acquire(limit)? else { return Ok(None) };
+        Ok(Some(Self::new(handle, token)))
     }
 
     /// Returns the fencing token of this hold: greater than that of every earlier hold of this key, and the same on reentry.

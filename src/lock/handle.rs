@@ -9,8 +9,9 @@ use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss};
 use crate::log;
-use crate::state::hold::Exit;
+use crate::state::hold::{Exit, Reentry};
 use crate::state::key::Key;
+use crate::state::owner::current_thread;
 use crossbeam_channel::Receiver;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -39,9 +40,32 @@ impl Handle {
         self.wait_limit(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Acquires the hold. Returns its token, or `None` when the limit ended first.
-    pub(crate) fn acquire(&self, wait_limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
-        Acquire::new(&self.client, &self.key, &self.settings, wait_limit).lock()
+    /// Increments the hold count if the calling thread has the hold, and may enter again; returns the token. It takes only a few steps, because
+    /// callers use it in hot loops. On `None`, call [`acquire`](Self::acquire), which handles every other case.
+    #[inline]
+    pub(crate) fn lock_again(&self) -> Option<u64> {
+        let hold = &self.key.hold;
+        if !hold.is_owned_by(current_thread()) || hold.reenter() != Reentry::Entered {
+            return None;
+        }
+        Some(hold.token())
+    }
+
+    /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended
+    /// first.
+    pub(crate) fn acquire(&self, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
+        let (hold, thread) = (&self.key.hold, current_thread());
+        if !hold.is_owned_by(thread) {
+            return Acquire::new(&self.client, &self.key, &self.settings, limit, thread).lock();
+        }
+        // As on the JVM, cancellation takes precedence over reentry.
+        if limit.is_cancelled() {
+            return Ok(None);
+        }
+        match hold.reenter() {
+            Reentry::Entered => Ok(Some(hold.token())),
+            refused => Err(self.client.why_not_again(&self.key, refused)),
+        }
     }
 
     fn now(&self) -> Moment {
@@ -84,7 +108,7 @@ impl Handle {
     /// Unlocks once: the hold with this token, or without a token whichever hold the calling thread has.
     #[inline]
     pub(crate) fn unlock(&self, token: Option<u64>) -> Result<(), Error> {
-        match self.key.unlock(token) {
+        match self.key.hold.leave(current_thread(), token) {
             Exit::Inner => Ok(()),
             exit => Unlock::new(&self.client, &self.key, ReleaseReply::Awaited).unlock(exit),
         }
@@ -93,9 +117,9 @@ impl Handle {
     /// Unlocks for a guard that was dropped.
     #[inline]
     pub(crate) fn unlock_dropped(&self, token: u64) {
-        let exit = self.key.unlock(Some(token));
-        if exit != Exit::Inner {
-            self.end_dropped(exit);
+        match self.key.hold.leave(current_thread(), Some(token)) {
+            Exit::Inner => {}
+            exit => self.end_dropped(exit),
         }
     }
 

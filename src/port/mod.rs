@@ -128,32 +128,25 @@
 
 mod breaking;
 mod capabilities;
-mod claim;
 mod directory;
 mod inbox;
 mod limits;
 mod lock_processor;
-mod operations;
-mod outcome;
-mod pointers;
 mod request;
 
 pub use crate::config::LONGEST_KEY;
 pub use breaking::{Break, BreakOutcome, Broken};
 pub use capabilities::{Posting, WaitQueue};
-pub(crate) use claim::marks;
-pub use claim::{Claim, Gap, Note};
 pub use directory::{Directory, ListPage, Parties};
 pub use inbox::{Inbox, InboxBreaker, KeyFilter, Message};
 pub use limits::{DeadWaiters, StoreLimits};
-pub use lock_processor::LockProcessor;
-pub use operations::Operations;
-pub(crate) use operations::unanswered;
-pub use outcome::{
-    AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, PollOutcome, ProbeOutcome, ReleaseDone,
-    ReleaseOutcome,
+pub(crate) use lock_processor::unanswered;
+pub use lock_processor::{LockProcessor, Operations};
+pub(crate) use request::marks;
+pub use request::{
+    AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Gap, Grant, Inspection, Limit, NotOurs, Note, Outcome,
+    PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, one_by_one,
 };
-pub use request::{Limit, Outcome, Request, one_by_one};
 
 #[cfg(feature = "tls")]
 pub use crate::tls::TlsSettings;

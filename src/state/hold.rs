@@ -106,16 +106,21 @@ impl Hold {
         Reentry::Entered
     }
 
-    /// Decrements the hold count and returns `true`, unless this is the last hold: then returns `false` and changes
-    /// nothing. Only the owner may call this.
+    /// Unlocks once for the thread with this number: the hold with this token, or without a token whichever hold the thread has. It takes only
+    /// a few steps, because callers use it in hot loops. Whatever is left to do after an exit that is not the inner one does
+    /// [`Unlock`](crate::client::unlock::Unlock).
     #[inline]
-    pub(crate) fn leave_inner(&self) -> bool {
+    pub(crate) fn leave(&self, thread: u64, token: Option<u64>) -> Exit {
+        if !self.is_owned_by(thread) || token.is_some_and(|token| token != self.token()) {
+            return Exit::NotHeld;
+        }
         // ORDERING: Relaxed: the owner's own count.
         let count = self.count.load(Ordering::Relaxed);
-        if count > 1 {
-            self.count.store(count - 1, Ordering::Relaxed);
+        if count <= 1 {
+            return Exit::Last;
         }
-        count > 1
+        self.count.store(count - 1, Ordering::Relaxed);
+        if self.is_lost() { Exit::InnerLost } else { Exit::Inner }
     }
 
     /// Returns the hold count of a hold that has not ended. To others than the owner it may be out of date.
@@ -147,17 +152,12 @@ impl Hold {
 
     /// Begins the next hold of a tenure, for a thread that has called a handle with these settings. Call it with the key's mutex held.
     pub(crate) fn begin(&self, owner: u64, settings: &DLockConfig, tenure: &Tenure) {
-        self.begin_with(owner, settings.reentry, tenure.token(), tenure.valid_until());
-    }
-
-    /// Begins a hold, which its thread may enter again if `reentry` is set.
-    fn begin_with(&self, owner: u64, reentry: bool, token: u64, deadline: Moment) {
         // ORDERING: the token comes before what pairs with `is_valid`, and `owner` after everything that it publishes
         // to `is_owned_by`.
-        self.token.store(token, Ordering::Release);
+        self.token.store(tenure.tokens.current(), Ordering::Release);
         self.lost.store(false, Ordering::Release);
-        self.deadline.store(deadline.as_nanos(), Ordering::Release);
-        self.count.store(if reentry { 1 } else { ONCE }, Ordering::Relaxed);
+        self.deadline.store(tenure.valid_until().as_nanos(), Ordering::Release);
+        self.count.store(if settings.reentry { 1 } else { ONCE }, Ordering::Relaxed);
         self.owner.store(owner, Ordering::Release);
     }
 
@@ -184,30 +184,41 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port::Grant;
     use crate::state::owner::current_thread;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// Begins the first hold of the tenure with this number for the calling thread.
+    fn begin(hold: &Hold, reentry: bool, number: u64) {
+        let settings = Arc::new(DLockConfig::new("T", "x").with_lease(Duration::from_secs(1)).with_reentry(reentry));
+        let tenure = Tenure::new("me-1".into(), Arc::clone(&settings), Grant::new(number, 0), Moment::from_nanos(0));
+        hold.begin(current_thread(), &settings, &tenure);
+    }
 
     #[test]
     fn the_count_stops_at_the_limit() {
         let hold = Hold::none();
-        hold.begin_with(current_thread(), true, 1024, Moment::NEVER);
+        begin(&hold, true, 1);
         hold.count.store(MAX_COUNT - 1, Ordering::Relaxed);
         assert_eq!(hold.reenter(), Reentry::Entered);
         assert_eq!(hold.reenter(), Reentry::TooMany);
         assert_eq!(hold.count(), MAX_COUNT);
-        assert!(hold.leave_inner());
+        assert_eq!(hold.leave(current_thread(), None), Exit::Inner);
         assert_eq!(hold.reenter(), Reentry::Entered);
     }
 
     #[test]
     fn a_hold_without_reentry_counts_one_and_stays_so() {
         let hold = Hold::none();
-        hold.begin_with(current_thread(), false, 1024, Moment::NEVER);
+        begin(&hold, false, 1);
         assert_eq!(hold.reenter(), Reentry::Refused);
         assert_eq!(hold.count(), 1);
-        assert!(!hold.leave_inner(), "it is the last hold");
+        assert_eq!(hold.leave(current_thread(), Some(1024)), Exit::Last);
+        assert_eq!(hold.leave(current_thread(), Some(2048)), Exit::NotHeld);
         hold.lose();
         assert_eq!(hold.reenter(), Reentry::Lost);
-        hold.begin_with(current_thread(), true, 2048, Moment::NEVER);
+        begin(&hold, true, 2);
         assert_eq!(hold.reenter(), Reentry::Entered);
     }
 
@@ -215,13 +226,13 @@ mod tests {
     #[test]
     fn loss_is_sticky_until_the_next_hold() {
         let hold = Hold::none();
-        hold.begin_with(current_thread(), true, 1024, Moment::NEVER);
+        begin(&hold, true, 1);
         assert!(hold.is_valid(1024, Moment::from_nanos(5)));
         hold.lose();
         assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
         assert_eq!(hold.reenter(), Reentry::Lost);
         hold.end();
-        hold.begin_with(current_thread(), true, 2048, Moment::NEVER);
+        begin(&hold, true, 2);
         assert!(hold.is_valid(2048, Moment::from_nanos(5)));
         assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
     }

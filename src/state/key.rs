@@ -2,10 +2,9 @@
 //!
 //! The operations on a key stand in the module [`client`](crate::client).
 
-use crate::state::hold::{Exit, Hold, Reentry};
-use crate::state::machine::{Phase, State};
-use crate::state::owner::{self, current_thread};
-use crate::state::queue::Waiter;
+use crate::state::hold::Hold;
+use crate::state::machine::{Phase, State, Waiter};
+use crate::state::owner;
 use crate::sync::{Mutex, before_notifying};
 use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashMap;
@@ -28,32 +27,6 @@ impl Key {
 
     pub(crate) fn queue_length(&self) -> usize {
         self.state.lock().queue.len()
-    }
-
-    /// Increments the hold count if the calling thread holds the lock, the hold is not lost and the count is below
-    /// its limit; returns the token. It takes only a few steps, because callers use it in hot loops. On `None`, call
-    /// [`Acquire`](crate::client::acquire::Acquire), which handles every other case.
-    #[inline]
-    pub(crate) fn lock_again(&self) -> Option<u64> {
-        if !self.hold.is_owned_by(current_thread()) || self.hold.reenter() != Reentry::Entered {
-            return None;
-        }
-        Some(self.hold.token())
-    }
-
-    /// Unlocks once for the calling thread: the hold with this token, or without a token whichever hold the thread has. It takes only a few
-    /// steps, as [`lock_again`](Self::lock_again) does. Whatever is left to do after an exit that is not the inner one does
-    /// [`Unlock`](crate::client::unlock::Unlock).
-    #[inline]
-    pub(crate) fn unlock(&self, token: Option<u64>) -> Exit {
-        if !self.hold.is_owned_by(current_thread()) || token.is_some_and(|token| token != self.hold.token()) {
-            return Exit::NotHeld;
-        }
-        match self.hold.leave_inner() {
-            false => Exit::Last,
-            true if self.hold.is_lost() => Exit::InnerLost,
-            true => Exit::Inner,
-        }
     }
 
     /// Wakes a parked thread so that it checks again whether its wait is over or the client is closed.
@@ -97,22 +70,18 @@ impl Drop for Key {
 }
 
 /// The keys of a client that are in use. A key lives as long as one of its handles or a thread that works on it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KeyTable {
     keys: Mutex<Keys>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Keys {
     by_name: HashMap<Arc<str>, Weak<Key>>,
     next_id: u64,
 }
 
 impl KeyTable {
-    pub(crate) fn new() -> Self {
-        Self { keys: Mutex::new(Keys { by_name: HashMap::new(), next_id: 0 }) }
-    }
-
     /// Returns the key of that name, which all its handles share.
     pub(crate) fn key(self: &Arc<Self>, name: &Arc<str>) -> Arc<Key> {
         let mut keys = self.keys.lock();

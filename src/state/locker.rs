@@ -94,6 +94,11 @@ impl ClientId {
         &self.text
     }
 
+    /// Returns whether a locker is of this identity.
+    pub(crate) fn owns(&self, locker: &str) -> bool {
+        locker.starts_with(&self.text) && locker.as_bytes().get(self.text.len()) == Some(&b'-')
+    }
+
     /// Returns whether this is a locker of this identity that was never [made](Self::next_locker) here: then another client has the identity,
     /// too.
     pub(crate) fn is_of_twin(&self, locker: &str) -> bool {

@@ -46,13 +46,15 @@
 //! * **S14** A tenure in `Lingering` has a token left for the next hold.
 
 use crate::clock::Moment;
-use crate::config::DEFAULT_LEASE;
+use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::Error;
-use crate::port::{Gap, Grant};
-use crate::state::queue::{Queue, Waiter};
+use crate::port::Grant;
 use crate::state::tenure::{Tenure, Unsettled};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, MutexGuard};
 use crate::timing;
 use crossbeam_channel::Sender;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,12 +96,14 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
-    pub(crate) queue: Queue,
+    /// The threads of this client that wait for the key, in order of arrival. One of them at a time, the first one, is given the hold or the
+    /// turn to ask.
+    pub(crate) queue: VecDeque<Arc<Waiter>>,
     /// The error of the last request if it was not answered; `None` if it was.
     pub(crate) failure: Option<Error>,
     /// Busy replies since this client last had the key or last had no waiter. The first pause is shorter than the
     /// others.
-    pub(crate) asked: u32,
+    asked: u32,
     /// The number of consecutive failed requests.
     pub(crate) failures: u32,
     /// When this client last asked the store to leave the key free for pollers.
@@ -114,7 +118,7 @@ impl State {
     pub(crate) fn new() -> Self {
         Self {
             phase: Phase::Idle,
-            queue: Queue::default(),
+            queue: VecDeque::new(),
             failure: None,
             asked: 0,
             failures: 0,
@@ -129,7 +133,7 @@ impl State {
     #[must_use]
     pub(crate) fn pass_turn(&mut self) -> Option<Arc<Waiter>> {
         debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing { .. }));
-        let next = self.queue.pop();
+        let next = self.queue.pop_front();
         self.phase = match &next {
             Some(waiter) => Phase::Asking { turn: Some(waiter.thread), about: None },
             None => Phase::Idle,
@@ -152,30 +156,22 @@ impl State {
         }
     }
 
-    /// Returns whether the release of the held tenure must leave the key free for pollers if the hold ends now.
-    pub(crate) fn gap_is_due(&self, now: Moment) -> bool {
-        match &self.phase {
-            Phase::Held(tenure) => self.gap(tenure, now).is_some(),
-            _ => false,
-        }
-    }
-
-    /// Decides, when a tenure ends, whether its release leaves the key free for pollers.
-    pub(crate) fn tenure_ends(&mut self, tenure: &mut Tenure, now: Moment) {
-        tenure.gap = self.gap(tenure, now);
-        if tenure.gap.is_some() {
+    /// Decides, when a hold or a linger ends, whether the release of the tenure leaves the key free for pollers. Returns whether it does.
+    pub(crate) fn decide_gap(&mut self, now: Moment) -> bool {
+        let others_wait = !self.queue.is_empty();
+        let (Phase::Held(tenure) | Phase::Lingering { tenure, .. }) = &mut self.phase else { return false };
+        tenure.gap = tenure.gap_due(self.gap_at, others_wait, now);
+        let leaves_gap = tenure.gap.is_some();
+        if leaves_gap {
             self.gap_at = Some(now);
         }
-    }
-
-    fn gap(&self, tenure: &Tenure, now: Moment) -> Option<Gap> {
-        tenure.gap(self.gap_at, !self.queue.is_empty(), now)
+        leaves_gap
     }
 
     /// Removes a waiter that gives up. If it was the last one and only the retry thread would still ask, returns to
     /// `Idle`; the first value is then `true`, and the second is the locker that must be cleaned up, if there is one.
     pub(crate) fn give_up(&mut self, thread: u64) -> (bool, Option<Unsettled>) {
-        self.queue.remove(thread);
+        self.queue.retain(|waiter| waiter.thread != thread);
         if !self.queue.is_empty() || !matches!(self.phase, Phase::Waiting { .. }) {
             return (false, None);
         }
@@ -188,7 +184,7 @@ impl State {
 
     /// Returns the lease of the first waiter.
     pub(crate) fn lease_wanted(&self) -> Duration {
-        self.queue.head().map_or(DEFAULT_LEASE, |head| head.settings.lease())
+        self.queue.front().map_or(DEFAULT_LEASE, |head| head.settings.lease())
     }
 
     /// Notes that somebody else has the key. Returns when to ask again: at the latest when the lease ends that has so much `left`.
@@ -218,7 +214,7 @@ impl State {
             return None;
         }
         let tenure = unsettled.clone().heard(*grant);
-        self.queue.pop().map(|waiter| (tenure, waiter))
+        self.queue.pop_front().map(|waiter| (tenure, waiter))
     }
 
     /// Returns whether it is this thread's turn to ask.
@@ -260,7 +256,10 @@ impl State {
     #[must_use]
     pub(crate) fn release_ends(&mut self) -> Option<Arc<str>> {
         let Phase::Releasing { ended, .. } = &mut self.phase else { return None };
-        ended.take().filter(|ended| ended.heard).map(|ended| ended.locker)
+        match ended.take() {
+            Some(Ended { locker, heard: true }) => Some(locker),
+            _ => None,
+        }
     }
 
     /// Returns the tenure that is held or lingers.
@@ -292,9 +291,44 @@ impl State {
         matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended())
     }
 
-    fn rest(&mut self) {
+    /// Forgets how the last requests have ended: the key is ours, or nobody wants it any more.
+    pub(crate) fn rest(&mut self) {
         self.failure = None;
         self.asked = 0;
         self.failures = 0;
+    }
+}
+
+/// One parked thread. Only the client as a whole asks the store for the key; its threads wait parked.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// The thread's number, from [`current_thread`](crate::state::owner::current_thread). A thread waits in only one
+    /// place at a time.
+    pub(crate) thread: u64,
+    /// The settings of the handle through which it waits.
+    pub(crate) settings: Arc<DLockConfig>,
+    /// When it began to wait, or to wait again after its turn.
+    pub(crate) since: Moment,
+    /// The condition variable that it is parked on, with the key's mutex.
+    pub(crate) parked: Condvar,
+    // ORDERING: Relaxed: it is written and read with the key's mutex held.
+    parked_until: AtomicU64,
+}
+
+impl Waiter {
+    pub(crate) fn new(thread: u64, settings: Arc<DLockConfig>, since: Moment) -> Arc<Self> {
+        Arc::new(Self { thread, settings, since, parked: Condvar::new(), parked_until: AtomicU64::new(0) })
+    }
+
+    /// Returns until when the thread sleeps at most; a moment that has come if it has not fallen asleep yet. Call it with the key's
+    /// mutex held.
+    pub(crate) fn parked_until(&self) -> Moment {
+        Moment::from_nanos(self.parked_until.load(Ordering::Relaxed)) // ORDERING: under the key's mutex.
+    }
+
+    /// Parks the calling thread until it is woken, or for `sleep`, which ends at `until` by the client's clock or earlier.
+    pub(crate) fn park<T>(&self, state: &mut MutexGuard<'_, T>, until: Moment, sleep: Duration) {
+        self.parked_until.store(until.as_nanos(), Ordering::Relaxed); // ORDERING: under the key's mutex.
+        self.parked.wait_for(state, sleep);
     }
 }

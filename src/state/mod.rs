@@ -3,11 +3,7 @@
 
 pub(crate) mod hold;
 pub(crate) mod key;
-pub(crate) mod lease;
 pub(crate) mod locker;
 pub(crate) mod machine;
-pub(crate) mod names;
 pub(crate) mod owner;
-pub(crate) mod queue;
 pub(crate) mod tenure;
-pub(crate) mod tokens;

@@ -1,11 +1,12 @@
-//! Threads as owners of holds: a number for each thread, and whether it has ended without unlocking.
+//! Threads as owners of holds: a number for each thread, its name for people, and whether it has ended without unlocking.
+//!
+//! A thread enters its name when it gets its number, and takes it out when it ends.
 //!
 //! Each thread counts its holds. A thread that ends while its count is not zero leaves its number in the table of
 //! *ended* threads, where the lease thread finds it before it next extends the lease. (A guard can be left behind
 //! only by [`mem::forget`](std::mem::forget); a pair of [`UnguardedLock`](crate::UnguardedLock) can simply lack its
 //! unlock.) When a client is dropped, its remaining holds are removed from their threads' counts.
 
-use crate::state::names;
 use crate::sync::thread_local;
 use parking_lot::Mutex;
 use std::cell::Cell;
@@ -21,13 +22,24 @@ pub(crate) const NOBODY: u64 = 0;
 // table under that mutex. Whoever sees zero too late looks again in the lease thread's next round.
 static ANY: AtomicUsize = AtomicUsize::new(0);
 
-static BOOKS: Mutex<Books> = Mutex::new(Books { ended: BTreeMap::new(), gone: BTreeMap::new() });
+static BOOKS: Mutex<Books> =
+    Mutex::new(Books { names: BTreeMap::new(), ended: BTreeMap::new(), gone: BTreeMap::new() });
 
 struct Books {
+    /// The names of the threads that have not ended.
+    names: BTreeMap<u64, ThreadName>,
     /// The ended threads, with the number of holds that they left.
     ended: BTreeMap<u64, usize>,
     /// Threads that have not ended, with the number of their holds that were dropped with their clients.
     gone: BTreeMap<u64, usize>,
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadName {
+    pub(crate) name: Option<String>,
+    /// The number in its `ThreadId`.
+    pub(crate) id: Option<u64>,
 }
 
 /// The holds of one thread. Dropped when the thread ends.
@@ -42,14 +54,17 @@ thread_local! {
 
 impl Drop for Holds {
     fn drop(&mut self) {
+        let mut books = BOOKS.lock();
+        let name = books.names.remove(&self.thread);
         if self.count.get() > 0 {
-            let mut books = BOOKS.lock();
             let left = self.count.get().saturating_sub(books.gone.remove(&self.thread).unwrap_or(0));
             if left > 0 {
                 books.ended.insert(self.thread, left);
                 ANY.fetch_add(1, Ordering::Release); // ORDERING: under the mutex of `BOOKS`: see `ANY`.
             }
         }
+        drop(books);
+        drop(name);
     }
 }
 
@@ -68,22 +83,31 @@ pub(crate) fn current_thread() -> u64 {
         static NUMBER: Cell<u64> = const { Cell::new(NOBODY) };
     }
     NUMBER.with(|number| match number.get() {
-        NOBODY => {
-            let new = next_number();
-            number.set(new);
-            new
-        }
+        NOBODY => enter(number),
         known => known,
     })
 }
 
+/// Gives the calling thread a number, and enters its name.
 #[cold]
-fn next_number() -> u64 {
+fn enter(place: &Cell<u64>) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(NOBODY);
     // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    names::enter(number);
+    place.set(number);
+    // At the very end of a thread nobody would take the name out any more.
+    if HOLDS.try_with(|_| ()).is_ok() {
+        let thread = std::thread::current();
+        let id: String = format!("{:?}", thread.id()).chars().filter(char::is_ascii_digit).collect();
+        let name = ThreadName { name: thread.name().map(str::to_owned), id: id.parse().ok() };
+        BOOKS.lock().names.insert(number, name);
+    }
     number
+}
+
+/// Returns the name of the thread with this number, if it has not ended.
+pub(crate) fn name_of(number: u64) -> Option<ThreadName> {
+    BOOKS.lock().names.get(&number).cloned()
 }
 
 /// Counts a hold of the calling thread.

@@ -4,9 +4,8 @@ use crate::clock::Moment;
 use crate::config::{DLockConfig, whole_milliseconds};
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::port::{Gap, Grant};
-use crate::state::lease::Lease;
-use crate::state::tokens::Tokens;
 use crate::timing;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +29,9 @@ impl Unsettled {
 
     /// Returns the tenure that the locker gets when a message says that the key is granted to it.
     pub(crate) fn heard(self, grant: Grant) -> Tenure {
-        self.granted(grant).unanswered()
+        let mut tenure = self.granted(grant);
+        tenure.lease.is_answered = false;
+        tenure
     }
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Tenure {
     /// The settings of the handle through which the current hold was acquired, where somebody is told of holds.
     pub(crate) of_hold: Option<Arc<DLockConfig>>,
     pub(crate) lease: Lease,
-    tokens: Tokens,
+    pub(crate) tokens: Tokens,
     /// How many others waited when the store granted the tenure.
     waiting: u64,
     /// When other clients were first known to wait, and how often the hold was passed on in this process since.
@@ -87,11 +88,6 @@ impl Tenure {
         }
     }
 
-    /// Notes that no reply of the store has said so far that the key is ours.
-    pub(crate) fn unanswered(self) -> Self {
-        Self { lease: self.lease.unanswered(), ..self }
-    }
-
     /// The lease that this client counts on: all its deadlines and pauses come of it.
     pub(crate) fn lease(&self) -> Duration {
         self.settings.lease()
@@ -126,29 +122,14 @@ impl Tenure {
 
     /// Returns the moment until which the current hold is certainly valid if nothing is done.
     pub(crate) fn valid_until(&self) -> Moment {
-        self.deadline().min(self.hold_ends)
+        self.lease.deadline.min(self.hold_ends)
     }
 
     /// Returns why and when the hold has ended by itself, if it has by now.
     pub(crate) fn overdue(&self, now: Moment) -> Option<(LossCause, Moment)> {
         let at = self.valid_until();
-        let cause = || if at < self.deadline() { LossCause::HeldTooLong } else { LossCause::Deadline };
+        let cause = || if at < self.lease.deadline { LossCause::HeldTooLong } else { LossCause::Deadline };
         (now >= at).then(|| (cause(), at))
-    }
-
-    /// Returns the token of this tenure's current hold.
-    pub(crate) fn token(&self) -> u64 {
-        self.tokens.current()
-    }
-
-    /// Returns the tokens of this tenure's holds.
-    pub(crate) fn tokens(&mut self) -> &mut Tokens {
-        &mut self.tokens
-    }
-
-    /// Returns whether the current hold has the last token.
-    pub(crate) fn needs_numbers(&self) -> bool {
-        self.tokens.is_last()
     }
 
     /// Notes how many other tenures wait, as a reply of the store or a message says.
@@ -172,7 +153,7 @@ impl Tenure {
     /// Returns the gap for pollers that the release of this tenure must ask for, if one is due since the last one
     /// that this client knows of; the store knows of all of them. There is none if the key was ours for a single hold
     /// that nobody else waited for, because pollers then find it free anyway.
-    pub(super) fn gap(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
+    pub(super) fn gap_due(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap?;
         let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
         due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))
@@ -202,12 +183,12 @@ impl Tenure {
 
     /// Returns the moment until which the tenure is certainly ours.
     pub(crate) fn deadline(&self) -> Moment {
-        self.lease.deadline()
+        self.lease.deadline
     }
 
-    /// Returns when the lease thread must look at this tenure next.
+    /// Returns when the lease thread must look at this tenure next. The lease is due before its deadline.
     pub(crate) fn due(&self, trip: Duration) -> Moment {
-        self.lease.due(trip).min(self.valid_until())
+        self.lease.due(trip).min(self.hold_ends)
     }
 
     /// Returns why and when the tenure was lost.
@@ -253,6 +234,184 @@ impl Tenure {
     /// Returns whether the key was seen to contain something else, which may have come of a forced break, of a hold that a thread knows of.
     pub(crate) fn may_be_broken(&self) -> bool {
         self.is_confirmed && matches!(self.loss(), Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))
+    }
+}
+
+/// The lease of one tenure: until when the key is certainly ours, and when the lease thread must ask about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    length: Duration,
+    /// How long after it was set or renewed it is extended.
+    renew_after: Duration,
+    /// How often the key is probed in between; [`Duration::MAX`] if it is not.
+    probe_pause: Duration,
+    /// The time that was read before the command that last set or renewed the lease was first written.
+    pub(crate) renewed_at: Moment,
+    /// Until when the tenure is certainly ours: a lease after `renewed_at`, less a margin.
+    deadline: Moment,
+    /// When the key in the store was last known to contain our locker.
+    checked_at: Moment,
+    /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`] without such a
+    /// doubt.
+    doubted_at: Moment,
+    /// When the key must be checked because a message says that the hold was broken. [`Moment::NEVER`] if none does.
+    check_at: Moment,
+    /// Whether another such message has come since that moment: the check may have been sent before the hold was broken.
+    is_told_again: bool,
+    /// When the next check for this reason may come. Anybody who may publish can send such messages.
+    next_check: Moment,
+    /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has none at first.
+    pub(crate) is_answered: bool,
+}
+
+impl Lease {
+    /// Creates a lease that counts from `counts_from`.
+    fn new(settings: &DLockConfig, counts_from: Moment) -> Self {
+        let length = settings.lease();
+        Self {
+            length,
+            renew_after: settings.renew_after(),
+            probe_pause: if settings.probe { timing::probe_pause(length) } else { Duration::MAX },
+            renewed_at: counts_from,
+            deadline: deadline(counts_from, length),
+            checked_at: counts_from,
+            doubted_at: Moment::NEVER,
+            check_at: Moment::NEVER,
+            is_told_again: false,
+            next_check: counts_from,
+            is_answered: true,
+        }
+    }
+
+    /// Returns whether less than half the lease is left. The lease must then be extended before anybody is told of
+    /// the hold.
+    pub(crate) fn is_near_expiry(&self, now: Moment) -> bool {
+        now + timing::least_left(self.length) > self.deadline
+    }
+
+    /// Returns whether an extension that is answered now comes late: less than half of the time is left that the settings leave between an
+    /// extension and the deadline.
+    pub(crate) fn is_late(&self, now: Moment) -> bool {
+        let planned = self.deadline.since(self.renewed_at + self.renew_after);
+        self.deadline.since(now) < planned / 2
+    }
+
+    /// Returns when to extend the lease: at its configured fraction, or earlier if otherwise several round trips of
+    /// this length would not fit before the deadline.
+    pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
+        let by_part = self.renewed_at + self.renew_after;
+        let by_trips = self.deadline.before(trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE));
+        if by_part <= by_trips {
+            return by_part;
+        }
+        by_part.min(by_trips.max(self.renewed_at + timing::earliest_extension(self.length)))
+    }
+
+    /// Returns when the lease thread must ask about the key next.
+    fn due(&self, trip: Duration) -> Moment {
+        self.extend_at(trip).min(self.checked_at + self.probe_pause).min(self.doubted_at).min(self.check_at)
+    }
+
+    /// Notes that a reply has extended the lease.
+    pub(crate) fn renewed(&mut self, sent_at: Moment) {
+        self.renewed_at = self.renewed_at.max(sent_at);
+        self.deadline = deadline(self.renewed_at, self.length);
+        self.is_answered = true;
+        self.checked(sent_at);
+    }
+
+    /// Notes that the key contained our locker when a request sent at `sent_at` was answered.
+    pub(crate) fn checked(&mut self, sent_at: Moment) {
+        self.checked_at = self.checked_at.max(sent_at);
+        if self.doubted_at <= sent_at {
+            self.doubted_at = Moment::NEVER;
+        }
+        if self.check_at <= sent_at {
+            self.check_at = Moment::NEVER;
+            if std::mem::take(&mut self.is_told_again) {
+                self.check_no_earlier(sent_at);
+            }
+        }
+    }
+
+    /// Notes that a message says that the hold was broken. The key must be checked: at once, or a while after the last check for this reason.
+    pub(crate) fn told_broken(&mut self, now: Moment) {
+        if self.check_at <= now {
+            self.is_told_again = true;
+        } else if now.max(self.next_check) < self.check_at {
+            self.check_no_earlier(now);
+        }
+    }
+
+    fn check_no_earlier(&mut self, now: Moment) {
+        self.check_at = now.max(self.next_check);
+        self.next_check = self.check_at + timing::BROKEN_PAUSE;
+    }
+
+    /// Notes that another server answers since now. The key must be checked.
+    pub(crate) fn doubt(&mut self, now: Moment) {
+        self.doubted_at = now;
+    }
+
+    /// Returns whether such a doubt has come up since a request was sent, and the key was not checked since.
+    pub(crate) fn is_doubted_since(&self, sent_at: Moment) -> bool {
+        self.doubted_at > sent_at && self.doubted_at != Moment::NEVER
+    }
+}
+
+/// Returns the moment until which a lease that was set or renewed then is certainly ours.
+fn deadline(renewed_at: Moment, lease: Duration) -> Moment {
+    renewed_at + (lease - timing::margin(lease))
+}
+
+/// Tokens per fence number.
+const PASSES: u64 = 1024;
+
+/// The fencing tokens of one tenure: the current one, and those that follow. A token is fence number × 1024 + pass.
+///
+/// The store gives out the number with the tenure; the pass counts the successive holds within the process. When the
+/// passes run out, the store gives a range of numbers that nobody else was or will be given.
+#[derive(Clone, Debug)]
+pub(crate) struct Tokens {
+    number: u64,
+    pass: u64,
+    /// Unused numbers, all above `number`.
+    spare: Range<u64>,
+}
+
+impl Tokens {
+    fn of(number: u64) -> Self {
+        Self { number, pass: 0, spare: 0..0 }
+    }
+
+    /// Returns the token of the current hold.
+    pub(crate) fn current(&self) -> u64 {
+        self.number.saturating_mul(PASSES).saturating_add(self.pass)
+    }
+
+    /// Moves on to the next hold's token. Returns `false` if there is none.
+    pub(crate) fn advance(&mut self) -> bool {
+        if self.pass + 1 < PASSES {
+            self.pass += 1;
+            return true;
+        }
+        match self.spare.next() {
+            Some(number) => {
+                (self.number, self.pass) = (number, 0);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Returns whether the current token is the last one.
+    pub(crate) fn is_last(&self) -> bool {
+        self.pass + 1 >= PASSES && self.spare.is_empty()
+    }
+
+    /// Replaces the unused numbers by numbers from the store, without those that are not above the current one.
+    pub(crate) fn refill(&mut self, numbers: RangeInclusive<u64>) {
+        self.spare = *numbers.start().max(&(self.number + 1))..numbers.end().saturating_add(1);
     }
 }
 

@@ -24,13 +24,40 @@
 //!   at the key alone. So a turn ends, whatever the store answers, unless the store knows none of the lockers.
 //! * **S21** A single attempt never waits, and polls for its place only while a recall lasts.
 //! * **S22** A key that was said to be busy stays so for the turn: then a lack of time is no error.
+//!
+//! # How a single attempt gets a lock that only lingers
+//!
+//! It stands in the store's queue for a moment, and the holder,
+//! which is told of that, gives the lock up.
+//!
+//! The holder's locker says that its tenure *may* linger (the `L` at its end), not that no thread is inside. So the
+//! moment is short, and an attempt on any other busy key returns immediately.
+//!
+//! # How a lock lingers
+//!
+//! ```text
+//!   client A                        Redis                       client B
+//!      last hold ends: A-3L stays
+//!      lock(): next token, no Redis
+//!      last hold ends: A-3L stays
+//!                                   acquire(B-7, wait) ◀─────── B asks
+//!      contended(A-3L) ◀─────────── PUBLISH
+//!      Lingering → Releasing
+//!      release(A-3L) ─────────────▶ key := B-7 ───────────────▶ granted
+//! ```
+//!
+//! This is lock caching with revocation. The phase `Lingering` has three ways out, all under the key's mutex: an arriving thread takes the next
+//! hold; the retry thread releases, when the time is over or others want the key; the lease thread notices a loss. A client lingers only if it
+//! would learn that others wait: without a subscription a tenure ends with its last hold. The retry thread is told once, not for each hold;
+//! when it comes too early, it looks when to come again. The `L` in the locker tells others that asking is worthwhile: `try_lock` then stands
+//! in the queue for a moment. Every other busy key is answered at once.
 
-use super::recall::Recall;
 use crate::client::turn::{Answer, is_unknown};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::Busy;
 use crate::state::tenure::Unsettled;
+use crate::timing::{FIRST_RECALL_PAUSE, MOST_RECALLS, RECALL, RECALL_TRIPS};
 use std::time::Duration;
 
 /// The place in the store's queue that a request for a fresh locker asks for.
@@ -89,7 +116,7 @@ pub(super) struct Asking {
     /// Whether the store can say when a lease ends.
     remaining_known: bool,
     /// Whether a reply said that somebody else has the key.
-    is_busy: bool,
+    pub(super) is_busy: bool,
     /// The error of an acquire whose outcome was polled.
     unanswered: Option<Error>,
     /// Whether a reply to a single attempt was compared with the released locker.
@@ -100,11 +127,6 @@ pub(super) struct Asking {
 impl Asking {
     pub(super) fn new(is_one_attempt: bool, remaining_known: bool) -> Self {
         Self { is_one_attempt, remaining_known, is_busy: false, unanswered: None, was_compared: false, recall: None }
-    }
-
-    /// Returns whether a reply said that somebody else has the key.
-    pub(super) fn is_busy(&self) -> bool {
-        self.is_busy
     }
 
     /// Returns the step after an answer that is not the lock. See the table.
@@ -174,6 +196,34 @@ impl Asking {
     fn otherwise(&self, answer: Answer, seen: &Seen) -> Step {
         let ends = self.is_one_attempt || seen.is_closed || seen.is_refused;
         if ends { Step::Refuse(answer) } else { Step::Wait(answer) }
+    }
+}
+
+/// The time limit and the pauses of one such attempt.
+#[derive(Debug)]
+struct Recall {
+    until: Moment,
+    pause: Duration,
+    tries: u32,
+}
+
+impl Recall {
+    /// Begins a recall now. `trip` is how long a round trip takes.
+    fn begin(now: Moment, trip: Duration) -> Self {
+        Self {
+            until: now + RECALL.max(trip.saturating_mul(RECALL_TRIPS)),
+            pause: FIRST_RECALL_PAUSE,
+            tries: MOST_RECALLS,
+        }
+    }
+
+    /// Returns how long to wait before the next request, or `None` if the time is over.
+    fn pause(&mut self, now: Moment) -> Option<Duration> {
+        self.tries = self.tries.checked_sub(1)?;
+        let left = self.until.since(now);
+        let pause = self.pause.min(left);
+        self.pause = self.pause.saturating_mul(2);
+        (!left.is_zero()).then_some(pause)
     }
 }
 

@@ -46,9 +46,9 @@ use crate::event::{Acquired, Event, HoldEnd, How, NewServer, Released, RenewedLa
 use crate::log;
 use crate::port::{Outcome, ReleaseOutcome, Request};
 use crate::state::key::Key;
-use crate::state::queue::Waiter;
+use crate::state::machine::Waiter;
+use crate::state::owner;
 use crate::state::tenure::Tenure;
-use crate::state::{names, owner};
 use crate::timer::Timer;
 use crate::timing;
 use crossbeam_channel::Sender;
@@ -113,7 +113,7 @@ impl Events {
         // A tenure that the store has just granted has had no other hold.
         let how = if call.how == How::Granted && tenure.kept_on { How::PassedOn } else { call.how };
         tenure.of_hold = Some(Arc::clone(call.settings));
-        let (lock, token) = (Arc::clone(call.settings), tenure.token());
+        let (lock, token) = (Arc::clone(call.settings), tenure.tokens.current());
         let sample = Sample::Acquired { lock: Arc::clone(&lock), waited, how };
         observer.queue(&Event::Acquired(Acquired { lock, token, waited, how }), Some(sample))
     }
@@ -135,7 +135,7 @@ impl Events {
             Err(Error::LeaseLost(_)) => HoldEnd::Lost,
             Err(_) => HoldEnd::Unconfirmed,
         };
-        self.queue_released(tenure, tenure.token(), now, end).finish();
+        self.queue_released(tenure, tenure.tokens.current(), now, end).finish();
     }
 
     /// Queues that a lease is extended, as the reply that arrived now says. Call it with the key's mutex held, before the tenure knows.
@@ -246,7 +246,7 @@ impl Events {
     pub(super) fn waits_long(&self, key: &Arc<Key>, waiter: &Waiter) -> LongWait<'_> {
         let wait = self.long_waits.enter(waiter.thread, key);
         if !wait.circle.is_empty() {
-            let name = names::of(waiter.thread).and_then(|name| name.name).unwrap_or_default();
+            let name = owner::name_of(waiter.thread).and_then(|name| name.name).unwrap_or_default();
             log::warn!(
                 ACQUIRE,
                 "lock {:?}: thread {name:?} waits in a circle, which will not end by itself: each of the locks {:?} is held by the thread \
@@ -263,74 +263,53 @@ impl Events {
 
 /// Calls of the store.
 impl Events {
-    /// Sends one request by `call`, and notes how it ended.
-    #[inline]
-    pub(super) fn observe_request(
-        &self,
-        request: &Request<'_>,
-        limit: Duration,
-        call: impl FnOnce() -> Result<Outcome, Error>,
-    ) -> Result<Outcome, Error> {
-        match &self.observer {
-            None => call(),
-            Some(observer) => self.observed(observer, (name_of(request), request.key()), limit, call),
-        }
-    }
-
-    /// Sends many requests by `call`, and notes how each ended.
-    pub(super) fn observe_batch(
-        &self,
-        requests: &[Request<'_>],
-        call: impl FnOnce() -> Vec<Result<Outcome, Error>>,
-    ) -> Vec<Result<Outcome, Error>> {
-        let Some(observer) = &self.observer else { return call() };
-        let sent_at = self.metered_now();
-        let results = call();
-        if let Some(sent_at) = sent_at {
-            let took = self.clock.now().since(sent_at);
-            let is_answered = results.iter().all(Result::is_ok);
-            observer.record(Sample::Call { name: "batch", took, is_answered });
-        }
-        for (request, result) in requests.iter().zip(&results) {
-            observer.note_answer(request.key(), result.as_ref().err(), || self.clock.now());
-        }
-        results
-    }
-
     /// Returns what time it is if the times of calls are recorded.
     pub(super) fn metered_now(&self) -> Option<Moment> {
         self.observer.as_ref().filter(|observer| observer.is_metered()).map(|_| self.clock.now())
     }
 
+    /// Notes how a request has ended that was sent, within a limit, when [`metered_now`](Self::metered_now) returned `sent_at`.
+    #[inline]
+    pub(super) fn note_request(
+        &self,
+        request: &Request<'_>,
+        limit: Duration,
+        sent_at: Option<Moment>,
+        result: &Result<Outcome, Error>,
+    ) {
+        let Some(observer) = &self.observer else { return };
+        self.record_call(observer, name_of(request), sent_at, result.is_ok());
+        match result {
+            Err(error) if !is_of_the_store(error, limit) => {}
+            result => observer.note_answer(request.key(), result.as_ref().err(), || self.clock.now()),
+        }
+    }
+
+    /// Notes how many requests have ended that were sent together when [`metered_now`](Self::metered_now) returned `sent_at`.
+    pub(super) fn note_batch(
+        &self,
+        requests: &[Request<'_>],
+        sent_at: Option<Moment>,
+        results: &[Result<Outcome, Error>],
+    ) {
+        let Some(observer) = &self.observer else { return };
+        self.record_call(observer, "batch", sent_at, results.iter().all(Result::is_ok));
+        for (request, result) in requests.iter().zip(results) {
+            observer.note_answer(request.key(), result.as_ref().err(), || self.clock.now());
+        }
+    }
+
     /// Notes how a release has ended that was posted when [`metered_now`](Self::metered_now) returned `posted_at`.
     pub(super) fn note_posted(&self, key: &str, posted_at: Option<Moment>, answer: &Result<ReleaseOutcome, Error>) {
         let Some(observer) = &self.observer else { return };
-        if let Some(posted_at) = posted_at {
-            let took = self.clock.now().since(posted_at);
-            observer.record(Sample::Call { name: "release", took, is_answered: answer.is_ok() });
-        }
+        self.record_call(observer, "release", posted_at, answer.is_ok());
         observer.note_answer(key, answer.as_ref().err(), || self.clock.now());
     }
 
-    #[cold]
-    fn observed<T>(
-        &self,
-        observer: &Observer,
-        (name, key): (&'static str, &str),
-        limit: Duration,
-        call: impl FnOnce() -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let sent_at = self.metered_now();
-        let result = call();
+    fn record_call(&self, observer: &Observer, name: &'static str, sent_at: Option<Moment>, is_answered: bool) {
         if let Some(sent_at) = sent_at {
-            let took = self.clock.now().since(sent_at);
-            observer.record(Sample::Call { name, took, is_answered: result.is_ok() });
+            observer.record(Sample::Call { name, took: self.clock.now().since(sent_at), is_answered });
         }
-        match &result {
-            Err(error) if !is_of_the_store(error, limit) => {}
-            result => observer.note_answer(key, result.as_ref().err(), || self.clock.now()),
-        }
-        result
     }
 }
 

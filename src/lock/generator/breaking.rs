@@ -62,7 +62,7 @@ impl DLockGenerator {
             return Err(Error::unsupported("the store cannot break locks: end the holder's process"));
         }
         let reason = OneLine(reason.chars().take(LONGEST_REASON).collect::<String>()).to_string();
-        let order = Break::new(name.unique_key(), expected_locker, self.client.id().as_str(), &reason);
+        let order = Break::new(name.unique_key(), expected_locker, self.client.id.current().as_str(), &reason);
         let outcome = self
             .client
             .processor

@@ -85,7 +85,7 @@ impl DistributedReentrantLock {
     /// ```
     #[inline]
     pub fn lock(&self) -> Result<DLockGuard<'_>, Error> {
-        if let Some(token) = self.handle.key.lock_again() {
+        if let Some(token) = self.handle.lock_again() {
             return Ok(DLockGuard::new(&self.handle, token));
         }
         // `None` means that the caller's own limit ended the wait, and there is none here.

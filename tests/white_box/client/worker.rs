@@ -59,3 +59,23 @@ fn stop_joins_and_refuses_a_new_start() {
     probe.worker.stop();
     assert!(matches!(probe.worker.start(), Err(Error::ShutDown)));
 }
+
+#[test]
+fn items_come_out_once_in_order() {
+    let at = Moment::from_nanos;
+    let mut schedule = Schedule::new();
+    schedule.put(1, at(30), "c");
+    schedule.put(2, at(10), "a");
+    schedule.put(3, at(20), "b");
+    schedule.put(1, at(5), "c");
+    schedule.put(4, at(20), "d");
+    assert_eq!(schedule.remove(3), Some("b"));
+    assert_eq!(schedule.remove(3), None);
+    assert_eq!(schedule.next(), at(5));
+    assert_eq!(schedule.take_due(at(19), 1), ["c"]);
+    assert_eq!(schedule.take_due(at(19), 9), ["a"]);
+    assert_eq!(schedule.len(), 1);
+    assert_eq!(schedule.take_due(at(20), 9), ["d"]);
+    assert!(schedule.due.is_empty() && schedule.places.is_empty());
+    assert_eq!(schedule.next(), Moment::NEVER);
+}

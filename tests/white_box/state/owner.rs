@@ -77,3 +77,16 @@ fn a_hold_that_goes_with_its_client_is_nobodys() {
         assert!(is_forgotten(thread), "{ends_first}");
     }
 }
+
+#[test]
+fn a_thread_has_its_name_until_it_ends() {
+    let named = thread::Builder::new().name("a name".to_owned()).spawn(|| {
+        let number = current_thread();
+        let name = name_of(number).expect("entered");
+        assert_eq!(name.name.as_deref(), Some("a name"));
+        assert_eq!(name.id.map(|id| format!("ThreadId({id})")), Some(format!("{:?}", thread::current().id())));
+        number
+    });
+    let number = named.expect("a thread").join().expect("it ends");
+    assert!(name_of(number).is_none());
+}

@@ -93,3 +93,44 @@ fn others_are_let_in_after_so_many_passes_or_so_long() {
     });
     assert_eq!(passes.count(), 16, "a client that hears nothing assumes each time that others wait");
 }
+
+/// Shows: G7.
+#[test]
+fn tokens_rise_until_the_passes_are_used_up_and_go_on_with_fresh_numbers() {
+    let mut tokens = Tokens::of(7);
+    assert_eq!(tokens.current(), 7 * 1024);
+    let mut last = tokens.current();
+    for _ in 1..1024 {
+        assert!(!tokens.is_last() && tokens.advance() && tokens.current() > last);
+        last = tokens.current();
+    }
+    assert!(tokens.is_last() && !tokens.advance());
+    assert_eq!(tokens.current(), last);
+    tokens.refill(5..=9);
+    assert!(tokens.advance());
+    assert_eq!(tokens.current(), 8 * 1024, "numbers that were used are dropped");
+    tokens.refill(1..=8);
+    assert_eq!((1..3000).filter(|_| tokens.advance()).count(), 1023);
+}
+
+/// Shows: G7.
+#[test]
+fn tokens_fit_a_signed_column() {
+    // The last microsecond of the year 2254.
+    assert!(i64::try_from(Tokens::of(9_007_199_254_740_991).current()).is_ok());
+}
+
+/// The first check was sent before the break, and is answered after the message of it.
+#[test]
+fn a_message_of_a_break_that_comes_while_a_check_is_under_way_is_checked_too() {
+    let sent = Moment::from_nanos(1_000_000_000);
+    let mut t = tenure(600_000, sent);
+    let due = |t: &Tenure| t.due(Duration::ZERO);
+    t.lease.told_broken(sent);
+    assert_eq!(due(&t), sent);
+    (0..3).for_each(|_| t.lease.told_broken(sent));
+    t.lease.checked(sent);
+    assert_eq!(due(&t), sent + timing::BROKEN_PAUSE, "once more, but not at once: anybody may have sent the messages");
+    t.lease.checked(sent + timing::BROKEN_PAUSE);
+    assert!(due(&t) > sent + timing::BROKEN_PAUSE * 2);
+}

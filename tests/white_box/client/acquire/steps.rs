@@ -275,12 +275,38 @@ fn a_single_attempt_does_not_wait() {
 fn a_key_that_is_known_to_be_busy_fails_no_call_for_lack_of_time() {
     every_conversation(|_, asking, conversation| {
         for (said, seen) in conversation {
-            let was_busy = asking.is_busy();
+            let was_busy = asking.is_busy;
             let step = asking.next(said.answer(), seen);
-            assert!(asking.is_busy() || !was_busy, "{conversation:?}");
+            assert!(asking.is_busy || !was_busy, "{conversation:?}");
             if was_busy && seen.is_over && !seen.is_closed && matches!(said, Said::NotExecuted | Said::UnknownPoll) {
                 assert_eq!(said_by(&step), "end", "{conversation:?}");
             }
         }
     });
+}
+
+fn pauses(trip: Duration) -> Vec<u128> {
+    let mut now = Moment::from_nanos(1_000_000_000);
+    let mut recall = Recall::begin(now, trip);
+    let mut pauses = Vec::new();
+    while let Some(pause) = recall.pause(now) {
+        pauses.push(pause.as_micros());
+        now = now + pause + trip;
+    }
+    pauses
+}
+
+#[test]
+fn it_asks_a_few_times_in_five_milliseconds_or_five_round_trips() {
+    assert_eq!(pauses(Duration::ZERO), [200, 400, 800, 1600, 2000]);
+    let slow = pauses(Duration::from_millis(20));
+    assert!(slow.len() <= RECALL_TRIPS as usize, "{slow:?}");
+    assert!(slow.len() >= 3, "{slow:?}");
+}
+
+#[test]
+fn it_ends_where_the_clock_stands_still() {
+    let now = Moment::from_nanos(1_000_000_000);
+    let mut recall = Recall::begin(now, Duration::ZERO);
+    assert_eq!((0..100).filter(|_| recall.pause(now).is_some()).count(), MOST_RECALLS as usize);
 }
