@@ -36,7 +36,6 @@ const TIMES: &[(&str, &str)] = &[
 /// The files that take mutexes from elsewhere than `sync`, which hands out those that a model sees.
 const MUTEXES: &[(&str, &str)] = &[
     // What all clients of a process share, which lives longer than one schedule of a model.
-    ("parking_lot", "src/state/names.rs"),
     ("parking_lot", "src/state/owner.rs"),
     // The models replace this store, or take each of its operations for one step.
     ("parking_lot", "src/store/memory/processor.rs"),
