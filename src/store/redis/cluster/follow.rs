@@ -67,7 +67,7 @@ impl Terms {
     fn of(calls: usize, options: &CallOptions) -> Self {
         let CallOptions { limit, at_limit, urgent, .. } = *options;
         // A renewal alone is a batch of one: others may fall due behind it, and it must not wait for a node that hangs either.
-        let is_batch = at_limit == AtLimit::BreakConnection || calls > 1;
+        let is_batch = matches!(at_limit, AtLimit::BreakConnection) || calls > 1;
         let pauses = if is_batch { BATCH_PAUSES } else { limit };
         Self { begun: Instant::now(), limit, at_limit, urgent, pauses, is_batch }
     }

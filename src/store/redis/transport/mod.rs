@@ -246,7 +246,7 @@ impl<C: Connector> Transport<C> {
         let Begun { calls, order, deadline, spare, waits } = begun;
         let mut answers = SmallVec::<[_; 1]>::with_capacity(calls.len());
         for (mux, call) in calls {
-            if waits == Waits::AfterOthers {
+            if matches!(waits, Waits::AfterOthers) {
                 self.muxes[mux].attend(&call, deadline);
             }
             let answer = self.finish(mux, &call, deadline, spare, limit, at_limit);

@@ -178,7 +178,7 @@ pub(crate) struct Begun {
 }
 
 /// When a caller waits for the answer to what it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Waits {
     /// At once: it begins nothing else before.
     AtOnce,
@@ -187,7 +187,7 @@ pub(crate) enum Waits {
 }
 
 /// What becomes of a connection from which an answer does not come within a caller's limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum AtLimit {
     KeepConnection,
     /// The next attempt gets a fresh one.

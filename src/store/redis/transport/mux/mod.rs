@@ -224,7 +224,7 @@ impl<C: Connector> Mux<C> {
         let state = self.write(state, call, deadline, WriterClaim::Free);
         // No reader is promoted if this caller is about to read: a reply to it is due, and `finish` follows at once. Otherwise the write that
         // was made here may have replies for callers that all sleep.
-        let reads = waits == Waits::AfterOthers || !state.will_read(call);
+        let reads = matches!(waits, Waits::AfterOthers) || !state.will_read(call);
         self.hand_on(state, reads);
     }
 
@@ -459,7 +459,7 @@ impl<C: Connector> Mux<C> {
         // Even for a call that was never written: if there was a writer, it has not got on all this time. But a call whose time was over
         // before it was queued has not met the connection.
         let is_late = was_queued || is_due;
-        if at_limit == AtLimit::BreakConnection
+        if matches!(at_limit, AtLimit::BreakConnection)
             && is_late
             && let Some(epoch) = epoch
         {

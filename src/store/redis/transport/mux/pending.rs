@@ -208,7 +208,7 @@ impl PendingCall {
             promotion: Promotion { to_writer: false, to_reader: false },
             packed,
             route,
-            is_attended: waits == Waits::AtOnce,
+            is_attended: matches!(waits, Waits::AtOnce),
             is_sent: false,
             epoch: 0,
             came: 0,
@@ -221,7 +221,7 @@ impl PendingCall {
         };
         Self {
             is_posted,
-            is_part: waits == Waits::AfterOthers,
+            is_part: matches!(waits, Waits::AfterOthers),
             is_confirmed,
             core: Mutex::new(core),
             changed: Condvar::new(),

@@ -136,7 +136,7 @@ impl Execution {
                 });
             }
         }
-        if at_limit == AtLimit::BreakConnection && limit == Limit::Short {
+        if matches!(at_limit, AtLimit::BreakConnection) && limit == Limit::Short {
             self.with(|book| book.is_closed = true);
         }
         let mut answers = self.transport.run(batch, limit.time(), at_limit).into_iter();
