@@ -109,7 +109,7 @@ impl Execution {
             Act::Renew(key, replies, limit) => self.call(&[(key, replies)], limit, AtLimit::BreakConnection, false),
             Act::Confirm(key, limit) => self.call(&[(key, 1)], limit, AtLimit::KeepConnection, true),
             Act::ConfirmPair(one, other, limit) => {
-                self.call(&[(one, 1), (other, 1)], limit, AtLimit::KeepConnection, true)
+                self.call(&[(one, 1), (other, 1)], limit, AtLimit::KeepConnection, true);
             }
             Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, AtLimit::KeepConnection, false),
             Act::Post(key, limit) => self.post(key, limit),
