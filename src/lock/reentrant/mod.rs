@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::lock::guard::DLockGuard;
 use crate::lock::handle::Handle;
 use crate::lock::inspected::{Holder, LockState};
-use crate::lock::unguarded::UnguardedLock;
 use crate::port::{Inspection, Operations};
 use crate::state::key::Key;
 use crate::state::owner::current_thread;
@@ -365,21 +364,6 @@ impl DistributedReentrantLock {
     /// ```
     pub fn config(&self) -> &DLockConfig {
         &self.handle.settings
-    }
-
-    /// Returns the same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
-    ///
-    /// ```
-    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
-    /// let ported = lock.unguarded();
-    /// ported.lock()?;
-    /// assert_eq!(lock.hold_count(), 1);
-    /// ported.unlock()?;
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    #[must_use]
-    pub fn unguarded(&self) -> UnguardedLock {
-        UnguardedLock::of(self)
     }
 }
 

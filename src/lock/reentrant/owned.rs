@@ -1,9 +1,10 @@
-//! Methods whose guard has no lifetime.
+//! Methods whose guard has no lifetime, and the way to the JVM's pairs, which have no guard.
 
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;
 use crate::lock::owned_guard::OwnedDLockGuard;
 use crate::lock::reentrant::DistributedReentrantLock;
+use crate::lock::unguarded::UnguardedLock;
 use std::time::{Duration, Instant};
 
 impl DistributedReentrantLock {
@@ -131,5 +132,20 @@ impl DistributedReentrantLock {
         cancel: &CancelToken,
     ) -> Result<Option<OwnedDLockGuard>, Error> {
         OwnedDLockGuard::acquire(self, &self.handle.limit_until(deadline).or_cancelled(cancel))
+    }
+
+    /// Returns the same lock with the JVM's `lock`/`unlock` pairs, for ported code. It shares the hold count with the guards.
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;
+    /// let ported = lock.unguarded();
+    /// ported.lock()?;
+    /// assert_eq!(lock.hold_count(), 1);
+    /// ported.unlock()?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unguarded(&self) -> UnguardedLock {
+        UnguardedLock::of(self)
     }
 }

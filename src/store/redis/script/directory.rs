@@ -1,7 +1,8 @@
 //! What is asked for people: who holds and waits, what clients say of themselves, and which keys there are.
 
-use super::reply::{items, natural, remaining, text, unexpected};
+use super::reply::{remaining, unexpected};
 use super::scripts::{Call, Form, LOCKERS, RECORD};
+use super::values::{items, natural, text};
 use crate::error::Error;
 use crate::port::Parties;
 use crate::store::redis::net::classify::classify;

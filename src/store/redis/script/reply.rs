@@ -2,6 +2,7 @@
 //! that the scripts do not document is an error.
 
 use super::breaking;
+use super::values::{items, natural, text};
 use crate::error::{BackendFailure, Error};
 use crate::port::{
     AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
@@ -125,20 +126,6 @@ fn probe(reply: &Value) -> Option<ProbeOutcome> {
     }
 }
 
-pub(super) fn items(reply: &Value) -> Option<&[Value]> {
-    match reply {
-        Value::Array(items) => Some(items),
-        _ => None,
-    }
-}
-
-pub(super) fn natural(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(n) => u64::try_from(*n).ok(),
-        _ => None,
-    }
-}
-
 /// A fence number.
 fn number(value: &Value) -> Option<u64> {
     match natural(value) {
@@ -170,14 +157,6 @@ fn not_ours(holder: &Value) -> Option<NotOurs> {
     match holder {
         Value::Nil => Some(NotOurs::new(None)),
         other => text(other).map(|holder| NotOurs::new(Some(holder))),
-    }
-}
-
-/// A holder may be any bytes, because another program may have written the key.
-pub(super) fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
     }
 }
 

@@ -78,7 +78,7 @@ use timing::NO_MORE;
 
 pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
 pub use polling::Polling;
-pub(crate) use routes::{AtLimit, Batch, Begun, KeyHash, Waits};
+pub(crate) use routes::{AtLimit, Batch, KeyHash, Waits};
 
 /// The most connections that callers share.
 const CALLERS: usize = 4;
@@ -117,6 +117,17 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
 pub(crate) struct Way {
     pub(crate) mux: usize,
     route: RouteGuard,
+}
+
+/// A batch that was sent, and whose replies are to be waited for.
+pub(crate) struct Begun {
+    calls: SmallVec<[(usize, Arc<PendingCall>); 1]>,
+    /// The index of each command's call.
+    order: SmallVec<[u8; 16]>,
+    deadline: Instant,
+    /// How much longer a command may take whose short form the server did not know.
+    pub(crate) spare: Duration,
+    waits: Waits,
 }
 
 impl Transport {

@@ -16,12 +16,10 @@
 //! The route of each command is entered when it is added, and not when it is written. Another call for its key that comes in between takes the
 //! same connection, and is written before or behind it, but never overtakes it on another connection.
 
-use super::mux::PendingCall;
 use crate::store::redis::net::resp::Packed;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// The number of hashes.
 const HASHES: usize = 1024;
@@ -164,17 +162,6 @@ pub(super) struct BatchPart {
     pub(super) mux: usize,
     pub(super) packed: Packed,
     pub(super) route: RouteGuard,
-}
-
-/// A batch that was sent, and whose replies are to be waited for.
-pub(crate) struct Begun {
-    pub(super) calls: SmallVec<[(usize, Arc<PendingCall>); 1]>,
-    /// The index of each command's call.
-    pub(super) order: SmallVec<[u8; 16]>,
-    pub(super) deadline: Instant,
-    /// How much longer a command may take whose short form the server did not know.
-    pub(crate) spare: Duration,
-    pub(super) waits: Waits,
 }
 
 /// When a caller waits for the answer to what it begins.
