@@ -1,8 +1,8 @@
 //! `lock()`: how a thread gets a hold.
 //!
-//! A thread that already holds the key enters again, and does not come here. Any other thread takes up a tenure that lingers, or asks the
-//! store, or parks in the local queue until it is given the hold or the turn to ask. A hold is confirmed before its
-//! thread is told: if the grant came late, the lease is extended first.
+//! A thread that already holds the key enters again without this file. Any other thread takes up a tenure that lingers, asks the store, or
+//! parks in the local queue until it is given the hold or the turn to ask. A hold is confirmed before `lock()` returns it: if the grant
+//! came late, the lease is extended first.
 //!
 //! | the thread | it goes on with |
 //! |---|---|
@@ -99,7 +99,7 @@ impl<'c> Acquire<'c> {
         Self { core, key, thread, settings, limit: *limit, called_at: None, slow_at: None }
     }
 
-    /// Gets the hold for the calling thread, which does not have it. Returns the hold's token, or `None` if the limit ends first.
+    /// Gets the hold for the calling thread, which must not have it yet. Returns the hold's token, or `None` if the limit ends first.
     pub(crate) fn lock(mut self) -> Result<Option<u64>, Error> {
         let (core, key) = (self.core, self.key);
         // Also before a lingering tenure is taken up: it is the parent's.

@@ -1,5 +1,5 @@
-//! The turn to ask the store for a key: who has it, how it ends, and what the retry thread does with it; and what is asked in a turn, and
-//! what the reply means.
+//! The turn to ask the store for a key: which thread has it, how it ends, and what the retry thread does with it. Also the request of a
+//! turn, and the meaning of its reply.
 
 use crate::client::core::Core;
 use crate::client::twin;

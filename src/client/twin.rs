@@ -1,16 +1,18 @@
 //! Two clients with one identity: copies of one running machine, as when a snapshot is restored twice.
 //!
-//! Both make the same lockers, in the same order. A locker is sent by only one acquire, and no request is sent again that may have been
-//! executed. So a client has met such a twin
+//! Both copies make the same lockers, in the same order. A locker is sent by only one acquire, and no request is sent again that may have
+//! been executed. So a client has met such a copy, its *twin*, in three cases:
 //!
-//! * if an acquire is told that its own locker holds the key,
-//! * if the store names a holder of its identity whose locker it has not made yet,
-//! * if it hears in its inbox that somebody else has opened that inbox. Each copy has to open it again, because no connection has two ends
-//!   on one side, and says so then (`here`), with a number drawn at that moment and its proof: the number's hash, by a key that is never sent.
-//!   Only a copy has the key, too. So nobody else, who may know all lockers and send messages, makes a client take itself for a copy.
+//! * The reply to an acquire says that its own fresh locker holds the key.
+//! * The store names a holder that has the client's identity, and whose locker the client has not made yet.
+//! * A message in its inbox says that another client has opened that inbox. A connection cannot be shared by two machines, so each copy
+//!   must connect and open its inbox again. It then publishes a greeting (`here`) with a random number and a proof: a keyed hash of the
+//!   number. The key is never sent, so only a copy has it, too. Another program may know all lockers and may send messages, but it cannot
+//!   make a client take itself for a copy.
 //!
-//! The client then draws a new identity, and keeps nothing that the twin could have, too. It releases nothing of that either, because it
-//! may be the twin's. Nor does it give up what a message says was granted to a locker that it has not made.
+//! The client then draws a new identity, and drops everything that the twin could have, too. It releases none of that, because it may
+//! belong to the twin. A message may say that a key was granted to a locker that this client has not made. The client does not give up that
+//! grant either.
 
 use super::core::Core;
 use super::describe::Greeting;
@@ -23,8 +25,8 @@ use crate::state::locker::random_number;
 use crate::state::machine::Phase;
 use std::sync::Arc;
 
-/// Returns the error if the holder of a key shows that another client has this client's identity. `fresh` is the locker that was sent for the
-/// first time, if one was.
+/// Returns the error if the holder of a key shows that another client has this client's identity. `fresh` is the locker that the request
+/// has sent for the first time, if it has sent such a locker.
 pub(super) fn shown_by(core: &Core, key: &str, fresh: Option<&str>, holder: Option<&str>) -> Option<Error> {
     let holder = holder.filter(|holder| fresh == Some(*holder) || core.id.current().is_of_twin(holder))?;
     Some(meet(core, key, holder))

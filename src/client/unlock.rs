@@ -2,9 +2,9 @@
 //!
 //! | when the last hold ends | then |
 //! |---|---|
-//! | threads of this process wait, and no others do, or only since a moment ago | the first of these threads gets the next hold |
-//! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
-//! | otherwise | it is released; if threads wait here, this client goes to the end of the store's queue again |
+//! | threads of this process wait, and other clients do not wait, or wait only since a moment ago | the first of these threads gets the next hold |
+//! | no thread and no other client waits, and the tenure may linger | the tenure is kept: [`Phase::Lingering`] |
+//! | otherwise | the tenure is released; if threads of this process wait, this client goes to the end of the store's queue again |
 
 use crate::client::activity::Leaving;
 use crate::client::core::Core;
@@ -43,9 +43,9 @@ pub(crate) struct Unlock<'c> {
     reply: ReleaseReply,
 }
 
-/// What is left to do, without the key's mutex, for a tenure that is kept.
+/// The work that is left to do, without the key's mutex, for a tenure that is kept.
 struct Kept {
-    /// The thread that has the hold now.
+    /// The waiting thread that now has the hold.
     waiter: Option<Arc<Waiter>>,
     /// The channels of the hold that has ended.
     watchers: Vec<Sender<()>>,
@@ -109,7 +109,8 @@ impl<'c> Unlock<'c> {
         Error::NotHeld { key: self.key.name.to_string() }
     }
 
-    /// Fetches numbers if the tokens run out while the tenure may be kept: once after 1024 holds, and then every ten million.
+    /// Fetches fence numbers if the tokens run out while the tenure may be kept: once after 1024 holds, and then after every ten million
+    /// holds.
     fn fetch_numbers(self, state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
         let (core, key) = (self.core, self.key);
         let Phase::Held(tenure) = &state.phase else { return state };

@@ -1,4 +1,4 @@
-//! A Cluster: the map by which calls find its nodes, who keeps the map new, and who listens.
+//! The core of a Cluster store: the map by which calls find their nodes, the thread that keeps the map new, and the open inboxes.
 
 use super::inbox::listeners::Listeners;
 use super::map::Map;

@@ -1,15 +1,15 @@
 //! Which node owns each slot, as far as the nodes have said.
 //!
-//! The map and the nodes of its places are one value, the [`MapView`], which is swapped whole. A call takes a pointer to it, and keeps the
-//! nodes that it needs while it is under way; a node that leaves the map closes its connections when its last call is over. The lock of
-//! the view is held only to copy the pointer or to exchange it, never while a node is asked.
+//! The map and the nodes of its places are one value, the [`MapView`], which is replaced as a whole. A call takes a pointer to it, and
+//! keeps the nodes that it needs while it is under way. So a node that leaves the map closes its connections when its last call is over.
+//! The lock of the view is held only to copy the pointer or to replace it, never while a node is asked.
 //!
 //! News arrives in two ways, and either may be late:
 //!
-//! * *Whole*, as the answer to a question (`refresh.rs`): [`install`](Map::install). It is taken in after the present map. A slot that it
-//!   gives to nobody keeps its owner. So does a slot of which a node has said `MOVED` after the question was sent: the answer may have been
-//!   made before.
-//! * *By one slot*, as a `MOVED`: [`moved`](Map::moved). It counts at once, and a whole map is asked for.
+//! * *A whole map*, as the answer to a question (`refresh.rs`): [`install`](Map::install). It is combined with the present map. A slot to
+//!   which the new map gives no owner keeps its present owner. So does a slot for which a node has said `MOVED` after the question was
+//!   sent, because the answer may be older than that.
+//! * *The owner of one slot*, as a `MOVED`: [`moved`](Map::moved). It counts at once, and a whole map is asked for.
 //!
 //! If another map was installed meanwhile, `install` begins again with that one, so that none is lost.
 

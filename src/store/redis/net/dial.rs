@@ -1,8 +1,8 @@
 //! Connects a socket before a deadline, by TCP or locally.
 //!
 //! * The addresses of a host are tried one after another, until one accepts or the deadline comes.
-//! * The system's resolver cannot be given a deadline. So a name is looked up on a thread of its own, which nobody waits for when the time is
-//!   over.
+//! * The system's resolver takes no deadline. So a name is looked up on a thread of its own. When the time is over, that thread is left to
+//!   end by itself.
 //! * A local socket connects without blocking. A full backlog has no event to wait for (`EAGAIN`), so the connect is repeated every 1 to 16 ms
 //!   until its deadline.
 

@@ -1,4 +1,4 @@
-//! Ends a wait for several sockets from another thread.
+//! A wait for several sockets, which another thread can end.
 
 use crate::store::redis::net::socket::Socket;
 use std::io;
