@@ -1,4 +1,4 @@
-//! The clean-up list: lockers that this client has given up, although the store may still contain them, or may receive them later.
+//! The clean-up list: lockers that this client no longer uses, although the store may still contain them, or may receive them later.
 //!
 //! A release is safe to repeat, so the retry thread repeats it until nothing can be left. (A store that can end a
 //! locker for certain is asked to do that instead, until it answers.)

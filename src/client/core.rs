@@ -164,11 +164,11 @@ impl Core {
         results
     }
 
-    /// Returns what the store tells people.
+    /// Returns the part of the store that answers people's questions.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if it tells nothing.
+    /// [`Error::Unsupported`] if the store has none.
     pub(crate) fn directory(&self) -> Result<&dyn Directory, Error> {
         let lacks = || Error::unsupported("the store neither lists locks nor names who waits: it has no directory");
         self.processor.directory().ok_or_else(lacks)
@@ -191,7 +191,7 @@ impl Core {
             }
         }
         state.rest();
-        // The earlier server may have granted it, and the reply was on its way.
+        // An earlier server may have granted the key, while its reply was on its way.
         if self.server.is_earlier(tenure.lease.renewed_at) {
             tenure.lease.doubt(now);
         }

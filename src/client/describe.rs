@@ -21,7 +21,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The client id in a locker. JVM lockers have none that is worth asking for, and nobody has a record or an inbox of their name.
+/// The client id in a locker. A JVM locker may have other text at that place. That does no harm, because no client has a record or an inbox
+/// of that name.
 fn client_of(locker: &str) -> Option<&str> {
     locker.rsplit_once('-').map(|(client, _)| client).filter(|client| !client.is_empty() && !client.contains(' '))
 }
@@ -141,7 +142,7 @@ pub(super) enum Heard {
 
 /// The client that is asked.
 impl Describe {
-    /// Notes what another client says, and returns what is to be done about it. Called by the listener, so it waits for nobody.
+    /// Notes what another client says, and returns what is to be done about it. Called by the listening thread, so it must not block.
     pub(super) fn on_said(&self, text: &str) -> Heard {
         match read(text) {
             Some(Words::Inquiry(question)) => {
@@ -369,7 +370,7 @@ impl Describe {
         self.0.lock().greetings.contains(&nonce)
     }
 
-    /// Notes an answer. One to a question that nobody has asked, or asks no more, is ignored.
+    /// Notes an answer. It is ignored if its question was never asked, or is not waited for any more.
     fn hear(&self, nonce: u64, text: String) {
         if let Some((place, sender)) = self.0.lock().asked.remove(&nonce) {
             // There is room for each, and the receiver may be gone.

@@ -110,8 +110,8 @@ impl Record {
         is_put_off
     }
 
-    /// Puts the first write off while the client holds nothing, a few times. The first lock of a program does not share its connection then, and
-    /// needs no second one.
+    /// Puts the first write off, a few times, while the client holds no key. So the first lock of a program does not share its connection
+    /// with the write, and opens no second connection.
     fn puts_off(&self, now: Moment) -> bool {
         let mut state = self.state.lock();
         let puts_off = state.line.is_none() && state.put_off < RECORD_DELAYS;

@@ -145,7 +145,7 @@ impl Releases {
         }
     }
 
-    /// Releases a locker that was granted a key and that nobody here wants.
+    /// Releases a locker that was granted a key, and that no thread of this client wants.
     pub(crate) fn give_up_grant(&self, core: &Core, key: &str, locker: &Arc<str>) {
         clean_up(core, key, locker, core.limits.shortest_lease, Ending::GivenUp, None);
     }
@@ -250,7 +250,7 @@ impl Drop for InFlight {
     }
 }
 
-/// A release whose reply nobody waits for.
+/// A posted release: no thread waits for its reply.
 struct Posted {
     // This has parts of the core, and not the core itself. The last replies may arrive while the client ends, and the parts outlive it
     // without owning the store. The thread that receives a reply must not drop a store, because the end of the store waits for that thread.

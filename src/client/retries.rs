@@ -61,7 +61,7 @@ impl Retries {
         self.thread.wake_by(at);
     }
 
-    /// Removes a key for which nobody waits any more. Call it with the key's mutex held.
+    /// Removes a key for which no thread waits any more. Call it with the key's mutex held.
     pub(super) fn forget(&self, key: &Key) {
         let removed = self.waiting.lock().remove(key.id);
         drop(removed);
@@ -112,8 +112,9 @@ impl Retries {
         }
     }
 
-    /// Takes the pending clean-ups that are due. Those of an identity that this client has given up are left to the twin that has it, too: a release of
-    /// one may have been under way, or posted, when the list was forgotten.
+    /// Takes the pending clean-ups that are due. Those of an identity that this client has given up are dropped, because a copy of this
+    /// client has that identity, too. They may have come onto the list after it was cleared: a release may have been under way, or posted,
+    /// at that time.
     fn take_cleanups(&self, core: &Core, now: Moment) -> Vec<PendingCleanup> {
         loop {
             let mut due = self.cleanup.take_due(now);

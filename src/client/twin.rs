@@ -32,9 +32,9 @@ pub(super) fn shown_by(core: &Core, key: &str, fresh: Option<&str>, holder: Opti
     Some(meet(core, key, holder))
 }
 
-/// Takes out of an answer what was asked for under an identity that this client has given up since: the twin may have it, too, and what
-/// the twin alone has is neither taken nor released. Call it with the key's mutex held: [`lose`] has then seen the key, or will see what is
-/// made of the answer.
+/// Removes from an answer what was asked for under an identity that this client has given up since then. The twin may have that, too, so it
+/// is neither taken nor released. Call it with the key's mutex held: then [`lose`] has seen the key before, or will see what the answer has
+/// changed.
 pub(super) fn without_given_up(core: &Core, key: &str, answer: Answer) -> Answer {
     match answer {
         Answer::Acquired(tenure) if !core.is_ours(&tenure.locker) => {
@@ -52,7 +52,7 @@ pub(super) fn without_given_up(core: &Core, key: &str, answer: Answer) -> Answer
 
 /// Draws a new identity, and loses everything that this client has under the present one.
 pub(super) fn meet(core: &Core, key: &str, locker: &str) -> Error {
-    // Another thread may have met it before.
+    // Another thread may have met the twin before this one.
     if core.is_ours(locker) {
         log::error!(
             CLIENT,
@@ -88,7 +88,7 @@ fn lose(core: &Core, key: &Arc<Key>) {
             *unsettled = None;
             core.retries.ask_at(key, now);
         }
-        // What was heard meanwhile may be the twin's: it is neither taken nor given up.
+        // A grant that was heard meanwhile may belong to the twin: it is neither taken nor given up.
         Phase::Asking { about: Some(about), .. } => (about.heard, about.changed) = (None, true),
         Phase::Releasing { ended, about } => (*ended, *about) = (None, None),
         Phase::Asking { .. } | Phase::Idle => {}
@@ -109,7 +109,7 @@ pub(super) fn greet(core: &Core) {
     }
 }
 
-/// Handles a greeting. Its own one means that it hears itself. One without its proof is not a twin's.
+/// Handles a greeting. A client also hears its own greeting. A greeting without the right proof does not come from a twin.
 pub(super) fn on_greeting(core: &Core, greeting: &Greeting) {
     let id = core.id.current();
     let Greeting { nonce, client, proof } = greeting;

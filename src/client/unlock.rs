@@ -130,7 +130,7 @@ impl<'c> Unlock<'c> {
         let (core, key) = (self.core, self.key);
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = state else { return None };
         if !core.subscription.hears(core, key) {
-            // Nobody would tell this client that others wait, so it assumes that they do.
+            // This client would not be told that others wait, so it assumes that they do.
             tenure.note_waiting(1, now);
         }
         if !tenure.may_pass(now) || !tenure.tokens.advance() {
@@ -149,7 +149,7 @@ impl<'c> Unlock<'c> {
     fn linger(self, state: &mut State, now: Moment) -> Option<Kept> {
         let (core, key) = (self.core, self.key);
         match &state.phase {
-            // Without an inbox, nobody would tell this client that others want the key.
+            // Without an inbox, this client would not learn that others want the key.
             Phase::Held(tenure)
                 if tenure.may_linger() && core.subscription.hears(core, key) && !tenure.tokens.is_last() => {}
             _ => return None,

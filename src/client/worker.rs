@@ -45,7 +45,7 @@ struct Alarm {
     at: Moment,
     stopped: bool,
     phase: WorkPhase,
-    /// The thread, from its start until somebody waits for its end.
+    /// The thread, from its start until another thread waits for its end.
     thread: Option<JoinHandle<()>>,
 }
 

@@ -279,7 +279,8 @@ pub struct Claim<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Note<'a> {
-    /// The reason that the program gave, with unprintable characters escaped, so that it is on one line: [`DLockConfig::with_reason`](crate::DLockConfig::with_reason).
+    /// The reason that the program gave, on one line: unprintable characters are escaped. See
+    /// [`DLockConfig::with_reason`](crate::DLockConfig::with_reason).
     pub why: Option<&'a str>,
     /// The name of the thread that asks, as the program gave it.
     pub thread: Option<&'a str>,

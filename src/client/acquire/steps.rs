@@ -105,7 +105,7 @@ pub(super) struct Seen {
     pub(super) wants_place: bool,
     /// Whether the holder is the tenure that this client has released last.
     pub(super) is_released: bool,
-    /// Whether the holder may give the lock up when it hears that somebody wants it.
+    /// Whether the holder may give the lock up when it hears that another client wants it.
     pub(super) may_recall: bool,
     /// Whether the answer is a failure that is not waited out.
     pub(super) is_refused: bool,
@@ -117,7 +117,7 @@ pub(super) struct Asking {
     is_one_attempt: bool,
     /// Whether the store can say when a lease ends.
     remaining_known: bool,
-    /// Whether a reply said that somebody else has the key.
+    /// Whether a reply said that another client has the key.
     pub(super) is_busy: bool,
     /// The error of an acquire whose outcome was polled.
     unanswered: Option<Error>,
@@ -146,7 +146,8 @@ impl Asking {
                 self.unanswered = Some(error);
                 Step::Poll { unsettled, after: Duration::ZERO }
             }
-            // That nobody acknowledges it shows that the lock has become free.
+            // The failure "not acknowledged" is excluded here: it shows that the store tried to give out the key, so the lock has become
+            // free.
             Answer::Failed { error: Error::Backend { failure, .. }, unsettled }
                 if self.is_busy && failure != BackendFailure::Unacknowledged && !seen.is_closed && ends =>
             {

@@ -77,8 +77,8 @@ impl Function {
     }
 }
 
-/// The functions, and the events that wait for them. See the module. The first event starts the thread. It ends after the client does, once it
-/// has told all events; nobody waits for that.
+/// The functions, and the events that wait for them. See the module. The first event starts the thread. It ends after the client, once it
+/// has delivered all events. No thread waits for that.
 pub(super) struct Hook {
     /// The functions of each lane.
     functions: [Vec<Function>; 2],
@@ -164,7 +164,7 @@ impl Hook {
         follow_up
     }
 
-    /// Starts a thread for a lane that nobody has, unless there is none any more.
+    /// Starts a thread for a lane that no thread delivers, unless there is no such lane any more.
     fn start(self: &Arc<Self>) {
         let mut queue = self.queue.lock();
         if queue.is_awaited {
@@ -237,7 +237,7 @@ impl Hook {
 }
 
 impl EventQueue {
-    /// Returns a lane with events that nobody has, the one of the losses first.
+    /// Returns a lane with events that no thread delivers, the lane of the losses first.
     fn waiting_lane(&self) -> Option<usize> {
         self.lanes.iter().position(|lane| !lane.is_taken && !lane.is_empty())
     }

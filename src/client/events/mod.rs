@@ -14,15 +14,17 @@
 //! builder was given a function or told to record metrics. Without an observer, each event costs a branch, and reads no clock. `on_lost`
 //! and `on_slow_wait` are functions that receive one kind of event each, by the same path.
 //!
-//! * *An event is queued where it happens, and delivered elsewhere.* Queueing takes the queue's own mutex and does no I/O, so it may be
-//!   done under the mutex of a key. The rest (`Queued::finish`) comes after that mutex is released: it starts the thread, writes to the
-//!   log, and calls the recorder.
-//! * *The events of a key are in order*, because each is queued under the key's mutex, or by the thread that has the turn before it passes it on.
-//!   So a hand-over that ends a turn tells of the release before it wakes the next thread. The reply to a posted release is the exception.
-//! * *The queue has two lanes* (`src/client/events/hook.rs`): one for `on_lost`, which must be told at once, and one for `on_event` and
-//!   `on_slow_wait`. One thread delivers both lanes. A second thread is started when a lane would have to wait for the other. So a function
-//!   that blocks does not delay the news of a loss. A lane counts acquisitions and releases apart from all other events, with room for
-//!   4,096 of each: so many locks cannot crowd out a loss. Events that find no room are counted, and `Dropped` is delivered in their place.
+//! * *An event is queued where it happens, and delivered on another thread.* Queueing takes the queue's own mutex and does no I/O, so it
+//!   may be done under the mutex of a key. The rest (`Queued::finish`) comes after that mutex is released: it starts the thread, writes to
+//!   the log, and calls the recorder.
+//! * *The events of a key are in order*, because each is queued under the key's mutex, or by the thread that has the turn before it passes
+//!   it on. So a hand-over that ends a turn queues the event of the release before it wakes the next thread. The reply to a posted release
+//!   is the one exception.
+//! * *The queue has two lanes* (`src/client/events/hook.rs`): one for `on_lost`, which must be delivered at once, and one for `on_event`
+//!   and `on_slow_wait`. One thread delivers both lanes. A second thread is started when a lane would have to wait for the other. So a
+//!   function that blocks does not delay the news of a loss. A lane counts acquisitions and releases apart from all other events, with room
+//!   for 4,096 of each: so many locks cannot crowd out a loss. Events that find no room are counted, and `Dropped` is delivered in their
+//!   place.
 //! * *No client waits for a function*, not even when it ends, because a function may close its own client.
 //! * *Metrics are recorded on the thread that locks*, after all mutexes are released. Recorders are made for that, and a queue could drop
 //!   figures.
@@ -94,7 +96,7 @@ impl Events {
         self.observer.as_ref().map_or(0, Observer::dropped)
     }
 
-    /// Lets the thread of the functions end once it has told all events. Nobody waits for it.
+    /// Lets the thread of the functions end once it has delivered all events. No thread waits for it.
     pub(super) fn end(&self) {
         if let Some(observer) = &self.observer {
             observer.end();
@@ -144,7 +146,7 @@ impl Events {
     /// Queues that a lease is extended, as the reply that arrived now says. Call it with the key's mutex held, before the tenure knows.
     pub(super) fn queue_renewed(&self, tenure: &Tenure, now: Moment) -> Queued {
         let Some(observer) = &self.observer else { return Queued::nothing() };
-        // Nobody has the lock before the first extension of a grant that came late.
+        // A grant that came late is no hold before its first extension, so that extension is no event.
         if !tenure.is_confirmed {
             return Queued::nothing();
         }

@@ -128,7 +128,7 @@ impl Observer {
         self.hook.as_ref().map_or(0, |hook| hook.dropped())
     }
 
-    /// Lets the thread of the functions end once it has told all events. Nobody waits for it.
+    /// Lets the thread of the functions end once it has delivered all events. No thread waits for it.
     pub(super) fn end(&self) {
         if let Some(hook) = &self.hook {
             hook.end();

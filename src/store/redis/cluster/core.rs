@@ -25,7 +25,8 @@ pub(crate) struct ClusterSettings {
 
 /// See the module.
 pub(crate) struct Cluster {
-    // For callbacks of posted calls, which must not keep a Cluster that nobody uses: its end would run on a thread that reads replies.
+    // For callbacks of posted calls. They must not have the last pointer to a Cluster, because its end would then run on a thread that
+    // reads replies.
     pub(super) this: Weak<Self>,
     pub(super) map: Arc<Map>,
     pub(super) refresher: Arc<Refresher>,

@@ -42,7 +42,7 @@ struct RoutedCall<'a> {
     call: Call<'a>,
     slot: Slot,
     budget: RedirectBudget,
-    /// Where it is sent next; `None` while nobody owns its slot.
+    /// Where it is sent next; `None` while its slot has no owner.
     node: Option<Arc<Node>>,
     asking: bool,
     /// The last reply. Missing before the first one.
@@ -132,7 +132,7 @@ impl RoutedBatch<'_> {
         // A node that keeps us waiting delays no other.
         groups.sort_by_key(|(node, _)| node.keeps_waiting());
         let left = self.terms.left();
-        // One call waits for its node as long as its caller does: there is nobody else to be delayed.
+        // A single call waits for its node as long as its caller does, because it delays no other call.
         let wait = if self.terms.is_batch { self.patience(&groups, left) } else { left };
         // A connection is given up only after most of the time that the batch had.
         let is_most = wait.saturating_mul(2) >= self.terms.limit;
@@ -274,7 +274,7 @@ impl RoutedBatch<'_> {
 
     /// Looks for another owner of a slot whose owner could not be reached.
     fn after_no_connection(&self, routed: &mut RoutedCall<'_>, is_unsent: bool) -> Option<Duration> {
-        // Whatever the call was, others of the slot will meet the same.
+        // Other calls of the slot will meet the same reply, whatever this call was.
         let ended = self.cluster.refresher.want();
         if !is_unsent {
             return None;

@@ -34,8 +34,8 @@ pub(super) struct Map {
     pub(super) nodes: Nodes,
     pub(super) address_map: Option<AddressMap>,
     present: RwLock<Present>,
-    /// How often a server of the Cluster may have lost what it knew, and who is told of it. No connection is compared here: each node has its own
-    /// `Servers` for that, which make this number rise.
+    /// Counts how often a server of the Cluster may have lost what it knew, and has the functions to call then. No connections are compared
+    /// here: each node has its own `Servers` for that, and these raise this number.
     pub(super) changes: Arc<Servers>,
     listeners: Arc<Listeners>,
 }
@@ -82,7 +82,7 @@ impl MapView {
 }
 
 impl Map {
-    /// Makes a map in which nobody owns anything.
+    /// Makes a map in which no slot has an owner.
     pub(super) fn new(reach: Reach, address_map: Option<AddressMap>, listeners: Arc<Listeners>) -> Self {
         let changes = Arc::<Servers>::default();
         let counted = Arc::clone(&changes);

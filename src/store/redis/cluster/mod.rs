@@ -11,7 +11,7 @@
 //! | `core.rs` | the core of the store, which every step is given |
 //! | `follow.rs` | a call from its first node to the one that executes it |
 //! | `inbox/` | the messages of each slot |
-//! | `posting.rs` | calls whose replies nobody waits for, and commands without a key |
+//! | `posting.rs` | posted calls, and commands without a key |
 //!
 //! # Why it is right
 //!
@@ -22,7 +22,7 @@
 //! 3. *Only a call that was certainly not executed is sent again, and only by the caller that waits for it* (`redirect.rs`). So no acquire runs
 //!    after its locker's release was answered. A posted release that is redirected fails as not executed, and the client repeats it.
 //! 4. *A lease is extended even while its slot moves slowly.* An extension that is answered TRYAGAIN or ASK is sent again as
-//!    `extend_alone.lua`, which needs only the lock's key. It cannot look at the queue, so the client assumes that somebody waits.
+//!    `extend_alone.lua`, which needs only the lock's key. It cannot look at the queue, so the client assumes that others wait.
 //! 5. *A replica that is promoted may lack the last writes.* So the number of the servers rises when another server than before answers at a
 //!    node's place, and when a node has left the map. The client then asks about all that it holds and waits for.
 //! 6. *No plain attempt is made here, and the fence's slack is always zero.* Trust in a number belongs to one connection and one slot, and a

@@ -1,4 +1,4 @@
-//! Calls whose replies nobody waits for, and commands that concern no lock.
+//! Posted calls, whose replies no caller waits for, and commands that concern no lock.
 //!
 //! A posted release is sent once, to the owner of its slot by the present map. If it is redirected, it fails as not executed. If its node
 //! does not answer, it fails with an unknown outcome. In both cases the client repeats the release by a call that it waits for. So no

@@ -58,7 +58,7 @@ pub(crate) struct SlotMap {
 }
 
 impl SlotMap {
-    /// A map in which nobody owns anything.
+    /// A map in which no slot has an owner.
     pub(crate) fn empty() -> Self {
         Self { owners: vec![NOBODY; SLOTS].into(), places: Vec::new() }
     }

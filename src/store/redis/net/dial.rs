@@ -98,13 +98,13 @@ fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAdd
     if let Ok(ip) = host.parse() {
         return Ok(vec![SocketAddr::new(ip, port)]);
     }
-    // With room for the one answer, so that the thread ends even if nobody takes it.
+    // The channel has room for the one answer, so that the thread ends even if its caller has left.
     let (send, receive) = crossbeam_channel::bounded(1);
     let name = host.to_owned();
     // It ends with the resolver's answer, which may take half a minute where a name server is gone. It has nothing but the name, so it may
     // stay.
     std::thread::Builder::new().name("dlock-resolve".to_owned()).spawn(move || {
-        // After the deadline nobody receives the result.
+        // After the deadline no thread receives the result.
         let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
     })?;
     receive

@@ -60,7 +60,7 @@ impl Socket {
                 }?;
             }
             match self.read_once(buffer) {
-                // The end of the stream is an error here: nobody asks for it, and a reply is owed or may come.
+                // The end of the stream is an error here: no command asks the server to close, and a reply is due or may come.
                 Ok(0) => return Err(closed()),
                 Ok(n) => return Ok(IoProgress::Bytes(n)),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}

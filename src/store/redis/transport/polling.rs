@@ -38,7 +38,8 @@ const MOST_SKIPS: u32 = 128;
 /// A late yield is forgiven the time since the last late yield, divided by this number.
 const FORGIVEN_PART: u32 = 4;
 
-/// Whether a thread that waits for the answer to a command polls for it before it sleeps: see [`RedisBuilder::polling`](crate::RedisBuilder::polling).
+/// Whether a thread that waits for the answer to a command polls for it before it sleeps. See
+/// [`RedisBuilder::polling`](crate::RedisBuilder::polling).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Polling {
@@ -100,7 +101,8 @@ impl PollPolicy {
         }
     }
 
-    /// Yields to other threads. Returns the moment at which the yield ended, or `None` if nobody may yield now or the yield returned late.
+    /// Yields to other threads. Returns the moment at which the yield ended, or `None` if no caller may yield now or the yield returned
+    /// late.
     pub(super) fn yield_once(&self, before: Instant, callers: usize) -> Option<Instant> {
         if self.is_cooling_down(before) {
             return None;

@@ -214,12 +214,12 @@ impl ClusterInbox {
         subscriber.slots().iter().for_each(|slot| self.refuse(*slot, Some(subscriber.id), error.clone(), |_| until));
     }
 
-    /// Takes in what a server sends. Returns the slot if nobody wants it any more.
+    /// Takes in what a server sends. Returns the slot if it is not wanted on this connection any more.
     fn take_in(&mut self, event: ServerPush, subscriber: &Subscriber, now: Instant) -> Option<Slot> {
         match event {
             ServerPush::Message(payload) => self.messages.extend(message::parse(&payload)),
             ServerPush::Confirmed(slot) => {
-                // Nobody wants it there any more. It is unsubscribed, so that no slot is heard on two connections (rule 1).
+                // The slot is not wanted there any more. It is unsubscribed, so that no slot is heard on two connections (rule 1).
                 let Some(late) = self.subscriptions.confirm(slot, subscriber.id) else { return Some(slot) };
                 // A confirmation is what proves a place; a connect alone does not. A proxy may accept connections for a node that is gone.
                 self.cooldowns.end(&subscriber.place);
@@ -294,7 +294,7 @@ impl ClusterInbox {
         }
     }
 
-    /// Ends the subscriptions that nobody needs any more, and closes the connections without any.
+    /// Ends the subscriptions that no tenure needs any more, and closes the connections that have none left.
     fn look(&mut self, now: Instant) {
         if now < self.look_at {
             return;

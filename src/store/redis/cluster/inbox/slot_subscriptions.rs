@@ -317,13 +317,13 @@ impl SlotSubscriptions {
         was_heard
     }
 
-    /// Forgets the slots that nobody needs any more, and returns them. Those that were heard are to be unsubscribed. Above [`MANY`] slots, the
-    /// ones that were needed longest ago go first.
+    /// Forgets the slots that no tenure needs any more, and returns them. The caller must unsubscribe those that were heard. Above [`MANY`]
+    /// slots, the slots that were needed longest ago go first.
     pub(super) fn take_idle(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let may_go = |subscription: &SlotSubscription| {
-            // Not while somebody waits for it, and not while its confirmation is on the way: nobody would know then what that belongs to. A
-            // tenure says with each request until when it needs the slot, and asks again before that.
+            // A slot stays while a thread waits for it. It also stays while its confirmation is on the way, because that could not be
+            // matched to a slot any more. A tenure says with each request until when it needs the slot, and asks again before that.
             subscription.waiting == 0
                 && !matches!(subscription.phase, SlotPhase::Asked(_))
                 && subscription.needed_until < now

@@ -164,7 +164,7 @@ pub(crate) struct Mux<C: Connector> {
     /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish), or in [`post`](Self::post).
     // ORDERING: Relaxed: a count by which `choose` and the writer estimate. It decides nothing else.
     load: AtomicUsize,
-    // ORDERING: Relaxed: a hint. Whoever uses the connection finds it in `state`.
+    // ORDERING: Relaxed: a hint. A thread that uses the connection finds it in `state`.
     is_connected: AtomicBool,
     pub(super) epochs: Epochs,
 }

@@ -6,8 +6,8 @@
 //! |---|---|---|
 //! | `Queued` | the call is not written; it is in its mux's queue | the writer, the caller that gives up, or a thread that fails it |
 //! | `Written` | the call was handed to the connection; it has its place in the order of replies | the reader, the caller that gives up, or a thread that fails it |
-//! | `Left` | the caller is gone; its replies are read and dropped | nobody |
-//! | `Done` | all replies have come, or the call has failed | nobody |
+//! | `Left` | the caller has left; its replies are read and dropped | no thread |
+//! | `Done` | all replies have come, or the call has failed | no thread |
 //!
 //! A call also notes whether its caller is promoted, that is, woken to become the writer or the reader of the connection. Lock order: the
 //! mux's state, then a call.
@@ -119,7 +119,7 @@ pub(crate) enum Taken {
 
 /// See the module.
 pub(crate) struct PendingCall {
-    /// Whether the call is posted: nobody waits for its answer.
+    /// Whether the call is posted: its caller does not wait for the answer.
     pub(crate) is_posted: bool,
     /// Whether the caller begins other calls before it waits for this one.
     is_part: bool,

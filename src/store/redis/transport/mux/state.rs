@@ -183,7 +183,7 @@ impl<C: Connector> MuxState<C> {
         self.session.as_ref().is_some_and(|session| session.away > 0)
     }
 
-    /// Promotes a follower to writer if there is work and nobody writes.
+    /// Promotes a follower to writer if there is work and no writer.
     pub(super) fn promote_writer(&mut self, successors: &mut Woken) {
         if !self.writing && self.has_work() {
             // The callers of queued calls come first: no replies are due to them. A caller that has left, or that attends to another call,
