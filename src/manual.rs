@@ -1,7 +1,8 @@
 // The pages of the manual. They exist only in the documentation.
 //
-// A page is read as a file, too. Its links name a label (`[with_lease][DLockConfig::with_lease]`), and the definitions at its end lead to
-// files. Of several definitions of a label, the first counts: in the documentation that is the one in manual/links.md, which leads to the item.
+// A page is also read as a file. Its links name a label (`[with_lease][DLockConfig::with_lease]`), and the definitions at its end lead to
+// files. If a label has several definitions, the first one counts. In the documentation that is the one in manual/links.md, which leads to
+// the item.
 
 #![doc = include_str!("manual/links.md")]
 #![doc = include_str!("manual/index.md")]

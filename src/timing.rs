@@ -23,7 +23,7 @@ const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// The shortest upper limit of such pauses, however short the lease is: failures that follow at once must not keep a core busy.
 const SHORTEST_RETRY_CAP: Duration = Duration::from_millis(1);
 
-/// The pauses between attempts that fail one after another: they double up to `longest`.
+/// The pauses between attempts that fail one after another. They double, up to `longest`.
 pub(crate) fn retries(longest: Duration) -> Backoff {
     Backoff::new(FIRST_RETRY_PAUSE, longest.max(SHORTEST_RETRY_CAP))
 }
@@ -33,11 +33,11 @@ pub(crate) const LONGEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 // A clock for tests.
 
-/// The shortest and the longest pause of a caller, whose limit is on a clock that is moved by hand, between two looks at a store that has
-/// answered so far.
+/// The shortest and the longest pause between two checks of a caller whose limit counts by a clock that is moved by hand, while the store
+/// answers.
 pub(crate) const STORE_LOOK_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// A pause between two looks at threads that are at work. They need the processor more than the thread that looks.
+/// A pause between two checks of threads that are at work. They need the processor more than the thread that checks.
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_micros(20);
 

@@ -1,8 +1,8 @@
 //! `lock()`: how a thread gets a hold.
 //!
-//! A thread that already holds the key enters again, and does not come here. Any other thread takes up a tenure that lingers, or asks the
-//! store, or parks in the local queue until it is given the hold or the turn to ask. A hold is confirmed before its
-//! thread is told: if the grant came late, the lease is extended first.
+//! A thread that already holds the key enters again without this file. Any other thread takes up a tenure that lingers, asks the store, or
+//! parks in the local queue until it is given the hold or the turn to ask. A hold is confirmed before `lock()` returns it: if the grant
+//! came late, the lease is extended first.
 //!
 //! | the thread | it goes on with |
 //! |---|---|
@@ -45,18 +45,18 @@ pub(crate) struct Acquire<'c> {
     key: &'c Arc<Key>,
     /// The number of the thread.
     thread: u64,
-    /// The settings of the handle that it has called.
+    /// The settings of the handle on which it was called.
     settings: &'c Arc<DLockConfig>,
     limit: WaitLimit<'c>,
-    /// When the call began, if anybody wants to know.
+    /// When the call began, if an event or a metric needs that.
     called_at: Option<Moment>,
-    /// From when on the wait counts as slow. `None` if nobody wants to know, or once that is told.
+    /// The moment from which the wait counts as slow. `None` if no function wants to know, or once the function was told.
     slow_at: Option<Moment>,
 }
 
 /// How far the thread is.
 enum Progress {
-    /// The hold is confirmed; with what is told of it.
+    /// The hold is confirmed. Contains the event of the acquisition.
     Confirmed(Queued),
     /// The thread has a hold, which is to be confirmed.
     Holds(How),
@@ -74,17 +74,17 @@ enum Lingering {
     No,
     /// The calling thread has the next hold.
     Taken(Queued),
-    /// Its deadline has passed. The caller must release it, and has the turn to ask.
+    /// The deadline of the tenure has passed. The caller must release the tenure, and has the turn to ask.
     Over(Box<Tenure>),
 }
 
 /// Whether a hold may begin.
 enum Confirmed {
-    /// With what is told of it.
+    /// The hold may begin. Contains the event of the acquisition.
     Yes(Queued),
-    /// It was lost, or its lease is over.
+    /// The hold was lost, or its lease is over.
     Lost,
-    /// Only a message has told of it, and the store has not answered for it.
+    /// The hold is known only from a message, and the store has not confirmed it.
     Failed(Error),
 }
 
@@ -99,10 +99,10 @@ impl<'c> Acquire<'c> {
         Self { core, key, thread, settings, limit: *limit, called_at: None, slow_at: None }
     }
 
-    /// Gets the hold for the calling thread, which does not have it. Returns the hold's token, or `None` if the limit ends first.
+    /// Gets the hold for the calling thread, which must not have it yet. Returns the hold's token, or `None` if the limit ends first.
     pub(crate) fn lock(mut self) -> Result<Option<u64>, Error> {
         let (core, key) = (self.core, self.key);
-        // Also before a lingering tenure is taken up: it is the parent's.
+        // Check this before a lingering tenure is taken up, too: in a forked child it belongs to the parent.
         core.process.check()?;
         let inside = Inside::of(&core.activity)?;
         let token = self.lock_first()?;
@@ -153,14 +153,14 @@ impl<'c> Acquire<'c> {
             && core.record.is_on()
             && (core.subscription.is_started() || !core.record.listens_with_it())
         {
-            // A client that says what its locks are for can be asked.
+            // A client that gives reasons for its locks must hear questions about them.
             core.subscription.listen_for(core, key);
         }
         if !self.settings.linger.is_zero() {
             // A client whose tenures may linger must hear when others wait.
             core.subscription.listen(core);
-            // A tenure that lingers is taken up without it. The first release of another one only lingers if it is heard by then, so this
-            // may take a little of the caller's time.
+            // A lingering tenure is taken up without this. Another tenure lingers at its first release only if the client hears of its key
+            // by then. So this may use a little of the caller's time.
             if core.subscription.is_open()
                 && !core.subscription.hears(core, key)
                 && !matches!(key.state.lock().phase, Phase::Lingering { .. })
@@ -248,8 +248,8 @@ impl<'c> Acquire<'c> {
         }
     }
 
-    /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. So is
-    /// one of which only a message has told, if the store wants that.
+    /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. A hold that is known
+    /// only from a message is confirmed by an extension, too, if the store wants that.
     fn confirmed(&self, call: LockCall<'_>) -> Confirmed {
         let (core, key) = (self.core, self.key);
         let mut state = key.state.lock();
@@ -284,7 +284,7 @@ impl<'c> Acquire<'c> {
         if tenure.is_lost() {
             return Some(Confirmed::Lost);
         }
-        // The lease thread already renews a tenure that is passed on. It only must not be over.
+        // The lease thread already renews a tenure that is passed on, so its deadline only must not have passed.
         let is_fresh = !tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline());
         tenure.is_confirmed = is_fresh && core.counts(tenure);
         if tenure.is_confirmed { Some(Confirmed::Yes(core.events.queue_acquired(tenure, call))) } else { None }
@@ -382,7 +382,7 @@ impl<'c> Acquire<'c> {
             QueuePlace::ForRecall => true,
             _ if self.limit.is_one_attempt() => false,
             QueuePlace::IfHeard => core.subscription.hears(core, key),
-            // If it takes longer, the caller goes on without, and asks again when the inbox is ready.
+            // If this takes longer, the caller goes on without a place, and asks again when the inbox is ready.
             QueuePlace::OnceHeard => core.subscription.gets_ready_to_hear(core, key, || self.command_limit() / 4),
         };
         let question = Question::fresh(core.next_locker(self.settings), Arc::clone(self.settings), wait);
@@ -405,7 +405,8 @@ impl<'c> Acquire<'c> {
         turn.take_in(question, result, sent_at)
     }
 
-    /// Takes the hold that the store has granted as a reply said that arrived `now`, ends the turn, and confirms the hold if that takes no request.
+    /// Takes the hold that the store has granted, as the reply says that arrived `now`. Ends the turn, and confirms the hold if that takes
+    /// no request.
     ///
     /// # Errors
     ///
@@ -453,7 +454,7 @@ impl<'c> Acquire<'c> {
             // The server did not know the script of the preceding release, so this request overtook the release. The release was sent again
             // before this reply was delivered, so the next request comes after it.
             is_released: limit.is_one_attempt() && holder.is_some() && key.state.lock().released.as_deref() == holder,
-            // The holder may give the lock up when it hears that somebody wants it.
+            // The holder may give the lock up when it hears that another client wants it.
             may_recall: core.processor.queue().is_some() && holder.is_some_and(locker::may_linger),
             is_refused: answer.is_refusal(core),
         }
@@ -496,7 +497,7 @@ impl<'c> Acquire<'c> {
     }
 }
 
-/// A hold whose thread has not been told of it. If the store panics, this gives it back, because nobody else would.
+/// A hold whose thread has not been told of it. If the store panics, this gives the hold back, because no other code would.
 struct Unconfirmed<'a>(&'a Acquire<'a>);
 
 impl Drop for Unconfirmed<'_> {

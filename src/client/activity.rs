@@ -1,10 +1,9 @@
-//! This counts who needs the store: threads in `lock`, and holds. When a client is closed, waiting threads leave, holds continue, and the last of
-//! them ends the client's threads and closes the store.
+//! Counts the users of the store: threads in `lock`, and holds. When a client is closed, waiting threads leave, and holds continue. The end
+//! of the last hold shuts the client down: it ends the client's threads and closes the store.
 //!
-//! A thread enters before it looks at anything, and leaves after it has cleaned up after itself. If it got a hold,
-//! the hold is counted in its place. After the closing no thread can enter. The closing thread waits until all
-//! threads have left, and runs the shutdown if no hold is left then; otherwise the last hold does. A thread that
-//! gives up waiting never has to run the shutdown.
+//! A thread is counted in before it uses the client, and counted out after its clean-up. If it gets a hold, the hold is counted in its
+//! place. After the closing, no thread can enter. The closing thread waits until all threads have left. If no hold is left then, it runs
+//! the shutdown itself; otherwise the end of the last hold runs it. A thread that gives up waiting never has to run the shutdown.
 
 use super::core::Core;
 use super::retries;
@@ -13,7 +12,7 @@ use crate::error::Error;
 use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Condvar, Mutex, before_notifying};
 
-/// The stages of a client. It is closed when no thread may enter any more, and drained when all threads have left since.
+/// The stages of a client. From `CLOSED` on, no thread may enter. From `DRAINED` on, no thread is inside any more.
 const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
 const DRAINED: u8 = 2;
@@ -68,7 +67,7 @@ impl<'a> Inside<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::ShutDown`] after the closing; the caller is then not counted.
+    /// [`Error::ShutDown`] after the closing. The caller is not counted then.
     pub(crate) fn of(activity: &'a Activity) -> Result<Self, Error> {
         if activity.is_closed() {
             return Err(Error::ShutDown);
@@ -151,7 +150,7 @@ fn shut_down(core: &Core) {
     core.retries.thread.stop();
     let now = core.clock.now();
     core.slow_nodes.stop_retrying().into_iter().for_each(|cleanup| core.retries.cleanup.return_untried(cleanup, now));
-    // Before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
+    // Stop the subscription before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
     core.subscription.stop();
     core.releases.await_replies(core);
     core.retries.release_cleanups(core);

@@ -1,4 +1,4 @@
-//! The clean-up list: lockers that ended while the store may still contain something of theirs, or may yet get it.
+//! The clean-up list: lockers that this client no longer uses, although the store may still contain them, or may receive them later.
 //!
 //! A release is safe to repeat, so the retry thread repeats it until nothing can be left. (A store that can end a
 //! locker for certain is asked to do that instead, until it answers.)

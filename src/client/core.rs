@@ -1,4 +1,4 @@
-//! A client at work: the store, the clock, the identity, the keys in use, who is told what happens, and the parts.
+//! The core of a client: the store, the clock, the identity, the keys in use, the events, and the parts.
 //!
 //! A core is shared by the handles of the client and by its threads, which hold weak references. Every operation and every method of a
 //! part that asks the store is given the core.
@@ -33,7 +33,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) processor: Box<dyn LockProcessor>,
-    /// What the store can keep to.
+    /// The limits that the store declares.
     pub(crate) limits: StoreLimits,
     pub(crate) clock: Timer,
     /// The identity. Another one may take its place: see [`ClientId::current`].
@@ -105,7 +105,7 @@ impl Core {
                 subscription,
             }
         });
-        // Not by way of the core: see `ServerWatch`.
+        // The store is given `ServerWatch`, and not the core: see there for the reason.
         let server = Arc::downgrade(&core.server);
         core.processor.on_new_server(Box::new(move |number| {
             if let Some(server) = server.upgrade() {
@@ -146,7 +146,7 @@ impl Core {
     /// Sends one request.
     pub(crate) fn run(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         let sent_at = self.events.metered_now();
-        // Not through the box, which is a store, too.
+        // Call the store in the box, and not the box, which is a `LockProcessor` itself.
         let result = (*self.processor).run_one(*request, Limit::Call(limit));
         self.events.note_request(request, limit, sent_at, &result);
         result
@@ -164,11 +164,11 @@ impl Core {
         results
     }
 
-    /// Returns what the store tells people.
+    /// Returns the part of the store that answers people's questions.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] if it tells nothing.
+    /// [`Error::Unsupported`] if the store has none.
     pub(crate) fn directory(&self) -> Result<&dyn Directory, Error> {
         let lacks = || Error::unsupported("the store neither lists locks nor names who waits: it has no directory");
         self.processor.directory().ok_or_else(lacks)
@@ -191,7 +191,7 @@ impl Core {
             }
         }
         state.rest();
-        // The earlier server may have granted it, and the reply was on its way.
+        // An earlier server may have granted the key, while its reply was on its way.
         if self.server.is_earlier(tenure.lease.renewed_at) {
             tenure.lease.doubt(now);
         }

@@ -1,8 +1,9 @@
-//! Who holds a key, who waits for it, and what their clients say: for people. Both sides of it: the client that asks, and those that answer.
+//! Describes a key for people: who holds it, who waits for it, and what their clients say. This file has both sides: the client that asks,
+//! and the clients that answer.
 //!
-//! The store names the lockers and keeps the clients' records. Each of the other clients is asked by a message to its inbox. Its listener
-//! hears the question and notes it; its retry thread answers by a message to the inbox of the asker. A question that cannot be answered at
-//! once is dropped: its asker does not wait for long.
+//! The store names the lockers, and keeps the clients' records. Each of the other clients is asked by a message to its inbox. Its listening
+//! thread receives the question and notes it. Its retry thread answers by a message to the inbox of the asker. A question that cannot be
+//! answered at once is dropped, because its asker does not wait for long.
 
 use super::core::Core;
 use crate::description::{ClientRecord, Description, MOST_WAITERS, Party, Told, WaitingThread};
@@ -20,7 +21,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The client id in a locker. JVM lockers have none that is worth asking for, and nobody has a record or an inbox of their name.
+/// The client id in a locker. A JVM locker may have other text at that place. That does no harm, because no client has a record or an inbox
+/// of that name.
 fn client_of(locker: &str) -> Option<&str> {
     locker.rsplit_once('-').map(|(client, _)| client).filter(|client| !client.is_empty() && !client.contains(' '))
 }
@@ -34,7 +36,7 @@ pub(crate) struct Describe(Mutex<OpenInquiries>);
 
 /// The client that asks.
 impl Describe {
-    /// Describes a key. Answers of other clients are waited for until this one is closed.
+    /// Describes a key. Waits for the answers of other clients, but not after this client is closed.
     pub(super) fn describe(&self, core: &Core, name: &Arc<str>) -> Result<Description, Error> {
         let directory = core.directory()?;
         let limit = core.limits.command;
@@ -66,8 +68,8 @@ impl Describe {
         Ok(Description { key: name.to_string(), holder, remaining, lock_delay, waiting, queue_length })
     }
 
-    /// Asks these clients about a key, if this one hears what is said about it, and waits until all have answered or no time is `left`.
-    /// Returns for each what it says, and of which locker.
+    /// Asks these clients about a key, if this client can hear their answers. Waits until all have answered, or no time is `left`. Returns
+    /// for each what it says, and of which locker.
     fn ask_clients(
         &self,
         core: &Core,
@@ -140,7 +142,7 @@ pub(super) enum Heard {
 
 /// The client that is asked.
 impl Describe {
-    /// Notes what another client says, and returns what is to be done about it. Called by the listener, so it waits for nobody.
+    /// Notes what another client says, and returns what is to be done about it. Called by the listening thread, so it must not block.
     pub(super) fn on_said(&self, text: &str) -> Heard {
         match read(text) {
             Some(Words::Inquiry(question)) => {
@@ -172,7 +174,8 @@ impl Describe {
     }
 }
 
-/// Gets ready to hear questions about the locks that are held with a reason, or asked for. Called by the listener when the inbox is open.
+/// Gets ready to hear questions about the locks that are held with a reason, or that threads ask for. Called by the listening thread when
+/// the inbox is open.
 pub(super) fn hear_questions(core: &Core) {
     for key in core.keys.all() {
         let mut state = key.state.lock();
@@ -240,7 +243,7 @@ fn account(core: &Core, name: &str) -> Account {
 /// How many questions wait for their answers. Further ones are dropped: their askers do not wait for long.
 const MOST_INQUIRIES: usize = 64;
 
-/// How many of its own greetings a client remembers. One may be executed late, after the inbox was opened again.
+/// The number of its own greetings that a client remembers. A greeting may be executed late, after the inbox was opened again.
 const MOST_GREETINGS: usize = 1024;
 
 /// The longest name of an asker.
@@ -367,7 +370,7 @@ impl Describe {
         self.0.lock().greetings.contains(&nonce)
     }
 
-    /// Notes an answer. One to a question that nobody has asked, or asks no more, is ignored.
+    /// Notes an answer. It is ignored if its question was never asked, or is not waited for any more.
     fn hear(&self, nonce: u64, text: String) {
         if let Some((place, sender)) = self.0.lock().asked.remove(&nonce) {
             // There is room for each, and the receiver may be gone.

@@ -18,8 +18,8 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A tenure that is marked lost. The key keeps the channels of its hold until one of two threads tells them: the one that has noticed the
-/// loss, or the one that unlocks before.
+/// A tenure that is marked lost. The key keeps the channels of its hold until one of two threads reports the loss on them: the thread that
+/// has noticed the loss, or the thread that unlocks before that.
 #[must_use]
 pub(super) struct Lost {
     key: Arc<Key>,
@@ -54,8 +54,9 @@ impl Lost {
         Some(Self { key: Arc::clone(key), tenure, queued })
     }
 
-    /// Announces losses that are marked. Those whose cause an operator may have to do with come last: first it asks the store. As it may be
-    /// the lease thread that asks, it does so for a short time; then the causes are those that were seen.
+    /// Announces losses that are marked. If an operator may have broken a hold, this asks the store for the cause first, and so announces
+    /// that loss after the others. The lease thread may be the one that asks, so it waits for a short time only. Without an answer, the
+    /// cause that was seen is announced.
     pub(super) fn announce(core: &Core, losses: impl IntoIterator<Item = Self>) {
         let mut unsure = Vec::new();
         for Self { key, tenure, queued } in losses {
@@ -115,9 +116,8 @@ pub(super) fn broken(core: &Core, key: &str, tenure: &Tenure, limit: Duration) -
     }
 }
 
-/// Ends the hold of a thread that has ended, and its tenure. The key is not released, because nobody knows what
-/// that thread left half done: the lease runs out, and until then this process waits like the others. Returns
-/// `false` if that thread no longer has the hold.
+/// Ends the hold of a thread that has ended, and its tenure. The key is not released, because that thread may have left its work half done.
+/// The lease runs out, and until then this process waits like the others. Returns `false` if that thread no longer has the hold.
 pub(super) fn end_orphan(core: &Core, key: &Arc<Key>, owner: u64) -> bool {
     let mut state = key.state.lock();
     // A destructor of that thread may still unlock, and another thread may have the hold by now.

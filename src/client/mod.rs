@@ -1,8 +1,8 @@
 //! One client at work: a store, a clock, an identity, the keys in use, and up to three threads. If one of several servers keeps the others
 //! waiting, there are two more.
 //!
-//! A client lives as long as a generator or a lock of it. After it is closed, its threads and its store go on until
-//! the last thread has left `lock` and the last hold has ended; see [`activity`].
+//! A client lives as long as a generator or a lock that belongs to it. After it is closed, its threads and its store go on until the last
+//! thread has left `lock` and the last hold has ended: see [`activity`].
 //!
 //! | file | contents, from the top down |
 //! |---|---|
@@ -11,17 +11,17 @@
 //! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
 //! | `turn.rs` | the turn to ask; one request and what its reply means |
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
-//! | `twin.rs` | a client that finds that another one has its identity |
-//! | `core.rs` | what every operation is given: store, clock, identity, keys and the parts; how a hold begins and ends |
-//! | `renewals.rs`, `retries.rs`, `subscription.rs` | a part each, with its thread and the work of that: `dlock-lease`, `dlock-retry`, `dlock-listen` |
-//! | `releases.rs` | a part: releases, also those sent without waiting for the reply; what the end of the main thread waits for |
+//! | `twin.rs` | how a client notices that a copy of it has the same identity |
+//! | `core.rs` | what every operation receives: store, clock, identity, keys and the parts; how a hold begins and ends |
+//! | `renewals.rs`, `retries.rs`, `subscription.rs` | three parts, each with its thread and the work of that thread: `dlock-lease`, `dlock-retry`, `dlock-listen` |
+//! | `releases.rs` | a part: releases, also posted ones; what the end of the main thread waits for |
 //! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
-//! | `server.rs` | a part: whether another server answers than before |
-//! | `activity.rs` | a part: who needs the store, and how a client is closed |
+//! | `server.rs` | a part: whether another server than before answers |
+//! | `activity.rs` | a part: the users of the store, and how a client is closed |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
-//! | `events/` | who is told what happens |
-//! | `wait_limit.rs`, `cleanup.rs` | the parts of parts |
-//! | `worker.rs` | a thread that works when something is due; this does not know locks |
+//! | `events/` | the events of the client, and their receivers |
+//! | `wait_limit.rs`, `cleanup.rs` | the limit of a wait; the clean-up list of the retry thread |
+//! | `worker.rs` | a thread that works when something is due; it knows nothing of locks |
 
 pub(crate) mod acquire;
 pub(crate) mod activity;
@@ -100,7 +100,7 @@ impl Client {
         loss::why_invalid(self, key, token)
     }
 
-    /// Returns why the calling thread, which has the hold of a key, may not enter again.
+    /// Returns the reason why the calling thread may not enter again, although it has the hold of the key.
     #[cold]
     pub(crate) fn why_not_again(&self, key: &Key, refused: Reentry) -> Error {
         let key_name = || key.name.to_string();

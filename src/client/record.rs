@@ -1,4 +1,4 @@
-//! The client record: what a client says of itself in the store, for people. A process that is dead has none.
+//! The client record: what a client says of itself in the store, for people. It expires soon after the end of the process.
 //!
 //! The lease thread writes it shortly after the client's first lock, after the renewals that are due, and again every thirty seconds; the
 //! store keeps it for ninety. No lock waits for it. A client that is closed removes it.
@@ -63,7 +63,7 @@ impl Record {
         self.state.lock().due = None;
     }
 
-    /// Writes the record if it is due. Called by the lease thread. `holds` says whether the client holds anything.
+    /// Writes the record if it is due. Called by the lease thread. `holds` says whether the client holds any key.
     pub(super) fn keep(&self, core: &Core, holds: bool) {
         let begun = core.clock.now();
         if begun < self.next() {
@@ -110,8 +110,8 @@ impl Record {
         is_put_off
     }
 
-    /// Puts the first write off while the client holds nothing, a few times. The first lock of a program does not share its connection then, and
-    /// needs no second one.
+    /// Puts the first write off, a few times, while the client holds no key. So the first lock of a program does not share its connection
+    /// with the write, and opens no second connection.
     fn puts_off(&self, now: Moment) -> bool {
         let mut state = self.state.lock();
         let puts_off = state.line.is_none() && state.put_off < RECORD_DELAYS;

@@ -1,15 +1,16 @@
-//! The releases of a client: what it gives back to the store, immediately, without waiting for the reply, or through the clean-up list.
+//! The releases of a client. A release is sent and its reply awaited, or it is posted without waiting for the reply, or it is left to the
+//! clean-up list.
 //!
-//! The replies to posted releases arrive on whichever thread reads them. If none calls the store any more, the retry thread collects
-//! them. Those that fail go on the clean-up list. The end of the main thread waits for the outcome of all that were posted before.
+//! The reply to a posted release is handled on the thread that reads it. If no thread calls the store any more, the retry thread collects
+//! the replies. Releases that fail go on the clean-up list. The end of the main thread waits for the outcome of all releases that were
+//! posted before.
 //!
 //! # The end of the main thread
 //!
-//! The end of a program ends its threads, too, so nobody is left to repeat a release that met a server without the
-//! script or a connection that broke. So when the main thread ends (`main` returns or panics, or it calls `exit`), it
-//! waits until each release posted before is answered or cleaned up, for all clients that it has used. It does so in
-//! the destructor of a thread-local. With the GNU C library and on macOS that destructor runs in these cases, while
-//! the other threads still run.
+//! The end of a program ends its threads, too. Then no thread is left to repeat a release that has failed, because the server did not know
+//! the script or because the connection broke. So when the main thread ends (`main` returns or panics, or it calls `exit`), it waits until
+//! each release posted before is answered or cleaned up, for all clients that it has used. It does so in the destructor of a thread-local.
+//! With the GNU C library and on macOS that destructor runs in these cases, while the other threads still run.
 
 use super::cleanup::Ending;
 use super::core::Core;
@@ -144,7 +145,7 @@ impl Releases {
         }
     }
 
-    /// Releases a locker that was granted a key and that nobody here wants.
+    /// Releases a locker that was granted a key, and that no thread of this client wants.
     pub(crate) fn give_up_grant(&self, core: &Core, key: &str, locker: &Arc<str>) {
         clean_up(core, key, locker, core.limits.shortest_lease, Ending::GivenUp, None);
     }
@@ -216,7 +217,7 @@ impl Releases {
     }
 }
 
-/// Leaves a locker to the clean-up list, unless it is of an identity that a twin has, too: see `twin.rs`.
+/// Leaves a locker to the clean-up list, unless a copy of this client has the locker's identity, too: see `twin.rs`.
 fn clean_up(core: &Core, key: &str, locker: &Arc<str>, kept: Duration, ending: Ending, in_flight: Option<InFlight>) {
     if core.is_ours(locker) {
         core.retries.clean_up(key, locker, kept, ending, in_flight);
@@ -249,10 +250,10 @@ impl Drop for InFlight {
     }
 }
 
-/// A release whose reply nobody waits for.
+/// A posted release: no thread waits for its reply.
 struct Posted {
-    // Not the core: these outlive the client, whose last replies arrive in its last moments, and do not own the store. The thread that
-    // receives a reply may not drop a store, whose end waits for that thread.
+    // This has parts of the core, and not the core itself. The last replies may arrive while the client ends, and the parts outlive it
+    // without owning the store. The thread that receives a reply must not drop a store, because the end of the store waits for that thread.
     retries: Arc<Retries>,
     events: Arc<Events>,
     /// When it was posted, if metrics are recorded.
@@ -346,7 +347,7 @@ mod at_exit {
 
     /// Records that the calling thread has used this client.
     pub(in crate::client) fn note_use(core: &Core) {
-        // At the very end of a thread this fails: it is too late.
+        // When the thread-locals of the thread are already gone, this fails, and it is too late to note anything.
         let _ = USED.try_with(|used| {
             if used.is_main && used.last.replace(core) != std::ptr::from_ref(core) {
                 let mut clients = used.clients.borrow_mut();
@@ -360,6 +361,6 @@ mod at_exit {
 #[cfg(all(unix, not(all(test, dlock_shuttle))))]
 pub(super) use self::at_exit::note_use;
 
-/// Does nothing: on this platform nobody waits for replies. See the module.
+/// Does nothing: on this platform the end of the main thread waits for no replies. See the module.
 #[cfg(not(all(unix, not(all(test, dlock_shuttle)))))]
 pub(super) fn note_use(_core: &Core) {}

@@ -1,12 +1,10 @@
-//! The thread `dlock-lease`: extends the leases of held tenures, checks that the keys are still ours, and announces when one
-//! is not.
+//! The thread `dlock-lease`: it extends the leases of held tenures, checks that their keys are still ours, and announces a loss.
 //!
-//! One thread serves all tenures of a client. A lease is extended at 75 % (`with_renew_at`); in between, the key is
-//! probed every lease/6. Everything due goes to the store in one batch, earliest deadline first. An attempt may use a
-//! third of the time that the most urgent tenure has left, and the next attempt a third of what then remains, so that
-//! three fit before the deadline. If round trips are long for a lease, it is extended earlier, and an attempt may
-//! take several round trips. A tenure whose time is too short for another attempt does not shorten this one for the
-//! other tenures.
+//! One thread serves all tenures of a client. A lease is extended at 75 % (`with_renew_at`); in between, the key is probed every lease/6.
+//! All requests that are due go to the store in one batch, earliest deadline first. An attempt may use a third of the time that the most
+//! urgent tenure has left. The next attempt may use a third of what remains then, so that three attempts fit before the deadline. If a
+//! lease is short for the time of a round trip, it is extended earlier, and an attempt may take several round trips. If the most urgent
+//! tenure has too little time left for another attempt, it does not shorten the present attempt for the other tenures.
 
 use super::core::Core;
 use super::loss::{self, Lost};
@@ -27,7 +25,7 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tenures that the thread renews: by when each must be looked at, its deadline, and how long an attempt may take.
+/// The tenures that the thread renews: when each must be looked at, its deadline, and how long an attempt may take.
 #[derive(Debug)]
 pub(crate) struct Renewals {
     clock: Timer,
@@ -151,7 +149,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.renewals.next().min(core.record.next())
 }
 
-/// The same for keys whose servers keep others waiting.
+/// Does the work of [`round`] for keys whose servers keep others waiting.
 pub(crate) fn round_on_slow_nodes(core: &Core, now: Moment) -> Moment {
     let due = core.slow_nodes.take_renewals().into_iter().filter_map(|key| RenewalTask::due(core, key, now));
     renew(core, due.collect(), true);
@@ -167,7 +165,7 @@ fn renew(core: &Core, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
     let results = core.batch(&requests, limit);
     if !is_on_slow_node {
         let (took, before) = (core.clock.now().since(sent_at), core.renewals.trip());
-        // Without an answer, a round trip takes longer than that: the one that is remembered must not become shorter.
+        // If no request was answered, a round trip takes longer than this attempt. So the time that is remembered must not become shorter.
         core.renewals.note_trip(if results.iter().any(Result::is_ok) { took } else { took.max(before) });
     }
     let end = |(task, result): (&RenewalTask, Result<_, _>)| {
@@ -176,13 +174,13 @@ fn renew(core: &Core, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
         }
         end(core, &task.key, &task.locker, result, sent_at)
     };
-    // All are marked before anybody is told of one: that may take time.
+    // All losses are marked before the first one is announced, because announcing may take time.
     let lost: Vec<_> = tasks.iter().zip(results).filter_map(end).collect();
     Lost::announce(core, lost);
 }
 
-/// Returns the deadline of the most urgent tenure among the others that a renewal must leave time for. Once a slow-node worker renews some
-/// tenures, there is none: the ends of leases whose servers keep others waiting must not shorten the time of others, nor the other way round.
+/// Returns the deadline of the most urgent other tenure for which a renewal must leave time. Once the slow-node worker renews some tenures,
+/// there is no such deadline: the deadlines of tenures on slow nodes must not shorten the attempts for the other tenures, and the reverse.
 fn other_deadline(core: &Core, is_on_slow_node: bool) -> Moment {
     if is_on_slow_node || core.slow_nodes.lease_thread.is_started() {
         Moment::NEVER
@@ -191,7 +189,7 @@ fn other_deadline(core: &Core, is_on_slow_node: bool) -> Moment {
     }
 }
 
-/// Returns whether the lease thread must not renew this key, because the slow-node worker does.
+/// Returns whether the slow-node worker renews this key, so that the lease thread must not.
 fn renews_on_slow_node(core: &Core, key: &Arc<Key>) -> bool {
     let is_on_slow_node = core.processor.keeps_waiting(&key.name) && core.slow_nodes.starts_renewing();
     if is_on_slow_node {
@@ -200,10 +198,10 @@ fn renews_on_slow_node(core: &Core, key: &Arc<Key>) -> bool {
     is_on_slow_node
 }
 
-/// Writes the client record if it is due. It takes a quarter at most of the time that renewals have.
+/// Writes the client record if it is due. The write takes at most a quarter of the time that renewals have left.
 fn keep_record(core: &Core) {
     if core.is_closed() {
-        // Otherwise the record would be due again at once, until the thread is stopped.
+        // Without this, the record would be due again at once, until the thread is stopped.
         return core.record.stop();
     }
     let holds = core.renewals.first_deadline() != Moment::NEVER;
@@ -268,7 +266,7 @@ impl RenewalTask {
         let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
         let kept = tenure.kept();
         let extend = now >= tenure.lease.extend_at(trip);
-        // Whatever happens in this round, the passing of the deadline is noticed.
+        // The thread must notice when the deadline passes, whatever happens in this round.
         core.renewals.look_at(&key, tenure, deadline);
         drop(state);
         Some(Self { key, locker, lock, kept, deadline, extend })
@@ -323,11 +321,11 @@ fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>
         other => {
             let from = core.clock.pause_begins(sent_at);
             let left = tenure.deadline().since(from);
-            // What was under way to the earlier server has failed with it, which says nothing about this one.
+            // Requests that were under way to the earlier server have failed with it. Their failure says nothing about the present server.
             let is_at_once = tenure.lease.is_doubted_since(sent_at);
             let pause = if is_at_once { Duration::ZERO } else { timing::renewal_pause(left) };
             core.renewals.look_at(key, tenure, (from + pause).min(tenure.deadline()));
-            // Before the hold has begun, its thread gets the error.
+            // The hold has not begun, so its thread gets the error.
             let level = if core.counts(tenure) { log::Level::Warn } else { log::Level::Debug };
             drop(state);
             let why = other.map_or_else(|error| error, |outcome| outcome.misplaced());

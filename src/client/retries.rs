@@ -1,9 +1,9 @@
-//! The thread `dlock-retry`: asks again for every key that threads of this client wait for, gives back tenures that have lingered, works
-//! through the clean-up list, and collects the replies to releases that nobody waited for.
+//! The thread `dlock-retry`: it asks again for every key for which threads of this client wait, gives back tenures that have lingered,
+//! works through the clean-up list, and collects the replies to posted releases.
 //!
-//! It asks after lease/10 first, then every lease/6, and when the holder's lease ends, whichever is earlier (the
-//! JVM's `RetryLockThread` has the same two figures). Everything due goes to the store in one batch. Messages only
-//! make this faster: this thread is what guarantees that a waiter makes progress.
+//! It asks for a key after lease/10 first, and then every lease/6. It asks earlier if the holder's lease ends earlier. (The JVM's
+//! `RetryLockThread` has the same two figures.) All requests that are due go to the store in one batch. Messages only make a hand-over
+//! faster: this thread guarantees that a waiter makes progress.
 
 use super::cleanup::{Cleanup, Ending, PendingCleanup};
 use super::core::Core;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Retries {
     pub(super) clock: Timer,
-    /// The keys that threads wait for, by when the store must be asked.
+    /// The keys for which threads wait, ordered by when the store must be asked.
     waiting: Mutex<Schedule<Arc<Key>>>,
     pub(crate) cleanup: Cleanup,
     pub(super) thread: Worker,
@@ -61,7 +61,7 @@ impl Retries {
         self.thread.wake_by(at);
     }
 
-    /// Removes a key for which nobody waits any more. Call it with the key's mutex held.
+    /// Removes a key for which no thread waits any more. Call it with the key's mutex held.
     pub(super) fn forget(&self, key: &Key) {
         let removed = self.waiting.lock().remove(key.id);
         drop(removed);
@@ -112,8 +112,9 @@ impl Retries {
         }
     }
 
-    /// Takes the pending clean-ups that are due. Those of an identity that this client has given up are left to the twin that has it, too: a release of
-    /// one may have been under way, or posted, when the list was forgotten.
+    /// Takes the pending clean-ups that are due. Those of an identity that this client has given up are dropped, because a copy of this
+    /// client has that identity, too. They may have come onto the list after it was cleared: a release may have been under way, or posted,
+    /// at that time.
     fn take_cleanups(&self, core: &Core, now: Moment) -> Vec<PendingCleanup> {
         loop {
             let mut due = self.cleanup.take_due(now);
@@ -184,7 +185,7 @@ pub(crate) fn round(core: &Core, now: Moment) -> Moment {
     core.retries.next().min(core.releases.next_collection())
 }
 
-/// The same for keys whose servers keep others waiting.
+/// Does the work of [`round`] for keys whose servers keep others waiting.
 pub(crate) fn round_on_slow_nodes(core: &Core, _now: Moment) -> Moment {
     let (keys, cleanups) = core.slow_nodes.take_retries();
     ask(core, keys, cleanups);
@@ -199,8 +200,8 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>) {
         match Turn::of_lingering(core, &key, false) {
             Some(lingered) => over.push(lingered),
             None => {
-                // Its threads may have begun to wait before there was an inbox. Other keys do not wait for this one: the inbox tells when
-                // it hears of it.
+                // The threads of the key may have begun to wait before there was an inbox. The other keys of this round do not wait until
+                // the inbox hears of this one: the inbox reports that later.
                 core.subscription.gets_ready_to_hear(core, &key, || Duration::ZERO);
                 turns.extend(Turn::of_waiters(core, &key));
             }
@@ -238,7 +239,7 @@ fn ask(core: &Core, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>) {
     }
 }
 
-/// Takes from keys and pending clean-ups that are due what the retry thread must not ask about, because the slow-node worker does.
+/// Removes the keys and pending clean-ups from those that are due about which the slow-node worker asks instead of the retry thread.
 fn retry_on_slow_nodes(core: &Core, keys: &mut Vec<Arc<Key>>, cleanups: &mut Vec<PendingCleanup>) {
     let is_on_slow_node = |key: &str| core.processor.keeps_waiting(key);
     let slow_keys: Vec<_> = keys.extract_if(.., |key| is_on_slow_node(&key.name)).collect();
@@ -260,7 +261,7 @@ fn retry_on_slow_nodes(core: &Core, keys: &mut Vec<Arc<Key>>, cleanups: &mut Vec
     }
 }
 
-/// Releases tenures that nobody wants any more, and passes their turns on.
+/// Releases tenures that no thread wants any more, and passes their turns on.
 pub(crate) fn release(core: &Core, unwanted: Vec<(Turn<'_>, Tenure)>, limit: Duration) {
     let requests: Vec<_> = unwanted.iter().map(|(turn, tenure)| release_of(core, turn, tenure)).collect();
     let results = core.batch(&requests, limit);

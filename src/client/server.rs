@@ -1,4 +1,4 @@
-//! Which server answers the client: another one may not know what the earlier one knew.
+//! Notices when another server than before answers the client: it may not know what the earlier one knew.
 
 use super::events::Events;
 use super::renewals::Renewals;
@@ -11,17 +11,17 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::timer::Timer;
 use std::sync::Arc;
 
-/// See the module. The store has a weak pointer to this, and not to the core, because the core owns the store. Clients can share a store and
-/// hear each other's answers. If the thread that tells of an answer had the last pointer to a core, it would drop the store, whose end
-/// waits for that thread.
+/// See the module. The store has a weak pointer to this, and not to the core, because the core owns the store. Clients can share a store,
+/// and a thread of one client may tell all of them of another server. If that thread had the last pointer to a core, it would drop the
+/// store, whose end waits for that thread.
 #[derive(Debug)]
 pub(crate) struct ServerWatch {
-    /// The number of the last server of which the store has told.
-    // ORDERING: SeqCst. Of two threads that are told at once, the one with the greater number counts.
+    /// The greatest number of a server of which the store has told this client.
+    // ORDERING: SeqCst. If the store tells of two servers at the same time, the greater number counts.
     number: AtomicU64,
     /// When that number last rose, in nanoseconds; zero if it never did.
-    // ORDERING: SeqCst, as for `number`. Stored before the keys are looked at; `Core::grant` loads it with the key's mutex held. So of a
-    // grant and a rise, either the grant sees the moment, or the thread that is told of the rise finds the tenure.
+    // ORDERING: SeqCst, as for `number`. `note` stores it before it looks at the keys; `Core::grant` loads it with the key's mutex held. So
+    // if a grant and a rise happen at the same time, either the grant sees the moment, or `note` finds the tenure.
     rose_at: AtomicU64,
     clock: Timer,
     keys: Arc<KeyTable>,
@@ -52,14 +52,14 @@ impl ServerWatch {
         }
     }
 
-    /// Returns `true` if the request sent at that moment may have been answered by an earlier server than the last one that is known.
+    /// Returns `true` if a request that was sent at this moment may have been answered by an earlier server than the present one.
     pub(super) fn is_earlier(&self, sent_at: Moment) -> bool {
         let rose_at = self.rose_at.load(Ordering::SeqCst);
         rose_at != 0 && sent_at.as_nanos() <= rose_at
     }
 
-    /// Notes that another server answers than before, as the store tells. Makes every wait, every tenure and every release that is to be
-    /// repeated due now: the other server may not know of them, or know of them alone. The listener does not wait any longer either:
+    /// Notes that another server than before answers, as the store tells. Makes every wait, every tenure and every release that is to be
+    /// repeated due now: the new server may not know of them, or may be the only one that does. The listening thread ends its pause, too:
     /// until it has subscribed, waiters may lose their places.
     pub(super) fn note(&self, number: u64) {
         if self.number.fetch_max(number, Ordering::SeqCst) >= number {

@@ -1,7 +1,8 @@
-//! Keys whose servers keep others waiting: two threads of their own ask about them, so that no other key waits for an answer that comes late or never.
+//! Keys whose servers keep others waiting. Two separate threads ask about these keys, so that no other key waits for an answer that comes
+//! late or never.
 //!
-//! The main lease and retry threads hand such keys over, and go on with the rest. Only a store of several servers has any, and these
-//! threads start with the first one. They put the result of a request back into the schedules of the main threads.
+//! The main lease and retry threads hand such keys over, and go on with the rest. Only a store of several servers has such keys, and the
+//! two threads start with the first of them. They put the result of a request back into the schedules of the main threads.
 
 use super::cleanup::{PendingCleanup, ROUND};
 use super::worker::Worker;

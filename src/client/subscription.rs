@@ -1,43 +1,46 @@
-//! The inbox of a client: whether it hears of grants, of which keys it does, the thread `dlock-listen`, and what the client does about a
-//! message, so that no waiter has to poll for what it was given.
+//! The inbox of a client: whether the client hears of grants, and for which keys; the thread `dlock-listen`; and what the client does with
+//! a message. So a waiter learns of its grant without polling.
 //!
-//! A message is a hint. The retry thread finds out whatever gets lost. So the listener may start late, break, or be switched off; that changes
-//! only latency and the order across processes. While it is not subscribed, the client's threads wait outside the store's queue: the store
-//! would pass over a waiter that does not listen, and drop it as dead.
+//! A message is a hint. If a message is lost, the retry thread finds out what it said. So the listening thread may start late, lose its
+//! subscription, or be switched off: that changes only latency and the order across processes. While it is not subscribed, the client's
+//! threads wait outside the store's queue, because the store would pass over a waiter that does not listen, and drop it as dead.
 //!
-//! A message is compared with what the client knows of the locker that it names. A grant is taken up if
-//! a tenure waits for it, kept if it has overtaken the reply to a request in flight, ignored if the tenure has it
-//! already, and released if nobody here wants it. For a tenure that is being released, the grant may be later than
-//! the release, so the release is repeated, but only after it is answered. Usually that grant is the one with which
-//! the tenure began. A repetition that arrived first would then take the key away before the release, whose reply
-//! would report a loss.
+//! A message is compared with what the client knows of the locker that it names. A grant is taken up if a tenure waits for it. It is kept
+//! if it has overtaken the reply to a request in flight. It is ignored if the tenure has the key already, and released if no thread of this
+//! client wants it.
+//!
+//! A grant may also name a tenure that is being released. The grant may be later than the release, so the release is repeated, but only
+//! after it is answered. Usually that grant is the one with which the tenure began. If the repetition were sent earlier and arrived first,
+//! it would end the tenure, and the reply to the release itself would report a loss.
 //!
 //! # What can cross, and why it does no harm
 //!
-//! A message and an answer about the same locker come on two connections. Whichever is first, the tenure begins once:
+//! A message and an answer about the same locker arrive on two connections. The tenure begins once, whichever of the two arrives first:
 //!
 //! | crossing | why it is right |
 //! |---|---|
 //! | The grant is received before the answer "you wait" is read | The grant is kept with the question (`About`), and looked at when the answer is read. |
-//! | … or after the answer is read, before the thread has settled to wait | The grant is looked at again under the mutex under which the phase changes to `Waiting`. (Otherwise the grant would belong to nobody known and be released as a stranger's, and the lock would pass over the thread that had it.) |
+//! | … or after the answer is read, before the thread has settled to wait | The grant is looked at again under the mutex under which the phase changes to `Waiting`. (Otherwise the grant would belong to no known locker and would be released, and the lock would pass over the thread to which it was granted.) |
 //! | The retry thread's poll finds the key ours, and the grant is received later | The grant's locker is that of the tenure that is held, or has ended. The grant is ignored, or the locker is released once more, which does nothing. |
 //! | A grant is received for a locker whose release is under way | The grant may be later than the release, so the locker is released once more when the release is answered, or posted. (Mostly it is the grant by which the tenure began, received after the retry thread's poll. If the release were repeated earlier, the repetition would end the tenure, and the release itself would be answered "not ours": a false loss.) |
-//! | The last local waiter gives up, and the grant is on its way | The locker is on the clean-up list; its release passes the key on, whether it finds the locker in the queue or holding. When the grant arrives, nobody here wants it, and it is released. |
+//! | The last local waiter gives up, and the grant is on its way | The locker is on the clean-up list; its release passes the key on, whether it finds the locker in the queue or holding. When the grant arrives, no thread of this client wants it, and it is released. |
 //! | `contended` is received before the answer that made the key ours | It is kept with the question, too. |
 //! | A grant is read long after it was given | Its lease counts from the sending of the last question that was answered "you wait" (before any answer: from the first sending). The grant can only be later. If little of the lease is left, it is extended before `lock()` returns; if the lease is over, the tenure is given up before that. |
 //! | `broken` is received, and the store still says "ours" | The message is a hint: the lease thread probes at once, for one tenure once a second at most, and only the answer ends the hold. After a failover that has lost the break, the hold goes on. |
-//! | `broken` is lost, or nobody listens | The next probe finds the key gone or another's, and the client asks by whom it was broken. |
-//! | A client is dead, and the message reaches nobody | Its inbox has no listener, so `NUMSUB` passes it over, in the same call. A stopped client costs its lease once; then the others' polls hand the key on. |
-//! | The subscription is broken for a while | The client's lockers are passed over and keep their places, after a second are dropped as dead, or are granted without its knowledge. When it subscribes again, all waiting keys are polled at once (waiting, `gone`, or ours), and what is held counts as contended. |
-//! | All subscriptions are broken at once, as at a failover | Nobody is heard, so a released key is freed. Whoever asks first gets it, and all others keep their places. Each client's polls come when its subscription breaks and when it is back. |
+//! | `broken` is lost, or the client does not listen | The next probe finds that the key is free or has another holder, and the client asks by whom the hold was broken. |
+//! | A client is dead, and no one receives the message | Its inbox has no subscriber: the script sees that by `NUMSUB`, and passes the client over in the same call. A stopped client that still has a subscription is granted the key, which costs its lease once. Then the polls of the others hand the key on. |
+//! | The subscription is broken for a while | The client's lockers are passed over and keep their places, are dropped as dead after a second, or are granted without the client's knowledge. When it subscribes again, all waiting keys are polled at once (waiting, `gone`, or ours), and what is held counts as contended. |
+//! | All subscriptions are broken at once, as at a failover | No waiter has a subscriber, so a released key becomes free. The client that asks first gets it, and all others keep their places. Each client's polls come when its subscription breaks and when it is back. |
 //!
-//! *Why no waiter is forgotten*: a locker leaves the queue by a grant, by its own release, by the queue's end two leases after its last
-//! poll, or when it has been unheard for a second; its own poll finds the last two (`gone`), and it asks again. A grant that nobody takes up
-//! is found by the poll of the same client, at most lease/6 later, or ends with its lease, and then any poll of any waiter hands the key on. So each
-//! waiter's progress needs no message at all, only its own retry thread.
+//! *Why no waiter is forgotten*: a locker leaves the queue in four ways. It is granted the key; it is released by its client; the queue
+//! expires, two leases after its last poll; or it has been unheard for a second. In the last two cases the client's next poll is answered
+//! `gone`, and the client asks again. If the message of a grant is lost, the client's own poll finds the grant, at most lease/6 later. If
+//! the client is gone, the grant ends with its lease, and then the poll of any waiter hands the key on. So a waiter's progress needs no
+//! message at all, only its own retry thread.
 //!
-//! *Why no two hold*: the key has one value. A client believes that it holds the key only after a script's success, and
-//! counts the lease from before that. A locker is never sent by two acquires, so no late command can bring an ended tenure back.
+//! *Why no two clients hold the key*: the key has one value. A client believes that it holds the key only after a script has succeeded, and
+//! counts the lease from before that script was sent. A locker is never sent by two acquires, so no late command can bring an ended tenure
+//! back.
 
 use super::core::Core;
 use super::describe::{self, Heard};
@@ -82,12 +85,13 @@ struct InboxState {
     failures: u32,
     /// Cuts the inbox, while there is one.
     breaker: Option<Box<dyn InboxBreaker>>,
-    /// Until when the right to send messages is not checked again, after a check without an answer.
+    /// The pause before the right to send messages is checked again, after a check without an answer.
     check_cooldown: Cooldown<Moment>,
 }
 
-/// Whether an attempt to subscribe comes early, because another server answers. After such an attempt, the next one does not: where servers do
-/// not say who they are, each attempt in vain would hasten the next one.
+/// Whether an attempt to subscribe comes early, because another server answers. The attempt after an early one never comes early.
+/// Otherwise, where servers do not say who they are, each failed attempt would hasten the next one, because each of its connections counts
+/// as one to another server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Early {
     #[default]
@@ -227,7 +231,7 @@ impl Subscription {
     /// The life of an open inbox.
     fn live(&self, strong: Arc<Core>, core: &Weak<Core>, inbox: &mut dyn Inbox) {
         let subscribed = Subscribed::on(self);
-        // Ask for what was granted or freed while nobody listened.
+        // Ask for keys that were granted or freed while the client did not listen.
         strong.retries.ask_about_all(&strong);
         if strong.record.is_on() {
             describe::hear_questions(&strong);
@@ -236,7 +240,7 @@ impl Subscription {
         drop(strong);
         let broken = catch_panic(|| hear(inbox, core));
         drop(subscribed);
-        // Nobody would tell a lingering tenure that others want it.
+        // Without an inbox, the client would not learn that others want a lingering tenure.
         if let Some(core) = core.upgrade() {
             core.retries.ask_about_all(&core);
         }
@@ -299,7 +303,7 @@ fn listen(core: &Weak<Core>) -> Option<Moment> {
             if !this.register(&*inbox) {
                 return None;
             }
-            // Until the inbox was registered, nobody could cut it for a new identity.
+            // Until the inbox was registered, it could not be cut for a new identity.
             if strong.id.current().as_str() != client {
                 return Some(asked_at);
             }
@@ -344,8 +348,9 @@ fn on_message(core: &Core, message: &Message) {
             if known.is_some_and(|key| on_granted(core, &key, locker, *grant)) || !core.is_ours(locker) {
                 return;
             }
-            // What a copy of this process was granted is not given up. The message alone shows no copy: anybody may have sent it.
-            // A locker that has another key is not given up either: on a consensus store, that would end the session that holds that key.
+            // A grant to a copy of this process is not given up. The message alone does not prove that there is a copy, because any program
+            // may have sent it. A locker that has another key is not given up either: on a consensus store, that would end the session that
+            // holds that key.
             let is_of_another_key = || core.keys.all().iter().any(|key| key.state.lock().has(locker));
             if !core.id.current().is_of_twin(locker) && !is_of_another_key() {
                 // The locker was given up while the grant was on its way, or the grant is long outdated.
@@ -433,7 +438,7 @@ fn on_contended(core: &Core, key: &Arc<Key>, locker: &str) {
 }
 
 /// Handles the message that the tenure of this locker was broken: the lease thread asks the store at once, but for one tenure only once a
-/// second. The message alone ends nothing. Anybody who may publish could have sent it, and a failover may have undone the break.
+/// second. The message alone ends no hold. Any program that may publish could have sent it, and a failover may have undone the break.
 fn on_broken(core: &Core, key: &Arc<Key>, locker: &str) {
     let mut state = key.state.lock();
     let now = core.clock.now();

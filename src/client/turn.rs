@@ -1,5 +1,5 @@
-//! The turn to ask the store for a key: who has it, how it ends, and what the retry thread does with it; and what is asked in a turn, and
-//! what the reply means.
+//! The turn to ask the store for a key: which thread has it, how it ends, and what the retry thread does with it. Also the request of a
+//! turn, and the meaning of its reply.
 
 use crate::client::core::Core;
 use crate::client::twin;
@@ -16,8 +16,8 @@ use crate::sync::MutexGuard;
 use crate::timing;
 use std::sync::Arc;
 
-/// The right to leave `Asking` or `Releasing`. When it is dropped, the turn goes to the first waiter. So no code
-/// path, not even a panic of a store, leaves a key that waiters want and nobody asks for.
+/// The right to leave `Asking` or `Releasing`. When it is dropped, the turn goes to the first waiter. So no code path, not even a panic of
+/// a store, leaves a key that threads wait for and no thread asks for.
 #[derive(Debug)]
 pub(crate) struct Turn<'c> {
     core: &'c Core,
@@ -241,8 +241,8 @@ pub(crate) struct Question {
 pub(crate) enum Answer {
     /// The key is ours.
     Acquired(Tenure),
-    /// Somebody else holds the key. Ask again when the lease ends, or at the next poll. An `unsettled` locker stands
-    /// in the store's queue, or may yet get there if no reply has said that it does.
+    /// Another tenure holds the key. Ask again when the lease ends, or at the next poll. An `unsettled` locker stands in the store's queue,
+    /// or may still join it if no reply has said that it stands there.
     Busy { busy: Busy, unsettled: Option<Unsettled> },
     /// The store does not know the locker: ask again immediately with a fresh one. An `abandoned` locker may still be
     /// on its way to the store.

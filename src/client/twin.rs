@@ -1,16 +1,18 @@
 //! Two clients with one identity: copies of one running machine, as when a snapshot is restored twice.
 //!
-//! Both make the same lockers, in the same order. A locker is sent by only one acquire, and no request is sent again that may have been
-//! executed. So a client has met such a twin
+//! Both copies make the same lockers, in the same order. A locker is sent by only one acquire, and no request is sent again that may have
+//! been executed. So a client has met such a copy, its *twin*, in three cases:
 //!
-//! * if an acquire is told that its own locker holds the key,
-//! * if the store names a holder of its identity whose locker it has not made yet,
-//! * if it hears in its inbox that somebody else has opened that inbox. Each copy has to open it again, because no connection has two ends
-//!   on one side, and says so then (`here`), with a number drawn at that moment and its proof: the number's hash, by a key that is never sent.
-//!   Only a copy has the key, too. So nobody else, who may know all lockers and send messages, makes a client take itself for a copy.
+//! * The reply to an acquire says that its own fresh locker holds the key.
+//! * The store names a holder that has the client's identity, and whose locker the client has not made yet.
+//! * A message in its inbox says that another client has opened that inbox. A connection cannot be shared by two machines, so each copy
+//!   must connect and open its inbox again. It then publishes a greeting (`here`) with a random number and a proof: a keyed hash of the
+//!   number. The key is never sent, so only a copy has it, too. Another program may know all lockers and may send messages, but it cannot
+//!   make a client take itself for a copy.
 //!
-//! The client then draws a new identity, and keeps nothing that the twin could have, too. It releases nothing of that either, because it
-//! may be the twin's. Nor does it give up what a message says was granted to a locker that it has not made.
+//! The client then draws a new identity, and drops everything that the twin could have, too. It releases none of that, because it may
+//! belong to the twin. A message may say that a key was granted to a locker that this client has not made. The client does not give up that
+//! grant either.
 
 use super::core::Core;
 use super::describe::Greeting;
@@ -23,16 +25,16 @@ use crate::state::locker::random_number;
 use crate::state::machine::Phase;
 use std::sync::Arc;
 
-/// Returns the error if the holder of a key shows that another client has this client's identity. `fresh` is the locker that was sent for the
-/// first time, if one was.
+/// Returns the error if the holder of a key shows that another client has this client's identity. `fresh` is the locker that the request
+/// has sent for the first time, if it has sent such a locker.
 pub(super) fn shown_by(core: &Core, key: &str, fresh: Option<&str>, holder: Option<&str>) -> Option<Error> {
     let holder = holder.filter(|holder| fresh == Some(*holder) || core.id.current().is_of_twin(holder))?;
     Some(meet(core, key, holder))
 }
 
-/// Takes out of an answer what was asked for under an identity that this client has given up since: the twin may have it, too, and what
-/// the twin alone has is neither taken nor released. Call it with the key's mutex held: [`lose`] has then seen the key, or will see what is
-/// made of the answer.
+/// Removes from an answer what was asked for under an identity that this client has given up since then. The twin may have that, too, so it
+/// is neither taken nor released. Call it with the key's mutex held: then [`lose`] has seen the key before, or will see what the answer has
+/// changed.
 pub(super) fn without_given_up(core: &Core, key: &str, answer: Answer) -> Answer {
     match answer {
         Answer::Acquired(tenure) if !core.is_ours(&tenure.locker) => {
@@ -50,7 +52,7 @@ pub(super) fn without_given_up(core: &Core, key: &str, answer: Answer) -> Answer
 
 /// Draws a new identity, and loses everything that this client has under the present one.
 pub(super) fn meet(core: &Core, key: &str, locker: &str) -> Error {
-    // Another thread may have met it before.
+    // Another thread may have met the twin before this one.
     if core.is_ours(locker) {
         log::error!(
             CLIENT,
@@ -86,7 +88,7 @@ fn lose(core: &Core, key: &Arc<Key>) {
             *unsettled = None;
             core.retries.ask_at(key, now);
         }
-        // What was heard meanwhile may be the twin's: it is neither taken nor given up.
+        // A grant that was heard meanwhile may belong to the twin: it is neither taken nor given up.
         Phase::Asking { about: Some(about), .. } => (about.heard, about.changed) = (None, true),
         Phase::Releasing { ended, about } => (*ended, *about) = (None, None),
         Phase::Asking { .. } | Phase::Idle => {}
@@ -107,7 +109,7 @@ pub(super) fn greet(core: &Core) {
     }
 }
 
-/// Handles a greeting. Its own one means that it hears itself. One without its proof is not a twin's.
+/// Handles a greeting. A client also hears its own greeting. A greeting without the right proof does not come from a twin.
 pub(super) fn on_greeting(core: &Core, greeting: &Greeting) {
     let id = core.id.current();
     let Greeting { nonce, client, proof } = greeting;

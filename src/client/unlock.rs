@@ -2,9 +2,9 @@
 //!
 //! | when the last hold ends | then |
 //! |---|---|
-//! | threads of this process wait, and no others do, or only since a moment ago | the first of these threads gets the next hold |
-//! | nobody waits, and the tenure may linger | it is kept: [`Phase::Lingering`] |
-//! | otherwise | it is released; if threads wait here, this client goes to the end of the store's queue again |
+//! | threads of this process wait, and other clients do not wait, or wait only since a moment ago | the first of these threads gets the next hold |
+//! | no thread and no other client waits, and the tenure may linger | the tenure is kept: [`Phase::Lingering`] |
+//! | otherwise | the tenure is released; if threads of this process wait, this client goes to the end of the store's queue again |
 
 use crate::client::activity::Leaving;
 use crate::client::core::Core;
@@ -43,9 +43,9 @@ pub(crate) struct Unlock<'c> {
     reply: ReleaseReply,
 }
 
-/// What is left to do, without the key's mutex, for a tenure that is kept.
+/// The work that is left to do, without the key's mutex, for a tenure that is kept.
 struct Kept {
-    /// The thread that has the hold now.
+    /// The waiting thread that now has the hold.
     waiter: Option<Arc<Waiter>>,
     /// The channels of the hold that has ended.
     watchers: Vec<Sender<()>>,
@@ -109,7 +109,8 @@ impl<'c> Unlock<'c> {
         Error::NotHeld { key: self.key.name.to_string() }
     }
 
-    /// Fetches numbers if the tokens run out while the tenure may be kept: once after 1024 holds, and then every ten million.
+    /// Fetches fence numbers if the tokens run out while the tenure may be kept: once after 1024 holds, and then after every ten million
+    /// holds.
     fn fetch_numbers(self, state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
         let (core, key) = (self.core, self.key);
         let Phase::Held(tenure) = &state.phase else { return state };
@@ -129,7 +130,7 @@ impl<'c> Unlock<'c> {
         let (core, key) = (self.core, self.key);
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = state else { return None };
         if !core.subscription.hears(core, key) {
-            // Nobody would tell this client that others wait, so it assumes that they do.
+            // This client would not be told that others wait, so it assumes that they do.
             tenure.note_waiting(1, now);
         }
         if !tenure.may_pass(now) || !tenure.tokens.advance() {
@@ -148,7 +149,7 @@ impl<'c> Unlock<'c> {
     fn linger(self, state: &mut State, now: Moment) -> Option<Kept> {
         let (core, key) = (self.core, self.key);
         match &state.phase {
-            // Without an inbox, nobody would tell this client that others want the key.
+            // Without an inbox, this client would not learn that others want the key.
             Phase::Held(tenure)
                 if tenure.may_linger() && core.subscription.hears(core, key) && !tenure.tokens.is_last() => {}
             _ => return None,

@@ -1,5 +1,5 @@
-//! A worker is one named thread that works when something is due, sleeps otherwise, and ends when it is told to or its subject is
-//! gone. A [`Schedule`] says what is due when. This file does not know locks.
+//! A worker is one named thread that works when something is due, and sleeps otherwise. It ends when it is told to, or when its subject is
+//! gone. A [`Schedule`] says what is due when. This file knows nothing of locks.
 
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
@@ -35,7 +35,7 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 struct Bell {
     alarm: Mutex<Alarm>,
-    /// Until when the thread counts as sleeping while it works.
+    /// While the thread works, the moment until which it counts as sleeping.
     at_work: Moment,
     rung: Condvar,
 }
@@ -45,7 +45,7 @@ struct Alarm {
     at: Moment,
     stopped: bool,
     phase: WorkPhase,
-    /// The thread, from its start until somebody waits for its end.
+    /// The thread, from its start until another thread waits for its end.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -89,8 +89,8 @@ impl Worker {
         Self::with(name, clock, process, AT_WORK, work)
     }
 
-    /// Prepares a thread whose work is to wait for messages. It does so in real time, as the store does that sends them, so a clock that is
-    /// moved by hand does not wait for it. `work` returns `None` when its subject is gone.
+    /// Prepares a thread whose work is to wait for messages. The store sends them in real time, so the thread waits in real time, and a
+    /// clock that is moved by hand does not wait for the thread. `work` returns `None` when its subject is gone.
     pub(super) fn listening(
         name: &'static str,
         clock: &Timer,

@@ -40,8 +40,8 @@ impl Handle {
         self.wait_limit(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Increments the hold count if the calling thread has the hold, and may enter again; returns the token. It takes only a few steps, because
-    /// callers use it in hot loops. On `None`, call [`acquire`](Self::acquire), which handles every other case.
+    /// Increments the hold count and returns the token, if the calling thread has the hold and may enter again. It takes only a few steps,
+    /// because callers use it in hot loops. If it returns `None`, call [`acquire`](Self::acquire), which handles every other case.
     #[inline]
     pub(crate) fn lock_again(&self) -> Option<u64> {
         let hold = &self.key.hold;

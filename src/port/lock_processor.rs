@@ -1,4 +1,4 @@
-//! The contract of a store, a method for each request for whoever asks it, and pointers to a store.
+//! The contract of a store, a method for each kind of request, and pointers to a store.
 
 use super::{
     AcquireOutcome, Break, BreakOutcome, Broken, Claim, Directory, ExtendOutcome, Inspection, Limit, Outcome,
@@ -82,8 +82,8 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     fn close(&self) {}
 }
 
-/// A method for each kind of [`Request`], for whoever asks a store. Every [`LockProcessor`] has them, and none can replace them: each runs
-/// its request, and blocks until the store has replied or the caller's limit is over.
+/// A method for each kind of [`Request`], for code that asks a store. Every [`LockProcessor`] has these methods, and cannot replace them.
+/// Each method runs its request, and blocks until the store has replied or the caller's limit is over.
 ///
 /// All methods fail as [`LockProcessor::run`] does, and with [`Error::Backend`] (unknown) if the store answers with an outcome of another
 /// kind.
@@ -171,8 +171,8 @@ pub(crate) fn unanswered() -> Error {
     Error::backend(BackendFailure::Unknown, "the store returned fewer results than there were requests")
 }
 
-/// Forwards every method to the store behind the pointer. Only the last pointer closes the store: of several generators that
-/// share it, the first one to end does not.
+/// Forwards every method to the store behind the pointer. The store is closed with the last pointer to it. So if several generators share a
+/// store, the end of the first one does not close it.
 macro_rules! forward_to_target {
     ($($pointer:ident is_last: $is_last:expr),+ $(,)?) => { $(
         impl<P: LockProcessor + ?Sized> LockProcessor for $pointer<P> {

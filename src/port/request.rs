@@ -1,4 +1,4 @@
-//! What a store is asked, of which tenure, and what it answers: the requests, their claims, and their outcomes.
+//! The requests to a store, the claims that say which tenure a request concerns, and the outcomes that the store returns.
 
 use super::{Break, BreakOutcome, Broken};
 use crate::config::LONGEST_LOCK_DELAY;
@@ -259,19 +259,19 @@ pub fn one_by_one<'a>(
 pub struct Claim<'a> {
     /// The lock's unique key.
     pub key: &'a str,
-    /// The client that the tenure belongs to: whose inbox receives its messages.
+    /// The client to which the tenure belongs. Its inbox receives the messages about the tenure.
     pub client: &'a str,
     /// The locker of the tenure. No two tenures have the same one, whatever their keys. It begins with the client's id and a `-`.
     pub locker: &'a str,
-    /// How long the store keeps the key without an extension: the lease, and the [lock-delay](crate::DLockConfig::with_lock_delay) after it.
-    /// Every request for one tenure has the same lease, except the release of a
-    /// grant that nobody wants, which may have a shorter one.
+    /// How long the store keeps the key without an extension: the lease, and the [lock-delay](crate::DLockConfig::with_lock_delay) after
+    /// it. Every request for one tenure has the same lease, with one exception: the release of a grant that no thread wants may have a
+    /// shorter one.
     pub lease: Duration,
     /// If set, clients that only poll must be given a chance: the release leaves the key free for this gap, even though others wait,
     /// unless the key had one recently. Until the gap is over, nobody is given the key by a request. Only for stores with
     /// [`StoreLimits::poller_gaps`](super::StoreLimits::poller_gaps).
     pub poller_gap: Option<Gap>,
-    /// Who asks, and why, for people who look into the store. A store may ignore it.
+    /// The asker and its reason, for people who look into the store. A store may ignore this.
     pub note: Note<'a>,
 }
 
@@ -279,7 +279,8 @@ pub struct Claim<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Note<'a> {
-    /// The reason that the program gave, with unprintable characters escaped, so that it is on one line: [`DLockConfig::with_reason`](crate::DLockConfig::with_reason).
+    /// The reason that the program gave, on one line: unprintable characters are escaped. See
+    /// [`DLockConfig::with_reason`](crate::DLockConfig::with_reason).
     pub why: Option<&'a str>,
     /// The name of the thread that asks, as the program gave it.
     pub thread: Option<&'a str>,
@@ -308,8 +309,8 @@ impl<'a> Claim<'a> {
         self
     }
 
-    /// Returns the [lock-delay](crate::DLockConfig::with_lock_delay), which is a part of [`lease`](Self::lease): the locker says it. For a store
-    /// that has a lock-delay of its own. It is zero for a locker that is not of this crate.
+    /// Returns the [lock-delay](crate::DLockConfig::with_lock_delay) that the locker contains. It is a part of [`lease`](Self::lease). A
+    /// store that has a lock-delay of its own uses it. It is zero for a locker that this crate has not made.
     #[must_use]
     pub fn lock_delay(&self) -> Duration {
         marks(self.locker).map_or(Duration::ZERO, |(delay, _)| delay)
@@ -323,10 +324,10 @@ impl<'a> Claim<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// How long the key stays free: a little longer than a poller's pause between two questions, so that one falls into the
-    /// gap.
+    /// How long the key stays free: a little longer than a poller's pause between two questions, so that one of its questions falls into
+    /// the gap.
     pub length: Duration,
-    /// The time from the beginning of this gap to the earliest beginning of the key's next one, whoever asks for that.
+    /// The time from the beginning of this gap to the earliest beginning of the key's next gap, whichever client asks for that.
     pub every: Duration,
 }
 
@@ -346,7 +347,7 @@ impl<'a> Note<'a> {
     }
 }
 
-/// Returns the lock-delay that a locker of this crate says, and whether its tenure may linger. `None` for any other text.
+/// Returns the lock-delay that a locker of this crate contains, and whether its tenure may linger. `None` for any other text.
 pub(crate) fn marks(locker: &str) -> Option<(Duration, bool)> {
     let (_, end) = locker.rsplit_once('-')?;
     let (end, may_linger) = end.strip_suffix('L').map_or((end, false), |end| (end, true));
@@ -380,8 +381,8 @@ impl Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Busy {
-    /// The holder's locker, in any format. `None` if nobody holds the key, but the store keeps it free: for clients that only poll
-    /// ([`Claim::poller_gap`](super::Claim::poller_gap)), or after the death of a holder that asked for that (Consul's lock-delay).
+    /// The holder's locker, in any format. `None` if the key has no holder, but the store keeps it free. It does so for clients that only
+    /// poll ([`Claim::poller_gap`](super::Claim::poller_gap)), or after the death of a holder that asked for that (Consul's lock-delay).
     pub holder: Option<String>,
     /// The time until the holder's lease ends if it is not extended, or until the store gives the free key away again. `None` for a key
     /// that never expires, and where the store does not know. A store that does not know how long it keeps a key free names the time
@@ -411,8 +412,8 @@ pub enum AcquireOutcome {
     Acquired(Grant),
     /// The key does not belong to the asker. After a join, the asker is in the queue.
     Busy(Busy),
-    /// Only after a join: the key belongs to somebody else. The asker may not be in the queue: the store has read nothing but the key,
-    /// and there was too little time to ask for a place.
+    /// Only after a join: the key belongs to another tenure, and the asker may not be in the queue. The store has read only the key, and
+    /// there was too little time to ask for a place.
     Unqueued {
         /// The holder of the key.
         busy: Busy,
@@ -459,8 +460,8 @@ pub struct Extension {
     /// leave it out.
     pub number: Option<u64>,
     /// Numbers that no other tenure of this key was or will be given, at most 10,000. Only a
-    /// [`Request::ExtendWithNumbers`](super::Request::ExtendWithNumbers) returns any. Without them the lease starts again
-    /// nevertheless.
+    /// [`Request::ExtendWithNumbers`](super::Request::ExtendWithNumbers) returns any. The lease also starts again if the store returns
+    /// none.
     pub numbers: Option<RangeInclusive<u64>>,
 }
 
@@ -521,7 +522,7 @@ pub enum ProbeOutcome {
     NotOurs(NotOurs),
 }
 
-/// What a key contains instead of the locker asked about.
+/// What a key contains instead of the locker of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotOurs {

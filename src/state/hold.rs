@@ -106,9 +106,9 @@ impl Hold {
         Reentry::Entered
     }
 
-    /// Unlocks once for the thread with this number: the hold with this token, or without a token whichever hold the thread has. It takes only
-    /// a few steps, because callers use it in hot loops. Whatever is left to do after an exit that is not the inner one does
-    /// [`Unlock`](crate::client::unlock::Unlock).
+    /// Unlocks once, for the thread with this number, the hold with this token. Without a token it unlocks the hold that the thread has. It
+    /// takes only a few steps, because callers use it in hot loops. After an exit that is not an inner one,
+    /// [`Unlock`](crate::client::unlock::Unlock) does the rest.
     #[inline]
     pub(crate) fn leave(&self, thread: u64, token: Option<u64>) -> Exit {
         if !self.is_owned_by(thread) || token.is_some_and(|token| token != self.token()) {

@@ -94,7 +94,7 @@ impl ClientId {
         &self.text
     }
 
-    /// Returns whether a locker is of this identity.
+    /// Returns whether a locker belongs to this identity.
     pub(crate) fn owns(&self, locker: &str) -> bool {
         locker.starts_with(&self.text) && locker.as_bytes().get(self.text.len()) == Some(&b'-')
     }

@@ -96,8 +96,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
-    /// The threads of this client that wait for the key, in order of arrival. One of them at a time, the first one, is given the hold or the
-    /// turn to ask.
+    /// The threads of this client that wait for the key, in order of arrival. The first one is given the hold or the turn to ask.
     pub(crate) queue: VecDeque<Arc<Waiter>>,
     /// The error of the last request if it was not answered; `None` if it was.
     pub(crate) failure: Option<Error>,
@@ -291,7 +290,7 @@ impl State {
         matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended())
     }
 
-    /// Forgets how the last requests have ended: the key is ours, or nobody wants it any more.
+    /// Forgets how the last requests have ended. Call it when the key is ours, or when no thread wants it any more.
     pub(crate) fn rest(&mut self) {
         self.failure = None;
         self.asked = 0;
@@ -299,7 +298,7 @@ impl State {
     }
 }
 
-/// One parked thread. Only the client as a whole asks the store for the key; its threads wait parked.
+/// One parked thread. One thread at a time asks the store for the key, for the whole client; the others wait parked.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     /// The thread's number, from [`current_thread`](crate::state::owner::current_thread). A thread waits in only one
@@ -307,9 +306,9 @@ pub(crate) struct Waiter {
     pub(crate) thread: u64,
     /// The settings of the handle through which it waits.
     pub(crate) settings: Arc<DLockConfig>,
-    /// When it began to wait, or to wait again after its turn.
+    /// When the thread began to wait, or to wait again after its turn.
     pub(crate) since: Moment,
-    /// The condition variable that it is parked on, with the key's mutex.
+    /// The condition variable on which the thread is parked, with the key's mutex.
     pub(crate) parked: Condvar,
     // ORDERING: Relaxed: it is written and read with the key's mutex held.
     parked_until: AtomicU64,
@@ -320,13 +319,14 @@ impl Waiter {
         Arc::new(Self { thread, settings, since, parked: Condvar::new(), parked_until: AtomicU64::new(0) })
     }
 
-    /// Returns until when the thread sleeps at most; a moment that has come if it has not fallen asleep yet. Call it with the key's
-    /// mutex held.
+    /// Returns the moment until which the thread sleeps at most. If the thread does not sleep yet, this is a moment that has come. Call it
+    /// with the key's mutex held.
     pub(crate) fn parked_until(&self) -> Moment {
         Moment::from_nanos(self.parked_until.load(Ordering::Relaxed)) // ORDERING: under the key's mutex.
     }
 
-    /// Parks the calling thread until it is woken, or for `sleep`, which ends at `until` by the client's clock or earlier.
+    /// Parks the calling thread until it is woken, for `sleep` at most. `until` is the moment, by the client's clock, at which `sleep` ends
+    /// at the latest.
     pub(crate) fn park<T>(&self, state: &mut MutexGuard<'_, T>, until: Moment, sleep: Duration) {
         self.parked_until.store(until.as_nanos(), Ordering::Relaxed); // ORDERING: under the key's mutex.
         self.parked.wait_for(state, sleep);

@@ -1,6 +1,6 @@
-//! Threads as owners of holds: a number for each thread, its name for people, and whether it has ended without unlocking.
+//! Threads as owners of holds: the number of each thread, its name for people, and whether it has ended without unlocking.
 //!
-//! A thread enters its name when it gets its number, and takes it out when it ends.
+//! A thread enters its name in a table when it gets its number, and removes it when it ends.
 //!
 //! Each thread counts its holds. A thread that ends while its count is not zero leaves its number in the table of
 //! *ended* threads, where the lease thread finds it before it next extends the lease. (A guard can be left behind
@@ -34,7 +34,7 @@ struct Books {
     gone: BTreeMap<u64, usize>,
 }
 
-/// What is known of a thread.
+/// The name and the id of a thread, as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadName {
     pub(crate) name: Option<String>,
@@ -95,7 +95,7 @@ fn enter(place: &Cell<u64>) -> u64 {
     // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
     place.set(number);
-    // At the very end of a thread nobody would take the name out any more.
+    // If the thread-locals of the thread are already gone, nothing would remove the name any more, so it is not entered.
     if HOLDS.try_with(|_| ()).is_ok() {
         let thread = std::thread::current();
         let id: String = format!("{:?}", thread.id()).chars().filter(char::is_ascii_digit).collect();

@@ -237,30 +237,31 @@ impl Tenure {
     }
 }
 
-/// The lease of one tenure: until when the key is certainly ours, and when the lease thread must ask about it.
+/// The lease of one tenure: the moment until which the key is certainly ours, and the moments at which the lease thread must ask about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     length: Duration,
-    /// How long after it was set or renewed it is extended.
+    /// The time after which the lease is extended, counted from when it was set or renewed.
     renew_after: Duration,
-    /// How often the key is probed in between; [`Duration::MAX`] if it is not.
+    /// The pause between two probes of the key; [`Duration::MAX`] if it is not probed.
     probe_pause: Duration,
-    /// The time that was read before the command that last set or renewed the lease was first written.
+    /// A time that was read before the last command that set or renewed the lease was first written.
     pub(crate) renewed_at: Moment,
-    /// Until when the tenure is certainly ours: a lease after `renewed_at`, less a margin.
+    /// The moment until which the tenure is certainly ours: a lease after `renewed_at`, less a margin.
     deadline: Moment,
     /// When the key in the store was last known to contain our locker.
     checked_at: Moment,
-    /// Since when the key may no longer contain our locker, because another server answers than before. [`Moment::NEVER`] without such a
-    /// doubt.
+    /// The moment since which the key may no longer contain our locker, because another server than before answers. [`Moment::NEVER`]
+    /// without such a doubt.
     doubted_at: Moment,
-    /// When the key must be checked because a message says that the hold was broken. [`Moment::NEVER`] if none does.
+    /// When the key must be checked because a message says that the hold was broken. [`Moment::NEVER`] if no message says so.
     check_at: Moment,
-    /// Whether another such message has come since that moment: the check may have been sent before the hold was broken.
+    /// Whether another such message has come after that check was due. The check may then have been sent before the hold was broken.
     is_told_again: bool,
-    /// When the next check for this reason may come. Anybody who may publish can send such messages.
+    /// The earliest moment of the next check for this reason. The checks are limited because any program that may publish can send such
+    /// messages.
     next_check: Moment,
-    /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has none at first.
+    /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has no such reply at first.
     pub(crate) is_answered: bool,
 }
 
@@ -283,14 +284,13 @@ impl Lease {
         }
     }
 
-    /// Returns whether less than half the lease is left. The lease must then be extended before anybody is told of
-    /// the hold.
+    /// Returns whether less than half the lease is left. The lease must then be extended before the thread is told of the hold.
     pub(crate) fn is_near_expiry(&self, now: Moment) -> bool {
         now + timing::least_left(self.length) > self.deadline
     }
 
-    /// Returns whether an extension that is answered now comes late: less than half of the time is left that the settings leave between an
-    /// extension and the deadline.
+    /// Returns whether an extension that is answered now is late. By the settings, some time is left between an extension and the deadline.
+    /// An extension is late if less than half of that time is left.
     pub(crate) fn is_late(&self, now: Moment) -> bool {
         let planned = self.deadline.since(self.renewed_at + self.renew_after);
         self.deadline.since(now) < planned / 2
@@ -334,7 +334,8 @@ impl Lease {
         }
     }
 
-    /// Notes that a message says that the hold was broken. The key must be checked: at once, or a while after the last check for this reason.
+    /// Notes that a message says that the hold was broken. The key must be checked: at once, or when the pause after the last check for
+    /// this reason is over.
     pub(crate) fn told_broken(&mut self, now: Moment) {
         if self.check_at <= now {
             self.is_told_again = true;
@@ -348,18 +349,18 @@ impl Lease {
         self.next_check = self.check_at + timing::BROKEN_PAUSE;
     }
 
-    /// Notes that another server answers since now. The key must be checked.
+    /// Notes that another server than before answers from now on. The key must be checked.
     pub(crate) fn doubt(&mut self, now: Moment) {
         self.doubted_at = now;
     }
 
-    /// Returns whether such a doubt has come up since a request was sent, and the key was not checked since.
+    /// Returns whether such a doubt has come up since the request was sent at `sent_at`, and the key was not checked since then.
     pub(crate) fn is_doubted_since(&self, sent_at: Moment) -> bool {
         self.doubted_at > sent_at && self.doubted_at != Moment::NEVER
     }
 }
 
-/// Returns the moment until which a lease that was set or renewed then is certainly ours.
+/// Returns the moment until which a lease that was set or renewed at the given moment is certainly ours.
 fn deadline(renewed_at: Moment, lease: Duration) -> Moment {
     renewed_at + (lease - timing::margin(lease))
 }
@@ -369,8 +370,8 @@ const PASSES: u64 = 1024;
 
 /// The fencing tokens of one tenure: the current one, and those that follow. A token is fence number × 1024 + pass.
 ///
-/// The store gives out the number with the tenure; the pass counts the successive holds within the process. When the
-/// passes run out, the store gives a range of numbers that nobody else was or will be given.
+/// The store issues the fence number with the tenure. The pass counts the successive holds within the process. When the passes run out, the
+/// store issues a range of numbers that no other tenure was or will be given.
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
     number: u64,

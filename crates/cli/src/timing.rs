@@ -1,12 +1,12 @@
-//! Every length of time of the command, with its reason.
+//! All durations of the command, with their reasons.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How long the command's group has to end, if nothing else is wanted.
+/// How long the command's process group has to end, by default.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// How long replicas have to acknowledge, if nothing else is set: the library's advice for a reply within a second.
+/// How long replicas have to acknowledge, by default. This is the library's advice where a reply may take a second.
 pub(crate) const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(100);
 
 /// The pauses between two attempts to connect to a server that is away.
@@ -16,32 +16,32 @@ pub(crate) const CONNECT_PAUSES: RangeInclusive<Duration> = Duration::from_milli
 #[cfg(any(feature = "consul", feature = "etcd"))]
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// A client that is younger has not written its record.
+/// A client that is younger than this has not written its record yet.
 pub(crate) const RECORDED: Duration = Duration::from_millis(50);
 
-/// How often to look for processes that end without a word: children of a process that has left the group.
+/// How often to look for processes whose end is not reported: children of a process that has left the group.
 pub(crate) const LOOK: Duration = Duration::from_millis(5);
 
-/// The same, while the command has ended and its daemons are waited for.
+/// How often to look for them while the command has ended and its daemons still run.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_millis(100);
 
-/// How long after SIGKILL dead processes are waited for that belong to a parent that does not look at them.
+/// How long to wait, after SIGKILL, for dead processes whose parent does not reap them.
 pub(crate) const UNSEEN: Duration = Duration::from_secs(1);
 
-/// How near the end of a lease and that of `--max-hold` are if the lease ends for the latter.
+/// If a lease ends within this time of the end of `--max-hold`, it has ended because of `--max-hold`.
 pub(crate) const MAX_HOLD_NEAR: Duration = Duration::from_millis(100);
 
-/// In place of a time that no clock reaches.
+/// Stands for a time that no clock reaches.
 pub(crate) const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How often the guard looks whether the group is gone.
+/// How often the guard checks whether the process group is gone.
 pub(crate) const GUARD_LOOK: Duration = Duration::from_millis(10);
 
-/// How long the guard looks after SIGKILL.
+/// How long the guard goes on checking after SIGKILL.
 pub(crate) const GUARD_LOOKS_FOR: Duration = Duration::from_secs(10);
 
-/// A clock that differs by more is worth a notice.
+/// The command reports a clock that differs by more than this.
 pub(crate) const CLOCK_FAR: Duration = Duration::from_secs(1);
 
-/// A round trip that takes longer is worth a notice.
+/// The command reports a round trip that takes longer than this.
 pub(crate) const ROUND_TRIP_LONG: Duration = Duration::from_millis(100);

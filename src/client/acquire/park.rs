@@ -94,19 +94,20 @@ impl Acquire<'_> {
     }
 }
 
-/// The end of a timed wait in real time, if the clock is moved by hand.
+/// The end, in real time, of a wait with a limit, for a clock that is moved by hand.
 ///
-/// Such a clock may stand still, and then no limit that counts by it ends. A test may want that of a lock that is held. But the answers of a
-/// store follow real time, so the wait for an answer does, too: a call whose limit has passed in real time ends with the store's failure.
+/// While such a clock stands still, no limit that counts by it ends. A test may want that for a wait for a lock that is held. But a store
+/// answers in real time, so a wait for its answer must end in real time, too. If the store fails, a call whose limit has passed in real
+/// time ends with the store's failure.
 struct Patience {
     ends: Instant,
     pause: Duration,
 }
 
 impl Patience {
-    /// Returns the end in real time of a wait with a limit; `None` without a limit, and for a clock that follows real time.
+    /// Returns the end, in real time, of a wait with this limit. `None` without a limit, and for a clock that follows real time.
     fn of(limit: WaitLimit<'_>, clock: &Timer) -> Option<Self> {
-        // A model of threads has no real time.
+        // The model of the threads has no real time.
         if cfg!(dlock_shuttle) || !clock.is_moved_by_hand() {
             return None;
         }
@@ -115,13 +116,14 @@ impl Patience {
         Some(Self { ends: Instant::now().checked_add(left)?, pause: left.clamp(shortest, longest) })
     }
 
-    /// Returns for how long to sleep before the next look.
+    /// Returns how long to sleep before the next check.
     fn left(&self) -> Duration {
         self.ends.saturating_duration_since(Instant::now())
     }
 
-    /// Returns whether the wait has lasted its limit in real time and the store does not answer. If the store has answered so far, it is asked
-    /// once more, because the clock that starts the next question stands still; the answer is looked at after a pause.
+    /// Returns whether the limit has passed in real time, and the last request to the store has failed. If the limit has passed and no
+    /// request has failed, this makes the retry thread ask once more, because the clock that would start the next request stands still. The
+    /// next check, after a pause, sees the answer.
     fn is_in_vain(&mut self, core: &Core, key: &Arc<Key>, state: &State) -> bool {
         if !self.left().is_zero() {
             return false;

@@ -1,4 +1,5 @@
-//! What a thread that asks the store does after each answer, as a table without I/O: an answer goes in, a step comes out.
+//! What a thread that asks the store does after each answer. This file is a state machine without I/O: an answer goes in, and a step comes
+//! out.
 //!
 //! | what is known | answer | and | step |
 //! |---|---|---|---|
@@ -16,19 +17,19 @@
 //! | | any other | a single attempt, a closed client, or a refusal | refuse |
 //! | | any other | | wait |
 //!
-//! The first row that applies counts. An acquired key ends the asking before the table is looked at. The numbers continue those of the protocol, in
-//! ARCHITECTURE.md:
+//! The first row that applies counts. If the key was acquired, the turn ends before the table is used. The numbers below continue those of
+//! the protocol in ARCHITECTURE.md:
 //!
-//! * **S19** A locker that an answer brings leaves with the step: it is polled, abandoned, or goes into the waiting or the refusal.
-//! * **S20** In one turn, at most one acquire without a reply is settled, and at most one request asks for a place because the store has looked
+//! * **S19** Each step takes the locker of the answer along: the locker is polled, abandoned, or part of the answer with which the thread
+//!   waits or is refused.
+//! * **S20** In one turn, at most one acquire without a reply is settled. At most one request asks for a place because the store has looked
 //!   at the key alone. So a turn ends, whatever the store answers, unless the store knows none of the lockers.
-//! * **S21** A single attempt never waits, and polls for its place only while a recall lasts.
-//! * **S22** A key that was said to be busy stays so for the turn: then a lack of time is no error.
+//! * **S21** A single attempt never waits in the local queue. It polls for its place only while a recall lasts.
+//! * **S22** If a reply has said that the key is busy, the key counts as busy for the rest of the turn. A lack of time is no error then.
 //!
 //! # How a single attempt gets a lock that only lingers
 //!
-//! It stands in the store's queue for a moment, and the holder,
-//! which is told of that, gives the lock up.
+//! The attempt stands in the store's queue for a moment. The holder is told of that, and gives the lock up. This is a *recall*.
 //!
 //! The holder's locker says that its tenure *may* linger (the `L` at its end), not that no thread is inside. So the
 //! moment is short, and an attempt on any other busy key returns immediately.
@@ -46,11 +47,12 @@
 //!      release(A-3L) ─────────────▶ key := B-7 ───────────────▶ granted
 //! ```
 //!
-//! This is lock caching with revocation. The phase `Lingering` has three ways out, all under the key's mutex: an arriving thread takes the next
-//! hold; the retry thread releases, when the time is over or others want the key; the lease thread notices a loss. A client lingers only if it
-//! would learn that others wait: without a subscription a tenure ends with its last hold. The retry thread is told once, not for each hold;
-//! when it comes too early, it looks when to come again. The `L` in the locker tells others that asking is worthwhile: `try_lock` then stands
-//! in the queue for a moment. Every other busy key is answered at once.
+//! This is lock caching with revocation. The phase `Lingering` ends in one of three ways, all under the key's mutex. An arriving thread
+//! takes the next hold. Or the retry thread releases the tenure, because its time is over or others want the key. Or the lease thread
+//! notices a loss. A tenure lingers only if its client would learn that others wait: without a subscription it ends with its last hold. The
+//! retry thread is told when the first linger ends, and not of each one. If it wakes too early, because the tenure was held in between, it
+//! finds out when the present linger ends. The `L` in the locker tells other clients that asking is worthwhile, so a `try_lock` stands in
+//! the queue for a moment. For every other busy key `try_lock` returns at once.
 
 use crate::client::turn::{Answer, is_unknown};
 use crate::clock::Moment;
@@ -103,7 +105,7 @@ pub(super) struct Seen {
     pub(super) wants_place: bool,
     /// Whether the holder is the tenure that this client has released last.
     pub(super) is_released: bool,
-    /// Whether the holder may give the lock up when it hears that somebody wants it.
+    /// Whether the holder may give the lock up when it hears that another client wants it.
     pub(super) may_recall: bool,
     /// Whether the answer is a failure that is not waited out.
     pub(super) is_refused: bool,
@@ -115,7 +117,7 @@ pub(super) struct Asking {
     is_one_attempt: bool,
     /// Whether the store can say when a lease ends.
     remaining_known: bool,
-    /// Whether a reply said that somebody else has the key.
+    /// Whether a reply said that another client has the key.
     pub(super) is_busy: bool,
     /// The error of an acquire whose outcome was polled.
     unanswered: Option<Error>,
@@ -144,7 +146,8 @@ impl Asking {
                 self.unanswered = Some(error);
                 Step::Poll { unsettled, after: Duration::ZERO }
             }
-            // That nobody acknowledges it shows that the lock has become free.
+            // The failure "not acknowledged" is excluded here: it shows that the store tried to give out the key, so the lock has become
+            // free.
             Answer::Failed { error: Error::Backend { failure, .. }, unsettled }
                 if self.is_busy && failure != BackendFailure::Unacknowledged && !seen.is_closed && ends =>
             {
@@ -199,7 +202,7 @@ impl Asking {
     }
 }
 
-/// The time limit and the pauses of one such attempt.
+/// The time limit and the pauses of one recall.
 #[derive(Debug)]
 struct Recall {
     until: Moment,

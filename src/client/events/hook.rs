@@ -1,16 +1,17 @@
-//! The functions of the program that are told of events, and the queue before them. However slow a function is, it delays no renewal, no
-//! unlock and no waiter.
+//! The functions of the program that receive events, and the queue of events for them. Even a slow function delays no renewal, no unlock
+//! and no waiter.
 //!
-//! The queue has two lanes: one for `on_lost`, and one for `on_event` and `on_slow_wait`. An event is put into each lane whose functions want
-//! it. That takes the mutex of the queue and nothing else, so it may be done with other mutexes held. The rest, which may block, comes after
-//! they are released: see [`FollowUp`].
+//! The queue has two lanes: one for `on_lost`, and one for `on_event` and `on_slow_wait`. An event is put into each lane whose functions
+//! want it. That takes the mutex of the queue and nothing else, so it may be done with other mutexes held. The rest may block, and comes
+//! after those mutexes are released: see [`FollowUp`].
 //!
-//! 1. *A lane is told by one thread at a time*, so its functions see the events in their order, and never two at once.
-//! 2. *A lane never waits for the other one.* A loss must be told at once, and a function may block for ever. One thread, `dlock-events`, tells
-//!    both lanes while nothing blocks. Whoever finds a lane with events while the thread is busy with the other lane starts a second thread;
-//!    so does the thread itself before it calls a function. The one that first finds nothing to do ends.
-//! 3. *No number of locks drops a loss.* A lane has room for a fixed number of frequent events (one lock has two of them), and as much room
-//!    for all others.
+//! 1. *One thread at a time delivers the events of a lane*, so its functions see the events in their order, and never two at once.
+//! 2. *A lane never waits for the other one.* A loss must be delivered at once, and a function may block for ever. One thread,
+//!    `dlock-events`, delivers both lanes while no function blocks. A thread that finds events in a lane while `dlock-events` is busy with
+//!    the other lane starts a second thread. `dlock-events` does the same before it calls a function. Of the two threads, the one that
+//!    first finds nothing to do ends.
+//! 3. *A loss is never dropped because of many locks.* A lane has room for a fixed number of frequent events (a lock causes two of them),
+//!    and separate room for as many other events.
 
 use crate::clock::Moment;
 use crate::error::LeaseLoss;
@@ -76,8 +77,8 @@ impl Function {
     }
 }
 
-/// The functions, and the events that wait for them. See the module. The first event starts the thread. It ends after the client does, once it
-/// has told all events; nobody waits for that.
+/// The functions, and the events that wait for them. See the module. The first event starts the thread. It ends after the client, once it
+/// has delivered all events. No thread waits for that.
 pub(super) struct Hook {
     /// The functions of each lane.
     functions: [Vec<Function>; 2],
@@ -163,7 +164,7 @@ impl Hook {
         follow_up
     }
 
-    /// Starts a thread for a lane that nobody has, unless there is none any more.
+    /// Starts a thread for a lane that no thread delivers, unless there is no such lane any more.
     fn start(self: &Arc<Self>) {
         let mut queue = self.queue.lock();
         if queue.is_awaited {
@@ -236,7 +237,7 @@ impl Hook {
 }
 
 impl EventQueue {
-    /// Returns a lane with events that nobody has, the one of the losses first.
+    /// Returns a lane with events that no thread delivers, the lane of the losses first.
     fn waiting_lane(&self) -> Option<usize> {
         self.lanes.iter().position(|lane| !lane.is_taken && !lane.is_empty())
     }

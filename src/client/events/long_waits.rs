@@ -1,6 +1,6 @@
-//! The table of the threads that hold a lock and have waited long for another one, and the circles that it shows.
+//! The table of the threads that hold a lock and have waited long for another one, and the cycles of waits that it shows.
 //!
-//! Of the threads of a circle, the last one that is entered finds all others in the table.
+//! The thread of a cycle that is entered last finds all other threads of the cycle in the table.
 
 use crate::state::key::Key;
 use crate::sync::Mutex;

@@ -2,30 +2,35 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `mod.rs` | what is told of an acquisition, a hold, a renewal, a loss, a call of the store |
-//! | `observer.rs` | who is told |
+//! | `mod.rs` | the events of an acquisition, a hold, a renewal, a loss, and a call of the store |
+//! | `observer.rs` | the functions and the recorder that receive the events of a client |
 //! | `hook.rs` | the functions of the program, the queue before them, and its thread |
 //! | `metrics.rs` | what is recorded |
 //! | `long_waits.rs` | threads that wait for one another |
 //!
-//! Nothing here knows the store, or another part of the client.
+//! This folder knows neither the store nor another part of the client.
 //!
 //! A client tells its Events (`src/client/events/mod.rs`) what happens. They have an observer (`src/client/events/observer.rs`) only if the
-//! builder was given a function or told to record metrics; otherwise each place costs a branch, and reads no clock. `on_lost` and `on_slow_wait`
-//! are functions that want one kind of event each. There is no other way to them.
+//! builder was given a function or told to record metrics. Without an observer, each event costs a branch, and reads no clock. `on_lost`
+//! and `on_slow_wait` are functions that receive one kind of event each, by the same path.
 //!
-//! * *An event is queued where it happens, and delivered elsewhere.* Queueing takes the queue's own mutex and does no I/O, so it may be done under
-//!   the mutex of a key. What is left (`Queued::finish`: start the thread, write to the log, call the recorder) comes after that mutex is released.
-//! * *The events of a key are in order*, because each is queued under the key's mutex, or by the thread that has the turn before it passes it on.
-//!   So a hand-over that ends a turn tells of the release before it wakes the next thread. The reply to a posted release is the exception.
-//! * *The queue has two lanes* (`src/client/events/hook.rs`): one for `on_lost`, which must be told at once, and one for `on_event` and
-//!   `on_slow_wait`. One thread tells both, and a second one comes when a lane would have to wait for the other. So a function that blocks
-//!   delays no loss. A lane counts acquisitions and releases apart from all other events, with room for 4,096 of each: many locks cannot
-//!   crowd out a loss. What finds no room is counted, and `Dropped` stands in its place.
-//! * *No client waits for a function*, not at its end either: a function may close its own client.
-//! * *Metrics are recorded on the thread that locks*, after all mutexes are released. A recorder is made for that, and a queue could drop figures.
-//! * *Failing and back* are read from the results of requests (`src/client/events/observer.rs` `note_answer`). The port does not say which
-//!   server of several a key is on, so an answer ends an outage only if it is about the key that failed last, or if nothing has failed for 3 s.
+//! * *An event is queued where it happens, and delivered on another thread.* Queueing takes the queue's own mutex and does no I/O, so it
+//!   may be done under the mutex of a key. The rest (`Queued::finish`) comes after that mutex is released: it starts the thread, writes to
+//!   the log, and calls the recorder.
+//! * *The events of a key are in order*, because each is queued under the key's mutex, or by the thread that has the turn before it passes
+//!   it on. So a hand-over that ends a turn queues the event of the release before it wakes the next thread. The reply to a posted release
+//!   is the one exception.
+//! * *The queue has two lanes* (`src/client/events/hook.rs`): one for `on_lost`, which must be delivered at once, and one for `on_event`
+//!   and `on_slow_wait`. One thread delivers both lanes. A second thread is started when a lane would have to wait for the other. So a
+//!   function that blocks does not delay the news of a loss. A lane counts acquisitions and releases apart from all other events, with room
+//!   for 4,096 of each: so many locks cannot crowd out a loss. Events that find no room are counted, and `Dropped` is delivered in their
+//!   place.
+//! * *No client waits for a function*, not even when it ends, because a function may close its own client.
+//! * *Metrics are recorded on the thread that locks*, after all mutexes are released. Recorders are made for that, and a queue could drop
+//!   figures.
+//! * *The beginning and the end of an outage* are read from the results of requests (`src/client/events/observer.rs` `note_answer`). The
+//!   port does not say which server of several a key is on, so an answer ends an outage only if it is about the key that failed last, or if
+//!   nothing has failed for 3 s.
 
 mod hook;
 mod long_waits;
@@ -91,7 +96,7 @@ impl Events {
         self.observer.as_ref().map_or(0, Observer::dropped)
     }
 
-    /// Lets the thread of the functions end once it has told all events. Nobody waits for it.
+    /// Lets the thread of the functions end once it has delivered all events. No thread waits for it.
     pub(super) fn end(&self) {
         if let Some(observer) = &self.observer {
             observer.end();
@@ -141,7 +146,7 @@ impl Events {
     /// Queues that a lease is extended, as the reply that arrived now says. Call it with the key's mutex held, before the tenure knows.
     pub(super) fn queue_renewed(&self, tenure: &Tenure, now: Moment) -> Queued {
         let Some(observer) = &self.observer else { return Queued::nothing() };
-        // Nobody has the lock before the first extension of a grant that came late.
+        // A grant that came late is no hold before its first extension, so that extension is no event.
         if !tenure.is_confirmed {
             return Queued::nothing();
         }
@@ -263,12 +268,12 @@ impl Events {
 
 /// Calls of the store.
 impl Events {
-    /// Returns what time it is if the times of calls are recorded.
+    /// Returns the current time if the durations of calls are recorded.
     pub(super) fn metered_now(&self) -> Option<Moment> {
         self.observer.as_ref().filter(|observer| observer.is_metered()).map(|_| self.clock.now())
     }
 
-    /// Notes how a request has ended that was sent, within a limit, when [`metered_now`](Self::metered_now) returned `sent_at`.
+    /// Notes the result of a request that had a limit, and that was sent when [`metered_now`](Self::metered_now) returned `sent_at`.
     #[inline]
     pub(super) fn note_request(
         &self,
@@ -285,7 +290,7 @@ impl Events {
         }
     }
 
-    /// Notes how many requests have ended that were sent together when [`metered_now`](Self::metered_now) returned `sent_at`.
+    /// Notes the results of requests that were sent together when [`metered_now`](Self::metered_now) returned `sent_at`.
     pub(super) fn note_batch(
         &self,
         requests: &[Request<'_>],

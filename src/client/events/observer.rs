@@ -1,10 +1,10 @@
-//! Who is told what a client does: the functions of the program, and the recorder of metrics.
+//! The receivers of a client's events: the functions of the program, and the recorder of metrics.
 //!
-//! A client has an observer only if its builder was given a function, or was told to record metrics. Without one, each place that would
-//! tell something costs a branch, and no clock is read for it.
+//! A client has an observer only if its builder was given a function, or was told to record metrics. Without an observer, each event costs
+//! a branch, and no clock is read for it.
 //!
-//! *Order.* What concerns one key is queued under the key's mutex, or by the thread that has the turn. So the events of a key are told in
-//! the order in which they happened. The one exception is a loss that shows only in the reply to a release that nobody waited for.
+//! *Order.* The events of a key are queued under the key's mutex, or by the thread that has the turn. So they are delivered in the order in
+//! which they happened. The one exception is a loss that is known only from the reply to a posted release.
 
 use super::hook::{Failing, FollowUp, Function, Hook};
 use super::metrics::Sample;
@@ -128,7 +128,7 @@ impl Observer {
         self.hook.as_ref().map_or(0, |hook| hook.dropped())
     }
 
-    /// Lets the thread of the functions end once it has told all events. Nobody waits for it.
+    /// Lets the thread of the functions end once it has delivered all events. No thread waits for it.
     pub(super) fn end(&self) {
         if let Some(hook) = &self.hook {
             hook.end();

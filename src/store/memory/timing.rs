@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// How long a waiter that nobody hears keeps its place, as in `scripts/hand_over.lua`.
+/// How long an unheard waiter keeps its place, as in `scripts/hand_over.lua`.
 pub(super) const KEEP: Duration = Duration::from_secs(1);
 
-/// How long a break is told of at least, as in `scripts/break.lua`.
+/// The shortest time for which the store remembers a break, as in `scripts/break.lua`.
 pub(super) const LEAST_TOLD: Duration = Duration::from_secs(60);

@@ -13,8 +13,8 @@
 //!                               net                 one connection: bytes out, values in
 //! ```
 //!
-//! No room names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method
-//! in `builder.rs`. A [`Topology`](topology::Topology) is one server or a Cluster: the code that has a call does not know which it is.
+//! No room names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method in `builder.rs`.
+//! A [`Topology`](topology::Topology) is one server or a Cluster. The code that makes a call does not know which of the two it is.
 //!
 //! | room | holds |
 //! |---|---|

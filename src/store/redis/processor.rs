@@ -189,7 +189,7 @@ impl RedisLockProcessor {
         })
     }
 
-    /// Publishes a text in the inbox of a client, where it hears of this key. Returns how many receive it, as the server says.
+    /// Publishes a text on the channel on which a client hears of this key. Returns the server's reply: the number of receivers.
     pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<Value, Error> {
         let (channel, reply) = self.topology.publish(client, key, text, limit)?;
         match reply {
@@ -259,7 +259,7 @@ impl WaitQueue for RedisLockProcessor {
     }
 
     fn check_inbox(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
-        // A word that no version of the inbox reads as a message.
+        // This word is a message in no version of the inbox.
         const WORD: &str = "hello";
         self.publish(client, key, WORD, limit).map(|_| ())
     }

@@ -1,4 +1,4 @@
-//! Which servers keep the locks: one server, or the nodes of a Cluster. The code that has a call does not know which it is.
+//! Which servers keep the locks: one server, or the nodes of a Cluster. The code that makes a call does not know which of the two it is.
 
 use super::cluster::Cluster;
 use super::inbox::RedisInbox;
@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Which servers there are.
+/// The servers of a store.
 #[derive(Clone, Debug)]
 pub(super) enum Topology {
     One(Arc<OneServer>),
@@ -51,7 +51,7 @@ impl Topology {
         }
     }
 
-    /// Sends one command to a server, whichever it is.
+    /// Sends one command to any one server.
     pub(super) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         match self {
             Self::One(one) => one.node.say(words, limit),
@@ -80,7 +80,7 @@ impl Topology {
         }
     }
 
-    /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.
+    /// Takes in the answers that have come to posted calls. Returns `true` if some answers are still missing.
     pub(super) fn collect(&self) -> bool {
         match self {
             Self::One(one) => one.node.transport.collect(),
@@ -100,7 +100,7 @@ impl Topology {
         }
     }
 
-    /// Returns `true` if a batch should not wait for the server of this key beside others.
+    /// Returns `true` if a common batch should not wait for the server of this key.
     pub(super) fn keeps_waiting(&self, key: &str) -> bool {
         match self {
             Self::One(_) => false,
@@ -116,7 +116,7 @@ impl Topology {
         }
     }
 
-    /// Takes a function to call when another server answers than before.
+    /// Adds a function that is called when another server than before answers.
     pub(super) fn tell(&self, on_new_server: Box<OnNewServer>) {
         match self {
             Self::One(one) => one.node.servers().tell(on_new_server),
@@ -124,7 +124,7 @@ impl Topology {
         }
     }
 
-    /// Opens the inbox of a client. On one server it is one channel for all keys, in a Cluster one channel in each slot.
+    /// Opens the inbox of a client. On one server an inbox is one channel for all keys. In a Cluster it is one channel in each slot.
     pub(super) fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         match self {
             Self::One(one) => {
@@ -139,7 +139,7 @@ impl Topology {
         }
     }
 
-    /// Publishes a text in the inbox of a client, where it hears of this key. Returns the channel, and the server's reply.
+    /// Publishes a text on the channel on which a client hears of this key. Returns the channel, and the server's reply.
     pub(super) fn publish(
         &self,
         client: &str,
@@ -186,7 +186,7 @@ impl Topology {
     }
 }
 
-/// One server, and what is known of its keys and numbers.
+/// One server, and what is known about its keys and fence numbers.
 pub(super) struct OneServer {
     pub(super) node: Node,
     pub(super) watermarks: FenceWatermarks,
@@ -195,7 +195,8 @@ pub(super) struct OneServer {
 }
 
 impl OneServer {
-    /// The watermarks end when another server answers: before the connection to that server is used, because it is told then.
+    /// Creates the store's view of one server. When another server answers, the watermarks end before the connection to that server is
+    /// used, because the function that is given to `tell` is called before that.
     pub(super) fn new(node: Node, io_timeout: Duration) -> Arc<Self> {
         let one = Self { node, watermarks: FenceWatermarks::new(), contention: Contention::new(), io_timeout };
         let one = Arc::new(one);

@@ -161,12 +161,12 @@ impl Settings {
         Ok(Self { url, reach, rules: rules.or(told.rules) })
     }
 
-    /// Connects for questions. Nothing is written that says so.
+    /// Connects to ask questions only. The client leaves no record of itself in the store.
     pub(crate) fn connect(&self) -> Result<DLockGenerator, Failure> {
         Self::asking(self.builder()?.connect()?)
     }
 
-    /// The same, once the server is there.
+    /// Like [`connect`](Self::connect), but waits until the server is there.
     pub(crate) fn connect_when_there(&self) -> Result<DLockGenerator, Failure> {
         Self::asking(self.builder()?.wait(None)?)
     }

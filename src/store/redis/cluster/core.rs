@@ -1,4 +1,4 @@
-//! A Cluster: the map by which calls find its nodes, who keeps the map new, and who listens.
+//! The core of a Cluster store: the map by which calls find their nodes, the thread that keeps the map new, and the open inboxes.
 
 use super::inbox::listeners::Listeners;
 use super::map::Map;
@@ -25,7 +25,8 @@ pub(crate) struct ClusterSettings {
 
 /// See the module.
 pub(crate) struct Cluster {
-    // For callbacks of posted calls, which must not keep a Cluster that nobody uses: its end would run on a thread that reads replies.
+    // For callbacks of posted calls. They must not have the last pointer to a Cluster, because its end would then run on a thread that
+    // reads replies.
     pub(super) this: Weak<Self>,
     pub(super) map: Arc<Map>,
     pub(super) refresher: Arc<Refresher>,

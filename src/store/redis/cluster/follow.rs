@@ -1,25 +1,26 @@
-//! A call from its first node to the one that executes it: see `redirect.rs` for the rules.
+//! The way of a call from its first node to the node that executes it. The rules are in `redirect.rs`.
 //!
-//! A [`RoutedCall`] is a call on its way: where it goes next, and what it was answered last. One call is a batch of one routed call. Each
-//! round sends the routed calls that are not over, takes their replies, decides for each routed call where it goes next, and pauses once
-//! for all. A routed call is over with a reply that is no redirection, when it was redirected too often, or when its pause does not fit
-//! into what is left of the limit.
+//! A [`RoutedCall`] is a call on its way. It knows where it goes next, and its last reply. A single call is a batch of one routed call.
+//! Each round sends the routed calls that are not over, takes their replies, decides for each where it goes next, and pauses once for all.
+//! A routed call is over with a reply that is no redirection, when it was redirected too often, or when its pause does not fit into what is
+//! left of the limit.
 //!
-//! A node to which a connect failed less than [`COOLDOWN`] ago is not tried: the call fails at once as not executed, and the next map may
-//! name another owner. Thousands of waiting threads would otherwise each wait for the same connect.
+//! A node to which a connect failed less than [`COOLDOWN`] ago is not tried. The call fails at once as not executed, and the next map may
+//! name another owner. Otherwise thousands of waiting threads would each wait for a connect to the same node.
 //!
 //! # Batches
 //!
-//! 1. Calls that are sent together are first sent to all nodes, and then awaited. Each node's replies are looked at, also when the time is
-//!    over.
-//! 2. A batch waits at most [`BATCH_PATIENCE`] for a node. One that does not answer by then is *silent* until it answers anything. Whoever sends
-//!    batches asks for [`keeps_waiting`](Cluster::keeps_waiting), and sends the calls for such nodes in batches of their own, which wait as
-//!    long as they may. So a node that hangs delays no call to another for longer than that, and only once. A node whose replicas must
-//!    acknowledge, and have not done so yet, keeps calls waiting, too: that is so of each new master.
-//!    That is why a node that was not called yet keeps calls waiting: it has no replica at first, and keeps each call for the whole time that it
-//!    may wait for one. A waiter of a key on another node would otherwise learn of its grant only after that.
-//! 3. A batch to several nodes keeps a quarter of its time for what the replies want: another node, or the whole text of a script.
-//! 4. It pauses for [`BATCH_PAUSES`] at most in all, because whoever sent it asks again by itself.
+//! 1. Calls that are sent together are first sent to all nodes, and then awaited. The replies of each node are looked at, even if the time
+//!    is over.
+//! 2. A batch waits at most [`BATCH_PATIENCE`] for a node. A node that does not answer by then is *silent* until it answers anything. The
+//!    sender of a batch asks [`keeps_waiting`](Cluster::keeps_waiting) first. It sends the calls for such nodes in batches of their own,
+//!    which wait as long as they may. So a node that hangs delays the calls to other nodes by [`BATCH_PATIENCE`] at most, and only once. A
+//!    node whose replicas must acknowledge, and have not done so yet, keeps calls waiting, too. So does a node that was not called yet: a
+//!    new master has no replica at first, and keeps each call for the whole time that it may wait for one. If such a call were in a common
+//!    batch, a waiter of a key on another node would learn of its grant only after that time.
+//! 3. A batch to several nodes keeps a quarter of its time for calls that must be sent once more: to another node, or with the whole text
+//!    of a script.
+//! 4. All pauses of a batch together last [`BATCH_PAUSES`] at most, because its sender asks again by itself.
 
 use super::core::Cluster;
 use super::map::MapView;
@@ -41,7 +42,7 @@ struct RoutedCall<'a> {
     call: Call<'a>,
     slot: Slot,
     budget: RedirectBudget,
-    /// Where it is sent next; `None` while nobody owns its slot.
+    /// Where it is sent next; `None` while its slot has no owner.
     node: Option<Arc<Node>>,
     asking: bool,
     /// The last reply. Missing before the first one.
@@ -131,7 +132,7 @@ impl RoutedBatch<'_> {
         // A node that keeps us waiting delays no other.
         groups.sort_by_key(|(node, _)| node.keeps_waiting());
         let left = self.terms.left();
-        // One call waits for its node as long as its caller does: there is nobody else to be delayed.
+        // A single call waits for its node as long as its caller does, because it delays no other call.
         let wait = if self.terms.is_batch { self.patience(&groups, left) } else { left };
         // A connection is given up only after most of the time that the batch had.
         let is_most = wait.saturating_mul(2) >= self.terms.limit;
@@ -273,7 +274,7 @@ impl RoutedBatch<'_> {
 
     /// Looks for another owner of a slot whose owner could not be reached.
     fn after_no_connection(&self, routed: &mut RoutedCall<'_>, is_unsent: bool) -> Option<Duration> {
-        // Whatever the call was, others of the slot will meet the same.
+        // Other calls of the slot will meet the same reply, whatever this call was.
         let ended = self.cluster.refresher.want();
         if !is_unsent {
             return None;

@@ -1,4 +1,4 @@
-//! The masters of a Cluster one after another, for what is asked of all.
+//! The masters of a Cluster, one after another, for questions that all of them must answer.
 
 use super::core::Cluster;
 use crate::error::Error;

@@ -1,15 +1,15 @@
 //! Which node owns each slot, as far as the nodes have said.
 //!
-//! The map and the nodes of its places are one value, the [`MapView`], which is swapped whole. A call takes a pointer to it, and keeps the
-//! nodes that it needs while it is under way; a node that leaves the map closes its connections when its last call is over. The lock of
-//! the view is held only to copy the pointer or to exchange it, never while a node is asked.
+//! The map and the nodes of its places are one value, the [`MapView`], which is replaced as a whole. A call takes a pointer to it, and
+//! keeps the nodes that it needs while it is under way. So a node that leaves the map closes its connections when its last call is over.
+//! The lock of the view is held only to copy the pointer or to replace it, never while a node is asked.
 //!
 //! News arrives in two ways, and either may be late:
 //!
-//! * *Whole*, as the answer to a question (`refresh.rs`): [`install`](Map::install). It is taken in after the present map. A slot that it
-//!   gives to nobody keeps its owner. So does a slot of which a node has said `MOVED` after the question was sent: the answer may have been
-//!   made before.
-//! * *By one slot*, as a `MOVED`: [`moved`](Map::moved). It counts at once, and a whole map is asked for.
+//! * *A whole map*, as the answer to a question (`refresh.rs`): [`install`](Map::install). It is combined with the present map. A slot to
+//!   which the new map gives no owner keeps its present owner. So does a slot for which a node has said `MOVED` after the question was
+//!   sent, because the answer may be older than that.
+//! * *The owner of one slot*, as a `MOVED`: [`moved`](Map::moved). It counts at once, and a whole map is asked for.
 //!
 //! If another map was installed meanwhile, `install` begins again with that one, so that none is lost.
 
@@ -34,8 +34,8 @@ pub(super) struct Map {
     pub(super) nodes: Nodes,
     pub(super) address_map: Option<AddressMap>,
     present: RwLock<Present>,
-    /// How often a server of the Cluster may have lost what it knew, and who is told of it. No connection is compared here: each node has its own
-    /// `Servers` for that, which make this number rise.
+    /// Counts how often a server of the Cluster may have lost what it knew, and has the functions to call then. No connections are compared
+    /// here: each node has its own `Servers` for that, and these raise this number.
     pub(super) changes: Arc<Servers>,
     listeners: Arc<Listeners>,
 }
@@ -82,7 +82,7 @@ impl MapView {
 }
 
 impl Map {
-    /// Makes a map in which nobody owns anything.
+    /// Makes a map in which no slot has an owner.
     pub(super) fn new(reach: Reach, address_map: Option<AddressMap>, listeners: Arc<Listeners>) -> Self {
         let changes = Arc::<Servers>::default();
         let counted = Arc::clone(&changes);

@@ -4,25 +4,25 @@
 //! |---|---|
 //! | `url.rs` | the URL of a Cluster |
 //! | `slots.rs` | which node owns each slot |
-//! | `redirect.rs` | what a reply says about the way of its call |
+//! | `redirect.rs` | what a reply says about where its call belongs |
 //! | `nodes.rs` | the nodes, each with its connections |
 //! | `map.rs` | the map and its nodes, and what the nodes say of it |
 //! | `refresh.rs` | asks the nodes for a new map |
-//! | `core.rs` | the Cluster: what every step is given |
+//! | `core.rs` | the core of the store, which every step is given |
 //! | `follow.rs` | a call from its first node to the one that executes it |
 //! | `inbox/` | the messages of each slot |
-//! | `posting.rs` | calls whose replies nobody waits for, and commands without a key |
+//! | `posting.rs` | posted calls, and commands without a key |
 //!
 //! # Why it is right
 //!
-//! 1. *A key and all that a lock has beside it share a slot*, and so does its fence: no script touches two slots. The scripts are those of one
-//!    server; three replacements make their form for a Cluster (`script/scripts.rs`).
-//! 2. *No second fence begins.* All keys of a script are declared, the fence among them. While a slot moves, a script with several keys runs
-//!    only where all of them are, or nowhere.
+//! 1. *A key shares a slot with everything else that its lock has in the store*, the fence among it. So no script touches two slots. The
+//!    scripts are those for one server. Three text replacements turn them into the form for a Cluster (`script/scripts.rs`).
+//! 2. *A slot never gets a second fence.* All keys of a script are declared, the fence among them. While a slot moves, a script with
+//!    several keys runs only on a node that has all of them, or not at all.
 //! 3. *Only a call that was certainly not executed is sent again, and only by the caller that waits for it* (`redirect.rs`). So no acquire runs
 //!    after its locker's release was answered. A posted release that is redirected fails as not executed, and the client repeats it.
-//! 4. *A lease outlives a slot that moves slowly.* An extension that is answered TRYAGAIN or ASK is sent again as `extend_alone.lua`, which
-//!    needs the lock's key alone. It cannot look at the queue, so the client assumes that somebody waits.
+//! 4. *A lease is extended even while its slot moves slowly.* An extension that is answered TRYAGAIN or ASK is sent again as
+//!    `extend_alone.lua`, which needs only the lock's key. It cannot look at the queue, so the client assumes that others wait.
 //! 5. *A replica that is promoted may lack the last writes.* So the number of the servers rises when another server than before answers at a
 //!    node's place, and when a node has left the map. The client then asks about all that it holds and waits for.
 //! 6. *No plain attempt is made here, and the fence's slack is always zero.* Trust in a number belongs to one connection and one slot, and a
@@ -30,8 +30,8 @@
 //!
 //! # What it costs
 //!
-//! A lock and its release cost a master what two scripts cost, about twice what they cost one server, and the client about the same as there.
-//! Each node has at most four connections (`nodes.rs`) and one more to listen. There is no permanent thread.
+//! A lock and its release cost a master two scripts, which is about twice what they cost a single server. The client's cost is about the
+//! same as with a single server. Each node has at most four connections (`nodes.rs`) and one more to listen. There is no permanent thread.
 
 mod core;
 mod follow;

@@ -1,12 +1,13 @@
 //! The nodes of a Cluster, by their places. Each has its own connections, at most [`CONNECTIONS`], opened when they are needed.
 //!
-//! A node is made when the map, a `MOVED` or an `ASK` names its place, which costs no connection. It is closed when it has left the map and no
-//! call was sent to it for [`IDLE_NODE`]: nodes come and go, and a client must not keep a socket to each that there ever was. Connections that
-//! nobody has used for [`IDLE_CONNECTION`] are closed, too. Both are looked at when a map comes in, which is once a minute while calls are
-//! made, so no thread is needed for it.
+//! A `Node` is created when the map, a `MOVED` or an `ASK` names its place, which opens no connection. It is closed when the node
+//! has left the map and no call was sent to it for [`IDLE_NODE`], so that a client keeps no sockets to nodes of the past. A connection that
+//! was not used for [`IDLE_CONNECTION`] is closed, too. Both are checked when a map comes in, which is once a minute while calls are made.
+//! So no thread is needed for these checks.
 //!
-//! A node that redirects a call to itself is behind another name or connection than the client believes, such as after a failover behind one
-//! address. It is *made again*: new connections, at most once in [`RENEWAL`], because many calls may find that out at the same time.
+//! A node may redirect a call to its own place. Then another server is at that place than the one to which the connection leads, for
+//! example after a failover behind one address. The node is *made again*, with new connections. That happens at most once in [`RENEWAL`],
+//! because many calls may be redirected at the same time.
 
 use super::timing::{IDLE_CONNECTION, IDLE_NODE, RENEWAL};
 use crate::backoff::Cooldown;

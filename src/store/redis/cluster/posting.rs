@@ -1,8 +1,8 @@
-//! Calls whose replies nobody waits for, and commands that concern no lock.
+//! Posted calls, whose replies no caller waits for, and commands that concern no lock.
 //!
-//! A posted release is sent once, to the owner of its slot by the present map. If it is redirected, or its node does not answer, it fails as
-//! not executed, or with an unknown outcome, and the client releases again by a call that it waits for. So nothing that nobody waits for is
-//! ever sent twice, and a posting thread never waits for a node that is known to be silent.
+//! A posted release is sent once, to the owner of its slot by the present map. If it is redirected, it fails as not executed. If its node
+//! does not answer, it fails with an unknown outcome. In both cases the client repeats the release by a call that it waits for. So no
+//! posted call is ever sent to a second node, and a posting thread never waits for a node that is known to be silent.
 
 use super::core::Cluster;
 use super::redirect::{RedirectBudget, RedirectReply, redirect_reply, words};

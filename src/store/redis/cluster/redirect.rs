@@ -1,22 +1,22 @@
-//! What a reply says about the way of its call, and what to do next. Pure: nothing here sends anything.
+//! What a reply says about where its call belongs, and what to do next. This file sends nothing.
 //!
 //! | reply | the call was | next |
 //! |---|---|---|
 //! | `MOVED slot place` | not executed | to that place, which owns the slot now |
-//! | `MOVED` to the very node that answered | not executed | to the same place, by new connections: another server is behind its name |
-//! | `ASK slot place` | not executed | to that place behind an `ASKING`, this once: the slot is moving there |
+//! | `MOVED` to the very node that answered | not executed | to the same place, by new connections: another server is at that place now |
+//! | `ASK slot place` | not executed | to that place behind an `ASKING`, this one time: the slot is moving there |
 //! | `TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `READONLY`, `MASTERDOWN` | not executed | again after a pause, wherever the slot's owner is then |
 //! | no connection, or a replica answers | not executed | to the owner by a newer map, if that is another node |
 //! | any other, or none | executed, perhaps | that is the reply |
 //!
 //! 1. *Only a call that was certainly not executed is sent again*, and only by the caller that waits for it. So none is sent for a caller
 //!    that has left, and none after its locker's release was answered.
-//! 2. *A call is redirected at most [`MOST`] times.* From the second time on it pauses first: 10, 20, 40, 80 ms. Two nodes that send a call to
-//!    and fro cannot keep it, nor be kept busy by it.
+//! 2. *A call is redirected at most [`MOST`] times.* From the second time on it pauses first: 10, 20, 40, 80 ms. So if two nodes redirect a
+//!    call to each other, it ends, and it does not keep them busy.
 //! 3. *Pauses double* from 5 to 100 ms, and end with the caller's limit.
 //!
-//! An error that a script raised in its middle is the reply, whatever it says: what the script had written before stands, so the call must not
-//! be sent again. Redis adds the position in the script to such an error, which tells it apart from one that the node itself has answered.
+//! An error that a script raised in its middle is the reply, whatever it says: what the script had written before remains, so the call must
+//! not be sent again. Redis adds the position in the script to such an error. That distinguishes it from an error of the node itself.
 
 use super::timing::{AGAIN, DETOUR};
 use ::redis::Value;

@@ -1,13 +1,16 @@
 //! Asks the nodes for a new map: one thread at a time, and not too often.
 //!
-//! The thread `dlock-map` does it. It exists only meanwhile. It begins when a call was redirected or found no connection, when a node says
-//! that the Cluster is down, when a slot's channel was taken from an inbox, and with the first call after a minute. It pauses between two
-//! questions ([`MAP_AGAIN`]): after a failover, all clients have the same question. While the map stays the same the pause is longer.
+//! The thread `dlock-map` asks them. It exists only while a map is wanted. It is started when a call was redirected or found no connection,
+//! when a node says that the Cluster is down, when the server has ended the subscription of a slot, and with the first call after a minute.
+//! The thread pauses between two questions ([`MAP_AGAIN`]), because after a failover all clients ask at the same time. While the map stays
+//! the same, the pause is longer.
 //!
-//! It asks the masters that are known, then the configured nodes, until one tells a map. It begins with a node that knows of a change, if
-//! there is one: the node that a `MOVED` names, or the one that has ended a subscription. Others may hear of the change later, and a map of
-//! theirs would hide it until the next cause to ask. Otherwise it begins with the one after the last that was asked first, so that one node
-//! that is cut off from the others is not believed twice in a row. Nodes that have not answered lately come last. A node is asked on the connection that callers share, if that is open: hundreds of clients that ask during an outage open none.
+//! The thread asks the known masters, then the configured nodes, until one of them sends a map. If a node is known to know of a change, the
+//! thread begins with that node: the node that a `MOVED` names, or the one that has ended a subscription. Other nodes may hear of the
+//! change later, and a map of theirs would hide it until the next cause to ask. Otherwise the thread begins with the node after the one
+//! that it asked first the last time, so that a node that is cut off from the others is not believed twice in a row. Nodes that have not
+//! answered lately come last. A node is asked on the connection that callers share, if that is open. So hundreds of clients that ask during
+//! an outage open no further connections.
 
 use super::map::{Map, MapView};
 use super::slots::{MapSource, SlotMap};
@@ -267,8 +270,8 @@ fn refresh(refresher: &Weak<Refresher>) {
         let Some(strong) = refresher.upgrade() else { return };
         let (turn, knows) = {
             let mut state = strong.state.lock();
-            // Cleared before the nodes are asked. A thread that wants a map from now on may know of a change that comes too late for this
-            // answer, so that the nodes are asked once more.
+            // Clear this before the nodes are asked. A thread that wants a map from now on may know of a change that comes too late for
+            // this answer, so the nodes are then asked once more.
             state.is_wanted = false;
             state.turn = state.turn.wrapping_add(1);
             (state.turn, state.knows.take())

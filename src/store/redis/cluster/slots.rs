@@ -1,20 +1,21 @@
-//! Which node owns each slot, as a node says in its reply to `CLUSTER SLOTS`. Pure data: nothing here asks anybody.
+//! Which node owns each slot, as a node says in its reply to `CLUSTER SLOTS`. This file only reads the reply, and does no I/O.
 //!
 //! ```text
 //!   reply = [range…]     range = [first slot, last slot, master, replica…]     master = [host, port, id, …]
 //! ```
 //!
-//! A host that is empty or nil is the host that was asked. A node that does not know its host says `?`; its slots have no owner here, and
-//! another node is asked about them.
+//! A host that is empty or nil stands for the host that was asked. A node that does not know its host says `?`; its slots have no owner
+//! here, and another node is asked about them.
 //!
-//! A reply is refused as a whole if it has more ranges than there are slots, or more nodes than [`MOST_PLACES`]. A node that is named and
-//! owns nothing, because a later range covers its own, is left out.
+//! A reply is refused as a whole if it has more ranges than there are slots, or more nodes than [`MOST_PLACES`]. A node that is named, but
+//! whose ranges are all covered by later ranges, owns nothing and is left out.
 //!
-//! The whole map is read at once and costs 32 KiB: a call finds the owner of its slot with one look, and a map can be compared and exchanged
-//! without a mutex.
+//! A map has one entry for each slot, 32 KiB in all. So a call finds the owner of its slot by one array access. A map never changes once it
+//! is made, so it is compared and replaced without a mutex of its own.
 //!
-//! One node may lag behind the others. So a newer map [`follows`](SlotMap::follow) the present one: a slot that it gives to nobody keeps its
-//! owner, and so does one of which another node has said `MOVED` since the question for the map was sent.
+//! One node may lag behind the others. So a newer map is combined with the present one ([`follow`](SlotMap::follow)). A slot to which the
+//! newer map gives no owner keeps its present owner. So does a slot for which another node has said `MOVED` since the question for the map
+//! was sent.
 
 use crate::store::redis::net::address::Place;
 use crate::store::redis::net::hosts::{AddressMap, mapped};
@@ -57,7 +58,7 @@ pub(crate) struct SlotMap {
 }
 
 impl SlotMap {
-    /// A map in which nobody owns anything.
+    /// A map in which no slot has an owner.
     pub(crate) fn empty() -> Self {
         Self { owners: vec![NOBODY; SLOTS].into(), places: Vec::new() }
     }

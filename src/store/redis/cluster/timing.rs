@@ -3,7 +3,7 @@
 use crate::backoff::Backoff;
 use std::time::Duration;
 
-/// How long a connection to any node is kept while nobody uses it. Callers who come at once open several.
+/// How long an unused connection to a node is kept. Callers that call at the same time open several connections.
 pub(super) const IDLE_CONNECTION: Duration = Duration::from_secs(300);
 
 /// How long a node that owns no slot, and that no call was sent to, keeps its connections.
@@ -60,7 +60,7 @@ pub(super) const GATHER: Duration = Duration::from_millis(20);
 /// A line that breaks sooner after its opening counts as one that could not be opened.
 pub(super) const SHORT_CONNECTION: Duration = Duration::from_secs(1);
 
-/// How often slots that nobody needs are looked for.
+/// How often the listening thread looks for slots that no tenure needs.
 pub(super) const LOOK_FOR_IDLE: Duration = Duration::from_secs(5);
 
 /// How long a slot is heard after it was needed last.

@@ -4,8 +4,8 @@
 //! redis+cluster://[[user]:password@]host[:6379][,host…][/0]
 //! ```
 //!
-//! `rediss` in place of `redis` means TLS to all nodes. The hosts are nodes by which the client finds the others; one is enough while it
-//! answers. A Cluster has one database. As with other URLs, nothing of one that cannot be used is shown, except its scheme.
+//! `rediss` in place of `redis` means TLS to all nodes. The hosts are nodes by which the client finds the other nodes. One host is enough
+//! while it answers. A Cluster has only database 0. As with other URLs, only the scheme of a URL that cannot be used is shown.
 
 use crate::error::Error;
 use crate::store::redis::net::address::Address;

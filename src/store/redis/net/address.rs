@@ -1,6 +1,6 @@
 //! The server's place and our login, read from a URL. Nothing here shows a user or a password.
 //!
-//! A URL that cannot be used is not shown at all, because we could only guess where its password is. Its error gives one of a few fixed
+//! A URL that cannot be used is not shown at all, because it is not certain where its password is. Its error gives one of a few fixed
 //! reasons.
 
 use super::classify::HIDDEN;

@@ -1,13 +1,13 @@
-//! Decides which error each error reply of the server becomes.
+//! Maps each error reply of the server to an error of this crate.
 //!
-//! The code is the reply's first word. Redis 7.0 says `ERR` for some errors that have a code of their own elsewhere (inside scripts,
-//! and before it has read anything); for these the words after it decide, and only their beginning is compared.
+//! The code is the reply's first word. Redis 7.0 says `ERR` for some errors that have a code of their own elsewhere: inside scripts, and
+//! before it has read anything. For these errors the words after `ERR` decide, and only their beginning is compared.
 //!
-//! An error raised by a script stopped it between its calls, and the server adds a position to the words. Nobody knows what the script
-//! had written before, so the outcome is unknown, whatever the code is. A script returns an error that left nothing behind as its
-//! reply, which carries no position.
+//! An error that is raised in a script stops the script between its calls, and the server adds a position to the words. It is unknown what
+//! the script had written before, so the outcome is unknown, whatever the code is. If an error has left nothing behind, the script returns
+//! it as its reply, which has no position.
 //!
-//! What the classes mean to those who asked:
+//! What each class means to the operation that sent the command:
 //!
 //! | answer | becomes | an acquirer | a renewal or release |
 //! |---|---|---|---|
@@ -21,8 +21,8 @@
 //! | in a Cluster: MOVED, ASK, TRYAGAIN | none: the call is sent where it belongs; what is left at its limit is `Backend`, not executed | `lock()` waits it out | repeats; a posted release goes on the clean-up list |
 //! | CROSSSLOT; outside a Cluster MOVED and ASK; HELLO of a Sentinel, a server before 7.0, a Cluster node where one server is wanted or the reverse | `Unsupported` | gets it at once | as `Denied` |
 //!
-//! From 7.2 on, denials name the user. This file hides what stands between "User " and " has no permissions". Because other servers use
-//! other words, `Address::hide` then hides the login's own user wherever it stands as a word.
+//! From 7.2 on, denials name the user. This file hides what stands between "User " and " has no permissions". Other servers use other
+//! words. So `Address::hide` then also hides the login's own user wherever it stands as a word.
 //!
 //! An *outcome* is not an error: busy, gone and lost are values of the outcome types.
 

@@ -1,10 +1,11 @@
 //! What the transport needs from a connection. A connection has two halves, each used by one thread at a time; any thread can cut it.
 //!
-//! These traits are the seam at which the model of the transport puts a simulated network, and unit tests a server that hangs, is full or
-//! panics. The product has one implementation: [`Endpoint`](super::endpoint::Endpoint), which opens links.
+//! These traits are a seam for tests. The model of the transport implements them by a simulated network, and unit tests by a connection
+//! that hangs, takes no more bytes, or panics. The crate itself has one implementation: [`Endpoint`](super::endpoint::Endpoint), which
+//! opens links.
 //!
-//! A half never blocks beyond its deadline, and a deadline that has come is no failure: it returns `false`, and keeps what it has. Only an
-//! error ends the connection. That difference lets one thread give a half to another in the middle of a reply or of a write.
+//! A half never blocks beyond its deadline. A deadline that has come is no error: the half returns `false`, and keeps the bytes that it
+//! has. Only an error ends the connection. So one thread can give a half to another in the middle of a reply or of a write.
 
 use crate::error::Error;
 use ::redis::Value;
@@ -20,7 +21,7 @@ pub(crate) trait Connector: Send + Sync + 'static {
     /// Opens a connection. Blocks until the deadline at most.
     fn open(&self, deadline: Instant) -> Result<OpenConnection<Self>, Error>;
 
-    /// Ends what opens connections. Called when no more connections are needed.
+    /// Stops the work of opening connections. Called when no more connections are needed.
     fn close(&self) {}
 
     /// Returns `true` if a thread may be started to open a connection. Only the model returns `false`, as if the system refused the thread.
@@ -50,7 +51,7 @@ pub(crate) trait ReadHalf: Send {
     /// Reads more; returns `false` if nothing came until the deadline.
     fn fill(&mut self, deadline: Instant) -> io::Result<bool>;
 
-    /// Reads what is there; returns `false` if there is nothing.
+    /// Reads the bytes that have arrived, without waiting; returns `false` if there are none.
     fn fill_now(&mut self) -> io::Result<bool>;
 
     /// Returns the next reply that was read completely.
@@ -62,7 +63,7 @@ pub(crate) trait Shutdown: Send {
     /// Wakes the threads that read or write with an error, and discards what was not sent yet.
     fn cut(&self);
 
-    /// Returns a number that has risen if another server has answered another connection meanwhile. Then this one may have been cut.
+    /// Returns a number that rises when another server than before answers on another connection. This connection may have been cut then.
     fn server(&self) -> u64 {
         0
     }

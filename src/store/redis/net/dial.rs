@@ -1,8 +1,8 @@
 //! Connects a socket before a deadline, by TCP or locally.
 //!
 //! * The addresses of a host are tried one after another, until one accepts or the deadline comes.
-//! * The system's resolver cannot be given a deadline. So a name is looked up on a thread of its own, which nobody waits for when the time is
-//!   over.
+//! * The system's resolver takes no deadline. So a name is looked up on a thread of its own. When the time is over, that thread is left to
+//!   end by itself.
 //! * A local socket connects without blocking. A full backlog has no event to wait for (`EAGAIN`), so the connect is repeated every 1 to 16 ms
 //!   until its deadline.
 
@@ -98,13 +98,13 @@ fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAdd
     if let Ok(ip) = host.parse() {
         return Ok(vec![SocketAddr::new(ip, port)]);
     }
-    // With room for the one answer, so that the thread ends even if nobody takes it.
+    // The channel has room for the one answer, so that the thread ends even if its caller has left.
     let (send, receive) = crossbeam_channel::bounded(1);
     let name = host.to_owned();
     // It ends with the resolver's answer, which may take half a minute where a name server is gone. It has nothing but the name, so it may
     // stay.
     std::thread::Builder::new().name("dlock-resolve".to_owned()).spawn(move || {
-        // After the deadline nobody receives the result.
+        // After the deadline no thread receives the result.
         let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
     })?;
     receive

@@ -1,11 +1,11 @@
-//! Where a client connects, and how a link is made: find the server, dial, TLS, handshake.
+//! Where a client connects, and the steps by which a link is made: find the server, dial, TLS, handshake.
 //!
-//! One deadline limits all steps together. Where a [`Finder`] says where the server is, a first address that takes no connection costs half of the
-//! time at most, and the finder is asked once more: the server may have moved while it was dialled. An address that was found twice is not
-//! dialled twice.
+//! One deadline limits all steps together. A [`Finder`] may say where the server is. Then dialling its first address may use half of the
+//! time at most. If that address takes no connection, the finder is asked once more, because the server may have moved meanwhile. An
+//! address that is found twice is not dialled twice.
 //!
-//! A link counts only when its server has said who it is, and is still to be found at its address (`identity.rs`, rule 4). So a connect that was
-//! slow cannot bring an earlier master back.
+//! A link is used only when its server has said who it is, and when the finder still names its address (`identity.rs`, rule 4). So a slow
+//! connect cannot bring an earlier master back.
 
 use super::address::Address;
 #[cfg(feature = "tls")]
@@ -105,7 +105,8 @@ impl Endpoint {
         loop {
             let found = match finder.find(deadline) {
                 Ok(found) => found,
-                // If a first address was tried, the error says why that failed: it says more than that there is no second address.
+                // If a first address was tried, return the error of that attempt: it says more than the error that no second address was
+                // found.
                 Err(error) => return Err(before.map_or(error, |(_, error)| error)),
             };
             if let Some((address, error)) = before.take_if(|(address, _)| address.place == found.place) {

@@ -1,13 +1,14 @@
 //! The first commands on a connection: login, client name, database, a check that the server can carry locks, and who it is.
 //!
-//! They go out in one write, and cost one round trip: `HELLO 2` with the login and the name, `SELECT` for a database other than 0, and `INFO`. What
-//! follows `HELLO` is harmless if that is refused.
+//! They go out in one write, and cost one round trip: `HELLO 2` with the login and the name, `SELECT` for a database other than 0, and
+//! `INFO`. If `HELLO` is refused, the commands behind it do no harm.
 //!
-//! A server carries locks if it is version 7.0 or newer (older ones refuse the flags of our scripts), is no Sentinel, and says that it is a master.
-//! What a Sentinel or a Cluster map says about that is not believed without the server's own word. Nothing that matters was executed before the
-//! end of a handshake, so each failure here is one of a call that was not executed.
+//! A server carries locks if it is version 7.0 or newer (older ones refuse the flags of our scripts), is no Sentinel, and says that it is a
+//! master. A Sentinel or a Cluster map may call a server a master. That is not believed unless the server says so, too. No command of a
+//! lock is sent before the end of the handshake, so after each failure here the call counts as not executed.
 //!
-//! A refusal may repeat the login: a server that does not know `HELLO` quotes its arguments. Such words are not shown.
+//! A refusal may repeat the login, because a server that does not know `HELLO` quotes its arguments. So the words of such a refusal are not
+//! shown.
 
 use super::address::Address;
 use super::classify::{classify, without_user};

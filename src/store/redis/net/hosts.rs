@@ -1,7 +1,8 @@
 //! Hosts and ports, as URLs and servers name them.
 //!
 //! Servers behind address translation, such as in containers, name addresses that only they can reach. The program may give a function that
-//! maps those to the ones that it can reach ([`AddressMap`]). It is the program's code, and may panic: whoever calls it contains that.
+//! maps these addresses to addresses that the client can reach ([`AddressMap`]). That function is the program's code, and may panic: its
+//! callers here must catch that.
 
 use std::fmt;
 use std::sync::Arc;

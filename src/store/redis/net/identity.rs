@@ -1,8 +1,9 @@
-//! Which server answers. Another one may answer behind the same address: the server was restarted, restored from a backup, a replica was
-//! promoted, or the name leads elsewhere.
+//! Which server answers. Another server than before may answer at the same address: after a restart, after a restore from a backup, after a
+//! replica was promoted, or because the name leads elsewhere now.
 //!
-//! A server says who it is in its answer to `INFO`, which each connection asks for in the write of its handshake: a run id, which a restart
-//! changes, and a replication id, which a promotion changes. Each new connection compares that with what the connection before it was told:
+//! A server says who it is in its answer to `INFO`, which is part of the handshake of each connection. The answer contains a run id, which
+//! a restart changes, and a replication id, which a promotion changes. *The number* counts how often another server than before has
+//! answered. Each new connection compares its answer with that of the connection before it:
 //!
 //! | the last server | the new connection's server | what follows |
 //! |---|---|---|
@@ -13,21 +14,22 @@
 //! | known or not | not known, or known only now, at the same address | the number rises |
 //! | known | the one before the last, a moment later, at the same address | the number rises |
 //!
-//! 1. *The number never falls*, and it rises before the new connection is used. So whoever reads it after an answer on a connection sees at
-//!    least the number of that connection.
-//! 2. *Connections to the earlier server end*, before the number rises. It may be a demoted master that still answers; nothing that it says
-//!    counts any more. What is in flight there has an unknown outcome.
+//! 1. *The number never falls*, and it rises before the new connection is used. So a thread that reads the number after an answer on a
+//!    connection sees at least the number of that connection.
+//! 2. *Connections to the earlier server are cut*, before the number rises. That server may be a demoted master that still answers, and its
+//!    answers must not count any more. Calls that are in flight there have an unknown outcome.
 //! 3. *Where `INFO` is not allowed, every new connection counts as one to a new server*: the client then asks about all that it holds and
 //!    waits for, which costs little. But no connection to the same address is cut, because two connections to one server would cut each
-//!    other for ever. So would connections to an address that leads to two servers in turn.
-//!    When the number has risen, each older connection that was not cut is checked before its next write, however short a time ago it was
-//!    used (`transport/mux/state.rs`): a call on one that another server has closed would have an unknown outcome.
-//! 4. *A connection to a server that moved away meanwhile does not count*: whoever has found the address says whether it still holds, under
-//!    the mutex under which the last server is noted.
+//!    other for ever. For the same reason no connection is cut if an address leads to two servers in turn. When the number has risen, each
+//!    older connection that was not cut is checked before its next write, however short a time ago it was used (`transport/mux/state.rs`):
+//!    the earlier server may have closed it, and a call on it would then have an unknown outcome.
+//! 4. *A connection to a server that moved away meanwhile is not used*: the finder of the address is asked whether the address is still
+//!    right. It is asked under the mutex under which the last server is noted.
 //!
-//! Whoever must know is told after each rise ([`tell`](Servers::tell)), on the thread that has connected: nobody asks for the number after an
-//! answer. The client then makes every wait and every hold due, and the plain attempt trusts no number any more that it has read
-//! before. Numbers that were read under a proof of the earlier server are not used: that connection is cut, or led to another server all along.
+//! After each rise, the thread that has connected calls the functions that were given to [`tell`](Servers::tell), so no code needs to
+//! compare the number after an answer. The client then makes every wait and every hold due. The plain attempt no longer trusts fence
+//! numbers that it has read before. Fence numbers that were read from the earlier server later than that are not used either: their
+//! connection is cut, or led to another server all along.
 
 use super::address::{Address, Place};
 use super::connector::Shutdown;
@@ -76,19 +78,19 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// The servers that have answered a store, one after another, as a number. All connections of the store share it.
+/// The servers that have answered a store, one after another, counted by a number. All connections of the store share this.
 #[derive(Default)]
 pub(crate) struct Servers {
-    // ORDERING: Relaxed: `meet` adds to it with the mutex of `last` held, before the connection is used, and so does `rise`; `number` loads
-    // it. Whoever has had an answer on that connection has had a mutex after the addition.
+    // ORDERING: Relaxed: `meet` and `rise` add to it with the mutex of `last` held; `meet` does so before the connection is used. `number`
+    // loads it. A thread that has an answer on that connection has taken a mutex after the addition.
     number: AtomicU64,
     last: Mutex<Last>,
 }
 
-/// A function to call with the number after each rise of it. It does not block.
+/// A function that is called with the number after each rise. It must not block.
 pub(crate) type OnNewServer = dyn Fn(u64) + Send + Sync;
 
-/// Ends a connection to one of several servers.
+/// Ends a connection, and tells which server has answered the store last.
 pub(crate) struct ConnectionCut {
     pub(super) socket: Arc<Socket>,
     pub(super) servers: Arc<Servers>,
@@ -110,7 +112,7 @@ impl fmt::Debug for Servers {
     }
 }
 
-/// What the last connection was told, and whom to tell of the next other server.
+/// What the last connection was told, and the functions to call when another server answers.
 #[derive(Default)]
 struct Last {
     /// `None` before the first connection; `Some(None)` if the server did not say who it is.
@@ -127,7 +129,7 @@ struct Last {
 }
 
 impl Servers {
-    /// Returns the number of the server that answered last: how often another one has answered than before.
+    /// Returns the number of the server that answered last: how often another server than before has answered.
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed) // ORDERING: Relaxed: see the field.
     }
@@ -152,8 +154,8 @@ impl Servers {
         self.last.lock().place.clone()
     }
 
-    /// Notes a new connection to a server, before it is used. Cuts the connections to an earlier server. Returns `false` if the server is
-    /// not to be found there any more: then the connection must not be used.
+    /// Notes a new connection to a server, before it is used. Cuts the connections to an earlier server. Returns `false` if the finder does
+    /// not name this address any more: then the connection must not be used.
     pub(crate) fn meet(
         &self,
         identity: Option<Identity>,
@@ -179,7 +181,7 @@ impl Servers {
         true
     }
 
-    /// Makes the number rise for another reason than a connection, and tells of it.
+    /// Raises the number for another reason than a connection, and calls the functions that wait for a rise.
     pub(crate) fn rise(&self) {
         let rise = self.rise_in(&self.last.lock());
         rise.tell();
@@ -191,7 +193,8 @@ impl Servers {
     }
 }
 
-/// A rise of the number that is to be told of, without the mutex: what the functions wake may ask here at once.
+/// A rise of the number whose functions are still to be called. They are called without the mutex, because threads that they wake may call
+/// methods of [`Servers`] at once.
 #[must_use]
 struct Rise {
     number: u64,
@@ -205,7 +208,7 @@ impl Rise {
 }
 
 impl Last {
-    /// Cuts the connections to the last server if the next one is another for certain.
+    /// Cuts the connections to the last server if the next one is certainly another.
     fn replace_by(&mut self, next: Option<&Identity>, address: &Address) {
         let has_moved = self.place.as_ref() != Some(&address.place);
         let before = self.identity.take().flatten();

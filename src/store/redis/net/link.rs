@@ -1,13 +1,14 @@
 //! One connection to the server: bytes out, whole replies in.
 //!
-//! It has two halves, so that one thread can write while another reads. Each half has one owner at a time. A [`Link`] keeps both halves
-//! together, for the handshake and the inbox.
+//! A connection has two halves, so that one thread can write while another reads. One thread at a time owns a half. A [`Link`] keeps both
+//! halves together, for the handshake and the inbox.
 //!
-//! The crate `redis` parses URLs and error replies, and hashes scripts. The sockets, and the reader of all other replies, are this crate's own:
-//! the blocking connections of `redis` stay out of step after a time-out, and its parser takes ten times as long.
+//! The crate `redis` parses URLs and error replies, and hashes scripts. This crate has its own sockets, and its own reader of all other
+//! replies: a blocking connection of `redis` is out of step after a time-out, and the parser of `redis` takes ten times as long.
 //!
-//! A read or write that meets its deadline is no error here, and loses nothing: bytes that were not written stay in the outbound half, and
-//! those of an incomplete reply in the inbound half. Whoever owns the half decides whether to go on or to give the connection up.
+//! A read or write that ends at its deadline is no error here, and loses nothing. Bytes that were not written stay in the outbound half,
+//! and the bytes of an incomplete reply stay in the inbound half. The owner of the half decides whether to go on or to give the connection
+//! up.
 
 use super::connector::{ReadHalf, WriteHalf};
 use super::resp::{Malformed, Packed, Reader};
@@ -120,8 +121,8 @@ impl WriteHalf for Outbound {
     fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
-            // Behind what is unsent already. A record that was made must be sent, and in its order: each has a number that the peer counts
-            // along.
+            // The record goes behind the bytes that are unsent already. A record that was made must be sent, and in its order: each has a
+            // number that the peer counts along.
             tls.encrypt(bytes, &mut self.unsent)?;
             return self.flush(deadline);
         }
@@ -195,7 +196,7 @@ impl Inbound {
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);
         }
-        // Behind what was read before, so that a reply lies in one piece, however many reads it came in.
+        // The bytes go behind those that were read before, so that a reply lies in one piece, however many reads it came in.
         let (socket, room) = (&self.ends.socket, &mut self.buffer[self.end..]);
         let read = match deadline {
             Some(deadline) => socket.read(room, &mut self.timeout, deadline)?,

@@ -1,5 +1,5 @@
-//! One connection to a server, from its URL to the values read from it. It knows nothing of scripts, nor of the
-//! threads that share it.
+//! One connection to a server, from its URL to the values read from it. It knows nothing of scripts, and nothing of the threads that share
+//! the connection.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,13 +1,13 @@
 //! Commands as bytes, and bytes as replies.
 //!
-//! The calling thread packs a command once. The writer of the connection copies the bytes once, into its write. The connection may change two
-//! parts of a packed command. It may write a [`Stamp`] over five bytes, which it decides when it writes. And it may replace the script's hash
-//! (`EVALSHA`, the *short form*) by the script's text (`EVAL`), if the server answers that it does not know the hash. So [`Packed`] records
-//! where these two parts are.
+//! The calling thread packs a command once. The writer of the connection copies the bytes once, into its write. Two parts of a packed
+//! command may still change. When the connection writes the command, it may write a [`Stamp`] over five of its bytes. If the server answers
+//! that it does not know the script's hash (`EVALSHA`, the *short form*), the hash is replaced by the script's text (`EVAL`). So [`Packed`]
+//! records where these two parts are.
 //!
 //! A reply arrives in pieces, and [`Reader`] continues where the previous piece ended. Bytes that are not a RESP2 reply, or that exceed the
-//! bounds below, end the connection. The bounds protect the client from a server, or from another program at its address, that announces huge
-//! lengths: the client would run out of memory, or take the bytes of one reply for another.
+//! bounds below, end the connection. The server, or another program at its address, may announce huge lengths. Without the bounds, the
+//! client could run out of memory then, or take the bytes of one reply for another.
 
 use ::redis::Value;
 use smallvec::SmallVec;
@@ -25,7 +25,8 @@ const MAX_ELEMENTS: usize = 1024 * 1024;
 /// For how many elements room is made before they come.
 const EXPECTED: usize = 16;
 
-/// Bytes that a connection writes over some bytes of its commands. Only the code that packs the commands knows what they mean.
+/// Bytes that a connection writes over the places that its commands reserve for them. Only the code that packs the commands knows what they
+/// mean.
 pub(crate) type Stamp = [u8; 5];
 
 /// Packed commands, one after the other.

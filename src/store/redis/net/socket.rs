@@ -1,8 +1,8 @@
 //! One socket to the server, TCP or local. Reads and writes have deadlines, and two threads may do them at the same time.
 //!
-//! Any thread can [cut](Socket::cut) it. That wakes those that read or write, and closes with `SO_LINGER` 0: nothing that is left in the
-//! system's buffers is delivered later. A command that arrives after its call has failed is still possible, because a network delays, and
-//! a caller with an unknown outcome must expect it. The cut keeps the client itself from adding to that.
+//! Any thread can [cut](Socket::cut) it. That wakes the threads that read or write. It also closes the socket with `SO_LINGER` 0, so that
+//! the system delivers nothing later that is left in its buffers. A command may still arrive after its call has failed, because a network
+//! delays, and a caller with an unknown outcome must expect that. The cut only prevents that this machine causes such a delay.
 
 use super::timing::SHORTEST_TIMEOUT;
 use socket2::SockRef;
@@ -60,7 +60,7 @@ impl Socket {
                 }?;
             }
             match self.read_once(buffer) {
-                // The end of the stream is an error here: nobody asks for it, and a reply is owed or may come.
+                // The end of the stream is an error here: no command asks the server to close, and a reply is due or may come.
                 Ok(0) => return Err(closed()),
                 Ok(n) => return Ok(IoProgress::Bytes(n)),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -83,7 +83,7 @@ impl Socket {
         match self.read_once_now(buffer) {
             Ok(0) => Err(closed()),
             Ok(n) => Ok(IoProgress::Bytes(n)),
-            // A signal has interrupted the read. The caller, which does not wait, looks again later.
+            // A signal has interrupted the read. The caller does not wait, and reads again later.
             Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(IoProgress::TimedOut),
             Err(e) => Err(e),
         }

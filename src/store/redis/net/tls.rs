@@ -1,7 +1,7 @@
-//! TLS by rustls.
+//! TLS, with the crate rustls.
 //!
-//! A server's certificate is always checked, against the platform's roots or those that the program gives. There is no switch for less. With
-//! several servers (a Cluster, a service of Sentinels) each is checked by the name or address under which it is dialled.
+//! A server's certificate is always checked, against the platform's roots or those that the program gives. No setting turns the check off.
+//! With several servers (a Cluster, a service of Sentinels) the certificate of each must name the host under which that server is dialled.
 
 use crate::error::Error;
 use crate::tls::TlsSettings;

@@ -71,7 +71,8 @@ impl TlsSession {
             let taken = session.read_tls(&mut read)?;
             session.process_new_packets().map_err(io::Error::other)?;
             drain(&mut session, out)?;
-            // After the peer's `close_notify` the session takes nothing in. What follows is from somebody else, or the loop would not end.
+            // After the peer's `close_notify` the session takes nothing in, and without this error the loop would not end. Bytes that come
+            // after a `close_notify` are not from the peer.
             if taken == 0 {
                 return Err(io::Error::new(ErrorKind::InvalidData, "bytes after the end of the TLS session"));
             }

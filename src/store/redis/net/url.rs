@@ -4,11 +4,13 @@
 //! scheme://[[user]:password@]host[:port][,host…][/path][?name=value&…][#fragment]
 //! ```
 //!
-//! The crate `redis` reads a URL of one server (`address.rs`), with the crate `url`, which refuses several hosts. So these are read here, once
-//! for all kinds: a [`Kind`] says what distinguishes one. What a path, a setting or a fragment means is the business of each kind.
+//! The crate `redis` reads a URL of one server (`address.rs`), with the crate `url`, which refuses several hosts. So URLs of several hosts
+//! are read here, for all kinds of them. A [`Kind`] says what distinguishes one kind from another. Each kind interprets its path, its
+//! settings and its fragment itself.
 //!
-//! Nothing of a URL that cannot be used is shown, except its scheme: where its password is could only be guessed. A password with a `/`, `?`
-//! or `#` in it that is not encoded ends the hosts too early. An `@` behind them shows that, and is refused before anything else is looked at.
+//! Of a URL that cannot be used only the scheme is shown, because it is not certain where its password is. A password that contains an
+//! unencoded `/`, `?` or `#` ends the list of hosts too early. An `@` behind the hosts shows that, and is refused before any other part is
+//! looked at.
 
 use super::address::{NOT_SHOWN, Place};
 use super::hosts::host_and_port;

@@ -80,15 +80,15 @@ impl Node {
         self.is_silent.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
     }
 
-    /// Returns `true` if a batch should not wait for this node beside others: it is silent, or its replicas have yet to show that they
-    /// acknowledge calls. A new master has none at first, and keeps each call for as long as it may wait for them.
+    /// Returns `true` if a common batch should not wait for this node: it is silent, or its replicas have not shown yet that they
+    /// acknowledge calls. A new master has no replicas at first, and keeps each call for as long as it may wait for them.
     pub(crate) fn keeps_waiting(&self) -> bool {
         // ORDERING: Relaxed: a hint.
         let is_acknowledged = || self.acknowledged.load(Ordering::Relaxed) == self.servers().number() + 1;
         self.is_silent() || (self.acks.is_some() && !is_acknowledged())
     }
 
-    /// Notes what a reply tells of the node.
+    /// Notes what a reply says about the node.
     fn note(&self, reply: &Reply) {
         let Ok(replied) = reply else { return };
         // Only a change costs a write to memory that other threads read.
@@ -145,8 +145,8 @@ impl Node {
             askings.push(asking);
             let key = call.keys[0];
             if asking {
-                // Both go on the connection of the key, one behind the other. `ASKING` counts for one command: a short form that is unknown
-                // would be repeated without it.
+                // Both take the connection of the key, one behind the other. `ASKING` applies to the next command only. So the call has its
+                // full form: a short form that the server does not know would be repeated without `ASKING`.
                 batch.push(key, |packed| packed.words(&["ASKING"]));
                 batch.push(key, |packed| call.pack_in_full(packed));
             } else {
@@ -158,8 +158,9 @@ impl Node {
         Sent { begun, asking: askings }
     }
 
-    /// Waits for the replies to calls that were sent. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` is the reply. If the call was executed all the
-    /// same, because the server had got the slot meanwhile, it has its own reply.
+    /// Waits for the replies to calls that were sent. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` becomes
+    /// the reply. If the call was executed nevertheless, because the server has become the owner of the slot meanwhile, its own reply
+    /// counts.
     pub(crate) fn end(&self, sent: Sent, limit: Duration, at_limit: AtLimit) -> Replies {
         let Sent { begun, asking } = sent;
         let mut replies = self.transport.end(begun, limit, at_limit);

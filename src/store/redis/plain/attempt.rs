@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// The script is asked in the same call only if this many round trips of the plain attempt fit into what is left of the limit.
+/// The script is called in the same request only if this many round trips of the plain attempt fit into what is left of the limit.
 const ROOM: u32 = 4;
 
 /// What an attempt uses of its store.
@@ -25,7 +25,7 @@ pub(crate) struct Attempt<'a, S> {
     pub(crate) transport: &'a Transport,
     pub(crate) watermarks: &'a FenceWatermarks,
     pub(crate) contention: &'a Contention,
-    /// How many replicas must acknowledge, if some must.
+    /// The number of replicas that must acknowledge, if any must.
     pub(crate) acks: Option<ReplicaAcks>,
     pub(crate) taking_back: TakingBack<'a, S>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Attempt<'a, S> {
 #[derive(Debug)]
 pub(crate) enum Tried {
     Done(AcquireOutcome),
-    /// The locker is not in the store, and the script must be asked: on this way, if one was chosen and not used.
+    /// The locker is not in the store, and the script must be called: on this way, if one was chosen and not used.
     Ask(Option<Way>),
 }
 
@@ -109,7 +109,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     }
 }
 
-/// Stands for the holder of a key that was busy at the `SET` and free at the `GET`.
+/// Takes the place of the holder's locker for a key that was busy at the `SET` and free at the `GET`.
 const GONE: &str = "(released meanwhile)";
 
 /// What the four commands found.
@@ -117,11 +117,11 @@ const GONE: &str = "(released meanwhile)";
 enum Found {
     /// The locker holds the key, nobody waits, and this is the fence number.
     Taken(u64),
-    /// Another locker, this one, holds the key. The caller's locker is not in the store.
+    /// Another locker, which is given here, holds the key. The caller's locker is not in the store.
     Busy(String),
-    /// The server refused to take the key for the locker, which is not in the store.
+    /// The server refused to set the key. The caller's locker is not in the store.
     Refused,
-    /// The locker may hold the key, and must not keep it.
+    /// The caller's locker may hold the key, and must not keep it.
     Doubtful,
 }
 
@@ -166,12 +166,12 @@ fn read(replies: &[&Value], claim: &Claim<'_>) -> Result<Found, Error> {
     }
 }
 
-/// A contended key is tried by script until this many scripted acquires in a row succeed. So a key that is busy every other time is
-/// never tried in plain commands.
+/// A contended key is acquired by script until this many scripted acquires in a row have succeeded. So a key that is busy every other time
+/// is never tried in plain commands.
 const SUCCESSES: u8 = 4;
 
-/// Which keys were contended recently: for each, how many scripted acquires in a row must still succeed. A key without contention is
-/// likely to be free.
+/// Which keys were contended recently. Each entry is the number of scripted acquires in a row that must still succeed before the key counts
+/// as free of contention. A key without contention is likely to be free.
 // ORDERING: Relaxed: a guess that decides only whether a key is first tried in plain commands. A stale value or a lost update costs a
 // round trip.
 #[derive(Debug)]

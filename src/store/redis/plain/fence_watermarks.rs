@@ -75,7 +75,7 @@ impl FenceWatermarks {
         self.end(SystemClock.now(), || transport.unstamp());
     }
 
-    /// Returns the watermark under which numbers may be trusted that are read on this way, if there is one at this moment.
+    /// Returns the watermark by which numbers that are read on this way may be trusted, if there is one at this moment.
     pub(super) fn watermark_on(&self, transport: &Transport, way: &Way, at: Instant) -> Option<Watermark> {
         self.of(way.mux, transport.warm_epoch(way, at)?, SystemClock.now())
     }

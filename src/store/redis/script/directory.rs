@@ -11,7 +11,7 @@ use ::redis::Value;
 /// How many waiting lockers are named.
 pub(crate) const MOST_NAMED: &str = "100";
 
-/// Both forms of the two scripts here are the same.
+/// The two scripts here have the same text in both forms.
 const FORM: Form = Form::Server;
 
 /// The call that names the lockers of a key.

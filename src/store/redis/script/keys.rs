@@ -1,8 +1,9 @@
-//! The names of everything that a lock has in Redis besides its own key, and the slots of a Cluster that they fall into. The names carry a
-//! format version.
+//! The names of everything that a lock has in Redis besides its own key, and the slots of a Cluster to which keys belong. Each name
+//! contains the version of the format.
 //!
-//! A key's slot is the CRC16 (XMODEM) of its first non-empty `{…}`, or of the whole key if there is none. A script may touch keys of one slot
-//! alone, so helper keys carry a short hash tag of our own that falls into the lock key's slot. So lock names need no escaping.
+//! A key's slot is the CRC16 (XMODEM) of its first non-empty `{…}`, or of the whole key if there is none. A script may touch keys of one
+//! slot alone. So each helper key has a short hash tag of its own, whose slot is that of the lock's key. The name of a lock is never used
+//! as a hash tag, and needs no escaping.
 
 /// The fence of the whole server.
 pub(crate) const FENCE: &str = "DLOCK:1:fence";
@@ -54,7 +55,7 @@ pub(crate) fn slot_inbox_channel(slot: Slot, client: &str) -> String {
 /// A slot of Redis Cluster.
 pub(crate) type Slot = u16;
 
-/// How many slots Redis Cluster has.
+/// The number of slots of a Redis Cluster.
 pub(crate) const SLOTS: usize = 16_384;
 
 /// The CRC16 of XMODEM: polynomial 0x1021, initial value 0, no reflection.
@@ -66,7 +67,7 @@ fn crc16(bytes: &[u8]) -> u16 {
     crc
 }
 
-/// As [`crc16`], for constants: the CRC of a text that is longer by a byte.
+/// Like [`crc16`], but usable in constants: returns the CRC of a text that has one more byte at its end.
 const fn longer(crc: u16, byte: u8) -> u16 {
     (crc << 8) ^ CRC_OF_BYTE[((crc >> 8) as u8 ^ byte) as usize]
 }
@@ -107,13 +108,15 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 
 /// For each slot, the smallest decimal number whose text falls into it.
 ///
-/// It takes some 160,000 numbers, which the compiler tries in half a second: a process that locks once would spend more time on them than on
-/// its lock. A CRC that begins with 0 is linear: that of a text is that of its head and as many zero bytes as its tail has, combined with that
-/// of its tail. So a number costs one XOR.
+/// The search tries some 160,000 numbers, and the compiler does it in half a second. At run time, a process that locks once would spend
+/// more time on the search than on its lock.
+///
+/// A CRC that begins with 0 is linear. The CRC of a text is the XOR of two CRCs: that of its head followed by as many zero bytes as the
+/// tail has, and that of its tail. So each number costs one XOR.
 static TAGS: [u32; SLOTS] = {
     let mut tags = [u32::MAX; SLOTS];
     let mut missing = SLOTS;
-    // Three digits each: `1007` has those of `007` and one more.
+    // Each tail has three digits: `1007` is the head `1` and the tail `007`.
     let mut of_tails = [0; TAILS];
     let mut n = 0;
     while n < TAILS {
@@ -142,7 +145,7 @@ static TAGS: [u32; SLOTS] = {
     tags
 };
 
-/// How many tails of three digits there are.
+/// The number of tails of three digits.
 const TAILS: usize = 1000;
 
 /// The CRC16 of the text of a number.

@@ -1,4 +1,4 @@
-//! The Lua scripts, with their shared chunks spliced in; requests as calls of them; and a call as bytes.
+//! The Lua scripts, with their shared chunks inserted, the calls of these scripts that carry out requests, and the bytes of a call.
 //!
 //! A node of a Redis Cluster gets each script in another form. There the inbox of a client is a *shard channel* in the slot of the lock: a
 //! message reaches the subscribers at this node, and no other node hears of it. Three replacements make that form: `SPUBLISH` for `PUBLISH`,
@@ -224,7 +224,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The texts that a request's call borrows in addition to those of the request. A text that is not needed is empty.
+/// The texts that the call of a request borrows, in addition to those of the request itself. A text that is not needed is empty.
 #[derive(Debug)]
 pub(crate) struct Texts {
     form: Form,
@@ -236,7 +236,7 @@ pub(crate) struct Texts {
     gap: Option<GapTexts>,
     /// The key that says by whom a hold was broken.
     broken: String,
-    /// What it says.
+    /// The text that is stored in that key.
     words: String,
 }
 
@@ -287,7 +287,7 @@ impl Texts {
                 texts.lease = millis(claim.lease);
                 claim.key
             }
-            // The store refuses to settle.
+            // The store refuses this request before a call is made for it.
             Request::Release(claim) | Request::Settle(claim) => {
                 (texts.lease, texts.gap) = (millis(claim.lease), GapTexts::of(claim));
                 claim.key
@@ -320,7 +320,7 @@ impl Texts {
             Request::Release(claim) | Request::Settle(claim) => self.release(claim, None),
             Request::HandOver(claim, next) => self.release(claim, Some(next)),
             Request::Probe(claim) => Call::new(&PROBE, self.form, &[claim.key], &[claim.locker]),
-            // Both forms of these two scripts are the same.
+            // These two scripts have the same text in both forms.
             Request::Inspect { key } => Call::new(&INSPECT, Form::Server, &[key, &self.queue], &[]),
             Request::Break(order) => self.break_hold(order),
             Request::Broken { .. } => Call::new(&BROKEN, Form::Server, &[&self.broken], &[]),
@@ -328,7 +328,7 @@ impl Texts {
         Call { is_confirmed: acks::is_confirmed(request), ..call }
     }
 
-    /// A call that may take the key, or extends its lease: its script may issue a number.
+    /// A call that may take the key or extend its lease, so that its script may issue a fence number.
     fn numbered<'a>(&'a self, script: &'static Script, claim: &Claim<'a>, flag: Option<&'static str>) -> Call<'a> {
         let keys = [claim.key, &self.queue, self.fence()];
         let args = [claim.locker, &self.lease, flag.unwrap_or_default()];
@@ -358,7 +358,7 @@ impl Texts {
     }
 }
 
-/// A time in whole milliseconds, as Redis expects it: a text that costs no allocation.
+/// A time in whole milliseconds, as the text that Redis expects. It needs no allocation.
 #[derive(Debug)]
 pub(crate) struct Millis {
     digits: [u8; 20],
@@ -381,7 +381,7 @@ impl Deref for Millis {
     type Target = str;
 
     fn deref(&self) -> &str {
-        // They are digits.
+        // The bytes are digits, so this does not fail.
         std::str::from_utf8(&self.digits[..self.count]).unwrap_or_default()
     }
 }

@@ -95,7 +95,8 @@ impl Watch {
 }
 
 impl Sentinels {
-    /// Asks all Sentinels, and connects to the master if the last connection led elsewhere or connects fail.
+    /// Asks all Sentinels. Connects to the master that they name if the last connection leads to another server, or if the last connect
+    /// failed.
     fn round(&self) {
         for (index, sentinel) in self.all().iter().enumerate() {
             if self.watch.is_stopped() {
@@ -109,7 +110,7 @@ impl Sentinels {
         }
         let Some(choice) = self.choice() else { return };
         let is_in_trouble = self.watch.is_in_trouble();
-        // Compare with the server of the last connection, whoever made it.
+        // Compare with the server of the last connection, whichever thread has opened that.
         let last = self.servers.servers.last_place();
         if (last.as_ref() == Some(&choice.place) && !is_in_trouble) || self.watch.is_stopped() {
             return;

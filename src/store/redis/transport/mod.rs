@@ -1,9 +1,10 @@
 //! Commands in, replies out: any number of threads on a few connections, every call with a deadline.
 //!
 //! The transport knows what a command and a reply are, and what a reply says about the server: that it is no master, or that it does not
-//! know the short form of a command, which the transport then sends in full. It does not know what a command does. A key is a text by which calls are kept in order, and a *stamp*
-//! is some bytes that a connection writes over bytes of its commands when it is told to ([`stamp`](Transport::stamp)). A store may want
-//! some of its commands *confirmed* by a command of its choice ([`Confirming`]).
+//! know the short form of a command, which the transport then sends in full. It does not know what a command does. A key is a text: calls
+//! for the same key are kept in order. A *stamp* is a short run of bytes. A connection that is told to ([`stamp`](Transport::stamp)) writes
+//! it over the places that its commands reserve for it. A store may want some of its commands *confirmed* by a command of its choice
+//! ([`Confirming`]).
 //!
 //! | file | holds |
 //! |---|---|
@@ -14,33 +15,35 @@
 //!
 //! # Which connection a call takes
 //!
-//! A call takes the first connection that nobody uses. If all are in use, it opens one more, up to [`CALLERS`] or to what the store
-//! [allows](Transport::with_callers). So a thread that has a connection for itself never waits for another thread. It opens one more only if
-//! its limit leaves time for that, and no other connect has failed a moment ago: otherwise it shares the connection with the fewest callers,
-//! which takes one round trip for certain.
+//! A call takes the first connection that no caller uses. If all are in use, it opens one more, up to [`CALLERS`] or to what the store
+//! [allows](Transport::with_callers). So a thread that has a connection for itself never waits for another thread. A call opens a further
+//! connection only if its limit leaves time for a connect, and if no connect of a further connection has failed within the last second
+//! ([`NO_MORE`]). Otherwise the call shares the connection with the fewest callers, which certainly takes a single round trip.
 //!
-//! While a key has a call in flight, every call for that key takes the same connection, whatever is free (`routes.rs`). So a release does not
-//! overtake an acquire, and an acquire does not overtake a release that nobody waited for. When all calls for a key are answered, the answers
-//! have fixed their order, and the next call is free to choose.
+//! While a key has a call in flight, every call for that key takes the same connection, whatever is free (`routes.rs`). So a release does
+//! not overtake an acquire, and an acquire does not overtake a release whose reply no thread waits for. When all calls for a key are
+//! answered, their order is fixed, and the next call may take any connection.
 //!
-//! Urgent calls have a connection of their own, [`URGENT`], which is used by one thread: the operating system can keep a writer or reader
-//! off its core for longer than such a call has time, and it must not wait for that thread. These calls are renewals of leases. They need no
-//! order among other commands for their keys: a late one finds another locker, or none, and changes nothing. Until that connection is open,
-//! and when it is cut or refused, they go with the callers' commands, so that a connect that hangs costs no lease.
+//! Urgent calls have a connection of their own, [`URGENT`], which one thread uses. On a shared connection the operating system can keep the
+//! writer or the reader off its core for longer than an urgent call has time. Urgent calls are renewals of leases. They need no order among
+//! other commands for their keys: a renewal that arrives late finds another locker at the key, or no key, and changes nothing. While the
+//! urgent connection is not open, because it was never opened, was cut or is refused, urgent calls take the callers' connections. So a
+//! connect that hangs costs no lease.
 //!
 //! # What holds on every connection
 //!
 //! 1. *No command is sent twice once it may have been executed.* A command is repeated only after `NOSCRIPT`, which says that it was not
-//!    (`mux/pending.rs`), or if it was never written.
-//! 2. *A connection is never used again after an error, or when its oldest reply is overdue.* What comes in later would be taken for the reply
-//!    to another command. Each call that was written to it fails once, with an unknown outcome.
-//! 3. *A caller that leaves keeps its place in the order.* Its replies are read and thrown away. It looks for its answer before it leaves, even
-//!    if its time was over when it came to it: it may have waited for another server all the time.
-//! 4. *A batch of renewals whose time ends breaks its connection*, so that the next attempt has a fresh one. A connection that was opened
-//!    within that time is fresh, and stays.
+//!    executed (`mux/pending.rs`), or if it was never written.
+//! 2. *A connection is never used again after an error, or when its oldest reply is overdue.* A reply that arrives later would be taken for
+//!    the reply to another command. Each call that was written to the connection and has no answer yet fails once, with an unknown outcome.
+//! 3. *A caller that leaves keeps its place in the order.* Its replies are read and dropped. Before a caller leaves, it reads once more
+//!    without waiting. It does so even if its time was over before it began to wait here: it may have spent that time waiting for another
+//!    server.
+//! 4. *A batch of renewals whose time ends breaks its connection*, so that the next attempt uses a fresh one
+//!    ([`AtLimit::BreakConnection`]). A connection that was opened within that time is fresh already, and is kept.
 //!
-//! Writing and reading go on at the same time (full duplex). A connection on which one batch at a time is written and read reaches 0.85 of the
-//! rate of connections of one's own with 4 threads, and 0.77 with 16.
+//! Writing and reading go on at the same time (full duplex). A connection that writes a batch and reads its replies before it writes the
+//! next one was measured, too: it reaches 0.85 of the throughput of one connection per thread with 4 threads, and 0.77 with 16.
 
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/joint.rs"]
@@ -86,10 +89,10 @@ const CALLERS: usize = 4;
 /// The mux for urgent calls. No other caller uses it.
 const URGENT: usize = CALLERS;
 
-/// The number of muxes. The epochs of mux `n` are those that leave the remainder `n` when divided by this.
+/// The number of muxes. An epoch of mux `n` leaves the remainder `n` when it is divided by this number, so an epoch names its mux.
 pub(crate) const MUXES: usize = CALLERS + 1;
 
-/// A caller opens one more connection only if its limit allows this many connects. Otherwise it shares one, which takes a single round
+/// A caller opens a further connection only if its limit allows this many connects. Otherwise it shares one, which takes a single round
 /// trip.
 const CONNECTS: u32 = 4;
 
@@ -104,15 +107,15 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     settings: Arc<MuxSettings<C>>,
     muxes: [Arc<Mux<C>>; MUXES],
     routes: Arc<Routes>,
-    /// How many of the muxes callers share.
+    /// The number of muxes that callers share.
     callers: usize,
-    /// While it lasts, no further connection is opened if there is one.
+    /// While this cooldown lasts, no further connection is opened if one is open.
     only_one: Mutex<Cooldown<Instant>>,
     /// The process that created the transport.
     pid: u32,
 }
 
-/// The connection that commands about one key take. While it is kept, all calls for the key take that connection.
+/// The connection that was chosen for commands about one key. While this value lives, all calls for the key take that connection.
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) mux: usize,
@@ -125,7 +128,7 @@ pub(crate) struct Begun {
     /// The index of each command's call.
     order: SmallVec<[u8; 16]>,
     deadline: Instant,
-    /// How much longer a command may take whose short form the server did not know.
+    /// How much longer than the deadline a command may take whose short form the server did not know.
     pub(crate) spare: Duration,
     waits: Waits,
 }
@@ -195,9 +198,9 @@ impl<C: Connector> Transport<C> {
         Batch::new(&self.routes, self.choose(limit), false)
     }
 
-    /// Returns an empty batch for urgent commands. They go on the connection that other callers do not use, once it is open. Until then they
-    /// go with the callers' commands, and this starts to open that connection, so that a connect that hangs or is refused delays no urgent
-    /// command. Such commands must need no order among other commands for their keys.
+    /// Returns an empty batch for urgent commands, which must need no order among other commands for their keys. They take the urgent
+    /// connection once it is open. Until then they take a connection of the callers, and this call starts to open the urgent one on another
+    /// thread. So a connect that hangs or is refused delays no urgent command.
     pub(crate) fn urgent_batch(&self, limit: Duration) -> Batch {
         if self.muxes[URGENT].is_connected() {
             // This path takes no mutex that callers also take.
@@ -209,19 +212,19 @@ impl<C: Connector> Transport<C> {
         self.batch(limit)
     }
 
-    /// Chooses the connection for commands about a key. It is chosen once, however the commands then go: see [`batch_on`](Self::batch_on).
+    /// Chooses the connection for commands about a key. The choice holds for all of them: see [`batch_on`](Self::batch_on).
     pub(crate) fn way(&self, hash: KeyHash, limit: Duration) -> Way {
         let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
         Way { mux, route }
     }
 
-    /// Returns the epoch in which a command on this way is written at this moment, unless a new one begins meanwhile. `None` if the connection
-    /// was not written to recently, so that a command begins a new epoch.
+    /// Returns the epoch in which a command on this way would be written at the moment `at`, unless a new epoch begins before it is
+    /// written. `None` if the connection was not written to recently, so that the next command begins a new epoch.
     pub(crate) fn warm_epoch(&self, way: &Way, at: Instant) -> Option<u64> {
         self.muxes[way.mux].epochs.at(at)
     }
 
-    /// Returns an empty batch whose first command goes on a way that was chosen.
+    /// Returns an empty batch whose first command takes this way.
     pub(crate) fn batch_on(&self, way: Way) -> Batch {
         Batch::on(&self.routes, way.mux, way.route)
     }
@@ -232,9 +235,9 @@ impl<C: Connector> Transport<C> {
         self.end(self.begin(batch, at, end_of(limit, at), Waits::AtOnce), limit, at_limit)
     }
 
-    /// Sends commands, unless the deadline has come at the moment `at`, when the batch was begun. [`end`](Self::end) must follow, and `waits`
-    /// says when. If that is not at once, or the batch has several parts, a connect that it needs is made on another thread, and does not keep
-    /// the caller from beginning the rest.
+    /// Sends commands, unless the deadline has come by the moment `at`, when the batch was begun. [`end`](Self::end) must follow, and
+    /// `waits` says when. If it does not follow at once, or if the batch has several parts, this call does not wait for a connect that the
+    /// batch needs, and the caller can begin the rest.
     pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, waits: Waits) -> Begun {
         let waits = if batch.is_one() { waits } else { Waits::AfterOthers };
         let Batch { mut parts, order, .. } = batch;
@@ -243,7 +246,7 @@ impl<C: Connector> Transport<C> {
             packed.is_confirmed &= self.settings.confirming.is_some();
             let call = Arc::new(PendingCall::new(packed, route, waits, None));
             if order.len() > 1 {
-                // To pack them, or to send the parts before this one, may have used up the time.
+                // Packing the commands, or sending the parts before this one, may have used up the time.
                 at = now();
             }
             self.muxes[mux].begin(&call, at, deadline, waits);
@@ -252,7 +255,7 @@ impl<C: Connector> Transport<C> {
         Begun { calls, order, deadline, spare: Duration::ZERO, waits }
     }
 
-    /// Waits for the replies to a batch that was begun, until its deadline at most. See [`run`](Self::run).
+    /// Waits for the replies to a batch that was begun, until its deadline at most. Returns what [`run`](Self::run) returns.
     pub(crate) fn end(&self, begun: Begun, limit: Duration, at_limit: AtLimit) -> Replies {
         let Begun { calls, order, deadline, spare, waits } = begun;
         let mut answers = SmallVec::<[_; 1]>::with_capacity(calls.len());
@@ -273,7 +276,7 @@ impl<C: Connector> Transport<C> {
         all
     }
 
-    /// Waits for the answer to a call that was begun. If its mux could get no connection, sends the call on the first mux instead.
+    /// Waits for the answer to a call that was begun. If its mux could not connect, sends the call on the first mux instead.
     fn finish(
         &self,
         mux: usize,
@@ -291,7 +294,7 @@ impl<C: Connector> Transport<C> {
             && answer.failure.is_some()
             && let Some((packed, mut route)) = call.unconnected()
         {
-            // Without time left there is nothing to gain, and a caller of the first mux may be stuck.
+            // Without time left there is nothing to gain on the first mux, whose callers may be stuck as well.
             if now() < deadline && route.turn(0) {
                 let again = Arc::new(PendingCall::new(packed, route, Waits::AtOnce, None));
                 self.muxes[0].begin(&again, now(), deadline, Waits::AtOnce);
@@ -301,8 +304,8 @@ impl<C: Connector> Transport<C> {
         answer
     }
 
-    /// Sends one command about a key and returns without its answer. The callback receives the answer later: with the next one that is read
-    /// on the connection, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
+    /// Sends one command about a key and returns without its answer. The callback receives the answer later: when the next reader of the
+    /// connection reads it, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, key: &str, packed: Packed, limit: Duration, callback: Callback) {
         let (mux, route) = RouteGuard::enter(&self.routes, KeyHash::of(key), self.choose(limit));
         let call = Arc::new(PendingCall::new(packed, route, Waits::AtOnce, Some(callback)));
@@ -310,8 +313,8 @@ impl<C: Connector> Transport<C> {
         self.note_unsent(mux);
     }
 
-    /// Notes that a call may not have been sent. If its mux has no connection and another mux has one, calls use only open connections
-    /// for a while, so that a connect that hangs or is refused costs one call, and not every call.
+    /// Notes that a call on this mux may not have been sent. If the mux has no connection and another mux has one, calls use only open
+    /// connections for a while. So a connect that hangs or is refused costs one call, and not every call.
     fn note_unsent(&self, mux: usize) {
         let is_connected = |mux: &Arc<Mux<C>>| mux.is_connected();
         if mux != URGENT && !is_connected(&self.muxes[mux]) && self.muxes[..CALLERS].iter().any(is_connected) {
@@ -321,12 +324,12 @@ impl<C: Connector> Transport<C> {
 
     /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing. Does not block.
     pub(crate) fn collect(&self) -> bool {
-        // Visits all muxes; `any` would stop at the first that misses an answer.
+        // This visits all muxes; `any` would stop at the first one that misses an answer.
         self.muxes.iter().filter(|mux| mux.collect()).count() > 0
     }
 
-    /// From now on, the stamp is written over the bytes of commands that are packed for it, until that epoch ends. A new epoch writes
-    /// commands as they are packed.
+    /// From now on, commands of that epoch carry the stamp in the places that they reserve for it. Commands of a later epoch are written as
+    /// they are packed.
     pub(crate) fn stamp(&self, epoch: u64) {
         self.mux_of(epoch).epochs.stamp(epoch);
     }
@@ -365,7 +368,7 @@ impl<C: Connector> Transport<C> {
         self.settings.connector.close();
     }
 
-    /// Ends the connections that nobody has used for so long.
+    /// Closes the connections that have not been used for `idle`.
     pub(crate) fn end_idle(&self, idle: Duration) {
         self.muxes.iter().for_each(|mux| mux.end_idle(idle));
     }
@@ -390,11 +393,12 @@ impl<C: Connector> Transport<C> {
         Duration::from_nanos(self.settings.connect_took.load(Ordering::Relaxed)) // ORDERING: Relaxed: an estimate.
     }
 
-    /// Chooses the mux for a call whose key is on none: the first mux that nobody uses, else the one with the fewest callers. A mux
-    /// without a connection is only for callers that have time for a connect, unless no mux has one.
+    /// Chooses the mux for a call whose key has no call in flight: the first mux that no caller uses, else the one with the fewest callers.
+    /// A mux without a connection is chosen only for a caller that has time for a connect. If no mux has a connection, the first mux is
+    /// chosen in any case.
     fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
-        // Ask before the call enters a mux, because its key then fixes the mux.
+        // The choice cannot be corrected later: once the call has entered a mux, its key is tied to that mux.
         let may_open = || self.has_time_to_connect(limit) && !self.only_one.lock().lasts(now());
         for (n, mux) in self.muxes[..self.callers].iter().enumerate() {
             let load = mux.load();

@@ -1,24 +1,27 @@
 //! Decides whether a caller polls for its answer before it sleeps, and whether it yields before it writes.
 //!
-//! Sleep only when the wait is expected to be longer than a wake. A caller that sleeps and is woken costs two system calls, in two threads.
+//! A caller should sleep only if it expects to wait for longer than a wake-up takes. To put a caller to sleep and to wake it takes two
+//! system calls, in two threads.
 //!
-//! * *Callers that share a connection* want the same cores. They yield (`sched_yield`) before each of [`POLLS`] polls: so the others, and the
-//!   server if it runs there, get on meanwhile, and the answer has usually come when the yield returns. A writer yields once before it
-//!   writes, so that callers that were answered together with it can queue their calls first.
-//! * *A caller that is alone* sleeps at once, unless the program has set a *bound*: then it polls until its answer is there, or until the
-//!   bound is over. Whether that is a gain depends on the machine: on the one where it was measured a lock and its unlock take three quarters
-//!   of the time, and one and a half times the processor time; beside a program that computes they take longer. It does not yield: beside
-//!   other programs that want the core, a yield costs a time slice of each of them, milliseconds.
+//! * *Callers that share a connection* want the same cores. They yield (`sched_yield`) before each of [`POLLS`] polls. During the yield the
+//!   other callers run, and so does a server on the same machine, so the answer has usually come when the yield returns. A writer yields
+//!   once before it writes, so that callers that were answered together with it can queue their calls first.
+//! * *A caller that is alone* sleeps at once, unless the program has set a *bound*. Then it polls until its answer is there, or until the
+//!   bound is over. Whether that is a gain depends on the machine. On the machine where it was measured, a lock and its unlock take three
+//!   quarters of the time and one and a half times the processor time. Beside a program that computes they take longer than without
+//!   polling. Such a caller does not yield: each other program that wants the core would use a whole time slice first, which is
+//!   milliseconds.
 //!
-//! Two cases would turn this into a loss. Both are detected:
+//! In two cases polling or yielding costs more than it gains. Both cases are detected:
 //!
-//! * *The answer takes longer*, because the server is far or busy, or cannot run while the caller polls. After polling in vain the next 1, 2,
-//!   4 … [`MOST_SKIPS`] callers sleep at once, until one that polls finds its answer again.
-//! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a
-//!   caller that slept and was woken would get it sooner. When yields return late, nobody yields for a while.
+//! * *The answer takes longer*, because the server is far or busy, or cannot run while the caller polls. After a caller has polled in vain,
+//!   the next caller sleeps at once. Each further time this number doubles, up to [`MOST_SKIPS`] callers, until a caller that polls finds
+//!   its answer again.
+//! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a caller
+//!   that sleeps and is woken gets it back sooner. When yields return late, no caller yields for a while.
 //!
-//! The state of the first case is a number, that of the second a moment; both are shared by all connections to a server, because they
-//! describe that server, and this machine.
+//! The state of the first case is a count of callers, and that of the second case is a moment. All connections to a server share both,
+//! because they describe that server and this machine.
 
 use super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, NO_YIELD};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -28,14 +31,15 @@ use std::time::{Duration, Instant};
 /// How many times each of several callers polls before it sleeps.
 const POLLS: u32 = 4;
 
-/// The most callers that sleep at once after one has polled in vain. Polling for 100 µs costs one caller in so many less than a microsecond
-/// each.
+/// The greatest number of callers that sleep at once after one has polled in vain. If one caller in 128 polls for 100 µs in vain, that
+/// costs less than a microsecond for each caller.
 const MOST_SKIPS: u32 = 128;
 
-/// Of the time between two late yields, one part in so many is forgiven.
+/// A late yield is forgiven the time since the last late yield, divided by this number.
 const FORGIVEN_PART: u32 = 4;
 
-/// Whether a thread that waits for the answer to a command polls for it before it sleeps: see [`RedisBuilder::polling`](crate::RedisBuilder::polling).
+/// Whether a thread that waits for the answer to a command polls for it before it sleeps. See
+/// [`RedisBuilder::polling`](crate::RedisBuilder::polling).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Polling {
@@ -43,10 +47,10 @@ pub enum Polling {
     /// itself sleeps at once.
     #[default]
     Automatic,
-    /// Never: a thread sleeps at once.
+    /// No thread polls: each sleeps at once.
     Off,
-    /// A thread that has a connection for itself polls, too, without a pause and for up to this time. For a server that answers sooner
-    /// than that, where cores are to spare: 100 µs is a good choice for one on the same machine or in the same rack.
+    /// A thread that has a connection for itself polls, too, without a pause and for up to this time. This suits a server that answers
+    /// sooner than that, on a machine with cores to spare: 100 µs is a good choice for a server on the same machine or in the same rack.
     AtMost(Duration),
 }
 
@@ -54,14 +58,14 @@ pub enum Polling {
 #[derive(Debug)]
 pub(super) struct PollPolicy {
     polling: Polling,
-    // ORDERING: Relaxed, for all of them: they count and estimate. A lost update or a stale value lets one caller more or less poll or yield,
-    // and nothing is read through them.
-    /// How many callers poll now.
+    // ORDERING: Relaxed, for all three atomics: they count and estimate. After a lost update or a stale value, one caller more or less
+    // polls or yields. No other data is read through them.
+    /// The number of callers that poll now.
     pollers: AtomicU32,
-    /// In the low half, how many of the next callers sleep at once. In the high half, how many that were after the last polling; zero if it
-    /// found its answer.
+    /// The low half is the number of next callers that sleep at once. The high half is the value from which the low half last counted down;
+    /// zero if the last caller that polled found its answer.
     skips: AtomicU32,
-    /// Until this moment nobody yields, in nanoseconds since `origin`.
+    /// The moment until which no caller yields, in nanoseconds since `origin`.
     cools_until: AtomicU64,
     late: Mutex<Late>,
     origin: Instant,
@@ -70,12 +74,12 @@ pub(super) struct PollPolicy {
 /// What late yields have cost.
 #[derive(Debug)]
 struct Late {
-    /// When the last one returned.
+    /// When the last late yield returned.
     until: Instant,
     lost: Duration,
 }
 
-/// One of those that poll now, even in a panic.
+/// Counts a caller that polls. Dropping it counts the caller out, so that a panic does so, too.
 struct Poller<'a>(&'a AtomicU32);
 
 impl Drop for Poller<'_> {
@@ -97,7 +101,8 @@ impl PollPolicy {
         }
     }
 
-    /// Yields to other threads. Returns the moment at which the yield ended, or `None` if nobody may yield now or the yield returned late.
+    /// Yields to other threads. Returns the moment at which the yield ended, or `None` if no caller may yield now or the yield returned
+    /// late.
     pub(super) fn yield_once(&self, before: Instant, callers: usize) -> Option<Instant> {
         if self.is_cooling_down(before) {
             return None;
@@ -107,7 +112,7 @@ impl PollPolicy {
         self.is_back(before, at, callers).then_some(at)
     }
 
-    /// Returns `true` if one of so many callers may poll. A caller for which that is not so needs no look at its call and at the clock.
+    /// Returns `true` if one of `callers` callers may poll. Otherwise the caller can skip reading the clock and the state of its call.
     pub(super) fn may_poll(&self, callers: usize) -> bool {
         match self.polling {
             Polling::Automatic => callers > 1,
@@ -116,9 +121,11 @@ impl PollPolicy {
         }
     }
 
-    /// Polls by `find`, which returns `true` if there is nothing more to poll for, and then asks `is_found` whether the answer was found. A
-    /// caller that polls alone ends at its `deadline`, too. `callers` use the connection. Several callers that begin at once may disturb the count of those that
-    /// sleep at once, which does no harm. On platforms that cannot read without waiting nobody polls, because that would disturb the writer.
+    /// Polls by calling `find`, which returns `true` if there is nothing more to poll for. Then asks `is_found` whether the answer was
+    /// found. A caller that polls alone also stops at its `deadline`. `callers` is the number of callers that use the connection.
+    ///
+    /// Several callers that begin at the same time may miscount the callers that sleep at once, which does no harm. No caller polls on
+    /// platforms that cannot read one half without waiting, because polling would disturb the writer there.
     pub(super) fn poll(&self, callers: usize, deadline: Instant, find: impl Fn() -> bool, is_found: impl Fn() -> bool) {
         if cfg!(not(unix)) || is_spared() {
             return;
@@ -145,8 +152,8 @@ impl PollPolicy {
         }
     }
 
-    /// Polls until the bound or the deadline is over, or somebody else polls, too. Returns `false` if it has ended before the bound without
-    /// a find, which says nothing about the server.
+    /// Polls until `find` returns `true`, until the bound or the deadline is over, or until another caller polls. Returns `false` if it
+    /// ends before the bound without a result, which says nothing about the server.
     fn poll_alone(&self, bound: Duration, deadline: Instant, find: impl Fn() -> bool) -> bool {
         let until = now() + bound;
         while !find() {

@@ -1,20 +1,20 @@
 //! Which mux a call takes: while a key has a call in flight, every call for that key uses the same mux, in order.
 //!
-//! So a call cannot overtake an earlier one for its key, whose reply nobody has waited for. Once all calls for a key are answered, the
-//! answers have fixed their order, and the next call may take any mux. Urgent calls on their own mux are exempt, because they need no
+//! So a call cannot overtake an earlier call for its key, even if no caller waits for the reply to that one. Once all calls for a key are
+//! answered, their order is fixed, and the next call may take any mux. Urgent calls on their own mux are exempt, because they need no
 //! order.
 //!
-//! Keys are told apart by a hash of ten bits. Two keys with the same hash share a mux for a moment, which does no harm.
+//! A key is represented by a hash of ten bits. Two keys with the same hash share a mux while they have calls in flight, which does no harm.
 //!
 //! # Batches
 //!
-//! A batch is put together first, and each of its commands has its connection from then on: the one on which its key has calls in flight, else
-//! the one that was chosen for the batch. So a batch may have several *parts*, one for each connection. It is then begun, which writes all
-//! parts, and ended, which waits for all their replies: see [`Transport::begin`](super::Transport::begin). Replies are returned in the order
-//! in which the commands were added, whatever their parts.
+//! A batch is put together first. A command gets its connection when it is added: the one on which its key has calls in flight, else the
+//! one that was chosen for the batch. So a batch may have several *parts*, one for each connection.
+//! [`Transport::begin`](super::Transport::begin) then writes all parts, and [`Transport::end`](super::Transport::end) waits for all their
+//! replies. Replies are returned in the order in which the commands were added, whatever their parts.
 //!
-//! The route of each command is entered when it is added, and not when it is written. Another call for its key that comes in between takes the
-//! same connection, and is written before or behind it, but never overtakes it on another connection.
+//! The route of a command is entered when the command is added, and not when it is written. Another call for its key that comes in between
+//! takes the same connection. It is written before or behind the command, but never overtakes it on another connection.
 
 use crate::store::redis::net::resp::Packed;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// The number of hashes.
 const HASHES: usize = 1024;
 
-/// The low bits of an entry count the calls in flight; the other bits are the mux.
+/// The bits below this one count the calls in flight of an entry; the other bits are the number of the mux.
 const MUX_SHIFT: u32 = 24;
 const COUNT: u32 = (1 << MUX_SHIFT) - 1;
 
@@ -34,12 +34,12 @@ pub(crate) struct KeyHash(pub(crate) u16);
 
 /// See the module.
 // ORDERING: an entry changes only by read-modify-write operations, so no count is lost. A call leaves (`leave`, Release) after its last
-// reply was read or its connection was given up, and the exchange by which a later call comes in (`enter`, Acquire) sees that. So a call
-// that finds no other in flight, and therefore may take another mux, is written after that.
+// reply was read or its connection was given up. The exchange by which a later call comes in (`enter`, Acquire) sees that. So a call that
+// finds no other call in flight, and therefore may take another mux, is written after the last reply to the earlier calls was read.
 #[derive(Debug)]
 pub(crate) struct Routes(Vec<AtomicU32>);
 
-/// Keeps the keys of calls in flight on their mux. Counts the calls out when it is dropped.
+/// Counts calls in flight, and so keeps their keys on their mux. Counts the calls out when it is dropped.
 #[derive(Debug)]
 pub(crate) struct RouteGuard {
     routes: Arc<Routes>,
@@ -92,7 +92,7 @@ impl Routes {
     fn turn(&self, hash: KeyHash, calls: u32, mux: usize) -> bool {
         let entry = &self.0[usize::from(hash.0)];
         let change = |seen: u32| (seen & COUNT == calls).then_some((mux as u32) << MUX_SHIFT | calls);
-        // ORDERING: pairs with `leave`: the calls that were in flight beside these have had their replies.
+        // ORDERING: pairs with `leave`: other calls that were in flight for this key have had their replies.
         entry.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
     }
 
@@ -112,7 +112,7 @@ impl RouteGuard {
         (mux, Self { routes: Arc::clone(routes), first: Some(hash), more: Vec::new() })
     }
 
-    /// Moves these calls to another mux; returns `false` if other calls for one of their keys are in flight.
+    /// Moves the keys of these calls to another mux. Returns `false` if other calls for one of the keys are in flight.
     pub(crate) fn turn(&mut self, mux: usize) -> bool {
         self.more.extend(self.first.take());
         self.more.sort_unstable();
@@ -153,7 +153,7 @@ pub(crate) struct Batch {
     pub(super) order: SmallVec<[u8; 16]>,
     /// Whether all commands go on the preferred mux, which is the one for urgent calls.
     pub(super) is_urgent: bool,
-    /// What keeps the key of the first command on its mux, if that was chosen before.
+    /// The guard that keeps the key of the first command on its mux, if the mux was chosen before the batch was begun.
     first: Option<RouteGuard>,
 }
 
@@ -167,9 +167,9 @@ pub(super) struct BatchPart {
 /// When a caller waits for the answer to what it begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waits {
-    /// At once: it begins nothing else before.
+    /// The caller waits at once, and begins nothing else before.
     AtOnce,
-    /// After it has begun other things, and waited for the answers to some of them.
+    /// The caller begins other calls first, and may wait for their answers before it waits for this one.
     AfterOthers,
 }
 
@@ -177,7 +177,7 @@ pub(crate) enum Waits {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AtLimit {
     KeepConnection,
-    /// The next attempt gets a fresh one.
+    /// The connection is cut, so that the next attempt uses a fresh one.
     BreakConnection,
 }
 
@@ -194,7 +194,7 @@ impl Batch {
         }
     }
 
-    /// Returns an empty batch whose first command goes on this mux, by a route that was entered for its key.
+    /// Returns an empty batch whose first command takes this mux. Its route was entered before, for the key of that command.
     pub(super) fn on(routes: &Arc<Routes>, mux: usize, route: RouteGuard) -> Self {
         Self { first: Some(route), ..Self::new(routes, mux, false) }
     }
@@ -204,7 +204,7 @@ impl Batch {
         self.parts.len() == 1
     }
 
-    /// Adds commands about a key, which belong together.
+    /// Adds commands about one key. They stay together on one mux.
     pub(crate) fn push(&mut self, key: &str, pack: impl FnOnce(&mut Packed)) {
         let (mux, route) = if self.is_urgent {
             (self.preferred, RouteGuard::new(&self.routes))

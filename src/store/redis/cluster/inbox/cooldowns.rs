@@ -1,4 +1,5 @@
-//! Places that take no connection for now, and when the next one is tried: once for all slots of a place, however many wait there.
+//! The places to which a connect has failed, and when the next connect to each is tried. All slots of a place share this, however many wait
+//! there.
 
 use super::super::timing::{ASK_FOR_MAP, SUBSCRIBE_AGAIN};
 use crate::backoff::Cooldown;

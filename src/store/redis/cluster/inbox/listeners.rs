@@ -1,4 +1,4 @@
-//! The clients with an open inbox, for the threads that lock. A store has one, or a few.
+//! The clients with an open inbox, where threads that lock find them. A store has one such client, or a few.
 
 use super::slot_subscriptions::SlotSubscriptions;
 use crate::error::{BackendFailure, Error};

@@ -1,27 +1,27 @@
 //! The inbox of a client in a Cluster: a shard channel in each slot in which one of its tenures waits, or may be asked to give way.
 //!
-//! A message reaches the subscribers at the node that owns the slot, and costs no other node anything. (`PUBLISH` would send each message to
-//! every node, over connections between nodes that delay it for up to 40 ms.) There is one listening connection to
-//! each master that is needed. The client's thread `dlock-listen` reads all of them; a thread `dlock-connect` opens one, and ends.
+//! A message goes only to the node that owns the slot, and reaches the subscribers there. (`PUBLISH` would send each message to every node,
+//! over connections between nodes that delay it for up to 40 ms.) There is one listening connection to each master that owns such a slot.
+//! The client's thread `dlock-listen` reads all of these connections. Each is opened by a thread `dlock-connect`, which then ends.
 //!
-//! A slot is subscribed when a tenure is about to wait there, or may be asked to give way. So a lock that is free costs no subscription: the
-//! first request takes the key, or finds it busy; then the slot is subscribed, and a second request joins the queue. A slot that nobody needs
-//! for a minute after the end of the last lease is left.
+//! A slot is subscribed when a tenure is about to wait there, or may be asked to give way. So a lock that is free costs no subscription.
+//! The first request takes the key, or finds it busy. If the key is busy, the slot is subscribed, and a second request joins the queue. A
+//! slot is unsubscribed when no tenure has needed it for a minute after the end of the last lease.
 //!
-//! When a slot moves to another node, its server ends the subscription; when a master fails, its connection breaks, or its successor knows
-//! nothing of the subscription. The slot is then subscribed again, where its owner is by a new map. Until that is confirmed the client's
-//! tenures there are unheard, and keep their places in the queue for a second.
+//! When a slot moves to another node, the server ends the subscription. When a master fails, its connection breaks, or its successor knows
+//! nothing of the subscription. In all these cases the slot is subscribed again, at its owner by a new map. Until the new subscription is
+//! confirmed, the client's tenures in the slot are unheard, and keep their places in the queue for a second.
 //!
 //! 1. *A slot is heard on one connection.* When a newer map names another owner, the slot leaves its connection at once, and is due at the
-//!    new owner. What the earlier connection still says of it does not count.
-//! 2. *A place that takes no connection is tried once for all its slots*, with pauses that double from 10 ms to 1 s. A new owner is
-//!    tried at once.
-//! 3. *The listening thread waits for nobody*: commands that have no room in a socket are sent later, and connects are made elsewhere. A node
-//!    that hangs must not keep the news of the other nodes from the threads that wait for them.
-//! 4. *Silence is no news.* A connection that was silent for a second is asked to answer. While a node keeps the client waiting, the map is
-//!    asked of the others, so that the client hears again before its places in the queues are lost.
-//! 5. *What may have been missed is asked for.* When a slot is lost, and when it is heard again, the client asks about its keys in that slot
-//!    (`Message::ChangedAmong`), and about no others.
+//!    new owner. Later messages about the slot on the earlier connection are ignored.
+//! 2. *After a failed connect, a place is tried once for all its slots*, with pauses that double from 10 ms to 1 s. A new owner of a slot
+//!    is tried at once.
+//! 3. *The listening thread never waits for one node*: commands for which a socket has no room are sent later, and other threads connect. A
+//!    node that hangs must not keep the news of the other nodes from the threads that wait for them.
+//! 4. *A silent connection is checked.* After a second of silence, a `PING` is sent on it. While a node keeps the client waiting, the other
+//!    nodes are asked for the map, so that the client hears again before its places in the queues are lost.
+//! 5. *The client asks for what it may have missed.* When a subscription is lost, and when the slot is heard again, the client asks about
+//!    its keys in that slot (`Message::ChangedAmong`), and about no others.
 //!
 //! | file | holds |
 //! |---|---|
@@ -30,8 +30,8 @@
 //! | `slot_subscriptions.rs` | in which slots the client hears |
 //! | `subscribing.rs` | which slot is subscribed where, and when |
 //! | `subscriber.rs` | one listening connection |
-//! | `cooldowns.rs` | the places that take no connection for now |
-//! | `waker.rs` | how the listening thread waits for all of them |
+//! | `cooldowns.rs` | the places to which a connect has failed |
+//! | `waker.rs` | how the listening thread waits for all connections at once |
 
 mod cooldowns;
 pub(super) mod listeners;
@@ -95,14 +95,15 @@ impl Cluster {
     /// [`Error::Backend`] if the operating system has no more sockets.
     pub(crate) fn open_inbox(&self, client: &str) -> Result<ClusterInbox, Error> {
         let cluster = self.this.upgrade().ok_or(Error::ShutDown)?;
-        // The one thing that may fail here. Nodes are asked later, by the listening thread: an inbox that opens without a node costs a lock
-        // nothing while the Cluster is down, and needs no retry of its own.
+        // Only this may fail here. The listening thread asks the nodes later. So the inbox opens even while the Cluster is down: it costs a
+        // lock nothing then, and needs no retry of its own.
         let waker = Waker::new().map_err(|cause| {
             let message = format!("the operating system refused a pair of sockets: {cause}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
         })?;
         let subscriptions = Arc::new(SlotSubscriptions::new(client, waker));
-        // From now on threads that lock find it, and make slots due. That is early enough, since the caller reads from it next.
+        // From now on, threads that lock find the inbox, and make slots due. The caller reads from the inbox next, and then subscribes
+        // them.
         self.listeners.add(&subscriptions);
         Ok(ClusterInbox {
             cluster,
@@ -115,7 +116,7 @@ impl Cluster {
             detours: HashMap::new(),
             messages: VecDeque::new(),
             tell_at: None,
-            // With the present map nothing is due. The first newer one is compared with it.
+            // No slot has a wrong owner by the present map. The first newer map is compared with it.
             view: self.map.view(),
             look_at: Instant::now(),
             last_subscriber: SubscriberId(0),
@@ -213,12 +214,12 @@ impl ClusterInbox {
         subscriber.slots().iter().for_each(|slot| self.refuse(*slot, Some(subscriber.id), error.clone(), |_| until));
     }
 
-    /// Takes in what a server sends. Returns the slot if nobody wants it any more.
+    /// Takes in what a server sends. Returns the slot if it is not wanted on this connection any more.
     fn take_in(&mut self, event: ServerPush, subscriber: &Subscriber, now: Instant) -> Option<Slot> {
         match event {
             ServerPush::Message(payload) => self.messages.extend(message::parse(&payload)),
             ServerPush::Confirmed(slot) => {
-                // Nobody wants it there any more. It is unsubscribed, so that no slot is heard on two connections (rule 1).
+                // The slot is not wanted there any more. It is unsubscribed, so that no slot is heard on two connections (rule 1).
                 let Some(late) = self.subscriptions.confirm(slot, subscriber.id) else { return Some(slot) };
                 // A confirmation is what proves a place; a connect alone does not. A proxy may accept connections for a node that is gone.
                 self.cooldowns.end(&subscriber.place);
@@ -244,8 +245,8 @@ impl ClusterInbox {
     fn redirect(&mut self, slot: Slot, error: &ServerError, subscriber: &Subscriber, now: Instant) {
         let reply = Value::ServerError(error.clone());
         if let RedirectReply::Moved { host, port } = redirect_reply(&reply) {
-            // This is the node to which the connection was opened. If it is gone, the node that is at its place now does as well: only the
-            // address is used.
+            // This is the node to which the connection was opened. If it is gone, the node that is at its place now serves as well, because
+            // only the address is used.
             let node = subscriber.node.upgrade().unwrap_or_else(|| self.cluster.map.nodes.at(&subscriber.place));
             if let Some(owner) = self.cluster.map.place(&node, host, port) {
                 self.cluster.follow_to(&owner, slot, &node);
@@ -293,7 +294,7 @@ impl ClusterInbox {
         }
     }
 
-    /// Ends the subscriptions that nobody needs any more, and closes the connections without any.
+    /// Ends the subscriptions that no tenure needs any more, and closes the connections that have none left.
     fn look(&mut self, now: Instant) {
         if now < self.look_at {
             return;

@@ -3,16 +3,17 @@
 //! | phase of a slot | meaning | next |
 //! |---|---|---|
 //! | absent | no thread has waited in this slot recently | `Off`, when a tenure is about to wait |
-//! | `Off` | the channel is to be subscribed when the slot is due | `Asked` |
+//! | `Off` | the channel will be subscribed when the slot is due | `Asked` |
 //! | `Asked(subscriber)` | the subscription was sent on this connection, and has no answer yet | `Heard`; `Off` if it is refused or the connection breaks |
-//! | `Heard(subscriber)` | the server has confirmed it there: a grant of a key in the slot arrives | `Off` if the server or the connection ends it; absent when nobody needs it |
+//! | `Heard(subscriber)` | the server has confirmed the subscription: a grant of a key in the slot arrives | `Off` if the server or the connection ends it; absent when nobody needs it |
 //!
-//! 1. *Only the listening thread subscribes, and moves a slot from phase to phase*; others make an absent slot `Off`, and wait. What another
-//!    connection than that of the phase says of the slot does not count: it is late.
-//! 2. *A slot is `Heard` after the confirmation, and no more before the subscription is ended.* If the server ends the subscription, it stays
-//!    `Heard` for a moment. A tenure that queues meanwhile keeps its place in the queue for a second, as all do that are unheard. The threads
-//!    that lock look at it under the mutex of a key, so nothing is sent or waited for under the mutex of the slots.
-//! 3. *A thread that could not wait for `Heard` is told of it later*: the inbox delivers `Changed` for its key.
+//! 1. *Only the listening thread subscribes, and moves a slot from phase to phase*; other threads only turn an absent slot into `Off`, and
+//!    wait. If another connection than the one of the phase says anything about the slot, that is late, and is ignored.
+//! 2. *A slot becomes `Heard` after the confirmation, and stops being `Heard` before the client ends the subscription.* If the server ends
+//!    the subscription, the slot stays `Heard` for a moment. A tenure that queues meanwhile keeps its place in the queue for a second, as
+//!    every unheard tenure does. The threads that lock look at a slot under the mutex of a key, so no thread sends or waits under the mutex
+//!    of the slots.
+//! 3. *A thread that could not wait until its slot was `Heard` is told later*: the inbox delivers `Changed` for its key.
 
 use super::super::timing::{IDLE_SLOT, READY};
 use super::subscriber::SubscriberId;
@@ -239,8 +240,8 @@ impl SlotSubscriptions {
     pub(super) fn take_due(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let SlotsState { slots, off, .. } = &mut *state;
-        // The slots leave `off`, so the caller must ask for each or give it back. A slot that was forgotten meanwhile is among them: both
-        // calls pass over it.
+        // The slots leave `off`, so the caller must subscribe each of them or give it back. A slot may be among them that was forgotten
+        // meanwhile. Both calls ignore such a slot.
         off.extract_if(|slot| slots.get(slot).is_none_or(|subscription| subscription.due <= now)).collect()
     }
 
@@ -316,13 +317,13 @@ impl SlotSubscriptions {
         was_heard
     }
 
-    /// Forgets the slots that nobody needs any more, and returns them. Those that were heard are to be unsubscribed. Above [`MANY`] slots, the
-    /// ones that were needed longest ago go first.
+    /// Forgets the slots that no tenure needs any more, and returns them. The caller must unsubscribe those that were heard. Above [`MANY`]
+    /// slots, the slots that were needed longest ago go first.
     pub(super) fn take_idle(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let may_go = |subscription: &SlotSubscription| {
-            // Not while somebody waits for it, and not while its confirmation is on the way: nobody would know then what that belongs to. A
-            // tenure says with each request until when it needs the slot, and asks again before that.
+            // A slot stays while a thread waits for it. It also stays while its confirmation is on the way, because that could not be
+            // matched to a slot any more. A tenure says with each request until when it needs the slot, and asks again before that.
             subscription.waiting == 0
                 && !matches!(subscription.phase, SlotPhase::Asked(_))
                 && subscription.needed_until < now

@@ -1,4 +1,4 @@
-//! One listening connection, to the master of some slots.
+//! One listening connection, to a master that owns slots in which the client hears.
 
 use super::super::timing::SILENCE;
 use crate::store::redis::net::address::Place;
@@ -124,8 +124,8 @@ impl Subscriber {
 
     /// Leaves some slots to another owner.
     pub(super) fn leave(&mut self, slots: &[Slot]) {
-        // They are remembered. The server still reports the ends of their subscriptions, and such a report means that a subscription is lost
-        // only if the slot belongs here.
+        // The slots that have left are remembered. The server still reports the ends of their subscriptions, and such a report means that a
+        // subscription is lost only if the slot belongs here.
         self.leaving.extend(slots.iter().filter(|slot| self.slots.remove(slot)));
     }
 
@@ -150,7 +150,7 @@ impl Subscriber {
 
     /// Returns when the connection must be looked at, even if the server is silent.
     pub(super) fn due(&self) -> Instant {
-        // If a reply is missing, the server has the time that any command has. If none is missing, a `PING` is sent after a silence: a
+        // If a reply is due, the server has as much time for it as for any command. If none is due, a `PING` is sent after a silence: a
         // connection that a firewall has dropped is as silent as a connection without messages.
         if self.asked.is_empty() { self.heard + SILENCE } else { self.owed_since + self.io_timeout }
     }
@@ -190,7 +190,7 @@ impl Subscriber {
                 events.extend(self.take_in(value, &mut unwanted, client));
             }
         }
-        // One write for all of them, after the reading.
+        // All commands are sent by one write, after the reading.
         if unwanted.replies() == 0 { Ok(()) } else { self.send(&unwanted) }
     }
 
@@ -274,7 +274,7 @@ impl Subscriber {
     /// Notes the reply to a command. Returns `false` if there was none.
     fn answered(&mut self, asked: Asked) -> bool {
         let at = self.asked.iter().position(|other| *other == asked);
-        // The oldest of its kind, because replies come in the order of their commands.
+        // This takes the oldest command of the kind, because replies come in the order of their commands.
         let is_answered = at.is_some_and(|at| self.asked.remove(at).is_some());
         self.has_answered |= is_answered;
         is_answered

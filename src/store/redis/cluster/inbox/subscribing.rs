@@ -1,4 +1,4 @@
-//! Which slot is subscribed where, and when.
+//! When each slot is subscribed, and on which connection.
 
 use super::super::map::MapView;
 use super::super::timing::{ASK_FOR_MAP, SUBSCRIBE_AGAIN};
@@ -111,7 +111,7 @@ impl ClusterInbox {
     /// Takes in the outcome of a connect.
     fn take_subscriber(&mut self, opened: Opened, now: Instant) {
         let Opened { subscriber, place, link } = opened;
-        // If nobody waits for this connect any more, the map has changed meanwhile, and its slots have another owner.
+        // If no slot waits for this connect any more, the map has changed meanwhile, and its slots have another owner.
         let Some(pending) = self.pending.remove(&place) else { return };
         if pending.subscriber != subscriber {
             // This is an earlier connect to the same place. The one that is waited for is still under way.

@@ -1,4 +1,4 @@
-//! Ends a wait for several sockets from another thread.
+//! A wait for several sockets, which another thread can end.
 
 use crate::store::redis::net::socket::Socket;
 use std::io;
@@ -25,7 +25,8 @@ mod imp {
         pub(crate) fn new() -> io::Result<Self> {
             // A pair of sockets, because `poll` waits for files alone. A condition variable would need a thread for each connection.
             let (near, far) = UnixStream::pair()?;
-            // Neither end may block: whoever wakes may hold the mutex of the slots, and the listening thread waits in `poll` alone.
+            // Neither end may block: a thread that wakes the listening thread may hold the mutex of the slots, and the listening thread
+            // waits in `poll` alone.
             near.set_nonblocking(true)?;
             far.set_nonblocking(true)?;
             Ok(Self { near, far })

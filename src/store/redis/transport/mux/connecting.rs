@@ -1,16 +1,18 @@
 //! Opens the connection of a mux.
 //!
-//! There is one way: the thread `dlock-connect`, which exists only while it connects. A connect has the whole `connect_timeout`, whichever
-//! caller needs it. A caller's deadline bounds only how long that caller waits; one whose time ends leaves, and the connect goes on for the
-//! others. That is why a caller does not connect itself: its time may be too short for a connect, and then no caller would ever get one.
+//! The thread `dlock-connect` opens it. This thread exists only while it connects. A connect has the whole `connect_timeout`, whichever
+//! caller needs it. A caller's deadline limits only how long that caller waits: a caller whose time ends leaves, and the connect goes on
+//! for the others. That is why a caller does not connect itself. Its time may be too short for a connect, and if that is so for every
+//! caller, no connection would ever be opened.
 //!
 //! The thread installs the connection in the mux. If no caller is the writer by then, it also writes the queue, so that a posted call whose
-//! poster has left is sent. If the connect has failed, all queued calls fail, so that they do not try again one after another.
+//! poster has left is sent. If the connect has failed, all queued calls fail at once. Otherwise each of them would wait for one more
+//! connect, one after another.
 //!
-//! Where the operating system refuses the thread, a caller that waits for the connect does the thread's work itself, within its own time:
-//! that may fail the others, but they would have no connection otherwise.
+//! If the operating system refuses the thread, a caller that waits for the connect connects itself, within its own time. If that time is
+//! too short, the calls of other callers fail with its own. Without this attempt they would have no connection at all.
 //!
-//! The thread holds a weak reference to its mux. If the mux is gone when the connection comes, it closes the connection at once.
+//! The thread holds a weak reference to its mux. If the mux is gone when the connect ends, the thread closes the new connection at once.
 
 use super::state::{MuxState, Session};
 use super::{Guard, Mux, fail_all};
@@ -52,7 +54,7 @@ impl<C: Connector> Mux<C> {
         if state.closed || state.session.is_some() || state.connecting.failed_within(pause) {
             return;
         }
-        // Without the thread, whoever calls next connects.
+        // If the thread cannot be started, the next caller connects.
         let _ = self.begin_connect(&mut state);
     }
 
@@ -61,7 +63,7 @@ impl<C: Connector> Mux<C> {
         self.state.lock().connecting.failed_within(pause)
     }
 
-    /// Starts a connect, and waits for its end, until the deadline at most, while the caller `waits`.
+    /// Starts a connect, and waits for its end while `waits` returns `true`, until the deadline at most.
     pub(super) fn connect_while<'a>(
         &'a self,
         mut state: Guard<'a, C>,
@@ -171,8 +173,8 @@ impl<C: Connector> Mux<C> {
         }
     }
 
-    /// Called when the mux is closed. Waits until no thread whose connect has ended runs callbacks any more, and for the end of the last
-    /// thread. Does not wait if called on such a thread, nor for a connect that is still under way.
+    /// Called when the mux is closed. Waits until every thread whose connect has ended has run its callbacks, and until the last of these
+    /// threads has ended. Returns at once on such a thread, and does not wait for a connect that is still under way.
     pub(super) fn end_connecting(&self) {
         let me = thread::current().id();
         let mut state = self.state.lock();
@@ -197,8 +199,8 @@ impl<C: Connector> Mux<C> {
     }
 }
 
-/// Opens a connection, until the deadline at most. The log may panic, for example in TLS. Even then the mux must learn that this connect has
-/// ended.
+/// Opens a connection, until the deadline at most. A panic becomes an error, because the mux must learn that this connect has ended: code
+/// of the program that runs during a connect, such as its logger, may panic.
 fn open<C: Connector>(connector: &C, deadline: Instant) -> Result<OpenConnection<C>, Error> {
     let panicked = || Error::backend(BackendFailure::NotExecuted, "opening a connection panicked; please report it");
     catch_panic(|| connector.open(deadline)).unwrap_or_else(|_| Err(panicked()))

@@ -1,31 +1,33 @@
-//! The leaders: the caller that writes for all, the caller that reads for all, and their roles.
+//! The leaders of a connection: the caller that writes for all callers, the caller that reads for all, and their roles.
 //!
 //! # The writer
 //!
-//! The writer sends what has gathered in the queue.
+//! The writer sends all calls that are queued.
 //!
-//! One write for many callers is what makes a shared connection as fast as one for each: the cost of a system call, and of waking the server,
-//! is paid once. So a writer gives callers that were answered together a chance to queue their next calls first, by yielding once. It does so
-//! only while such callers are missing, because a yield costs a caller that is alone a system call for nothing.
+//! One write for many callers makes a shared connection as fast as one connection for each caller: the system call, and waking the server,
+//! are paid for once. So a writer yields once before it writes, and callers that were answered together can queue their next calls first.
+//! It yields only while such callers have not called again: for a caller that is alone, a yield is a system call without a gain.
 //!
-//! The mutex is not held while bytes go out ([`write_once`](Mux::write_once)). What may happen meanwhile, and why it does no harm:
+//! The mutex is not held while bytes go out ([`write_once`](Mux::write_once)). Four things may happen meanwhile, and none does harm:
 //!
-//! * *Replies come in* to commands of this very write. Their calls are in `due` already, in the order of the bytes.
-//! * *Another caller queues a call.* It finds a writer, and this one writes once more, or has a successor.
-//! * *The connection fails.* Its calls are told by whoever has failed it. The writer finds no session of its epoch, and puts nothing back.
-//! * *The connection is full.* The rest stays with the outbound half (`has_backlog`), and counts as work for the next writer.
+//! * *Replies come in* to commands of this very write. Their calls are in `due` already, in the order of their bytes.
+//! * *Another caller queues a call.* It finds that there is a writer, and becomes a follower. This writer writes once more, or promotes a
+//!   successor.
+//! * *The connection fails.* The thread that notices it fails all its calls. The writer then finds no session of its epoch, and puts
+//!   nothing back.
+//! * *The connection takes no more bytes.* The outbound half keeps the rest (`has_backlog`), which counts as work for the next writer.
 //!
-//! A writer works for others, so its time must not be theirs: it leaves when its own answer is there and somebody can succeed it, or when its
-//! own time is over.
+//! A writer must not spend more time on the calls of others than its own call takes. So it gives up the role when its own answer is there
+//! and another caller can succeed it, or when its own time is over.
 //!
 //! # The reader
 //!
 //! The reader reads replies, delivers them to their calls, and promotes the next reader.
 //!
-//! A caller reads in three ways. It *polls*: looks without waiting, between which other threads run. It *reads*: it waits for bytes, for
-//! all callers, until its own answer is there. It *looks*: once, without waiting, before it gives up. In all three a [`Reader`] takes the
-//! inbound half out of the session, so no two threads read at once, and ends in [`take_in`](Reader::take_in), which is the only place where
-//! replies are delivered.
+//! A caller reads in three ways. A caller that *polls* reads several times without waiting, and lets other threads run in between. A caller
+//! that *reads* waits for bytes, for all callers, until its own answer is there. A caller that *looks* takes in what has come, without
+//! waiting, before it gives up. In all three ways a [`Reader`] takes the inbound half out of the session, so no two threads read at once.
+//! All three end in [`take_in`](Reader::take_in), which is the only place where replies are delivered.
 
 use super::super::timing::ROLE_CHECK;
 use super::pending::PendingCall;
@@ -47,11 +49,13 @@ use std::time::Instant;
 /// How a caller may become the writer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WriterClaim {
-    /// Takes the role if it is free, or from a writer that yields, when no more callers are expected. Yields before it writes.
+    /// The caller takes the role if it is free, or from a writer that yields, once no more callers are expected. It may yield before it
+    /// writes.
     Free,
-    /// Takes the role if it is free, or from a writer that does not write yet, and writes at once: it has waited long enough.
+    /// The caller takes the role if it is free, or from a writer that does not write yet. It writes at once, because it has waited long
+    /// enough.
     AtOnce,
-    /// The caller was promoted. It writes unless another caller has the role by now, or has left nothing to write.
+    /// The caller was promoted. It writes, unless another caller has taken the role over, or nothing is left to write.
     Promoted,
 }
 
@@ -62,8 +66,8 @@ struct Arrived {
 }
 
 impl<C: Connector> Mux<C> {
-    /// Takes the role of writer, if `claim` allows that, and writes what has gathered. Returns at once if the role is another caller's:
-    /// then that caller writes `own`, or its successor does.
+    /// Takes the role of writer, if `claim` allows that, and writes all that is queued. Returns at once if another caller has the role:
+    /// that caller or a successor then writes `own`.
     pub(super) fn write<'a>(
         &'a self,
         mut state: Guard<'a, C>,
@@ -71,8 +75,8 @@ impl<C: Connector> Mux<C> {
         deadline: Instant,
         claim: WriterClaim,
     ) -> Guard<'a, C> {
-        // The caller that takes the mark `promoted` away has the role (rule 6). If another caller was quicker, this one writes only if that
-        // caller has given the role up and has left something to write.
+        // The caller that clears the mark `promoted` has the role (rule 6). If another caller has cleared it first, this caller writes only
+        // if the other one has given the role up again and has left something to write.
         let is_promoted = matches!(claim, WriterClaim::Promoted);
         let was_promoted = is_promoted && std::mem::take(&mut state.promoted);
         if is_promoted && !was_promoted && (state.writing || !state.has_work()) {
@@ -81,7 +85,7 @@ impl<C: Connector> Mux<C> {
         if state.writing && !was_promoted {
             let takes_over = match claim {
                 WriterClaim::AtOnce => state.take_idle_role(),
-                // All the callers that the writer yields to are here by now.
+                // All the callers for which the writer yields have called by now.
                 _ => !state.lacks_callers() && state.gathering.take().is_some(),
             };
             if !takes_over {
@@ -96,12 +100,14 @@ impl<C: Connector> Mux<C> {
         state
     }
 
-    /// Writes everything that is queued, once. `since` is the current time.
+    /// Writes everything that is queued, once, and waits until `deadline` at most for the connection to take it. `since` is the current
+    /// time.
     ///
-    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes, but for calls that are held back. So whatever is read next
-    ///    finds the call that it belongs to.
-    /// 2. Without the mutex, hands the bytes to the connection. The writer has taken the outbound half, so nobody else writes in between.
-    /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have been told, and nothing is
+    /// 1. Under the mutex, moves the queue to `due`, in the order of the bytes, except for calls that are held back. So every reply that is
+    ///    read from now on finds its call in `due`.
+    /// 2. Without the mutex, hands the bytes to the connection. The writer has taken the outbound half, so no other thread writes in
+    ///    between.
+    /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have failed with it, and nothing is
     ///    left to do.
     pub(super) fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
         let MuxState { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
@@ -132,7 +138,7 @@ impl<C: Connector> Mux<C> {
                 if all {
                     session.all_sent();
                 }
-                // For the whole I/O time-out the connection has not taken all bytes: the server does not read, or is gone.
+                // The connection has not taken all bytes within the I/O time-out: the server does not read, or is gone.
                 if !all && now() >= since + self.settings.io_timeout {
                     return self.fail(state, epoch, overdue_by(self.settings.io_timeout));
                 }
@@ -143,11 +149,11 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Writes the queue once, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
-    /// over. What is queued meanwhile goes with a caller that waits, or with the next one. If there is no connection, starts a connect, for
-    /// which the calls wait; if no thread can be started for it, the posted calls fail.
+    /// over. A call that is queued meanwhile is written by a caller that waits, or by the next caller. If there is no connection, this
+    /// starts a connect, and the calls wait for it. If no thread can be started for the connect, the posted calls fail.
     pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
-        // Nobody waits for these calls, but the role is taken all the same. A caller that queues a call meanwhile leaves it to this write, or
-        // to the successor that `hand_on` promotes.
+        // No caller waits for these calls, but this thread takes the role for them. So a caller that queues a call meanwhile becomes a
+        // follower, and `hand_on` below promotes a successor for its call.
         state.writing = true;
         let role = Role::writing(self, None);
         let at = now();
@@ -171,7 +177,7 @@ impl<C: Connector> Mux<C> {
         self.state.lock()
     }
 
-    /// Polls for the answer, if that is likely to come soon.
+    /// Polls for the answer, if the policy expects it soon.
     pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let (polling, callers) = (&self.settings.polling, self.load());
         if polling.may_poll(callers) && call.may_read_on() && now() < deadline {
@@ -181,8 +187,8 @@ impl<C: Connector> Mux<C> {
     }
 
     /// Reads for all callers until the caller's own answer is there or its time is over. Returns `false` if there is nothing to read for
-    /// it, or another caller reads. Without `waits` it takes only what has come already, and on `false` the caller must come again; the
-    /// role is free meanwhile.
+    /// it, or if another caller reads. Without `waits` it takes only what has come already. The caller must then come again after `false`,
+    /// and the role is free until it does.
     pub(super) fn read(&self, own: &Arc<PendingCall>, deadline: Instant, waits: bool) -> bool {
         let mut at = now();
         if at >= deadline {
@@ -190,7 +196,8 @@ impl<C: Connector> Mux<C> {
         }
         let Some(mut reader) = Reader::begin(self, Some(own), Some(own)) else { return false };
         loop {
-            // The reader waits for the socket, so nobody can wake it. Each `ROLE_CHECK` it looks whether it was promoted to writer.
+            // The reader waits for the socket, so no other thread can wake it. Every `ROLE_CHECK` it checks whether it was promoted to
+            // writer.
             let overdue = reader.oldest + self.settings.patience();
             let arrived = reader.fill(waits.then_some(deadline.min(overdue).min(at + ROLE_CHECK)));
             match reader.take_in(arrived, Some((own, deadline))) {
@@ -205,7 +212,7 @@ impl<C: Connector> Mux<C> {
     }
 }
 
-/// The caller that writes, for all callers.
+/// The caller that writes for all callers.
 struct Writer<'a, 'c, C: Connector> {
     mux: &'a Mux<C>,
     own: &'c Arc<PendingCall>,
@@ -215,19 +222,20 @@ struct Writer<'a, 'c, C: Connector> {
 impl<'a, C: Connector> Writer<'a, '_, C> {
     /// Holds the role of writer:
     ///
-    /// 1. Unless it `has_waited`, yields once, if callers that were answered together may be about to call. A caller that takes the role
-    ///    over meanwhile clears `gathering`; then this one is not the writer any more.
+    /// 1. Unless it `has_waited`, yields once if callers that were answered together may be about to call. A caller that takes the role
+    ///    over during the yield clears `gathering`, and this caller is then no longer the writer.
     /// 2. Connects, or writes all that is queued, until nothing is left.
     /// 3. Leaves earlier when its time is over, or when it has what it came for and a follower can succeed it: no caller works for others
-    ///    longer than that. What is left then has a successor, because `hand_on` follows; if nobody waits for it, it is written first, once.
+    ///    longer than that. `hand_on` follows, and promotes a successor for what is left. If no caller waits that could be the successor,
+    ///    this writer writes what is left once more before it leaves.
     fn write_all(&self, mut state: Guard<'a, C>, has_waited: bool) -> Guard<'a, C> {
         let mux = self.mux;
         if !has_waited && mux.load() > 1 && state.lacks_callers() && state.has_work() {
-            // One write for all callers that were answered together is cheaper for client and server.
+            // One write for all callers that were answered together is cheaper for the client and for the server.
             let at = now();
             let number = state.gather();
             drop(state);
-            // Write now, whether the turn came back late or not.
+            // The result says whether the yield returned late. The writer writes now in both cases.
             let _ = mux.settings.polling.yield_once(at, mux.load());
             state = mux.state.lock();
             if !state.has_gathered(number) {
@@ -239,7 +247,8 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
             if has_begun {
                 let has_other = state.has_other_writer();
                 if self.may_leave(&state, has_other) {
-                    // If nobody waits for what is left, it has no successor: posted calls whose posters are gone. It is written once more.
+                    // Without another writer, what is left are calls to which no caller attends, such as posted calls whose posters are
+                    // gone. So this writer writes once more, and then leaves.
                     if has_other || is_last || state.session.is_none() {
                         break;
                     }
@@ -260,15 +269,15 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
         state
     }
 
-    /// Returns `true` if the caller's time is over, if it has what it came for and another caller can write, or if the connection is full
-    /// and the caller has other calls to begin.
+    /// Returns `true` in three cases: the caller's time is over; it has what it came for and another caller can write; the connection takes
+    /// no more bytes and the caller has other calls to begin.
     fn may_leave(&self, state: &MuxState<C>, has_other: bool) -> bool {
         let is_full = || state.session.as_ref().is_some_and(|session| session.has_backlog);
         now() >= self.deadline || (self.own.is_over() && has_other) || (self.own.has_others_first() && is_full())
     }
 
-    /// Has a connection opened. Waits until the deadline at most, and not at all if the caller does not attend to its call, or has what it
-    /// came for.
+    /// Opens a connection. Waits for it until the deadline at most, and does not wait if the caller does not attend to its call, or has
+    /// what it came for.
     fn connect(&self, state: Guard<'a, C>) -> Guard<'a, C> {
         let own = self.own;
         self.mux.connect_while(state, self.deadline, || !own.is_over() && (own.waits() || own.is_posted))
@@ -280,7 +289,8 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
         let Some(session) = &mut state.session else { return state };
         let epoch = session.epoch;
         let Err(cause) = session.check_idle(at) else {
-            // A caller with others to begin first does not wait for a full connection. It writes the rest when it attends to the call.
+            // A caller with other calls to begin does not wait for a connection that takes no more bytes. It writes the rest when it
+            // attends to this call.
             return mux.write_once(state, at, if self.own.has_others_first() { at } else { self.deadline });
         };
         drop(state);
@@ -293,7 +303,7 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
 pub(super) struct Reader<'a, C: Connector> {
     mux: &'a Mux<C>,
     role: Role<'a, C>,
-    /// The connection.
+    /// The first epoch of the connection, which identifies it.
     epoch: u64,
     inbound: C::In,
     /// The time since which the oldest reply is due.
@@ -301,7 +311,8 @@ pub(super) struct Reader<'a, C: Connector> {
 }
 
 impl<'a, C: Connector> Reader<'a, C> {
-    /// Takes the role, if a reply is due on the connection, and nobody reads. With `wanted`, only if this call waits for a reply there.
+    /// Takes the role if a reply is due on the connection and no other thread reads. With `wanted`, takes it only if this call waits for a
+    /// reply there.
     fn begin(mux: &'a Mux<C>, own: Option<&'a Arc<PendingCall>>, wanted: Option<&PendingCall>) -> Option<Self> {
         let mut state = mux.state.lock();
         let session = state.session.as_mut()?;
@@ -316,7 +327,8 @@ impl<'a, C: Connector> Reader<'a, C> {
         Some(Self { mux, role: Role::reading(mux, own, epoch), epoch, inbound, oldest })
     }
 
-    /// Takes in, without waiting, what has come, as long as nobody reads. With `wanted`, as long as this call waits for a reply.
+    /// Takes in, without waiting, what has come, unless another thread reads. With `wanted`, stops when this call no longer waits for a
+    /// reply.
     pub(super) fn look(mux: &Mux<C>, wanted: Option<&PendingCall>) {
         while let Some(mut reader) = Reader::begin(mux, None, wanted) {
             let arrived = reader.fill(None);
@@ -328,7 +340,8 @@ impl<'a, C: Connector> Reader<'a, C> {
         }
     }
 
-    /// Reads once: waits for bytes until then, or takes only what is there. A panic in the connection's code becomes an error.
+    /// Reads once. Waits for bytes until the moment `until`; without one, takes only what is there. A panic in the connection's code
+    /// becomes an error.
     fn fill(&mut self, until: Option<Instant>) -> Arrived {
         let (inbound, mut replies) = (&mut self.inbound, SmallVec::new());
         let result = guarded(|| {
@@ -344,16 +357,16 @@ impl<'a, C: Connector> Reader<'a, C> {
         Arrived { replies, result }
     }
 
-    /// Delivers what was read. Returns the reader if it must go on; otherwise hands the role on. `own` is the call of a caller that reads
-    /// until its answer is there, with the caller's deadline.
+    /// Delivers what was read. Returns the reader if it must go on, and hands the role on otherwise. `own` is the call of a caller that
+    /// reads until its answer is there, with the caller's deadline.
     ///
-    /// 1. Under the mutex, gives the replies to their calls, and queues the calls that must be sent again. No caller of a later reply is
-    ///    awake yet, so nothing that it calls next comes before them.
-    /// 2. Fails the connection if it is out of step or overdue. The replies before that stay delivered, and what is queued goes on the next
-    ///    connection.
-    /// 3. Writes the calls that must be sent again if nobody writes: their callers may be gone, or may be this reader.
-    /// 4. Keeps the role, or gives it back and promotes a successor under the same mutex: no reply can come between the two without a
-    ///    reader.
+    /// 1. Under the mutex, gives the replies to their calls, and queues the calls that must be sent again. The callers of later replies are
+    ///    woken after that, so their next calls are queued behind these.
+    /// 2. Fails the connection if it is out of step or overdue. The replies before the error stay delivered, and queued calls go on the
+    ///    next connection.
+    /// 3. Writes the calls that must be sent again if there is no writer: their callers may be gone, or may be this reader.
+    /// 4. Keeps the role, or gives it back and promotes a successor while it still holds the mutex. So while a caller waits for a reply,
+    ///    there is no moment with neither a reader nor a successor.
     /// 5. Without the mutex, wakes the callers whose replies have come, and the successor.
     fn take_in(self, arrived: Arrived, own: Option<(&Arc<PendingCall>, Instant)>) -> Option<Self> {
         let Self { mux, role, epoch, inbound, .. } = self;
@@ -361,16 +374,16 @@ impl<'a, C: Connector> Reader<'a, C> {
         let (mut woken, mut again) = (Woken::new(), VecDeque::new());
         let mut state = mux.state.lock();
         let Some(session) = state.session_of(epoch) else {
-            // The connection was cut meanwhile, and `fail` has told all its calls.
+            // The connection was cut meanwhile, and `fail` has failed all its calls.
             role.end();
             return None;
         };
         session.last_use = at;
-        // Before the replies are delivered: a caller that has its reply asks at once whether the server was deposed.
+        // Note this before the replies are delivered: a caller that has its reply asks at once whether the server was deposed.
         session.note_demotions(&arrived.replies, at, &mux.epochs);
         let result = session.deliver(arrived.replies, own.unzip().0, &mut woken, &mut again).and(arrived.result);
         let result = match result {
-            // Something has come, so the server is there.
+            // Bytes have come, so the server is alive.
             Ok(true) => Ok(()),
             Ok(false) => session.check_overdue(at, mux.settings.patience()),
             Err(cause) => Err(cause),
@@ -412,9 +425,10 @@ impl<'a, C: Connector> Reader<'a, C> {
         Some(Self { mux, role, epoch, inbound, oldest })
     }
 
-    /// Gives back the role and promotes nobody: the caller comes again, or departs, and `depart` promotes a reader. Only if the caller is not
-    /// held back any more, and so has no reply to come again for, promotes a reader. (Nor has one whose call is queued once more because
-    /// somebody else writes. But every writer sees to a reader when it leaves.)
+    /// Gives back the role of a caller that polls. Usually it promotes no reader: the caller comes again, or departs, and `depart` promotes
+    /// one. It promotes a reader if the caller's call was held back and is not any more, because then no reply is due for which the caller
+    /// would come again. (A call that is queued again while another caller writes has no reply due either. But every writer promotes a
+    /// reader when it leaves.)
     fn put_down(self, own: &Arc<PendingCall>) {
         let Self { mux, role, epoch, inbound, .. } = self;
         let mut state = mux.state.lock();
@@ -428,9 +442,9 @@ impl<'a, C: Connector> Reader<'a, C> {
     }
 }
 
-/// The role of writer or reader, held by the calling thread. Call [`end`](Self::end) where the role was given back or kept on purpose.
-/// If the guard is dropped without that, by a panic, it gives the role back. The half that was in use is lost then, so its connection is
-/// cut. It also ends the thread's attendance to its own call: nobody is there any more to take a role on.
+/// The role of writer or reader, held by the calling thread. Call [`end`](Self::end) where the role was given back or kept on purpose. If a
+/// panic drops the guard without that, it gives the role back. The half that was in use is lost then, so its connection is cut. The guard
+/// also marks the thread's own call as left: the thread can no longer take a role on.
 #[must_use]
 pub(super) struct Role<'a, C: Connector> {
     mux: &'a Mux<C>,

@@ -1,9 +1,10 @@
 //! One connection shared by any number of callers: full duplex, without a thread of its own except while it connects (`connecting`).
 //!
-//! The callers do the I/O for one another. A *leader* does it for all, and the others, its *followers*, sleep until they have their
-//! answers. There are two leaders, because the connection has two halves: the *writer* writes what all have queued, and the *reader*
-//! reads and delivers the replies of all. At most one caller has each role. A caller gets a role when it finds the role free, or when it
-//! is *promoted*: a leader that leaves wakes a follower, its successor, which takes the role on.
+//! The callers do the I/O for one another, by the leader/follower pattern. A *leader* does the I/O for all, and the others, its
+//! *followers*, sleep until they have their answers. There are two leaders, because the connection has two halves. The *writer* writes what
+//! all callers have queued. The *reader* reads the replies of all, and delivers them. At most one caller has each role. A caller gets a
+//! role when it finds the role free, or when it is *promoted*: a leader that leaves wakes a follower, its successor, which takes the role
+//! on.
 //!
 //! ```text
 //!   caller ── queue ──▶ writer: [connect] ▶ write all that is queued ──▶ due ──▶ reader: read, deliver in order
@@ -13,11 +14,11 @@
 //!
 //! # The steps of a call
 //!
-//! 1. *Queue.* The caller queues its call. If there is no writer, the caller becomes the writer. Otherwise it is a follower: the writer or
-//!    a successor writes its call.
-//! 2. *Gather.* If callers that were answered together, or whose posted calls were sent together, have not all called again, the writer
-//!    first yields once (`polling`), so that one write carries the commands of all. The last of these callers takes the role over and
-//!    writes in its place.
+//! 1. *Queue.* The caller queues its call. If there is no writer, the caller becomes the writer. Otherwise it is a follower, and the writer
+//!    or a successor writes its call.
+//! 2. *Gather.* Callers that were answered together, or whose posted calls were sent together, usually call again at the same time. While
+//!    some of them have not called again, the writer first yields once (`polling`), so that one write carries the commands of all. The last
+//!    of these callers takes the role over, and writes in place of the writer that yields.
 //! 3. *Write.* The writer opens a connection if there is none, moves the whole queue to `due`, and writes it. It repeats this until the
 //!    queue is empty, until its time ends, or until its own answer is there and a waiting caller can succeed it.
 //! 4. *Poll.* A caller that waits for its answer polls the connection for a while and yields in between (`polling`).
@@ -26,50 +27,55 @@
 //!
 //! # Why it is right
 //!
-//! 1. *No caller waits for the I/O of another to get the mutex.* The writer owns the outbound half and the reader the inbound half, so
-//!    neither needs the state's mutex for its I/O, and no thread holds the mutex while it blocks on I/O.
-//! 2. *Each reply reaches its call.* The server answers in the order of writing, and `due` keeps that order. A caller that leaves keeps its
-//!    place; its replies are dropped, so the next ones still reach their callers.
-//! 3. *A connection out of step is not used.* A connection with an error, or whose oldest reply is overdue by the I/O time-out, is cut and
-//!    never used again. Every call written to it fails once, as `Unknown`: the server may have executed it. Calls not yet written go on the
-//!    next connection.
-//! 4. *No follower sleeps forever.* While a call that somebody attends to is queued, there is a writer, a caller promoted to writer, or a
-//!    thread that connects and then writes; or the call is held back, and its caller waits for a confirmation. While a caller waits for a
-//!    reply or a confirmation, there is a reader, a caller promoted to reader, or one that polls and comes again. This holds because a
-//!    leader that gives up its role for good, and a caller that leaves while it is promoted, promote a successor (`hand_on`).
-//! 5. *The role of reader changes hands once a round trip.* The successor is the caller whose reply comes last, unless a caller that is
-//!    awake takes the role first. No caller keeps a role after its own answer has come, except for what was read or gathered by then.
-//! 6. *There is one writer.* A writer that yields, or is promoted and not awake yet, keeps the role only if nobody takes it over
-//!    meanwhile. The marks `gathering` and `promoted` show such a writer. The caller that takes the mark away has the role, and the mutex
-//!    lets only one caller take it. The mark of a writer that yields has a number, so that a writer that comes back late does not take its
-//!    successor's. (A promoted caller that wakes late may take the mark of a later one, and writes in its place.)
+//! 1. *No caller waits for the mutex until another caller's I/O is done.* The writer owns the outbound half and the reader the inbound
+//!    half, so neither needs the state's mutex for its I/O, and no thread holds the mutex while it blocks on I/O.
+//! 2. *Each reply reaches its call.* The server answers in the order of writing, and `due` keeps that order. The call of a caller that
+//!    leaves keeps its place in `due`. Its replies are read and dropped, so the replies behind them still reach their callers.
+//! 3. *A connection out of step is not used.* A connection that has an error is cut and never used again. So is one whose oldest reply has
+//!    been due for the I/O time-out, plus the time that a confirmation may take. Every call written to it fails once, as `Unknown`: the
+//!    server may have executed it. Calls that are not written yet go on the next connection.
+//! 4. *No follower sleeps forever.* Two invariants hold. While a call is queued whose caller attends to it, there is a writer, a caller
+//!    promoted to writer, or a thread that connects and then writes; or the call is held back (rule 8), and its caller waits for a
+//!    confirmation. While a caller waits for a reply or a confirmation, there is a reader, a caller promoted to reader, or a caller that
+//!    polls and comes again. They hold because a leader that gives up its role for good promotes a successor (`hand_on`), and so does a
+//!    caller that leaves while it is promoted.
+//! 5. *The role of reader changes hands once a round trip.* The successor is the caller whose reply comes last, so that it reads the
+//!    replies of all others. A caller that is awake may take the role before it. A leader whose own answer has come finishes the read or
+//!    the write that it has begun, and then gives up its role.
+//! 6. *There is one writer.* A writer that yields, or that is promoted and not awake yet, keeps the role only if no other caller takes it
+//!    over meanwhile. The marks `gathering` and `promoted` show such a writer. The caller that clears the mark has the role, and only one
+//!    caller can clear it, because that needs the mutex. The mark of a writer that yields has a number, so that a writer that comes back
+//!    late does not clear the mark of its successor. (A promoted caller that wakes late may clear the mark of a caller that was promoted
+//!    after it, and then writes in its place.)
 //! 7. *A posted call is handed to the system before `post` returns*, unless its limit ends or its connection breaks. A poster that finds
-//!    the writer yielding yields once itself, and then takes the role over if its call is still queued. If the writer is in the middle of
-//!    a write, the poster waits for its end. A posted call that must be sent again, or whose poster's time was over, has nobody who waits
-//!    for it: it goes with the reader that has met it if nobody writes, else with the writer, with the next caller, or with `collect`.
+//!    another writer yields once if other callers share the connection, and then takes the role over if its call is still queued and the
+//!    writer does not write yet. If the writer is in the middle of a write, the poster waits for the end of that write. No caller waits for
+//!    a posted call that must be sent again, or whose poster's time was over. Such a call is written by the reader that has read its
+//!    refusal if there is no writer, else by the writer, by the next caller, or by `collect`.
 //! 8. *One confirmation is under way at a time.* Some calls are answered only when the server has confirmed their write. The last command
-//!    of a write confirms all calls of that write, and the server executes nothing behind it on this connection until it has answered it.
-//!    Meanwhile, calls that are to be confirmed are *held back*: they stay queued, and the next write after the confirmation takes them
+//!    of a write confirms all calls of that write. The server executes nothing behind that command on this connection until it has answered
+//!    it. Meanwhile, calls that are to be confirmed are *held back*: they stay queued, and the next write after the confirmation takes them
 //!    all. So such a call waits for two confirmations at most, and any other call for one. Calls that need no confirmation are not held
-//!    back, and may overtake those that are. That breaks no order: the callers of held-back calls still wait, so both calls are under way at
-//!    the same time. A caller whose call is held back reads like one that waits for a reply, even if the callers
-//!    that are confirmed have left. The reader that delivers a confirmation promotes a writer.
-//! 9. *Nobody gives up a connection without a look at it.* A caller whose time is over takes in, without waiting, what has come. It may have
-//!    waited for another server all the time. A call whose time was over before it was queued breaks no connection either. A caller that
-//!    begins several batches does not wait for a connection that is full: it writes the rest when it comes to that batch.
-//! 10. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection, and any other panic gives the
-//!     role back (`Role` in `leaders.rs`).
+//!    back, and may overtake those that are. That breaks no order: the callers of held-back calls still wait, so both calls are under way
+//!    at the same time. A caller whose call is held back reads like a caller that waits for a reply, even if the callers of the calls under
+//!    confirmation have left. The reader that delivers a confirmation promotes a writer.
+//! 9. *A caller reads once more before it gives up.* A caller whose time is over takes in, without waiting, the replies that have come: it
+//!    may have spent its time waiting for another server. For the same reason a call whose time was over before it was queued breaks no
+//!    connection. A caller that begins several batches does not wait for a connection that is full. It writes the rest when it waits for
+//!    that batch.
+//! 10. *A panic leaves no role behind.* A panic in a connection's code becomes an error of that connection. Any other panic of a leader
+//!     drops its `Role` (`leaders.rs`), which gives the role back.
 //!
 //! # Posted calls
 //!
-//! The bytes of a posted call are with the operating system when its poster goes on, unless its limit ends or the connection breaks. No call is
-//! left to a thread that is about to write: a program that ends then would leave its lock. So the poster writes the call itself, or waits until
-//! another thread has written it. One write carries the calls of many posters.
+//! When a poster goes on, the operating system has the bytes of its call, unless the limit of the call ends or the connection breaks. A
+//! poster does not rely on a thread that is about to write: if the program ended before that write, its lock would stay locked. So the
+//! poster writes the call itself, or waits until another thread has written it. One write carries the calls of many posters.
 //!
-//! The answer is taken in by the next reader, or when the store [collects](Mux::collect). Nobody waits for the refusal of a short form, so a
-//! connection's first call of a script that is posted carries the whole text (`PendingCall::write_to`). If the server has forgotten the
-//! script since, the thread that reads the refusal queues the call again before it delivers any later answer: a question that a caller
-//! sends after such an answer comes behind the release.
+//! The next reader takes the answer in, or the store does when it [collects](Mux::collect). No caller waits for the refusal of a short
+//! form. So the first posted call of a script on a connection carries the whole text (`PendingCall::write_to`). If the server has forgotten
+//! the script since then, the thread that reads the refusal queues the call again before it delivers any later answer. So a request that a
+//! caller sends after such an answer is written behind the release.
 //!
 //! # How a connection fails, and how a caller leaves
 //!
@@ -77,8 +83,8 @@
 //! is only queued does not fail: it goes on the next connection. The error of a caller that leaves depends on the phase of its call. A call
 //! that was never written was not executed, and may be repeated at once. The outcome of any other call is unknown.
 //!
-//! A thread that tells calls does not hold the mutex meanwhile: their callers call again at once, and the callbacks of posted calls are not
-//! ours.
+//! A thread that fails calls does not hold the mutex while it wakes their callers and runs callbacks: woken callers take the mutex at once,
+//! and the callbacks of posted calls are code of the store.
 //!
 //! # The files
 //!
@@ -86,9 +92,9 @@
 //! |---|---|
 //! | `mod.rs` | the mux, and a call from its queueing to its answer: what a caller does, and how it leaves |
 //! | `leaders.rs` | steps 2 to 5: the writer, the reader, and their roles, which are given back even in a panic |
-//! | `connecting.rs` | opens the connection, and writes what waited for it |
-//! | `pending.rs` | a call: its phases, its caller, its replies; short forms that the server does not know |
-//! | `state.rs` | what the mutex protects: the queue, the roles, the connection and the calls that are due on it; beside that, the epochs |
+//! | `connecting.rs` | opens the connection, and writes the calls that waited for it |
+//! | `pending.rs` | one call: its phases, its caller and its replies; what happens when the server does not know a short form |
+//! | `state.rs` | what the mutex protects: the queue, the roles, the connection and the calls that are due on it; also the epochs, which the mutex does not protect |
 
 mod connecting;
 mod leaders;
@@ -122,12 +128,14 @@ pub(crate) struct MuxSettings<C> {
     pub(crate) server: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) io_timeout: Duration,
-    /// How calls are confirmed, if they are.
+    /// How calls are confirmed. `None` if the store confirms none.
     pub(crate) confirming: Option<Confirming>,
-    /// What is written over the bytes of commands that are packed for it, in epochs that are stamped.
+    /// The bytes that commands carry in the places that they reserve for a stamp, in epochs that are stamped.
     pub(crate) stamp: Stamp,
-    /// How long the last connect took, in nanoseconds; zero before the first, while the server has never answered.
-    // ORDERING: Relaxed: an estimate; nothing is read through it. A caller that was answered has had a mux's mutex after the store.
+    /// How long the last successful connect took, in nanoseconds. Zero while no connect has succeeded, so that the server has never
+    /// answered.
+    // ORDERING: Relaxed: an estimate; nothing is read through it. A caller that was answered has taken a mux's mutex after the value was
+    // stored.
     pub(crate) connect_took: AtomicU64,
     pub(super) polling: PollPolicy,
 }
@@ -156,7 +164,7 @@ pub(crate) struct Mux<C: Connector> {
     /// The number of callers between [`begin`](Self::begin) and the end of [`finish`](Self::finish), or in [`post`](Self::post).
     // ORDERING: Relaxed: a count by which `choose` and the writer estimate. It decides nothing else.
     load: AtomicUsize,
-    // ORDERING: Relaxed: a hint. Whoever uses the connection finds it in `state`.
+    // ORDERING: Relaxed: a hint. A thread that uses the connection finds it in `state`.
     is_connected: AtomicBool,
     pub(super) epochs: Epochs,
 }
@@ -191,22 +199,22 @@ impl<C: Connector> Mux<C> {
         self.state.lock().closed
     }
 
-    /// Unlocks the state. Promotes a writer, and a reader if `reads`, when there is work for one and nobody does it.
+    /// Unlocks the state. First promotes a writer if there is something to write and no writer. With `reads`, does the same for a reader.
     fn hand_on(&self, mut state: Guard<'_, C>, reads: bool) {
         let mut successors = Woken::new();
         state.promote_writer(&mut successors);
         if reads {
             state.promote_reader(&mut successors);
         }
-        // A caller that wakes up takes the mutex first of all, and would sleep once more while this thread still has it.
+        // Unlock before waking: a caller that wakes up takes the mutex first, and would sleep once more while this thread still holds it.
         drop(state);
         for successor in &successors {
             successor.wake();
         }
     }
 
-    /// Sends a call, unless its time is already over at the moment `at`. [`finish`](Self::finish) must follow: at once, or
-    /// after others and [`attend`](Self::attend).
+    /// Sends a call, unless its deadline has come by the moment `at`. [`finish`](Self::finish) must follow: at once, or after the caller's
+    /// other calls and [`attend`](Self::attend).
     pub(crate) fn begin(&self, call: &Arc<PendingCall>, at: Instant, deadline: Instant, waits: Waits) {
         self.load.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         if at >= deadline {
@@ -237,8 +245,9 @@ impl<C: Connector> Mux<C> {
         self.hand_on(state, reads);
     }
 
-    /// Waits for the answer to a call, until the deadline at most, and for `spare` longer if it was sent again in its full form: its caller may
-    /// have waited for something else until then, and only now sees the refusal. `limit` is the caller's time limit, for the error message.
+    /// Waits for the answer to a call, until the deadline at most. A call that was sent again in its full form has `spare` more time: its
+    /// caller may have waited for something else until the deadline, and sees the refusal only now. `limit` is the caller's time limit. It
+    /// stands in the error message, and tells which connections are older than the call.
     pub(crate) fn finish(
         &self,
         call: &Arc<PendingCall>,
@@ -253,7 +262,8 @@ impl<C: Connector> Mux<C> {
             Reader::look(self, Some(call));
             if !spare.is_zero() && call.is_under_way_again() {
                 if !is_free {
-                    // The time ended in a role, which is handed on only now: this caller goes on waiting, and may be promoted again.
+                    // The time ended while this caller had a role. It hands the role on only now, because it goes on waiting and may be
+                    // promoted again.
                     self.hand_on(self.state.lock(), true);
                 }
                 is_free = self.wait(call, deadline + spare);
@@ -267,7 +277,7 @@ impl<C: Connector> Mux<C> {
         })
     }
 
-    /// Takes in the replies that have come for calls that nobody waits for. Returns `true` if some of these calls still have no answer.
+    /// Takes in the replies that have come, those to posted calls among them. Returns `true` if a posted call may still have no answer.
     /// Does not block.
     pub(crate) fn collect(&self) -> bool {
         Reader::look(self, None);
@@ -297,15 +307,15 @@ impl<C: Connector> Mux<C> {
         self.end_connecting();
     }
 
-    /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. Returns `false` if the time ended in such a
-    /// role; the caller must then `depart`, which promotes a successor.
+    /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. Returns `false` if the time ended while it
+    /// had such a role. The caller must then `depart` or `hand_on`, either of which promotes a successor.
     fn wait(&self, call: &Arc<PendingCall>, deadline: Instant) -> bool {
         self.poll(call, deadline);
         loop {
             if call.may_read_on() {
                 self.read(call, deadline, true);
             }
-            // Even if the answer is there: a role must be taken on.
+            // Call `wait` even if the answer is there: a caller that was promoted must take the role on, or its followers would sleep on.
             match call.wait(deadline) {
                 Wake::Done | Wake::TimedOut => return true,
                 Wake::Promoted => {
@@ -328,11 +338,11 @@ impl<C: Connector> Mux<C> {
         }
     }
 
-    /// Sends a call without waiting for its answer, which its callback receives. Blocks until the call is written: while a connection is
-    /// being opened, while the connection takes no more bytes, and for a moment while another caller writes.
+    /// Sends a call without waiting for its answer, which its callback receives. Blocks until the call is written. That includes the time
+    /// while a connection is being opened, while the connection takes no more bytes, and while another caller writes.
     ///
     /// 1. The poster queues its call, and writes the queue if it can become the writer.
-    /// 2. Otherwise it waits until the call is written, and takes the role of writer over from a writer that does not write yet.
+    /// 2. Otherwise it takes the role over from a writer that does not write yet, or waits until the writer has written the call.
     ///
     /// So the call is written when this returns, unless the deadline has come or the connection broke.
     pub(crate) fn post(&self, call: &Arc<PendingCall>, deadline: Instant) {
@@ -362,14 +372,15 @@ impl<C: Connector> Mux<C> {
     fn see_sent(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let at = now();
         if at < deadline && self.load() > 1 {
-            // Callers that are already answered may call or post meanwhile: one write then carries the commands of all.
+            // Callers that are already answered may call or post during the yield. One write then carries the commands of all.
             let _ = self.settings.polling.yield_once(at, self.load());
         }
         let mut claim = WriterClaim::AtOnce;
-        // Even if the call is already sent: a role must be taken on.
+        // A promoted poster goes on even if its call is already sent: it must take the role on.
         while matches!(claim, WriterClaim::Promoted) || !call.is_over() {
             let state = self.state.lock();
-            // A call that is written in part goes on with the next write, which nobody else may need.
+            // The rest of a call that is written in part goes out with the next write. No other caller may need that write, so the poster
+            // makes it.
             let has_backlog = state.session.as_ref().is_some_and(|session| session.has_backlog);
             let writes = matches!(claim, WriterClaim::Promoted) || call.is_queued() || has_backlog;
             let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
@@ -397,7 +408,8 @@ impl<C: Connector> Mux<C> {
             return state;
         }
         let level = if state.closed { log::Level::Debug } else { log::Level::Warn };
-        // The thread that takes the session out tells its calls. No other thread finds it any more, so each call is told once.
+        // The thread that takes the session out of the state fails its calls. No other thread can find the session any more, so each call
+        // fails once.
         let Some(session) = state.session.take() else { return state };
         self.is_connected.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
         drop(state);
@@ -409,7 +421,7 @@ impl<C: Connector> Mux<C> {
         self.state.lock()
     }
 
-    /// Ends the connection if nobody has used it for so long and nothing is due on it. The next call opens another one.
+    /// Closes the connection if it has not been used for `idle` and nothing is due on it. The next call opens another one.
     pub(crate) fn end_idle(&self, idle: Duration) {
         let mut state = self.state.lock();
         if state.writing || !state.queue.is_empty() {
@@ -423,7 +435,8 @@ impl<C: Connector> Mux<C> {
         session.abort();
     }
 
-    /// Removes a caller whose time is over, or that leaves while it is promoted.
+    /// Removes a caller whose time is over, or that leaves while it is promoted. Returns what came, with the failure that its phase
+    /// implies.
     fn depart(&self, call: &Arc<PendingCall>, limit: Duration, at_limit: AtLimit) -> CallReplies {
         let mut state = self.state.lock();
         let (phase, promotion, mut answer, written_in) = call.leave();
@@ -456,8 +469,8 @@ impl<C: Connector> Mux<C> {
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
         let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
         let is_due = matches!(phase, CallPhase::Written) && epoch.is_some_and(|first_epoch| written_in >= first_epoch);
-        // Even for a call that was never written: if there was a writer, it has not got on all this time. But a call whose time was over
-        // before it was queued has not met the connection.
+        // A call that was queued and never written counts as late, too: a writer that has made no progress for the whole limit shows that
+        // the connection is stuck. A call whose time was over before it was queued says nothing about the connection.
         let is_late = was_queued || is_due;
         if matches!(at_limit, AtLimit::BreakConnection)
             && is_late

@@ -1,34 +1,36 @@
 //! One call in flight: its caller waits on it, and the reader stores the replies in it.
 //!
-//! [`CallPhase`] is what became of it so far:
+//! [`CallPhase`] says what has become of the call so far:
 //!
 //! | phase | meaning | who may change it |
 //! |---|---|---|
-//! | `Queued` | not written; it is in its mux's queue | the writer, the caller that gives up, or a thread that fails it |
-//! | `Written` | handed to the connection; it has its place in the order of replies | the reader, the caller that gives up, or a thread that fails it |
-//! | `Left` | the caller is gone; its replies are read and dropped | nobody |
-//! | `Done` | all replies have come, or the call has failed | nobody |
+//! | `Queued` | the call is not written; it is in its mux's queue | the writer, the caller that gives up, or a thread that fails it |
+//! | `Written` | the call was handed to the connection; it has its place in the order of replies | the reader, the caller that gives up, or a thread that fails it |
+//! | `Left` | the caller has left; its replies are read and dropped | no thread |
+//! | `Done` | all replies have come, or the call has failed | no thread |
 //!
-//! Beside that, a call notes whether its caller is promoted: such a caller is woken to become
-//! the writer or the reader of its connection. Lock order: the mux's state, then a call.
+//! A call also notes whether its caller is promoted, that is, woken to become the writer or the reader of the connection. Lock order: the
+//! mux's state, then a call.
 //!
-//! No caller waits for the answer of a posted call. Its poster stays until the call's bytes are handed to the system. While it stays, it
-//! can be promoted to writer, but never to reader, because it does not wait for a reply.
+//! No caller waits for the answer of a posted call. Its poster waits until the call's bytes are handed to the operating system. While it
+//! waits, it can be promoted to writer, but never to reader, because it does not wait for a reply.
 //!
 //! A call that is to be confirmed stays `Written` until its write is confirmed, too. A posted call is never confirmed.
 //!
 //! # Short forms
 //!
-//! A command may be written in a short form (`EVALSHA`) that the server does not know. It answers `NOSCRIPT` then, and has executed nothing.
-//! This is the only place where that is dealt with: when the last reply of such a call has come, the call goes back from `Written` to
-//! `Queued` once, with those of its commands alone, in their full form. Why that is right:
+//! A command may be written in a short form (`EVALSHA`) that the server does not know. The server then answers `NOSCRIPT`, and has executed
+//! nothing. Only this file handles that answer. When the last reply to such a call has come, the call goes back from `Written` to `Queued`
+//! once. It then contains only the commands that were refused, in their full form. That is right for these reasons:
 //!
-//! * No command is executed twice: only commands that were refused are written again, and each once. A second refusal is the reply.
-//! * No later call for the same key comes between, if it is made after the answer to this one: the call keeps its place among the calls for
-//!   its keys (its route) until it is done, and it is queued again before any later answer is delivered.
-//! * A caller's deadline stays what it was. If it comes first, the commands that were refused were not executed, and that is what it is told.
-//! * Each reply has the epoch and the confirmation of the write that its own command was in: the two writes may go on two connections, and a
-//!   confirmation says nothing about a write on another one.
+//! * No command is executed twice: only commands that were refused are written again, and each of them once. If such a command is refused
+//!   again, the caller receives that refusal as its reply.
+//! * A call for the same key that is made after a later answer comes behind this one: this call keeps its keys on their connection (its
+//!   route) until it is done, and it is queued again before any later answer is delivered.
+//! * A caller's deadline stays what it was. If it comes while the call is queued again, the caller is told that the commands that were
+//!   refused were not executed.
+//! * Each reply has the epoch and the confirmation of the write that contained its command. The two writes may go on two connections, and a
+//!   confirmation says nothing about a write on another connection.
 
 use super::super::routes::{RouteGuard, Waits};
 use crate::error::Error;
@@ -47,12 +49,12 @@ pub(crate) struct Replied {
     pub(crate) value: Value,
     /// The epoch of the connection in which the command was written.
     pub(crate) epoch: u64,
-    /// The reply to the command that confirmed it, if it is one to be confirmed and that reply has come.
+    /// The reply to the command that confirmed this one, if this one is to be confirmed and that reply has come.
     pub(crate) confirmation: Option<Arc<Value>>,
 }
 
-/// The outcome of a call: the reply to each of its commands that has come and, if some are missing, the reason. Those at the end may be left
-/// out.
+/// The outcome of a call: the replies that have come, in the places of their commands, and the reason if some are missing. Missing replies
+/// at the end may be left out.
 #[derive(Debug, Default)]
 pub(crate) struct CallReplies {
     pub(crate) replies: SmallVec<[Option<Replied>; 1]>,
@@ -71,10 +73,10 @@ impl CallReplies {
     }
 }
 
-/// Receives the answer of a call that nobody waits for. It runs on whichever thread finds the answer, and must not block.
+/// Receives the answer to a posted call. It runs on the thread that finds the answer, and must not block.
 pub(crate) type Callback = Box<dyn FnOnce(CallReplies) + Send>;
 
-/// What became of a call so far: see the module.
+/// What has become of a call so far: see the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallPhase {
     Queued,
@@ -107,21 +109,21 @@ pub(crate) enum Wake {
 /// What a reply meant to its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Nobody has to be woken: the caller is gone, or more replies or the confirmation are missing.
+    /// No caller must be woken: the caller has left, or more replies or the confirmation are missing.
     Kept,
     /// It was the last reply: the call must be woken.
     Last,
-    /// The server does not know the short form of some commands, for which the call must be queued again.
+    /// The server does not know the short form of some commands, so the call must be queued again.
     Again,
 }
 
 /// See the module.
 pub(crate) struct PendingCall {
-    /// Whether the call is posted: nobody waits for its answer.
+    /// Whether the call is posted: its caller does not wait for the answer.
     pub(crate) is_posted: bool,
-    /// Whether the call is one of several of a caller.
+    /// Whether the caller begins other calls before it waits for this one.
     is_part: bool,
-    /// Whether the call is answered only when its write is confirmed, too.
+    /// Whether the call is answered only once its write is confirmed.
     pub(crate) is_confirmed: bool,
     core: Mutex<CallState>,
     changed: Condvar,
@@ -133,19 +135,19 @@ struct CallState {
     packed: Packed,
     /// Keeps later calls for the same keys on this mux until the last reply is read.
     route: RouteGuard,
-    /// Whether the caller is here, or about to be, to take a role on.
+    /// Whether the caller waits for this call, or is about to wait, so that it can take a role on.
     is_attended: bool,
-    /// Whether all bytes of a posted call were handed to the system.
+    /// Whether all bytes of a posted call were handed to the operating system.
     is_sent: bool,
     /// The epoch of the last write.
     epoch: u64,
-    /// How many replies of the last write have come.
+    /// The number of replies to the last write that have come.
     came: u32,
-    /// How many replies the last write has.
+    /// The number of replies that are due to the last write.
     expected: u32,
-    /// The places of the commands whose short form the server does not know.
+    /// The indexes of the commands whose short form the server does not know.
     unknown: Vec<usize>,
-    /// The places of the commands that were queued again, in their full form. `None` before that.
+    /// The indexes of the commands that were queued again, in their full form. `None` if none were.
     repeated: Option<Vec<usize>>,
     answer: CallReplies,
     /// Whether the call failed because no connection could be opened.
@@ -184,7 +186,7 @@ impl CallState {
         }
     }
 
-    /// Ends the call, or a first write of it, to which everything has come.
+    /// Ends a write whose replies have all come: ends the call, or queues it again if commands were refused.
     fn end_write(&mut self) -> Taken {
         if self.unknown.is_empty() {
             self.phase = CallPhase::Done;
@@ -199,8 +201,8 @@ impl CallState {
 }
 
 impl PendingCall {
-    /// Creates a call. Its caller waits for it at once, or after it has [`attend`](Self::attend)ed to others of its calls.
-    /// With a callback nobody waits for the answer: the poster [`leave`](Self::leave_sent)s once the call is sent.
+    /// Creates a call. Its caller waits for it at once, or later, when it [`attend`](Self::attend)s to it. A call with a callback is
+    /// posted: its poster [`leave`](Self::leave_sent)s once the call is sent.
     pub(crate) fn new(packed: Packed, route: RouteGuard, waits: Waits, callback: Option<Callback>) -> Self {
         let (is_posted, is_confirmed) = (callback.is_some(), packed.is_confirmed);
         let core = CallState {
@@ -228,11 +230,12 @@ impl PendingCall {
         }
     }
 
-    /// Waits until the caller has what it came for (the answer or, for a posted call, that it is sent), is promoted, or the deadline has come.
+    /// Waits until the caller has what it came for (the answer or, for a posted call, the end of its sending), until it is promoted, or
+    /// until the deadline has come.
     pub(crate) fn wait(&self, deadline: Instant) -> Wake {
         let mut core = self.core.lock();
         loop {
-            // Check this first, even if the call is over: the role must be taken on or handed on.
+            // Check this first, even if the call is over: a promoted caller must take the role on or hand it on.
             if core.promotion.any() {
                 return Wake::Promoted;
             }
@@ -258,12 +261,12 @@ impl PendingCall {
         matches!(self.core.lock().phase, CallPhase::Queued)
     }
 
-    /// Returns `true` if the caller has what it came for: the answer or, for a posted call, that it is sent.
+    /// Returns `true` if the caller has what it came for: the answer or, for a posted call, the end of its sending.
     pub(crate) fn is_over(&self) -> bool {
         self.core.lock().is_over()
     }
 
-    /// Notes that all bytes of a posted call were handed to the system. Returns `true` if its poster has waited for that.
+    /// Notes that all bytes of a posted call were handed to the operating system. Returns `true` if its poster has waited for that.
     pub(crate) fn mark_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_sent = true;
@@ -275,15 +278,14 @@ impl PendingCall {
         is_attended && !is_done
     }
 
-    /// Lets the poster leave. Returns `true` if it was promoted to writer: then a successor is needed.
+    /// Notes that the poster leaves. Returns `true` if it was promoted to writer: its caller must then promote a successor.
     pub(crate) fn leave_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_attended = false;
         std::mem::take(&mut core.promotion).to_writer
     }
 
-    /// Returns `true` if the call was written to the mux's current connection, whose first epoch this is, and its caller waits for the
-    /// answer.
+    /// Returns `true` if the call was written to the mux's current connection, whose first epoch is `first_epoch`, and has no answer yet.
     pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
         let core = self.core.lock();
         matches!(core.phase, CallPhase::Written) && core.epoch >= first_epoch
@@ -310,8 +312,8 @@ impl PendingCall {
         self.core.lock().waits()
     }
 
-    /// Promotes the caller to writer, or else to reader. Returns `false` if nobody waits here any more, or yet. Wake the caller after
-    /// unlocking the mux's state.
+    /// Promotes the caller to writer, or else to reader. Returns `false` if the caller does not wait for this call, or if it is to read and
+    /// the call is posted. Wake the caller after unlocking the mux's state.
     pub(crate) fn promote(&self, to_writer: bool) -> bool {
         let mut core = self.core.lock();
         let waits = core.waits() && (to_writer || !self.is_posted);
@@ -338,7 +340,7 @@ impl PendingCall {
             if is_attended {
                 self.changed.notify_one();
             }
-            // Contain a panic: it would keep the answers of other callers from them.
+            // A panic ends here. Otherwise the calls after this one would not be woken.
             if catch_panic(|| callback(answer)).is_err() {
                 log::error!(TRANSPORT, "the callback of a call ended by a panic; please report it");
             }
@@ -350,8 +352,9 @@ impl PendingCall {
 
     /// Appends the call's bytes to `bytes`, with the stamp, if there is one, in its places. Returns the number of replies that are due then.
     ///
-    /// Nobody waits for the refusal of a posted call, and it would be repeated late. So a posted call has the full form unless all its short
-    /// forms are in `spelt`: the texts that were written in full on this connection before. They are in it afterwards.
+    /// No caller waits for the refusal of a posted call, so it would be repeated late. A posted call is therefore written in its full form,
+    /// unless all its scripts are in `spelt`: these are the scripts that were written in full on this connection before. This call adds
+    /// those of its own that are new.
     pub(crate) fn write_to(
         &self,
         bytes: &mut Vec<u8>,
@@ -386,7 +389,7 @@ impl PendingCall {
     pub(crate) fn push(&self, value: Value) -> Taken {
         let mut core = self.core.lock();
         if !matches!(core.phase, CallPhase::Written) {
-            // The caller has left, or the call has failed. The reply had its place in the order, and is dropped.
+            // The caller has left, or the call has failed. Its reply was read to keep the order, and is dropped.
             return Taken::Kept;
         }
         core.take(value);
@@ -396,7 +399,7 @@ impl PendingCall {
         core.end_write()
     }
 
-    /// Takes in the reply to the command that confirms the call. All replies to the call itself have come before.
+    /// Takes in the reply to the command that confirms the call. It comes after all replies to the call itself.
     pub(crate) fn confirm(&self, value: &Value) -> Taken {
         let mut core = self.core.lock();
         if !matches!(core.phase, CallPhase::Written) {
@@ -404,7 +407,7 @@ impl PendingCall {
         }
         let epoch = core.epoch;
         let value = Arc::new(value.clone());
-        // A call that was sent again has replies of two writes. This confirmation says nothing about those of the first.
+        // A call that was sent again has replies to two writes. This confirmation says nothing about the replies to the first write.
         let of_write = |replied: &&mut Replied| replied.epoch == epoch && replied.confirmation.is_none();
         for replied in core.answer.replies.iter_mut().flatten().filter(of_write) {
             replied.confirmation = Some(Arc::clone(&value));
@@ -412,10 +415,10 @@ impl PendingCall {
         core.end_write()
     }
 
-    /// Ends the call with a failure; the replies that came stay. Returns `true` if the call must be woken.
+    /// Ends the call with a failure, and keeps the replies that have come. Returns `true` if the call must be woken.
     pub(super) fn fail(&self, error: &Error, unconnected: bool) -> bool {
         let mut core = self.core.lock();
-        // A call that is done keeps its answer. If the caller has left, there is nobody to tell.
+        // A call that is done keeps its answer. If the caller has left, no failure is reported.
         if !matches!(core.phase, CallPhase::Queued | CallPhase::Written) {
             return false;
         }
@@ -432,8 +435,8 @@ impl PendingCall {
         if is_free { Some(std::mem::take(&mut core.answer)) } else { None }
     }
 
-    /// Lets the caller leave. Returns the phase that the call was in, the roles to which the caller is promoted, what came, and the epoch
-    /// of the last write. Later replies are dropped.
+    /// Notes that the caller leaves. Returns the phase that the call was in, the roles to which the caller is promoted, the replies that
+    /// came, and the epoch of the last write. Later replies are dropped.
     pub(crate) fn leave(&self) -> (CallPhase, Promotion, CallReplies, u64) {
         let mut core = self.core.lock();
         let phase = core.phase;
@@ -443,11 +446,10 @@ impl PendingCall {
         (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer), core.epoch)
     }
 
-    /// Returns the bytes to write, and the route of the call, if the call failed because no connection could be opened, and was never
-    /// written.
+    /// Returns the commands and the route of a call that was never written, and that failed because no connection could be opened.
     pub(crate) fn unconnected(&self) -> Option<(Packed, RouteGuard)> {
         let mut core = self.core.lock();
-        // A call that is queued again was written before: some of its commands were executed, and must not go out once more.
+        // A call that was queued again was written before. Some of its commands may have been executed, and must not be sent once more.
         let is_new = core.repeated.is_none();
         (is_new && std::mem::take(&mut core.unconnected)).then(|| (std::mem::take(&mut core.packed), core.route.take()))
     }

@@ -1,29 +1,29 @@
-//! What the mutex of a mux protects, and beside it what others may read without the mutex.
+//! What the mutex of a mux protects, and the epochs, which other threads may read without the mutex.
 //!
 //! # The roles
 //!
-//! The role of writer has three marks. `writing` says that a caller has the role. `gathering` and `promoted` say that this caller does not write
-//! yet: it yields to others first, or was woken and is not awake yet. Another caller that cannot wait for it takes such a mark away, and the
-//! role with it. All three marks change under the mutex alone, so exactly one caller succeeds.
+//! The role of writer has three marks. `writing` says that a caller has the role. `gathering` and `promoted` say that this caller does not
+//! write yet: it yields first, or it was promoted and is not awake yet. Another caller that cannot wait for it clears that mark, and so
+//! takes the role over. All three marks change only under the mutex, so exactly one caller succeeds.
 //!
-//! The role of reader has no mark: who has the session's inbound half is the reader.
+//! The role of reader has no mark: the reader is the thread that has taken the session's inbound half.
 //!
 //! # The session
 //!
 //! A [`Session`] is one connection, and the calls whose replies are due on it.
 //!
-//! The server answers in the order of the commands, so the order of `due` is all that is known of which reply belongs to whom. Nothing is ever
-//! taken out of it but at its front, not even a call whose caller has gone.
+//! The server answers in the order of the commands, and a reply does not name its command. So only the order of `due` tells which call a
+//! reply belongs to. A call leaves `due` only at its front, even if its caller has left long before.
 //!
 //! A connection that was idle for a while may have been closed by the server, or by a proxy in between. A command that is written to such a
-//! connection fails with an unknown outcome, for no good reason. So an idle connection is checked before a write
+//! connection fails with an unknown outcome, although the server never saw it. So an idle connection is checked before a write
 //! ([`check_idle`](Session::check_idle)), which costs one system call. If it has ended, a new one is opened.
 //!
 //! # Epochs
 //!
-//! An epoch is a time in which a connection was written to without a long pause. A connection has one or more, one after another. An answer
-//! says in which epoch its call was written. The server's word that it is no master counts for the epoch in which it came, and a *stamp* is
-//! written over bytes of the commands of one epoch alone.
+//! An epoch is a period in which a connection was written to without a long pause. A connection has one or more epochs, one after another.
+//! An answer says in which epoch its call was written. When the server says that it is no master, that counts for the current epoch and for
+//! all earlier ones. A *stamp* is written into the commands of one epoch alone.
 
 use super::super::timing::{IDLE, QUIET};
 use super::overdue_by;
@@ -51,12 +51,12 @@ pub(super) struct MuxState<C: Connector> {
     pub(super) connecting: Connecting,
     /// Whether there is a writer: it writes, connects, yields first, or is promoted.
     pub(super) writing: bool,
-    /// The writer that yields to others before it writes, by the number of its yield. A caller that clears this takes the role over. The
-    /// number tells the writer, when it comes back, whether it is still the one that yields: its successor may yield by then.
+    /// The number of the yield, while the writer yields before it writes. A caller that clears this takes the role over. The writer
+    /// compares the number when its yield returns: a successor that has taken the role over may be yielding by then.
     pub(super) gathering: Option<u64>,
-    /// How many writers have yielded before they wrote.
+    /// The number of yields so far.
     pub(super) gatherings: u64,
-    /// Whether the writer is promoted and not awake yet. A caller that clears this takes the role over.
+    /// Whether the writer was promoted and is not awake yet. A caller that clears this takes the role over.
     pub(super) promoted: bool,
     /// The next epoch. No two epochs of a transport are equal.
     pub(super) next_epoch: u64,
@@ -73,7 +73,7 @@ pub(super) struct Connecting {
     pub(super) thread: Option<thread::JoinHandle<()>>,
     /// The threads whose connect has ended, but which may still be about to run the callbacks of posted calls.
     pub(super) tellers: Vec<thread::ThreadId>,
-    /// When the last connect that failed did so, and why.
+    /// When and why the last failed connect failed.
     pub(super) failed: Option<(Instant, Error)>,
 }
 
@@ -83,7 +83,7 @@ impl Connecting {
         self.failed.as_ref().is_some_and(|(at, _)| now().saturating_duration_since(*at) < pause)
     }
 
-    /// Returns `true` if another thread that has connected may still be about to run callbacks.
+    /// Returns `true` if another thread whose connect has ended may still be about to run callbacks.
     pub(super) fn is_telling(&self) -> bool {
         let me = thread::current().id();
         self.tellers.iter().any(|teller| *teller != me)
@@ -119,7 +119,7 @@ impl<C: Connector> MuxState<C> {
         self.session.iter().flat_map(|session| session.due.iter().flat_map(Due::calls))
     }
 
-    /// Returns `true` if the caller will read, or make sure that somebody does, when it waits for its answer.
+    /// Returns `true` if the caller will read when it waits for its answer, or will make sure that another caller reads.
     pub(super) fn will_read(&self, call: &PendingCall) -> bool {
         match &self.session {
             Some(session) => session.has_reply_for(call),
@@ -127,8 +127,8 @@ impl<C: Connector> MuxState<C> {
         }
     }
 
-    /// Returns `true` if a caller can be promoted to writer, for what is left. While calls are queued, only their callers count: they have
-    /// nothing else to do, whereas a caller whose reply is due may be the reader.
+    /// Returns `true` if a caller can be promoted to writer, to write what is left. While calls are queued, only their callers count: they
+    /// have no other role, whereas a caller whose reply is due may be the reader.
     pub(super) fn has_other_writer(&self) -> bool {
         if self.queue.is_empty() {
             self.due_calls().any(|call| call.waits())
@@ -146,8 +146,8 @@ impl<C: Connector> MuxState<C> {
         }
     }
 
-    /// Takes the role from a writer that does not write yet: it yields, or is promoted and not awake yet. Returns `true` if there was
-    /// one.
+    /// Takes the role from a writer that does not write yet, because it yields or was promoted and is not awake yet. Returns `true` if
+    /// there was one.
     pub(super) fn take_idle_role(&mut self) -> bool {
         self.gathering.take().is_some() || std::mem::take(&mut self.promoted)
     }
@@ -159,35 +159,35 @@ impl<C: Connector> MuxState<C> {
         }
     }
 
-    /// Notes that a writer yields to others before it writes. Returns the number of its yield.
+    /// Notes that the writer yields before it writes. Returns the number of its yield.
     pub(super) fn gather(&mut self) -> u64 {
         self.gatherings += 1;
         self.gathering = Some(self.gatherings);
         self.gatherings
     }
 
-    /// Returns `true` if the writer has kept the role while it yielded for the time of that number.
+    /// Ends the yield of that number. Returns `true` if no other caller has taken the role over meanwhile.
     pub(super) fn has_gathered(&mut self, number: u64) -> bool {
         self.gathering.take_if(|current| *current == number).is_some()
     }
 
-    /// Notes that one of the callers that were answered, or whose posted calls were sent, has called again.
+    /// Notes that a caller has called that may be one of those that `away` counts.
     pub(super) fn is_back(&mut self) {
         if let Some(session) = &mut self.session {
             session.away = session.away.saturating_sub(1);
         }
     }
 
-    /// Returns `true` if other such callers may be about to call.
+    /// Returns `true` if callers that were answered, or whose posted calls were sent, may be about to call again.
     pub(super) fn lacks_callers(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.away > 0)
     }
 
-    /// Promotes a follower to writer if there is work and nobody writes.
+    /// Promotes a follower to writer if there is work and no writer.
     pub(super) fn promote_writer(&mut self, successors: &mut Woken) {
         if !self.writing && self.has_work() {
-            // The callers of queued calls come first: they have nothing to read. A caller that has left, or that attends to another call, is
-            // passed over.
+            // The callers of queued calls come first: no replies are due to them. A caller that has left, or that attends to another call,
+            // is passed over.
             let successor = self.queue.iter().chain(self.due_calls()).find(|call| call.promote(true)).cloned();
             if let Some(successor) = successor {
                 successors.push(successor);
@@ -197,8 +197,8 @@ impl<C: Connector> MuxState<C> {
         }
     }
 
-    /// Promotes a follower to reader if there is none: the caller whose reply comes last, so that it reads for all others. If none waits
-    /// for a reply of its own, one whose call is held back reads the confirmation.
+    /// Promotes a follower to reader if replies are due and no caller reads. It takes the caller whose reply comes last, so that this one
+    /// reads for all others. If no caller waits for a reply of its own, a caller whose call is held back reads the confirmation.
     pub(super) fn promote_reader(&mut self, successors: &mut Woken) {
         let Some(session) = &self.session else { return };
         if session.inbound.is_none() || session.due.is_empty() {
@@ -216,34 +216,34 @@ pub(super) struct Session<C: Connector> {
     /// The first epoch of the connection, which identifies it.
     pub(super) epoch: u64,
     pub(super) last_write: Instant,
-    /// `None` while the writer uses it.
+    /// The half to write with. `None` while the writer uses it.
     pub(super) outbound: Option<C::Out>,
-    /// `None` while the reader or a caller that polls uses it.
+    /// The half to read from. `None` while the reader or a caller that polls uses it.
     pub(super) inbound: Option<C::In>,
     cut: C::Cut,
-    /// Which server was the last one that had answered when this connection was checked.
+    /// The number of the server that had answered last, on any connection, when this connection was checked.
     server: u64,
-    /// Since when the server says that it is no master.
+    /// When the server first said that it is no master.
     demoted: Option<Instant>,
     pub(super) due: VecDeque<Due>,
-    /// Whether the outbound half was given bytes that it could not write yet.
+    /// Whether the outbound half still has bytes that it could not write yet.
     pub(super) has_backlog: bool,
     pub(super) opened: Instant,
     pub(super) last_use: Instant,
-    /// The number of callers that were answered, and of posters whose calls were sent, since the last write and that have not called again.
-    /// Approximate: the next caller may be a new one.
+    /// The number of callers that were answered since the last write, and of posters whose calls were sent since then, that have not called
+    /// again. Approximate: the next caller may be a new one.
     pub(super) away: usize,
     /// A buffer for the bytes to write, kept for reuse.
     pub(super) bytes: Vec<u8>,
-    /// Posted calls whose bytes may not all be written yet.
+    /// The posted calls whose bytes may not all be written yet.
     unsent: Vec<Arc<PendingCall>>,
-    /// The texts that posted calls have sent in full.
+    /// The scripts whose text posted calls have sent in full on this connection.
     spelt: Vec<&'static str>,
-    /// Whether a confirmation is due. The server executes nothing else on this connection before that.
+    /// Whether a confirmation is due. The server executes nothing else on this connection before it has sent it.
     pub(super) is_confirming: bool,
 }
 
-/// How a connection confirms calls: by one more command behind all others of a write.
+/// How a connection confirms calls: by one more command behind all other commands of a write.
 #[derive(Clone, Debug)]
 pub(crate) struct Confirming {
     /// The command, which has one reply.
@@ -260,9 +260,9 @@ pub(super) struct Due {
 
 /// What replies belong to.
 enum Awaited {
-    /// To a call that was written, with the number of its replies not yet read.
+    /// To a call that was written. The number counts its replies that are not read yet.
     Call(Arc<PendingCall>, usize),
-    /// To the command that confirms these calls, of the same write.
+    /// To the command that confirms these calls, which were written with it.
     Confirmation(Vec<Arc<PendingCall>>),
 }
 
@@ -301,8 +301,8 @@ impl<C: Connector> Session<C> {
     }
 
     /// Appends calls to the order of writing, and their bytes to `bytes`. If some of them are to be confirmed, appends one command that
-    /// confirms them all. It is the last one, because the server executes nothing that comes behind it before it is answered. So calls
-    /// that are to be confirmed stay in the queue while an earlier confirmation is due.
+    /// confirms them all. That command comes last, because the server executes nothing behind it until it has answered it. While an earlier
+    /// confirmation is due, calls that are to be confirmed stay in the queue.
     pub(super) fn queue_up(
         &mut self,
         queue: &mut VecDeque<Arc<PendingCall>>,
@@ -326,12 +326,12 @@ impl<C: Connector> Session<C> {
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {
-                // This write ends the wait for callers answered before it.
+                // Callers that were answered before this write and have not called by now are not waited for any longer.
                 self.away = 0;
             }
             self.due.push_back(Due { what: Awaited::Call(call, left), since });
         }
-        // They are still in the order in which they were queued.
+        // The calls that are held back keep the order in which they were queued.
         queue.append(&mut held_back);
         if let Some(confirming) = confirming
             && !confirmed.is_empty()
@@ -344,13 +344,13 @@ impl<C: Connector> Session<C> {
 
     /// Notes that all bytes of the calls queued up so far are written.
     pub(super) fn all_sent(&mut self) {
-        // The posters that are still here go on, and usually call again.
+        // The posters that still wait go on now, and usually call again.
         self.away += self.unsent.drain(..).filter(|call| call.mark_sent()).count();
     }
 
     /// Gives replies to their calls, in order. Adds to `over` the finished calls that must be woken, except the reader's own. Adds to
-    /// `again` the calls that must be sent once more; queue them before the state is unlocked, so that a call made after a later answer is
-    /// also executed later.
+    /// `again` the calls that must be sent once more. The caller must queue these before it unlocks the state, so that a call that is made
+    /// after a later answer is also executed later.
     pub(super) fn deliver(
         &mut self,
         replies: impl IntoIterator<Item = Value>,
@@ -362,7 +362,7 @@ impl<C: Connector> Session<C> {
             match self.due.front_mut() {
                 None => return Err(unasked()),
                 Some(Due { what: Awaited::Call(call, left), .. }) => {
-                    // Counted here, and not in the call: the replies to a call that nobody waits for any more have their places, too.
+                    // The replies are counted here and not in the call, because replies also come to a call whose caller has left.
                     *left -= 1;
                     let taken = call.push(value);
                     if *left > 0 {
@@ -392,7 +392,7 @@ impl<C: Connector> Session<C> {
         Ok(())
     }
 
-    /// Returns an error if the oldest reply has been due for longer than `patience`: the server hangs, or the connection leads nowhere.
+    /// Returns an error if the oldest reply has been due for `patience` or longer: the server hangs, or the connection is dead.
     pub(super) fn check_overdue(&self, at: Instant, patience: Duration) -> io::Result<()> {
         match self.due.front() {
             Some(oldest) if at >= oldest.since + patience => Err(overdue_by(patience)),
@@ -419,8 +419,8 @@ impl<C: Connector> Session<C> {
         self.is_confirming && call.is_confirmed && call.is_queued()
     }
 
-    /// Notes whether the server says that it is no master. Must be done before the replies are delivered: whoever relies on an epoch asks
-    /// after its own reply.
+    /// Notes whether the server says that it is no master. Call it before the replies are delivered: a caller that relies on an epoch asks
+    /// whether it is deposed after it has received its own reply.
     pub(super) fn note_demotions(&mut self, replies: &[Value], at: Instant, epochs: &Epochs) {
         for reply in replies {
             if is_no_master(reply) {
@@ -432,16 +432,17 @@ impl<C: Connector> Session<C> {
         }
     }
 
-    /// Returns `true` if the connection is to be replaced, because its server is no master any more: the address may lead to another server
-    /// by now, and `REPLICAOF` closes no connection. What is due is waited for, but not for long. A connection that was just opened stays, so
-    /// that connects are rare, wherever they lead.
+    /// Returns `true` if the connection is to be replaced, because its server is no master any more. The address may lead to another server
+    /// by now, and `REPLICAOF` closes no connection. Replies that are due may come for [`IDLE`] after the demotion was noted. A connection
+    /// that was opened less than [`IDLE`] ago is kept: if the address leads to no master at all, connects stay rare.
     fn is_outdated(&self, at: Instant) -> bool {
         let is_older = |than: Instant| at.saturating_duration_since(than) >= IDLE;
         self.demoted.is_some_and(|since| is_older(self.opened) && (self.due.is_empty() || is_older(since)))
     }
 
-    /// Checks, without waiting, that a connection is still usable: if its server was demoted, or if it was idle for long or may have been
-    /// cut, and no reply is due on it.
+    /// Checks, without waiting, that a connection is still usable. It fails if the server was demoted. It reads from the socket only if no
+    /// reply is due, and if the connection was idle for [`IDLE`] or another server has answered since the last check: the connection may
+    /// have been closed then.
     pub(super) fn check_idle(&mut self, at: Instant) -> io::Result<()> {
         if self.is_outdated(at) {
             return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "its server is no master any more"));
@@ -461,7 +462,7 @@ impl<C: Connector> Session<C> {
         Ok(())
     }
 
-    /// Returns `true` if nobody uses the connection, and nobody has for so long.
+    /// Returns `true` if the connection is not in use, and has not been used for `idle`.
     pub(super) fn is_idle(&self, at: Instant, idle: Duration) -> bool {
         let is_free = self.inbound.is_some() && self.outbound.is_some() && self.due.is_empty() && !self.has_backlog;
         is_free && at.saturating_duration_since(self.last_use) >= idle
@@ -470,7 +471,7 @@ impl<C: Connector> Session<C> {
     /// Ends the connection and returns the calls that were written to it.
     pub(super) fn abort(self) -> Vec<Arc<PendingCall>> {
         let Self { outbound, inbound, cut, due, .. } = self;
-        // Even if ending the connection panics, the calls must be told.
+        // The calls must fail even if closing the connection panics.
         let _ = guarded(|| {
             cut.cut();
             drop((outbound, inbound, cut));
@@ -487,20 +488,19 @@ fn unasked() -> io::Error {
 /// The epochs of a mux: see the module.
 pub(in super::super) struct Epochs {
     /// The current epoch.
-    // ORDERING: Relaxed, also for `written`: stored with the mutex of the mux's `state` held. `at` loads without it, and may guess wrong: the
-    // answer says in which epoch the call was written, and whoever relies on the epoch compares it.
+    // ORDERING: Relaxed, also for `written`: stored with the mutex of the mux's `state` held. `at` loads without it, and may guess wrong.
+    // The answer says in which epoch the call was written, and a caller that relies on the epoch compares the two.
     current: AtomicU64,
     /// When the connection was last written to, in nanoseconds after `since`.
     written: AtomicU64,
     since: Instant,
-    /// The last epoch that is stamped.
-    // ORDERING: Relaxed: stored under the mutex of whoever sets stamps, loaded by `write` under that of `state`, under which every call is
-    // queued. So the calls that a thread sends after it has ended the stamp are written after that is seen. A stamp that is seen too late
-    // costs the server one write.
+    /// The epoch whose commands are stamped; zero for none.
+    // ORDERING: Relaxed: `write` loads it with the mutex of `state` held, and every call is queued under that mutex. So the write of a call
+    // that a thread queues after it has ended the stamp sees that end. A stamp that is seen too late costs the server one write.
     stamped: AtomicU64,
-    /// The last epoch in which the server said that it is no master, even if only to a caller that had left.
+    /// The last epoch in which the server said that it is no master. A reply to a caller that had left counts, too.
     // ORDERING: Relaxed: `depose` stores it with the mutex of `state` held, before the reader delivers replies, each under the mutex of its
-    // call. So whoever takes a reply sees what was read before that reply or together with it.
+    // call. So a caller that takes a reply sees what was read before that reply or together with it.
     deposed: AtomicU64,
 }
 
@@ -515,8 +515,8 @@ impl Epochs {
         }
     }
 
-    /// Returns the epoch in which a command sent at this moment is written, or `None` if it begins a new epoch. Approximate: it does not
-    /// take the mutex, which the users of the connection need.
+    /// Returns the epoch in which a command that is sent at this moment is written, or `None` if the command begins a new epoch.
+    /// Approximate: it does not take the mutex, because the threads that use the connection need it.
     pub(in super::super) fn at(&self, at: Instant) -> Option<u64> {
         // ORDERING: Relaxed: a guess, which the epoch of the answer corrects.
         let written = self.since + Duration::from_nanos(self.written.load(Ordering::Relaxed));
@@ -530,7 +530,8 @@ impl Epochs {
         self.deposed.load(Ordering::Relaxed) >= epoch
     }
 
-    /// Notes that the server has said that it is no master. Call it before the reply that says so is delivered.
+    /// Notes that the server has said that it is no master. Call it before the reply that says so is delivered, and with the mutex of the
+    /// mux held.
     pub(super) fn depose(&self) {
         self.deposed.fetch_max(self.current.load(Ordering::Relaxed), Ordering::Relaxed); // ORDERING: Relaxed: see the fields.
     }
@@ -545,7 +546,7 @@ impl Epochs {
         self.stamped.store(0, Ordering::Relaxed); // ORDERING: Relaxed: the mutex of the mux orders it before later calls.
     }
 
-    /// Begins an epoch, which is not stamped. The mutex of the mux must be held.
+    /// Begins an epoch. It is not stamped, because only the epoch in `stamped` is. The mutex of the mux must be held.
     pub(super) fn begin(&self, next: &mut u64, step: u64) -> u64 {
         let epoch = *next;
         *next += step;
@@ -553,12 +554,13 @@ impl Epochs {
         epoch
     }
 
-    /// Notes a write, `quiet` after the one before it: after a long pause it begins an epoch. Returns its epoch, and whether that is stamped.
-    /// The mutex of the mux must be held.
+    /// Notes a write that comes `quiet` after the one before it. A write after a long pause begins an epoch. Returns the epoch of the
+    /// write, and whether that epoch is stamped. The mutex of the mux must be held.
     pub(super) fn write(&self, at: Instant, quiet: Duration, next: &mut u64, step: u64) -> (u64, bool) {
         // ORDERING: Relaxed: the mutex of the mux is held. Only `stamped` is stored without it: see there.
         let mut epoch = self.current.load(Ordering::Relaxed);
-        // A refusal ends the epoch as a pause does: in both cases another server may have been the master since.
+        // The server's word that it is no master ends the epoch, as a long pause does: in both cases another server may have been the
+        // master since.
         if quiet > QUIET || self.is_deposed(epoch) {
             epoch = self.begin(next, step);
         }
