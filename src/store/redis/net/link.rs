@@ -127,6 +127,7 @@ impl WriteHalf for Outbound {
             return self.flush(deadline);
         }
         if !self.unsent.is_empty() {
+            // Behind the bytes that are unsent: the server would take the middle of one command for the beginning of another.
             self.unsent.extend_from_slice(bytes);
             return self.flush(deadline);
         }

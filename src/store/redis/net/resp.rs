@@ -236,6 +236,8 @@ impl Reader {
                 let end = self.at + length;
                 // What has come of a long string is not looked at again until its end has come.
                 let Some(crlf) = bytes.get(end..end + 2) else { return Ok(None) };
+                // The length is all that delimits a bulk string. If something else stands at its end, what follows would be read as
+                // replies to other commands.
                 if crlf != b"\r\n" {
                     return Err(Malformed("a bulk string without its end"));
                 }
@@ -244,6 +246,7 @@ impl Reader {
                 return Ok(Some(Value::BulkString(content)));
             }
             let start = self.at;
+            // The offset moves only behind a whole line, so that a line which comes in pieces is read again from its first byte.
             let Some((kind, rest)) = line(&bytes[start..])? else { return Ok(None) };
             self.at += 1 + rest.len() + 2;
             return Ok(Some(match kind {
@@ -252,11 +255,13 @@ impl Reader {
                 b'-' => ::redis::parse_redis_value(&bytes[start..self.at]).map_err(|_| NO_TEXT)?,
                 b':' => Value::Int(number(rest)?),
                 _ => match (kind, number(rest)?) {
+                    // A nil array is what `EXEC` answers, and a nil bulk string what `GET` does: both say that there is nothing.
                     (_, -1) => Value::Nil,
                     (b'$', n) => {
                         self.bulk = Some(length(n, MAX_BULK)?);
                         continue;
                     }
+                    // It is complete: no element follows that could close it.
                     (_, 0) => Value::Array(Vec::new()),
                     (_, n) => {
                         let lacking = length(n, MAX_ELEMENTS)?;

@@ -566,6 +566,7 @@ impl Epochs {
         }
         let nanos = u64::try_from(at.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX);
         self.written.store(nanos, Ordering::Relaxed);
+        // ORDERING: Relaxed: `stamped` is one value, and says all by itself: see there.
         (epoch, self.stamped.load(Ordering::Relaxed) == epoch)
     }
 }
