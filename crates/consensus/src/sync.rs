@@ -13,10 +13,10 @@
 pub(crate) use parking_lot::Mutex;
 pub(crate) use std::sync::atomic;
 #[cfg(test)]
-pub(crate) use twin::Mutex;
+pub(crate) use shim::Mutex;
 
 #[cfg(test)]
-mod twin {
+mod shim {
     use std::fmt;
     use std::sync::PoisonError;
 
