@@ -11,9 +11,9 @@
 
 #[cfg(not(test))]
 pub(crate) use parking_lot::Mutex;
-pub(crate) use std::sync::atomic;
 #[cfg(test)]
 pub(crate) use shim::Mutex;
+pub(crate) use std::sync::atomic;
 
 #[cfg(test)]
 mod shim {
