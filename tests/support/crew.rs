@@ -66,6 +66,12 @@ pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     Member(thread::spawn(work))
 }
 
+/// Starts a thread with a name.
+#[allow(dead_code, reason = "not all that include this file use it")]
+pub(crate) fn spawn_named<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Member<T> {
+    Member(thread::Builder::new().name(name.to_owned()).spawn(work).unwrap())
+}
+
 impl<T> Member<T> {
     pub(crate) fn is_finished(&self) -> bool {
         self.0.is_finished()

@@ -84,7 +84,7 @@ fn a_waiter_of_another_generator_gets_in_after_the_unlock(lab: &Lab) {
     eventually("b waits", || b.queue_length() == 1);
     unlocked.store(true, Ordering::SeqCst);
     guard.unlock().unwrap();
-    assert!(waiter.join(), "it got in before the unlock");
+    assert!(lab.join(waiter), "it got in before the unlock");
 }
 
 /// Shows: G1.
@@ -112,7 +112,7 @@ fn threads_of_three_generators_are_never_inside_together(lab: &Lab) {
         })
         .collect();
     for member in crew {
-        member.join();
+        lab.join(member);
     }
     assert_eq!(entered.load(Ordering::SeqCst), 6 * ROUNDS);
 }

@@ -57,7 +57,7 @@ fn the_queue_is_that_of_this_generator(lab: &Lab) {
     assert_eq!((here.queue_length(), there.queue_length()), (2, 1));
     guard.unlock().unwrap();
     for waiter in waiters {
-        waiter.join();
+        lab.join(waiter);
     }
     assert_eq!((here.queue_length(), there.queue_length()), (0, 0));
 }

@@ -51,7 +51,7 @@ fn the_order_holds_when_another_process_lets_go(lab: &Lab) {
     let entered = Entered::default();
     let crew: Vec<_> = (0..10).map(|number| queue_up(&lock, &entered, number, number + 1)).collect();
     guard.unlock().unwrap();
-    crew.into_iter().for_each(Member::join);
+    crew.into_iter().for_each(|member| lab.join(member));
     assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>());
 }
 
@@ -131,8 +131,8 @@ fn who_came_while_another_asked_stands_behind_it(lab: &Lab) {
     asking.open();
     eventually("the first waits", || lock.queue_length() == 5);
     guard.unlock().unwrap();
-    first.join();
-    others.into_iter().for_each(Member::join);
+    lab.join(first);
+    others.into_iter().for_each(|member| lab.join(member));
     assert_eq!(*entered.lock(), [0, 1, 2, 3, 4]);
 }
 

@@ -1,6 +1,6 @@
 //! The builder's `on_slow_wait`: told once of each wait that lasts, while the waiter keeps its place.
 
-use crate::support::crew::{HANG, answered, eventually, spawn};
+use crate::support::crew::{HANG, answered, eventually, spawn, spawn_named};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use redis_dlock::{CancelToken, DLockGenerator, SlowWait};
@@ -34,7 +34,7 @@ fn each_wait_is_told_of_once_and_keeps_its_place(lab: &Lab) {
         .map(|name| {
             let (lock, say) = (lock.clone(), say.clone());
             let before = lock.queue_length();
-            let waiter = thread::Builder::new().name(name.to_owned()).spawn({
+            let waiter = spawn_named(name, {
                 let lock = lock.clone();
                 move || {
                     let guard = lock.lock().unwrap();
@@ -45,7 +45,7 @@ fn each_wait_is_told_of_once_and_keeps_its_place(lab: &Lab) {
                 }
             });
             eventually("it waits", || lock.queue_length() > before);
-            waiter.unwrap()
+            waiter
         })
         .into();
     let mut told: Vec<_> = (0..2).map(|_| lab.time.recv(&waits)).collect();
@@ -56,7 +56,7 @@ fn each_wait_is_told_of_once_and_keeps_its_place(lab: &Lab) {
         assert!(wait.waited >= SLOW, "{wait:?}");
     }
     guard.unlock().unwrap();
-    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    waiters.into_iter().for_each(|waiter| lab.join(waiter));
     assert_eq!(order.try_iter().collect::<Vec<_>>(), ["first", "second"]);
     drop((lock, generator));
     assert_eq!(waits.recv_timeout(HANG), Err(RecvTimeoutError::Disconnected), "each once, and its thread ends");
@@ -75,7 +75,7 @@ fn short_waits_are_not_told_of(lab: &Lab) {
     });
     eventually("it waits", || lock.queue_length() > 0);
     guard.unlock().unwrap();
-    waiter.join();
+    lab.join(waiter);
     drop((lock, generator));
     assert_eq!(waits.recv_timeout(HANG), Err(RecvTimeoutError::Disconnected), "nobody was told");
 }

@@ -4,7 +4,7 @@ use crate::support::crew::{HANG, Member, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use crossbeam_channel::RecvTimeoutError;
-use redis_dlock::{DistributedReentrantLock, Error, LossCause};
+use redis_dlock::{DLockGuard, DistributedReentrantLock, Error, LossCause};
 use std::time::Duration;
 
 on_both_stores!(
@@ -82,9 +82,22 @@ fn a_thread_that_waits_goes_on_under_another_name(lab: &Lab) {
     lab.overwrite(twin.key(), &next_of(&mine), MINUTE);
     drop(guard_of_probe);
     assert!(matches!(twin.try_lock(), Err(Error::Cloned { .. })));
-    guard.unlock().unwrap();
+    unlock_for_a_new_name(lab, &holder, guard, client_of(&mine));
     let locker = lab.time.join(waiter);
     assert_ne!(client_of(&locker), client_of(&mine));
+}
+
+/// Unlocks when a waiter that has met its twin has a place under its new name. The place under the old name is left to the twin, which may hear of
+/// a grant for as long as the inbox of that name is open.
+fn unlock_for_a_new_name(lab: &Lab, holder: &DistributedReentrantLock, guard: DLockGuard<'_>, old: &str) {
+    // Not every store names who waits.
+    lab.time.until_soon("it has another place", || lab.waiting(holder.key()) == 2);
+    guard.unlock().unwrap();
+    if lab.holder(holder.key()).is_some_and(|found| client_of(&found.holder) == old) {
+        // A consensus store passes over no place whose session lives: the twin comes first. A client that finds the key free gives it on.
+        lab.delete(holder.key());
+        assert!(holder.try_lock().unwrap().is_none());
+    }
 }
 
 /// A client that meets its twin while a question of another thread is under way.
@@ -119,14 +132,7 @@ fn a_place_that_was_asked_for_when_it_met_its_twin_is_left_to_that(lab: &Lab) {
     let guard = holder.lock().unwrap();
     let (client, waiter) =
         meet_during(lab, "x", |wanted| wanted.with(|_| wanted.holder().unwrap().unwrap().locker).unwrap());
-    // Not every store names who waits.
-    lab.time.until_soon("it has another place", || lab.waiting(holder.key()) == 2);
-    guard.unlock().unwrap();
-    if lab.holder(holder.key()).is_some_and(|found| client_of(&found.holder) == client) {
-        // A consensus store passes over no place whose session lives: the twin comes first. Whoever finds the key free gives it on.
-        lab.delete(holder.key());
-        assert!(holder.try_lock().unwrap().is_none());
-    }
+    unlock_for_a_new_name(lab, &holder, guard, &client);
     assert_ne!(client_of(&lab.time.join(waiter)), client);
 }
 

@@ -98,6 +98,13 @@ impl Lab {
         (generator, watch)
     }
 
+    /// Waits for the end of a thread that gets the lock when another client unlocks. It gets the lock by a message while the clock stands still; without
+    /// messages it asks, for which time must pass.
+    #[track_caller]
+    pub(crate) fn join<T>(&self, member: Member<T>) -> T {
+        if is_listener_on() { member.join() } else { self.time.join(member) }
+    }
+
     /// `DEL`, behind everybody's back.
     pub(crate) fn delete(&self, key: &str) {
         assert!(self.store.delete(key), "{key} is not there");

@@ -100,6 +100,12 @@ impl Lab {
         Some(Held { holder: found.holder?, remaining: found.remaining })
     }
 
+    /// Waits for the end of a thread that gets the lock when another client unlocks.
+    #[track_caller]
+    pub(crate) fn join<T>(&self, member: Member<T>) -> T {
+        member.join()
+    }
+
     /// How many stand in the store's queue for a key.
     pub(crate) fn waiting(&self, key: &str) -> u64 {
         let processor = self.store.processor();
