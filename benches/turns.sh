@@ -14,17 +14,23 @@ shift 2
 
 other=$PWD/target/turns/$commit
 if [[ ! -d $other ]]; then
-    mkdir -p "$other"
-    git archive "$commit" | tar -x -C "$other"
+    # The name appears when the checkout is whole.
+    rm -rf "$other.new"
+    mkdir -p "$other.new"
+    git archive "$commit" | tar -x -C "$other.new"
+    mv "$other.new" "$other"
 fi
 # Builds the report in this directory. Prints the path of the program.
 report() {
-    (cd "$1" && CARGO_TARGET_DIR=$1/target cargo bench --locked --no-run --bench report 2>&1) |
-        sed -n "s#.*Executable .*report.*(\(.*\))#\1#p" | sed "s#^target#$1/target#"
+    local said
+    if ! said=$(cd "$1" && CARGO_TARGET_DIR=$1/target cargo bench --locked --no-run --bench report 2>&1); then
+        printf '%s\nbenches/turns.sh: the report of %s could not be built, see above\n' "$said" "$1" >&2
+        return 1
+    fi
+    sed -n "s#.*Executable .*report.*(\(.*\))#\1#p" <<<"$said" | sed "s#^target#$1/target#"
 }
 here=$(report "$PWD")
 there=$(report "$other")
-[[ -x $here && -x $there ]] || { echo "benches/turns.sh: a report could not be built: cargo bench --no-run --bench report" >&2 && exit 1; }
 
 # Each figure of the tables of a report in a line: what it is, a tab, the figure.
 figures() {

@@ -18,12 +18,13 @@ use super::worker::{Process, Worker};
 use crate::clock::{Clock, Moment};
 use crate::config::DLockConfig;
 use crate::error::Error;
+use crate::log;
 use crate::port::{Claim, Directory, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, unanswered};
 use crate::state::key::{Key, KeyTable};
 use crate::state::locker::ClientId;
 use crate::state::machine::{Ended, Phase, State, Waiter};
 use crate::state::tenure::Tenure;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, catch_panic};
 use crate::timer::Timer;
 use crossbeam_channel::Sender;
 use std::sync::{Arc, Weak};
@@ -152,13 +153,20 @@ impl Core {
         result
     }
 
-    /// Sends many requests at once. Returns exactly one result for each, whatever the store returns.
+    /// Sends many requests at once. Returns exactly one result for each, whatever the store returns, and also if it panics: a panic that ended the
+    /// round would leave each tenure of the batch unrenewed until its deadline.
     pub(crate) fn batch(&self, requests: &[Request<'_>], limit: Duration) -> Vec<Result<Outcome, Error>> {
         if requests.is_empty() {
             return Vec::new();
         }
         let sent_at = self.events.metered_now();
-        let mut results = self.processor.run(requests, Limit::Attempt(limit));
+        let run = || self.processor.run(requests, Limit::Attempt(limit));
+        let mut results = catch_panic(run).unwrap_or_else(|panic| {
+            // Leak the panic, because its destructor might panic, too.
+            std::mem::forget(panic);
+            log::error!(CLIENT, "the store has panicked in a batch of requests; please report it");
+            Vec::new()
+        });
         self.events.note_batch(requests, sent_at, &results);
         results.resize_with(requests.len(), || Err(unanswered()));
         results

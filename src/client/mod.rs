@@ -1,5 +1,5 @@
 //! One client at work: a store, a clock, an identity, the keys in use, and up to three threads. If one of several servers keeps the others
-//! waiting, there are two more.
+//! waiting, there are two more. `dlock-events` calls the functions of the program.
 //!
 //! A client lives as long as a generator or a lock that belongs to it. After it is closed, its threads and its store go on until the last
 //! thread has left `lock` and the last hold has ended: see [`activity`].

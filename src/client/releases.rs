@@ -120,9 +120,8 @@ impl Releases {
     /// Interprets `NotOurs` for a release of a tenure whose hold ended in time: a loss, unless the lease, which
     /// nobody renews after the hold, has run out by now.
     pub(crate) fn not_ours(&self, core: &Core, key: &str, tenure: &Tenure, other: NotOurs) -> Result<(), Error> {
-        if let Some(holder) = other.holder.as_deref().filter(|holder| core.id.current().is_of_twin(holder)) {
-            twin::meet(core, key, holder);
-        }
+        // The loss below is what the caller is told, also of a twin.
+        let _ = twin::shown_by(core, key, None, other.holder.as_deref());
         if core.clock.now() >= tenure.deadline() {
             return Ok(());
         }

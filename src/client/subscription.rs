@@ -60,7 +60,8 @@ use crate::timing;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// See the module. The thread is started when a thread of the program first has to wait or a tenure may linger.
+/// See the module. The thread is started when a thread of the program first has to wait, a tenure may linger, a lock has a reason, or a lock is
+/// described.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     /// Whether the client listens at all. Waiters are then handed the lock: by messages between processes, and by one another within this

@@ -84,7 +84,8 @@ impl Worker {
         round: Round<S>,
     ) -> Self {
         let subject = Weak::clone(subject);
-        // The strong pointer may be the last one when the round ends. The subject's drop then runs on this thread, and stops this worker.
+        // The strong pointer may be the last one when the round ends, and the subject is then dropped on this thread. The owner of the client
+        // has told this worker to stop before.
         let work = move |now| subject.upgrade().map(|strong| round(&strong, now));
         Self::with(name, clock, process, AT_WORK, work)
     }

@@ -31,6 +31,8 @@ struct Switches {
     told: Mutex<Vec<Told>>,
     /// How many acquires and polls are executed and not answered.
     unanswered: AtomicUsize,
+    /// How many extensions make the store panic.
+    panics: AtomicUsize,
     /// Whether an inbox tells only that something has changed.
     tells_changes_only: bool,
     /// Whether lockers are ended for certain.
@@ -92,6 +94,10 @@ impl Special {
             Request::Poll(_) => {
                 count(polls);
                 self.answer(run(request))
+            }
+            Request::Extend(_) if self.switches.panics.load(Ordering::SeqCst) > 0 => {
+                self.switches.panics.fetch_sub(1, Ordering::SeqCst);
+                panic!("the store panics");
             }
             Request::Probe(_) => {
                 count(probes);
@@ -319,6 +325,19 @@ fn another_server_makes_every_hold_checked_and_every_wait_asked_for_at_once() {
 }
 
 /// Shows: G10, L1.
+/// Shows: G3.
+#[test]
+fn a_store_that_panics_in_a_renewal_is_asked_again_before_the_lease_ends() {
+    let clock = Arc::new(ManualClock::new());
+    let store = Special::new(clock.clone(), Switches { panics: AtomicUsize::new(2), ..Switches::default() });
+    let (_generator, lock) = lock_in(&store, &clock);
+    let guard = lock.lock().unwrap();
+    clock.pass(LEASE * 2);
+    assert_eq!(store.switches.panics.load(Ordering::SeqCst), 0);
+    assert!(guard.is_valid());
+    guard.unlock().unwrap();
+}
+
 #[test]
 fn messages_that_say_only_that_something_changed_are_enough() {
     let clock = Arc::new(ManualClock::new());

@@ -10,7 +10,7 @@ pub use builder::RedisBuilder;
 pub use server::Server;
 
 use super::net::address::Address;
-use super::net::classify::classify;
+use super::net::classify::{classify, is_no_master};
 use super::node::CallOptions;
 use super::plain::{Attempt, GivenUp, TakingBack, Tried};
 use super::script::acks::{self, ReplicaAcks};
@@ -280,10 +280,10 @@ impl Posting for RedisLockProcessor {
         let texts = Texts::of(&request, self.topology.form());
         let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
         let callback = move |answer: CallReplies| {
-            let reply = answer.first().cloned();
+            let is_refused = answer.first().is_some_and(is_no_master);
             let outcome = released(answer).map_err(|e| address.hide(e));
             if let Some(one) = topology.one() {
-                one.note_release(hash, reply.as_ref(), outcome.as_ref().ok());
+                one.note_release(hash, is_refused, outcome.as_ref().ok());
             }
             done(outcome);
         };

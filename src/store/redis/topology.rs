@@ -221,9 +221,9 @@ impl OneServer {
         self.contention.note(KeyHash::of(request.key()), outcome);
     }
 
-    /// Notes the answer to a posted release.
-    pub(super) fn note_release(&self, key: KeyHash, reply: Option<&Value>, outcome: Option<&ReleaseOutcome>) {
-        if reply.is_some_and(is_no_master) {
+    /// Notes the answer to a posted release: whether the server has refused it because it is no master, and the outcome, if there is one.
+    pub(super) fn note_release(&self, key: KeyHash, is_refused: bool, outcome: Option<&ReleaseOutcome>) {
+        if is_refused {
             self.watermarks.end_all(&self.node.transport);
         }
         if let Some(outcome) = outcome {

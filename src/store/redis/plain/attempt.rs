@@ -217,7 +217,7 @@ impl Contention {
             ReleaseOutcome::NotOurs(_) => false,
         };
         if is_contended {
-            self.of(key).store(SUCCESSES, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
+            self.note_busy(key);
         }
     }
 
