@@ -45,7 +45,7 @@ fn ten_local_threads_get_it_in_order_of_arrival(lab: &Lab) {
 
 /// Shows: G8.
 fn the_order_holds_when_another_process_lets_go(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 300)).unwrap();
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = elsewhere.lock().unwrap();
     let entered = Entered::default();
@@ -118,7 +118,7 @@ fn who_unlocks_and_locks_again_stands_behind_those_who_wait(lab: &Lab) {
 /// Shows: G8, S7.
 fn who_came_while_another_asked_stands_behind_it(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = elsewhere.lock().unwrap();
 

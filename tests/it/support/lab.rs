@@ -10,6 +10,7 @@ use redis_dlock::{
     MemoryLockProcessor, RedisLockProcessor,
 };
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 /// A stall of the machine that may cost a lease of a second, or a look at it.
@@ -98,11 +99,18 @@ impl Lab {
         (generator, watch)
     }
 
-    /// Waits for the end of a thread that gets the lock when another client unlocks. It gets the lock by a message while the clock stands still; without
-    /// messages it asks, for which time must pass.
+    /// Waits for the end of a thread that gets the lock when another client unlocks. It gets the lock by a message while the clock stands still.
+    /// Without messages it asks, for which time must pass: slowly, because the threads that hold the lock meanwhile unlock in real time, and their
+    /// leases end by the clock.
     #[track_caller]
     pub(crate) fn join<T>(&self, member: Member<T>) -> T {
-        if is_listener_on() { member.join() } else { self.time.join(member) }
+        if !is_listener_on() {
+            self.time.until_soon("the end of a thread", || {
+                thread::sleep(Duration::from_millis(1));
+                member.is_finished()
+            });
+        }
+        member.join()
     }
 
     /// `DEL`, behind everybody's back.
