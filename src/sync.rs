@@ -45,8 +45,6 @@
 #[cfg(not(all(test, dlock_shuttle)))]
 mod imp {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
-    #[cfg(feature = "redis")]
-    pub(crate) use std::hint::spin_loop;
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread;
     pub(crate) use std::thread_local;
@@ -94,7 +92,6 @@ mod imp {
         Condvar, Mutex, MutexGuard, before_notifying, catch_panic, guarded, now, random_u32, thread,
     };
     pub(crate) use shuttle::sync::atomic;
-    pub(crate) use shuttle::thread::yield_now as spin_loop;
     pub(crate) use shuttle::thread_local;
 }
 

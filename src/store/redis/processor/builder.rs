@@ -135,10 +135,10 @@ impl RedisBuilder {
 
     /// Sets whether a thread that waits for the answer to a command polls for it before it sleeps. Defaults to [`Polling::Automatic`].
     ///
-    /// A near server answers sooner than a core that sleeps can be woken, so a thread that polls has its answer sooner, for more processor
-    /// time. With [`Polling::AtMost`] that is also done by a thread that has a connection for itself. Beside other programs that want the
-    /// cores it takes longer. Where polling finds no answers, because the server is far or busy, threads sleep at once; now and then one
-    /// tries again. A thread that waits for a lock that another holds does not poll.
+    /// A near server answers sooner than a core that sleeps can be woken, so a thread that polls has its answer sooner, for about the same
+    /// processor time. Where polling finds no answers, because the server is far or busy, threads sleep at once; now and then one tries
+    /// again. Where other programs keep the cores, no thread polls. A thread that waits for a lock that another holds does not poll. See
+    /// [Polling](crate::manual::operations#polling) in the manual.
     ///
     /// The time of [`Polling::AtMost`] may be from 1 µs to 10 ms.
     #[must_use]

@@ -179,10 +179,10 @@ impl<C: Connector> Mux<C> {
 
     /// Polls for the answer, if the policy expects it soon.
     pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
-        let (polling, callers) = (&self.settings.polling, self.load());
-        if polling.may_poll(callers) && call.may_read_on() && now() < deadline {
+        let at = now();
+        if call.may_read_on() && at < deadline {
             let find = || !call.may_read_on() || self.read(call, deadline, false);
-            polling.poll(callers, deadline, find, || call.is_over());
+            self.settings.polling.poll(self.load(), at, deadline, find, || call.is_over());
         }
     }
 

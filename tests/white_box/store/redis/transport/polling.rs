@@ -3,8 +3,15 @@
 use super::*;
 use std::cell::{Cell, RefCell};
 
-fn polling() -> PollPolicy {
-    PollPolicy::new(Polling::AtMost(Duration::from_micros(100)))
+/// A policy for which no yield counts as late, however busy the machine is.
+fn polling(polling: Polling) -> PollPolicy {
+    let policy = PollPolicy::new(polling);
+    policy.late.lock().until = now() + Duration::from_secs(3600);
+    policy
+}
+
+fn automatic() -> PollPolicy {
+    polling(Polling::Automatic)
 }
 
 /// Lets a caller poll, for which `find` looks, until a deadline in a minute. Returns how often it has looked.
@@ -25,7 +32,7 @@ fn looks_until(
         count.set(count.get() + 1);
         (find.borrow_mut())()
     };
-    polling.poll(callers, end, counted, || is_found);
+    polling.poll(callers, now(), end, counted, || is_found);
     count.get()
 }
 
@@ -36,7 +43,7 @@ fn polls(polling: &PollPolicy, is_there: bool) -> bool {
 
 #[test]
 fn polling_in_vain_lets_more_and_more_callers_sleep_and_a_find_ends_that() {
-    let polling = polling();
+    let polling = automatic();
     let skips = || (0..).take_while(|_| !polls(&polling, false)).count();
     for expected in [0, 1, 2, 4, 8, 16, 32, 64, 128, 128] {
         assert_eq!(skips(), expected);
@@ -49,52 +56,38 @@ fn polling_in_vain_lets_more_and_more_callers_sleep_and_a_find_ends_that() {
 #[test]
 fn a_caller_that_is_alone_polls_for_the_bound_or_not_at_all() {
     let bound = Duration::from_millis(1);
-    let begin = now();
-    assert!(polls(&PollPolicy::new(Polling::AtMost(bound)), false));
-    assert!(now() - begin >= bound);
-    for polling in [Polling::Off, Polling::Automatic] {
-        assert!(!polls(&PollPolicy::new(polling), true), "{polling:?}");
+    for (policy, least) in [(Polling::Automatic, POLLS_FOR), (Polling::AtMost(bound), bound)] {
+        let begin = now();
+        assert!(polls(&polling(policy), false));
+        assert!(now() - begin >= least, "{policy:?}");
     }
+    assert!(!polls(&polling(Polling::Off), true));
 }
 
 #[test]
 fn a_caller_polls_no_longer_than_its_deadline_and_that_does_not_count() {
-    let polling = PollPolicy::new(Polling::AtMost(Duration::from_secs(60)));
+    let polling = polling(Polling::AtMost(Duration::from_secs(60)));
     for _ in 0..3 {
         assert!(looks_until(&polling, 1, now() + Duration::from_millis(1), &mut || false, false) > 0);
     }
     assert!(polls(&polling, true));
 }
 
+/// Shows it for callers of one connection, and for one that polls while another polls on another connection.
 #[test]
-fn a_caller_that_is_not_alone_any_more_polls_no_longer_and_that_does_not_count() {
-    let polling = PollPolicy::new(Polling::AtMost(Duration::from_secs(60)));
-    // Another caller begins while the first one looks for the third time.
-    let other = Cell::new(None);
-    let mut looked = 0;
-    let find = || {
-        looked += 1;
-        if looked == 3 {
-            polling.pollers.fetch_add(1, Ordering::Relaxed);
-            other.set(Some(Poller(&polling.pollers)));
-        }
-        false
-    };
-    assert_eq!(looks(&polling, 1, find, false), 3);
-    drop(other.take());
-    assert_eq!(polling.pollers.load(Ordering::Relaxed), 0);
-    assert!(polls(&polling, true), "the next one does not sleep at once");
-}
-
-#[test]
-fn callers_that_share_a_connection_poll_a_few_times() {
+fn several_callers_poll_a_few_times() {
     for policy in [Polling::Automatic, Polling::AtMost(Duration::from_secs(60))] {
-        let hangs_at = now() + Duration::from_secs(25);
-        // A yield that returns late ends the polling early, and may end that of those who come next.
-        let most = (0..)
-            .map(|_| looks(&PollPolicy::new(policy), 2, || false, true))
-            .find(|looks| *looks >= POLLS || now() > hangs_at);
-        assert_eq!(most, Some(POLLS), "{policy:?}");
+        for (callers, others) in [(2, 0), (1, 1)] {
+            let hangs_at = now() + Duration::from_secs(25);
+            let poll = |_| {
+                let polling = polling(policy);
+                let _others: Vec<_> = (0..others).map(|_| Poller::enter(&polling.pollers)).collect();
+                looks(&polling, callers, || false, true)
+            };
+            // A yield that returns late ends the polling early.
+            let most = (0..).map(poll).find(|looks| *looks >= POLLS || now() > hangs_at);
+            assert_eq!(most, Some(POLLS), "{policy:?}");
+        }
     }
 }
 
@@ -109,7 +102,7 @@ fn after(polling: &PollPolicy, millis: u64) -> Instant {
 
 #[test]
 fn many_callers_may_need_longer() {
-    let polling = polling();
+    let polling = PollPolicy::new(Polling::Automatic);
     assert!(!is_back(&polling, 0, 2, 4));
     assert!(is_back(&polling, 0, 2, 40));
     assert!(!is_back(&polling, 0, 3, 4000));
@@ -117,7 +110,7 @@ fn many_callers_may_need_longer() {
 
 #[test]
 fn nobody_yields_for_a_while_when_yields_return_late() {
-    let polling = polling();
+    let polling = PollPolicy::new(Polling::Automatic);
     let is_cooling_down = |at| polling.is_cooling_down(after(&polling, at));
     // Sixteen callers that wait at the same time lose what one loses.
     assert!((0..16).all(|_| !is_back(&polling, 10, 14, 4)));
@@ -130,11 +123,19 @@ fn nobody_yields_for_a_while_when_yields_return_late() {
     assert!(!is_cooling_down(530));
 }
 
+/// Shows it for callers that share a connection, and for one that is alone: it gains less, and is forgiven less.
 #[test]
 fn a_yield_that_is_late_now_and_then_is_forgiven() {
-    let polling = polling();
-    for n in 1..100 {
-        assert!(!is_back(&polling, 20 * n, 20 * n + 4, 4));
-        assert!(!polling.is_cooling_down(after(&polling, 20 * n + 4)));
+    for (callers, pause) in [(4, 20), (1, 140)] {
+        let polling = PollPolicy::new(Polling::Automatic);
+        for n in 1..100 {
+            assert!(!is_back(&polling, pause * n, pause * n + 4, callers));
+            assert!(!polling.is_cooling_down(after(&polling, pause * n + 4)));
+        }
     }
+    let polling = PollPolicy::new(Polling::Automatic);
+    assert!(
+        (1..100)
+            .any(|n| !is_back(&polling, 20 * n, 20 * n + 4, 1) && polling.is_cooling_down(after(&polling, 20 * n + 4)))
+    );
 }
