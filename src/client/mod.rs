@@ -107,7 +107,7 @@ impl Client {
         match refused {
             Reentry::Refused => Error::AlreadyHeld { key: key_name() },
             Reentry::TooMany => Error::TooManyHolds { key: key_name() },
-            Reentry::Lost | Reentry::Entered => loss::error(self, key),
+            Reentry::Lost | Reentry::Entered | Reentry::NotHeld => loss::error(self, key),
         }
     }
 

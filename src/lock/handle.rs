@@ -45,10 +45,7 @@ impl Handle {
     #[inline]
     pub(crate) fn lock_again(&self) -> Option<u64> {
         let hold = &self.key.hold;
-        if !hold.is_owned_by(current_thread()) || hold.reenter() != Reentry::Entered {
-            return None;
-        }
-        Some(hold.token())
+        (hold.reenter(current_thread()) == Reentry::Entered).then(|| hold.token())
     }
 
     /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended
@@ -62,7 +59,7 @@ impl Handle {
         if limit.is_cancelled() {
             return Ok(None);
         }
-        match hold.reenter() {
+        match hold.reenter(thread) {
             Reentry::Entered => Ok(Some(hold.token())),
             refused => Err(self.client.why_not_again(&self.key, refused)),
         }

@@ -6,17 +6,16 @@
 //!
 //! | field | written by | read by |
 //! |---|---|---|
-//! | `owner` | the thread that begins or ends a hold, under the key's mutex | all threads |
+//! | `owner` | the thread that begins or ends a hold, or that notices its loss, under the key's mutex | all threads |
 //! | `count` | the owner; the thread that begins or ends a hold, under the key's mutex, while `owner` is [`NOBODY`] | the owner; whoever describes the hold to people |
 //! | `token` | the thread that begins a hold, before it publishes `owner` | all threads |
-//! | `lost` | the thread that notices the loss, under the key's mutex; cleared when a hold begins | all threads |
 //! | `deadline` | the thread that begins a hold or renews it, under the key's mutex | all threads |
 
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::state::owner::NOBODY;
 use crate::state::tenure::Tenure;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The most holds of one thread, as in `java.util.concurrent`.
 const MAX_COUNT: u32 = i32::MAX as u32;
@@ -24,6 +23,9 @@ const MAX_COUNT: u32 = i32::MAX as u32;
 /// The stored count of a hold that its thread may not enter again. One comparison, which wraps around, tells this and a count at its limit
 /// apart from all others, so that reentry takes no step more than without this.
 const ONCE: u32 = 0;
+
+/// The bit of `owner` that says that the hold is lost. The numbers of threads do not come so far.
+const LOST: u64 = 1 << 63;
 
 /// The outcome of a reentrant call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(crate) enum Reentry {
     TooMany,
     /// The hold began through a handle without reentry. The count is unchanged.
     Refused,
+    /// The caller does not hold the lock.
+    NotHeld,
 }
 
 /// What a thread that unlocks once has left.
@@ -54,18 +58,16 @@ pub(crate) enum Exit {
 #[derive(Debug)]
 pub(crate) struct Hold {
     // ORDERING: `begin` stores `owner` last, with Release. A thread that finds its own number there (Acquire) sees the
-    // token, the count and the deadline of its hold, even if another thread granted it.
+    // token, the count and the deadline of its hold, even if another thread granted it. Whoever finds the bit `LOST` takes the key's mutex to
+    // learn the cause.
     owner: AtomicU64,
     // ORDERING: Relaxed: only the owner loads it, and whoever describes the hold to people. The value that `begin` stores is published with
     // `owner`.
     count: AtomicU32,
-    // ORDERING: `begin` stores it first, and `is_valid` loads it last. What `is_valid` loads before (`owner`, `lost`,
-    // `deadline`, with Acquire) was stored with Release after the token of the same hold. So if any of it belongs to a
-    // later hold than the one asked about, the token that is loaded then is not the one asked about either. For the
-    // token alone Relaxed would do.
+    // ORDERING: `begin` stores it first, and `is_valid` loads it last. What `is_valid` loads before (`owner`, `deadline`, with Acquire) was
+    // stored with Release after the token of the same hold. So if any of it belongs to a later hold than the one asked about, the token that is
+    // loaded then is not the one asked about either. For the token alone Relaxed would do.
     token: AtomicU64,
-    // ORDERING: pairs as `token` says. Whoever loads `true` takes the key's mutex to learn the cause.
-    lost: AtomicBool,
     // ORDERING: pairs as `token` says.
     deadline: AtomicU64,
 }
@@ -76,27 +78,27 @@ impl Hold {
             owner: AtomicU64::new(NOBODY),
             count: AtomicU32::new(0),
             token: AtomicU64::new(0),
-            lost: AtomicBool::new(false),
             deadline: AtomicU64::new(0),
         }
     }
 
     /// Returns the owner's number, or [`NOBODY`] if there is no hold.
     pub(crate) fn owner(&self) -> u64 {
-        self.owner.load(Ordering::Acquire) // ORDERING: pairs with `begin`.
+        self.owner.load(Ordering::Acquire) & !LOST // ORDERING: pairs with `begin`.
     }
 
     #[inline]
     pub(crate) fn is_owned_by(&self, thread: u64) -> bool {
-        self.owner.load(Ordering::Acquire) == thread // ORDERING: pairs with `begin`, which publishes the hold.
+        self.owner() == thread
     }
 
-    /// Increments the hold count. Only the owner may call this.
+    /// Increments the hold count if the calling thread, which has this number, holds the lock.
     #[inline]
-    pub(crate) fn reenter(&self) -> Reentry {
-        // ORDERING: Acquire pairs with `lose`; the cause is read under the key's mutex. Relaxed: the owner's own count.
-        if self.lost.load(Ordering::Acquire) {
-            return Reentry::Lost;
+    pub(crate) fn reenter(&self, thread: u64) -> Reentry {
+        // ORDERING: Acquire pairs with `begin`, which publishes the hold. Relaxed: the owner's own count.
+        let owner = self.owner.load(Ordering::Acquire);
+        if owner != thread {
+            return if owner == thread | LOST { Reentry::Lost } else { Reentry::NotHeld };
         }
         let count = self.count.load(Ordering::Relaxed);
         if count.wrapping_sub(1) >= MAX_COUNT - 1 {
@@ -111,16 +113,21 @@ impl Hold {
     /// [`Unlock`](crate::client::unlock::Unlock) does the rest.
     #[inline]
     pub(crate) fn leave(&self, thread: u64, token: Option<u64>) -> Exit {
-        if !self.is_owned_by(thread) || token.is_some_and(|token| token != self.token()) {
+        let owner = self.owner.load(Ordering::Acquire); // ORDERING: pairs with `begin`.
+        let count = self.count.load(Ordering::Relaxed); // ORDERING: Relaxed: the owner's own count.
+        let is_other = token.is_some_and(|token| token != self.token());
+        if owner == thread && !is_other && count > 1 {
+            self.count.store(count - 1, Ordering::Relaxed); // ORDERING: as above.
+            return Exit::Inner;
+        }
+        if owner & !LOST != thread || is_other {
             return Exit::NotHeld;
         }
-        // ORDERING: Relaxed: the owner's own count.
-        let count = self.count.load(Ordering::Relaxed);
         if count <= 1 {
             return Exit::Last;
         }
-        self.count.store(count - 1, Ordering::Relaxed);
-        if self.is_lost() { Exit::InnerLost } else { Exit::Inner }
+        self.count.store(count - 1, Ordering::Relaxed); // ORDERING: as above.
+        Exit::InnerLost
     }
 
     /// Returns the hold count of a hold that has not ended. To others than the owner it may be out of date.
@@ -136,7 +143,7 @@ impl Hold {
 
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire) // ORDERING: pairs with `begin`: see `token`.
+        self.owner.load(Ordering::Acquire) & LOST != 0 // ORDERING: pairs with `begin`: see `token`.
     }
 
     pub(crate) fn deadline(&self) -> Moment {
@@ -146,8 +153,9 @@ impl Hold {
 
     /// Returns whether the hold with this token has not ended and is certainly ours.
     pub(crate) fn is_valid(&self, token: u64, now: Moment) -> bool {
-        // Read the token last: if another hold began in between, its token differs from the one asked about.
-        now < self.deadline() && !self.is_lost() && !self.is_owned_by(NOBODY) && self.token() == token
+        // ORDERING: pairs with `begin`. Read the token last: if another hold began in between, its token differs from the one asked about.
+        let owner = self.owner.load(Ordering::Acquire);
+        now < self.deadline() && owner != NOBODY && owner & LOST == 0 && self.token() == token
     }
 
     /// Begins the next hold of a tenure, for a thread that has called a handle with these settings. Call it with the key's mutex held.
@@ -155,7 +163,6 @@ impl Hold {
         // ORDERING: the token comes before what pairs with `is_valid`, and `owner` after everything that it publishes
         // to `is_owned_by`.
         self.token.store(tenure.tokens.current(), Ordering::Release);
-        self.lost.store(false, Ordering::Release);
         self.deadline.store(tenure.valid_until().as_nanos(), Ordering::Release);
         self.count.store(if settings.reentry { 1 } else { ONCE }, Ordering::Relaxed);
         self.owner.store(owner, Ordering::Release);
@@ -174,10 +181,13 @@ impl Hold {
         self.deadline.store(deadline.as_nanos(), Ordering::Release);
     }
 
-    /// Marks the hold lost, permanently. Call it with the key's mutex held.
+    /// Marks the hold lost, permanently, if there is one. Call it with the key's mutex held.
     pub(crate) fn lose(&self) {
-        // ORDERING: Relaxed would do: whoever loads `true` learns the cause under the key's mutex.
-        self.lost.store(true, Ordering::Release);
+        let owner = self.owner();
+        if owner != NOBODY {
+            // ORDERING: pairs with `begin`, because this replaces what `begin` has published.
+            self.owner.store(owner | LOST, Ordering::Release);
+        }
     }
 }
 
@@ -201,25 +211,25 @@ mod tests {
         let hold = Hold::none();
         begin(&hold, true, 1);
         hold.count.store(MAX_COUNT - 1, Ordering::Relaxed);
-        assert_eq!(hold.reenter(), Reentry::Entered);
-        assert_eq!(hold.reenter(), Reentry::TooMany);
+        assert_eq!(hold.reenter(current_thread()), Reentry::Entered);
+        assert_eq!(hold.reenter(current_thread()), Reentry::TooMany);
         assert_eq!(hold.count(), MAX_COUNT);
         assert_eq!(hold.leave(current_thread(), None), Exit::Inner);
-        assert_eq!(hold.reenter(), Reentry::Entered);
+        assert_eq!(hold.reenter(current_thread()), Reentry::Entered);
     }
 
     #[test]
     fn a_hold_without_reentry_counts_one_and_stays_so() {
         let hold = Hold::none();
         begin(&hold, false, 1);
-        assert_eq!(hold.reenter(), Reentry::Refused);
+        assert_eq!(hold.reenter(current_thread()), Reentry::Refused);
         assert_eq!(hold.count(), 1);
         assert_eq!(hold.leave(current_thread(), Some(1024)), Exit::Last);
         assert_eq!(hold.leave(current_thread(), Some(2048)), Exit::NotHeld);
         hold.lose();
-        assert_eq!(hold.reenter(), Reentry::Lost);
+        assert_eq!(hold.reenter(current_thread()), Reentry::Lost);
         begin(&hold, true, 2);
-        assert_eq!(hold.reenter(), Reentry::Entered);
+        assert_eq!(hold.reenter(current_thread()), Reentry::Entered);
     }
 
     /// Shows: G6.
@@ -230,7 +240,7 @@ mod tests {
         assert!(hold.is_valid(1024, Moment::from_nanos(5)));
         hold.lose();
         assert!(!hold.is_valid(1024, Moment::from_nanos(5)));
-        assert_eq!(hold.reenter(), Reentry::Lost);
+        assert_eq!(hold.reenter(current_thread()), Reentry::Lost);
         hold.end();
         begin(&hold, true, 2);
         assert!(hold.is_valid(2048, Moment::from_nanos(5)));
