@@ -85,6 +85,11 @@ pub mod run_book {}
 #[doc = include_str!("manual/sizing.md")]
 pub mod sizing {}
 
+#[cfg(feature = "redis")]
+#[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/speed.md")]
+pub mod speed {}
+
 #[doc = include_str!("manual/links.md")]
 #[doc = include_str!("manual/upgrading.md")]
 pub mod upgrading {}

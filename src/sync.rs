@@ -13,7 +13,7 @@
 //!
 //! | where | what | written by | read by | why no mutex |
 //! |---|---|---|---|---|
-//! | `state/hold` `owner`, `count`, `token`, `lost`, `deadline` | the hold of one thread | whoever begins, renews, loses or ends it, under the key's mutex; `count` by its owner | reentry, inner unlocks, `is_valid`, `remaining`; the lease thread | these calls are made in hot loops and take a few nanoseconds |
+//! | `state/hold` `owner`, `count`, `token`, `deadline` | the hold of one thread | whoever begins, renews, loses or ends it, under the key's mutex; `count` by its owner | reentry, inner unlocks, `is_valid`, `remaining`; the lease thread | these calls are made in hot loops and take a few nanoseconds |
 //! | `state/locker` `next` (a `OnceLock`) | the identity that takes the place of one that a copy has, too | the thread that meets the copy | each request | it is read for each locker and claim |
 //! | `client/server` `number`, `rose_at` | the number of the server that answered last, and when that number last rose | the thread to which the store tells of another server | that thread; each grant reads `rose_at` | a grant reads it under the mutex of its key, and the keys share no mutex for it |
 //! | `state/owner` `ANY` | how many ended threads left holds | ending threads, the lease thread, under the table's mutex | the lease thread, for each due key | it is mostly zero, and then the table's mutex, which all clients share, is not taken |

@@ -104,7 +104,7 @@ impl Hold {
         if count.wrapping_sub(1) >= MAX_COUNT - 1 {
             return if count == ONCE { Reentry::Refused } else { Reentry::TooMany };
         }
-        self.count.store(count + 1, Ordering::Relaxed);
+        self.count.store(count + 1, Ordering::Relaxed); // ORDERING: as above.
         Reentry::Entered
     }
 
