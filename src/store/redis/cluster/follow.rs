@@ -80,18 +80,18 @@ impl Terms {
 
 impl Cluster {
     /// Runs calls together.
-    pub(crate) fn run(&self, calls: &[Call<'_>], options: &CallOptions) -> Replies {
+    pub(crate) fn run<'a>(&self, calls: impl ExactSizeIterator<Item = Call<'a>>, options: &CallOptions) -> Replies {
         let batch = RoutedBatch { cluster: self, terms: Terms::of(calls.len(), options) };
         let Terms { begun, limit, .. } = batch.terms;
         // The map is read once for all calls. That is the only lock of the Cluster that a call takes which goes well.
         let mut view = self.refresher.fresh_view(begun);
         if !view.is_known() {
             if let Err(error) = self.refresher.wait_for_first(end_of(limit, begun)) {
-                return calls.iter().map(|_| Err(error.clone())).collect();
+                return calls.map(|_| Err(error.clone())).collect();
             }
             view = self.map.view();
         }
-        let mut routed_calls: Vec<_> = calls.iter().map(|call| RoutedCall::by(&view, call)).collect();
+        let mut routed_calls: Vec<_> = calls.map(|call| RoutedCall::by(&view, call)).collect();
         // A node that leaves the map meanwhile lives on for the calls that are sent to it, and not for the others.
         drop(view);
         batch.send(&mut routed_calls);
@@ -144,7 +144,7 @@ impl RoutedBatch<'_> {
         for (node, members) in &groups {
             let sending = |at: &usize| {
                 let RoutedCall { call, asking, .. } = &routed_calls[*at];
-                Sending { call, asking: *asking }
+                Sending { call: *call, asking: *asking }
             };
             let options = CallOptions { urgent: self.terms.urgent, spare: left - wait, ..CallOptions::within(wait) };
             sent.push(node.begin(members.iter().map(sending), options, waits));
@@ -214,7 +214,7 @@ impl RoutedBatch<'_> {
         match redirect_reply(&replied.value) {
             RedirectReply::Answer => {
                 if routed.asking
-                    && routed.call.key_count > 1
+                    && routed.call.has_many_keys()
                     && let Some(node) = &routed.node
                 {
                     // An `ASK` is followed once. That the whole script ran behind it tells more than the node that has sent it knows.
@@ -326,10 +326,10 @@ fn patience(
 
 impl<'a> RoutedCall<'a> {
     /// A call that goes to the owner of its slot by this map.
-    fn by(view: &MapView, call: &Call<'a>) -> Self {
-        let slot = slot_of(call.keys[0].as_bytes());
+    fn by(view: &MapView, call: Call<'a>) -> Self {
+        let slot = slot_of(call.key().as_bytes());
         let (node, budget) = (view.owner(slot).cloned(), RedirectBudget::default());
-        Self { call: *call, slot, budget, node, asking: false, reply: None, is_over: false }
+        Self { call, slot, budget, node, asking: false, reply: None, is_over: false }
     }
 
     /// Takes the last reply as the reply. A redirection that was not followed to its end is an error: the call was not executed.

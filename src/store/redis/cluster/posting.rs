@@ -22,7 +22,7 @@ impl Cluster {
     /// waits for it: it fails as not executed. So does one to a node that is silent, or to which no connection could be opened a moment ago:
     /// its caller would wait for that node until the call is written.
     pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
-        let slot = slot_of(call.keys[0].as_bytes());
+        let slot = slot_of(call.key().as_bytes());
         // By the map alone. To wait for one would block the thread that drops a guard.
         let Some(node) = self.refresher.fresh_view(Instant::now()).owner(slot).cloned() else {
             return done(CallReplies::failed(self.unowned(slot)));

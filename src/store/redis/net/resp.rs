@@ -144,6 +144,20 @@ impl Packed {
         }
     }
 
+    /// Adds one word, which consists of these parts.
+    pub(crate) fn bulk(&mut self, parts: &[&str]) {
+        self.header(b'$', parts.iter().map(|part| part.len()).sum());
+        for part in parts {
+            self.bytes.extend_from_slice(part.as_bytes());
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Adds one word: the digits of a number.
+    pub(crate) fn number(&mut self, n: u64) {
+        self.bulks(&[itoa::Buffer::new().format(n)]);
+    }
+
     /// Adds one word: a text, a separator, and the bytes that a stamp may replace. A command has one such word at most.
     pub(crate) fn bulk_with_stamp(&mut self, text: &str, separator: &str, unstamped: &Stamp) {
         self.header(b'$', text.len() + separator.len() + unstamped.len());
@@ -297,8 +311,20 @@ fn text(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| NO_TEXT)
 }
 
+/// Reads a number as `str::parse` does, in half the time: each reply has one.
 fn number(digits: &[u8]) -> Result<i64, Malformed> {
-    text(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(Malformed("a number that is none"))
+    let (is_negative, digits) = match digits {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let next = |number: i64, byte: &u8| {
+        let digit = i64::from(byte.wrapping_sub(b'0'));
+        let (number, digit) = (number.checked_mul(10)?, if is_negative { -digit } else { digit });
+        if byte.is_ascii_digit() { number.checked_add(digit) } else { None }
+    };
+    let number = digits.iter().try_fold(0, next).filter(|_| !digits.is_empty());
+    number.ok_or(Malformed("a number that is none"))
 }
 
 fn length(n: i64, limit: usize) -> Result<usize, Malformed> {

@@ -6,7 +6,7 @@ use crate::store::redis::net::identity::Servers;
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
-use crate::store::redis::script::scripts::Call;
+use crate::store::redis::script::scripts::{Call, Form};
 use crate::store::redis::transport::{AtLimit, Begun, Callback, Confirming, Replies, Reply, Transport, Waits, Way};
 use crate::sync::now;
 use crate::timing::end_of;
@@ -19,11 +19,13 @@ use std::time::Duration;
 /// See the module.
 pub(crate) struct Node {
     pub(crate) transport: Transport,
+    /// The form in which the node gets scripts.
+    form: Form,
     /// Whether a batch, or a question about the Cluster, had no answer at all, and nothing was answered since.
     // ORDERING: Relaxed: a hint by which batches are put together.
     is_silent: AtomicBool,
     /// How many replicas must acknowledge, if any must.
-    acks: Option<ReplicaAcks>,
+    pub(crate) acks: Option<ReplicaAcks>,
     /// The server of which enough replicas have acknowledged the last call: the number that it was, plus one. Zero if too few have.
     // ORDERING: Relaxed: a hint, as `is_silent`.
     acknowledged: AtomicU64,
@@ -31,8 +33,8 @@ pub(crate) struct Node {
 
 /// A call, and how it is sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sending<'c, 'a> {
-    pub(crate) call: &'c Call<'a>,
+pub(crate) struct Sending<'a> {
+    pub(crate) call: Call<'a>,
     /// Whether behind an `ASKING`: the server takes the key's slot over and has not got it yet.
     pub(crate) asking: bool,
 }
@@ -66,8 +68,8 @@ pub(crate) struct Sent {
 }
 
 impl Node {
-    pub(crate) fn new(transport: Transport, acks: Option<ReplicaAcks>) -> Self {
-        Self { transport, is_silent: AtomicBool::new(false), acks, acknowledged: AtomicU64::new(0) }
+    pub(crate) fn new(transport: Transport, form: Form, acks: Option<ReplicaAcks>) -> Self {
+        Self { transport, form, is_silent: AtomicBool::new(false), acks, acknowledged: AtomicU64::new(0) }
     }
 
     /// Returns `true` if a batch, or a question about the Cluster, had no answer at all, and nothing was answered since.
@@ -120,16 +122,16 @@ impl Node {
     }
 
     /// Runs calls in one batch.
-    pub(crate) fn run(&self, calls: &[Call<'_>], options: CallOptions) -> Replies {
+    pub(crate) fn run<'a>(&self, calls: impl Iterator<Item = Call<'a>>, options: CallOptions) -> Replies {
         let (limit, at_limit) = (options.limit, options.at_limit);
-        let sendings = calls.iter().map(|call| Sending { call, asking: false });
+        let sendings = calls.map(|call| Sending { call, asking: false });
         self.end(self.begin(sendings, options, Waits::AtOnce), limit, at_limit)
     }
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, and `waits` says when.
-    pub(crate) fn begin<'c, 'a: 'c>(
+    pub(crate) fn begin<'a>(
         &self,
-        calls: impl Iterator<Item = Sending<'c, 'a>>,
+        calls: impl Iterator<Item = Sending<'a>>,
         options: CallOptions,
         waits: Waits,
     ) -> Sent {
@@ -143,14 +145,13 @@ impl Node {
         let mut askings = SmallVec::new();
         for Sending { call, asking } in calls {
             askings.push(asking);
-            let key = call.keys[0];
             if asking {
                 // Both take the connection of the key, one behind the other. `ASKING` applies to the next command only. So the call has its
                 // full form: a short form that the server does not know would be repeated without `ASKING`.
-                batch.push(key, |packed| packed.words(&["ASKING"]));
-                batch.push(key, |packed| call.pack_in_full(packed));
+                batch.push(call.key(), |packed| packed.words(&["ASKING"]));
+                batch.push(call.key(), |packed| call.pack_in_full(self.form, packed));
             } else {
-                batch.push(key, |packed| call.pack(packed));
+                batch.push(call.key(), |packed| call.pack(self.form, packed));
             }
         }
         let mut begun = self.transport.begin(batch, at, end_of(limit, at), waits);
@@ -176,8 +177,8 @@ impl Node {
     /// Sends one call and returns without its reply, which `done` receives.
     pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
         let mut packed = Packed::for_one();
-        call.pack(&mut packed);
-        self.transport.post(call.keys[0], packed, limit, done);
+        call.pack(self.form, &mut packed);
+        self.transport.post(call.key(), packed, limit, done);
     }
 }
 

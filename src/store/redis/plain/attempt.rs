@@ -8,7 +8,7 @@ use crate::port::{AcquireOutcome, Busy, Claim, ExtendOutcome, Grant, Outcome, Po
 use crate::store::redis::net::classify::{classify, is_no_master};
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
-use crate::store::redis::script::keys::{FENCE, queue_key};
+use crate::store::redis::script::keys::{FENCE, queue_name, tag_for};
 use crate::store::redis::script::reply::HIGHEST_NUMBER;
 use crate::store::redis::script::scripts::millis;
 use crate::store::redis::transport::{AtLimit, KeyHash, Transport, Way};
@@ -27,7 +27,7 @@ pub(crate) struct Attempt<'a, S> {
     pub(crate) contention: &'a Contention,
     /// The number of replicas that must acknowledge, if any must.
     pub(crate) acks: Option<ReplicaAcks>,
-    pub(crate) taking_back: TakingBack<'a, S>,
+    pub(crate) taking_back: &'a TakingBack<'a, S>,
 }
 
 /// What became of an attempt.
@@ -38,7 +38,7 @@ pub(crate) enum Tried {
     Ask(Option<Way>),
 }
 
-impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
+impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     /// Tries to take a key in plain commands, where that is likely to succeed.
     pub(crate) fn run(&self, request: &Request<'_>, start: Instant, limit: Duration) -> Result<Tried, Error> {
         let Some(claim) = request.claim() else { return Ok(Tried::Ask(None)) };
@@ -98,7 +98,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         if left < trip * ROOM {
             return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
         }
-        match (self.taking_back.by_script)(Request::Join(*claim), left) {
+        match (self.taking_back.by_script)(&Request::Join(*claim), left) {
             Ok(outcome) => outcome.try_into(),
             Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }) => Err(error),
             Err(Error::Backend { failure, .. }) => {
@@ -127,9 +127,11 @@ enum Found {
 
 /// Adds the commands, back to back.
 fn pack(claim: &Claim<'_>, packed: &mut Packed) {
-    let lease = millis(claim.lease);
-    packed.words(&["SET", claim.key, claim.locker, "NX", "PX", &lease]);
-    packed.words(&["LLEN", &queue_key(claim.key)]);
+    let mut digits = itoa::Buffer::new();
+    packed.words(&["SET", claim.key, claim.locker, "NX", "PX", digits.format(millis(claim.lease))]);
+    packed.command(2);
+    packed.bulks(&["LLEN"]);
+    packed.bulk(&queue_name(digits.format(tag_for(claim.key)), claim.key));
     packed.words(&["INCR", FENCE]);
     packed.words(&["GET", claim.key]);
     packed.is_confirmed = true;

@@ -42,4 +42,4 @@ mod timing;
 
 pub(super) use attempt::{Attempt, Contention, Tried};
 pub(super) use fence_watermarks::FenceWatermarks;
-pub(super) use given_up::{GivenUp, TakingBack};
+pub(super) use given_up::{Exchange, GivenUp, TakingBack};

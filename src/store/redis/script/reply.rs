@@ -32,7 +32,7 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Acquire(_) | Request::Join(_) => acquire(reply).map(Outcome::Acquire),
         Request::Poll(_) => poll(reply).map(Outcome::Poll),
         Request::Extend(_) | Request::ExtendWithNumbers(_) => extend(reply).map(Outcome::Extend),
-        Request::Release(_) | Request::HandOver(..) => release(reply).map(Outcome::Release),
+        Request::Release(_) | Request::HandOver(..) => released(reply).map(Outcome::Release),
         Request::Probe(_) => probe(reply).map(Outcome::Probe),
         Request::Inspect { .. } => inspection(reply).map(Outcome::Inspect),
         Request::Break(_) => breaking::outcome(reply).map(Outcome::Break),
@@ -41,6 +41,14 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Settle(_) => None,
     };
     found.ok_or_else(|| unexpected(reply))
+}
+
+/// Reads the reply to a posted release, as [`outcome`] does.
+pub(crate) fn release(reply: &Value) -> Result<ReleaseOutcome, Error> {
+    match reply {
+        Value::ServerError(e) => Err(classify(e, "")),
+        reply => released(reply).ok_or_else(|| unexpected(reply)),
+    }
 }
 
 /// The error for an outcome of another kind than its request. It is never seen, because [`outcome`] pairs the two.
@@ -104,7 +112,7 @@ fn extend(reply: &Value) -> Option<ExtendOutcome> {
     }
 }
 
-fn release(reply: &Value) -> Option<ReleaseOutcome> {
+fn released(reply: &Value) -> Option<ReleaseOutcome> {
     if let Value::Int(_) = reply {
         return Some(ReleaseOutcome::Released { waiting: natural(reply)? });
     }

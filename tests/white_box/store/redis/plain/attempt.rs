@@ -1,6 +1,7 @@
 //! Unit tests of `src/store/redis/plain/attempt.rs`.
 
 use super::*;
+use crate::store::redis::script::keys::queue_key;
 use std::time::Duration;
 
 const CLAIM: Claim<'_> = Claim::new("k", "l", "l-1", Duration::from_millis(500));
