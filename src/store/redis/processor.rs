@@ -60,9 +60,6 @@ pub struct RedisLockProcessor {
     given_up: GivenUp,
 }
 
-/// An outcome for each request. That of one request needs no heap.
-type Outcomes = SmallVec<[Result<Outcome, Error>; 1]>;
-
 impl RedisLockProcessor {
     pub(super) fn over(
         topology: Topology,
@@ -112,22 +109,26 @@ impl RedisLockProcessor {
 
     /// Runs one request by its script.
     fn ask(&self, request: &Request<'_>, options: CallOptions) -> Result<Outcome, Error> {
-        self.ask_all(std::slice::from_ref(request), options).pop().unwrap_or_else(|| Err(mismatch()))
+        let mut outcomes: SmallVec<[_; 1]> = self.ask_all(std::slice::from_ref(request), options);
+        outcomes.pop().unwrap_or_else(|| Err(mismatch()))
     }
 
     /// Runs requests together, each by its script.
-    fn ask_all(&self, requests: &[Request<'_>], options: CallOptions) -> Outcomes {
+    fn ask_all<C>(&self, requests: &[Request<'_>], options: CallOptions) -> C
+    where
+        C: FromIterator<Result<Outcome, Error>>,
+    {
         let exchanges: SmallVec<[Exchange<'_>; 1]> =
             requests.iter().map(|request| self.given_up.exchange(request)).collect();
         let (sent_at, limit) = (SystemClock.now(), options.limit);
-        let replies = self.topology.run(exchanges.iter().map(|exchange| Call::of(&exchange.sent)), options);
+        let replies = self.topology.call(exchanges.iter().map(|exchange| Call::of(exchange.sent())), options);
         exchanges.iter().zip(replies).map(|(exchange, reply)| self.end(exchange, reply, sent_at, limit)).collect()
     }
 
     /// Ends the exchange of a request that was sent at `sent_at`: reads the reply, and notes what it says about its connection and its key.
     /// If too few replicas have acknowledged that the request got the key, releases it, within what is left of the limit.
     fn end(&self, exchange: &Exchange<'_>, reply: Reply, sent_at: Moment, limit: Duration) -> Result<Outcome, Error> {
-        let (sent, replied) = (&*exchange.sent, reply?);
+        let (sent, replied) = (exchange.sent(), reply?);
         let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.address.hide(e));
         self.topology.note(sent, &replied, outcome.as_ref().ok(), sent_at);
         let (outcome, confirmation) = (outcome?, replied.confirmation.as_deref());
@@ -163,14 +164,14 @@ impl LockProcessor for RedisLockProcessor {
             (requests, limit) if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
                 one_by_one(requests, limit, |request, limit| self.run_one(*request, limit))
             }
-            (requests, Limit::Call(_)) => self.ask_all(requests, options).into_vec(),
+            (requests, Limit::Call(_)) => self.ask_all(requests, options),
             (requests, Limit::Attempt(_)) => {
                 // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing.
                 // An extension that a caller asks for does not use their connection.
                 let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
                 let urgent = requests.iter().all(is_renewal);
                 let options = CallOptions { at_limit: AtLimit::BreakConnection, urgent, ..options };
-                self.ask_all(requests, options).into_vec()
+                self.ask_all(requests, options)
             }
         }
     }

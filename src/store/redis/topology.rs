@@ -74,17 +74,17 @@ impl Topology {
         }
     }
 
-    /// Runs calls together. Returns a reply for each.
-    pub(super) fn run<'a>(&self, calls: impl ExactSizeIterator<Item = Call<'a>>, options: CallOptions) -> Replies {
+    /// Makes calls together. Returns a reply for each.
+    pub(super) fn call<'a>(&self, calls: impl ExactSizeIterator<Item = Call<'a>>, options: CallOptions) -> Replies {
         match self {
-            Self::One(one) => one.node.run(calls, options),
-            Self::Cluster(cluster) => cluster.run(calls, &options),
+            Self::One(one) => one.node.call(calls, options),
+            Self::Cluster(cluster) => cluster.call(calls, &options),
         }
     }
 
-    /// Runs one call.
-    pub(super) fn call(&self, call: Call<'_>, options: CallOptions) -> Reply {
-        self.run(std::iter::once(call), options).pop().unwrap_or_else(|| Err(mismatch()))
+    /// Makes one call.
+    pub(super) fn call_one(&self, call: Call<'_>, options: CallOptions) -> Reply {
+        self.call(std::iter::once(call), options).pop().unwrap_or_else(|| Err(mismatch()))
     }
 
     /// Sends one call and returns without its reply, which `done` receives.

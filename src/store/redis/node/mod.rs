@@ -31,14 +31,6 @@ pub(crate) struct Node {
     acknowledged: AtomicU64,
 }
 
-/// A call, and how it is sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sending<'a> {
-    pub(crate) call: Call<'a>,
-    /// Whether behind an `ASKING`: the server takes the key's slot over and has not got it yet.
-    pub(crate) asking: bool,
-}
-
 /// How calls are sent.
 #[derive(Debug)]
 pub(crate) struct CallOptions {
@@ -117,24 +109,19 @@ impl Node {
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
         batch.push_any(|packed| packed.words(words));
-        let reply = self.transport.run(batch, limit, AtLimit::KeepConnection).pop().unwrap_or_else(|| Err(mismatch()));
+        let reply =
+            self.transport.round_trip(batch, limit, AtLimit::KeepConnection).pop().unwrap_or_else(|| Err(mismatch()));
         reply.map(|replied| replied.value)
     }
 
     /// Runs calls in one batch.
-    pub(crate) fn run<'a>(&self, calls: impl Iterator<Item = Call<'a>>, options: CallOptions) -> Replies {
+    pub(crate) fn call<'a>(&self, calls: impl Iterator<Item = Call<'a>>, options: CallOptions) -> Replies {
         let (limit, at_limit) = (options.limit, options.at_limit);
-        let sendings = calls.map(|call| Sending { call, asking: false });
-        self.end(self.begin(sendings, options, Waits::AtOnce), limit, at_limit)
+        self.end(self.begin(calls, options, Waits::AtOnce), limit, at_limit)
     }
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, and `waits` says when.
-    pub(crate) fn begin<'a>(
-        &self,
-        calls: impl Iterator<Item = Sending<'a>>,
-        options: CallOptions,
-        waits: Waits,
-    ) -> Sent {
+    pub(crate) fn begin<'a>(&self, calls: impl Iterator<Item = Call<'a>>, options: CallOptions, waits: Waits) -> Sent {
         let CallOptions { limit, spare, urgent, way, .. } = options;
         let at = now();
         let mut batch = match way {
@@ -143,9 +130,9 @@ impl Node {
             None => self.transport.batch(limit),
         };
         let mut askings = SmallVec::new();
-        for Sending { call, asking } in calls {
-            askings.push(asking);
-            if asking {
+        for call in calls {
+            askings.push(call.asking);
+            if call.asking {
                 // Both take the connection of the key, one behind the other. `ASKING` applies to the next command only. So the call has its
                 // full form: a short form that the server does not know would be repeated without `ASKING`.
                 batch.push(call.key(), |packed| packed.words(&["ASKING"]));

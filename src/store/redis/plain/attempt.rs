@@ -52,7 +52,7 @@ impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         };
         let mut batch = self.transport.batch_on(way);
         batch.push(claim.key, |packed| pack(claim, packed));
-        let replies = self.transport.run(batch, limit, AtLimit::KeepConnection);
+        let replies = self.transport.round_trip(batch, limit, AtLimit::KeepConnection);
         let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; 4]>::new());
         for reply in &replies {
             let replied = reply.as_ref().map_err(Error::clone)?;
@@ -153,7 +153,7 @@ fn read(replies: &[&Value], claim: &Claim<'_>) -> Result<Found, Error> {
             _ => Ok(Found::Refused),
         },
         [Value::ServerError(refusal), _, _, _] => match classify(refusal, claim.key) {
-            error @ Error::Backend { failure: BackendFailure::Unknown, .. } => Err(error),
+            error if error.is_unknown() => Err(error),
             _ => Ok(Found::Refused),
         },
         [Value::Okay, Value::Int(0), Value::Int(number), Value::BulkString(holder)]

@@ -9,7 +9,6 @@ use crate::log;
 use crate::port::{Claim, ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
 use crate::store::redis::net::address::Address;
 use crate::sync::Mutex;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,21 +61,21 @@ impl GivenUp {
 
     /// Begins the exchange of a request: decides what is sent for it.
     pub(crate) fn exchange<'a>(&self, request: &'a Request<'a>) -> Exchange<'a> {
-        let sent = match request {
+        let in_place = match request {
             // A lease of zero ends the tenure, too.
             Request::Poll(claim) | Request::Extend(claim) | Request::ExtendWithNumbers(claim)
                 if self.any() && !claim.lease.is_zero() && self.has(claim.locker) =>
             {
-                Cow::Owned(Request::Release(claim.with_poller_gap(None)))
+                Some(Box::new(Request::Release(claim.with_poller_gap(None))))
             }
-            other => Cow::Borrowed(other),
+            _ => None,
         };
-        Exchange { request, sent }
+        Exchange { request, in_place }
     }
 
     /// Returns the outcome of the request, from that of what was sent for it.
     pub(crate) fn end(&self, exchange: &Exchange<'_>, outcome: Outcome) -> Outcome {
-        let Request::Release(claim) = &*exchange.sent else { return outcome };
+        let Request::Release(claim) = exchange.sent() else { return outcome };
         if self.any() {
             self.remove(claim.locker);
         }
@@ -124,8 +123,15 @@ impl Lockers {
 #[derive(Debug)]
 pub(crate) struct Exchange<'a> {
     request: &'a Request<'a>,
-    /// The request, or the release that is sent in its place.
-    pub(crate) sent: Cow<'a, Request<'a>>,
+    /// The release that is sent in its place, if one is.
+    in_place: Option<Box<Request<'a>>>,
+}
+
+impl<'a> Exchange<'a> {
+    /// Returns what is sent.
+    pub(crate) fn sent(&self) -> &Request<'a> {
+        self.in_place.as_deref().unwrap_or(self.request)
+    }
 }
 
 /// What is needed to release a locker, and to remember it if that is not answered.

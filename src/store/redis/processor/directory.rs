@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 impl Directory for RedisLockProcessor {
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
-        let replied = self.topology.call(Call::lockers(key), CallOptions::within(limit))?;
+        let replied = self.topology.call_one(Call::lockers(key), CallOptions::within(limit))?;
         directory::parties(key, &replied.value).map_err(|e| self.address.hide(e))
     }
 
@@ -65,7 +65,7 @@ impl Directory for RedisLockProcessor {
             _ => Ok(None),
         };
         let calls = keys.iter().map(|key| Call::record(key, &[]));
-        self.topology.run(calls, CallOptions::within(limit)).into_iter().map(read).collect()
+        self.topology.call(calls, CallOptions::within(limit)).into_iter().map(read).collect()
     }
 
     fn say(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<bool, Error> {
@@ -76,7 +76,7 @@ impl Directory for RedisLockProcessor {
 impl RedisLockProcessor {
     fn record(&self, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
         let key = record_key(client);
-        match self.topology.call(Call::record(&key, args), CallOptions::within(limit))?.value {
+        match self.topology.call_one(Call::record(&key, args), CallOptions::within(limit))?.value {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &key))),
             _ => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! Forced breaks: the replies, and the key that tells a broken locker by whom and why.
 
 use super::keys::broken_key;
-use super::values::{items, natural, text};
+use super::reply::{items, natural, text};
 use crate::one_line::OneLine;
 use crate::port::{Break, BreakOutcome, Broken};
 use ::redis::Value;

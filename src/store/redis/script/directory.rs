@@ -1,7 +1,6 @@
 //! What is asked for people: who holds and waits, and which keys there are.
 
-use super::reply::{remaining, unexpected};
-use super::values::{items, natural, text};
+use super::reply::{items, natural, remaining, text, unexpected};
 use crate::error::Error;
 use crate::port::Parties;
 use crate::store::redis::net::classify::classify;

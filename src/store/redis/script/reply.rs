@@ -2,7 +2,6 @@
 //! that the scripts do not document is an error.
 
 use super::breaking;
-use super::values::{items, natural, text};
 use crate::error::{BackendFailure, Error};
 use crate::port::{
     AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
@@ -171,6 +170,30 @@ fn not_ours(holder: &Value) -> Option<NotOurs> {
 pub(super) fn unexpected(reply: &Value) -> Error {
     let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
     Error::backend(BackendFailure::Unknown, message)
+}
+
+// The elements of replies.
+
+pub(super) fn items(reply: &Value) -> Option<&[Value]> {
+    match reply {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}
+
+pub(super) fn natural(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(n) => u64::try_from(*n).ok(),
+        _ => None,
+    }
+}
+
+/// A holder may be any bytes, because another program may have written the key.
+pub(super) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -140,14 +140,16 @@ fn code_of(chunk: &'static str) -> &'static str {
 /// `EVAL` to a server that does not know the script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
-    question: Question<'a>,
+    kind: CallKind<'a>,
     /// Whether it does with fewer keys: see [`alone`](Self::alone).
     is_alone: bool,
+    /// Whether it goes behind an `ASKING`: the server takes the key's slot over and has not got it yet.
+    pub(crate) asking: bool,
 }
 
 /// What a call asks.
 #[derive(Clone, Copy, Debug)]
-enum Question<'a> {
+enum CallKind<'a> {
     Request(&'a Request<'a>),
     /// Who holds a key and who waits for it.
     Lockers(&'a str),
@@ -156,42 +158,46 @@ enum Question<'a> {
 }
 
 impl<'a> Call<'a> {
+    const fn new(kind: CallKind<'a>) -> Self {
+        Self { kind, is_alone: false, asking: false }
+    }
+
     /// The call that carries out a request.
     pub(crate) const fn of(request: &'a Request<'a>) -> Self {
-        Self { question: Question::Request(request), is_alone: false }
+        Self::new(CallKind::Request(request))
     }
 
     /// The call that names the lockers of a key.
     pub(crate) const fn lockers(key: &'a str) -> Self {
-        Self { question: Question::Lockers(key), is_alone: false }
+        Self::new(CallKind::Lockers(key))
     }
 
     /// The call that keeps, deletes or reads the client record in this key.
     pub(crate) const fn record(key: &'a str, args: &'a [&'a str]) -> Self {
-        Self { question: Question::Record(key, args), is_alone: false }
+        Self::new(CallKind::Record(key, args))
     }
 
     /// Returns the key that the call is about. All its keys are in the slot of that key.
     pub(crate) const fn key(&self) -> &'a str {
-        match self.question {
-            Question::Request(request) => request.key(),
-            Question::Lockers(key) | Question::Record(key, _) => key,
+        match self.kind {
+            CallKind::Request(request) => request.key(),
+            CallKind::Lockers(key) | CallKind::Record(key, _) => key,
         }
     }
 
     /// Returns the call that does the same with fewer keys, for a slot that is moving: an extension that asks for no numbers can do with the
     /// lock's key alone. A forced break can do without the key that tells the holder, which is never there before.
     pub(crate) fn alone(&self) -> Option<Self> {
-        let can = matches!(self.question, Question::Request(Request::Extend(_) | Request::Break(_)));
+        let can = matches!(self.kind, CallKind::Request(Request::Extend(_) | Request::Break(_)));
         (can && !self.is_alone).then_some(Self { is_alone: true, ..*self })
     }
 
     /// Returns `true` if the call uses more than one key.
     pub(crate) fn has_many_keys(&self) -> bool {
-        match self.question {
-            Question::Request(Request::Extend(_)) => !self.is_alone,
-            Question::Request(Request::Probe(_) | Request::Broken { .. }) | Question::Record(..) => false,
-            Question::Request(_) | Question::Lockers(_) => true,
+        match self.kind {
+            CallKind::Request(Request::Extend(_)) => !self.is_alone,
+            CallKind::Request(Request::Probe(_) | Request::Broken { .. }) | CallKind::Record(..) => false,
+            CallKind::Request(_) | CallKind::Lockers(_) => true,
         }
     }
 
@@ -206,14 +212,14 @@ impl<'a> Call<'a> {
     }
 
     fn write(&self, to: &mut CallWriter<'_>) {
-        let request = match self.question {
-            Question::Request(request) => request,
-            Question::Lockers(key) => {
+        let request = match self.kind {
+            CallKind::Request(request) => request,
+            CallKind::Lockers(key) => {
                 to.begin(&LOCKERS, 2, 1);
                 to.key_and_queue(key);
                 return to.packed.bulks(&[MOST_NAMED]);
             }
-            Question::Record(key, args) => {
+            CallKind::Record(key, args) => {
                 to.begin(&RECORD, 1, args.len());
                 to.packed.bulks(&[key]);
                 return to.packed.bulks(args);

@@ -230,7 +230,7 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order.
-    pub(crate) fn run(&self, batch: Batch, limit: Duration, at_limit: AtLimit) -> Replies {
+    pub(crate) fn round_trip(&self, batch: Batch, limit: Duration, at_limit: AtLimit) -> Replies {
         let at = now();
         self.end(self.begin(batch, at, end_of(limit, at), Waits::AtOnce), limit, at_limit)
     }
@@ -255,7 +255,7 @@ impl<C: Connector> Transport<C> {
         Begun { calls, order, deadline, spare: Duration::ZERO, waits }
     }
 
-    /// Waits for the replies to a batch that was begun, until its deadline at most. Returns what [`run`](Self::run) returns.
+    /// Waits for the replies to a batch that was begun, until its deadline at most. Returns what [`round_trip`](Self::round_trip) returns.
     pub(crate) fn end(&self, begun: Begun, limit: Duration, at_limit: AtLimit) -> Replies {
         let Begun { calls, order, deadline, spare, waits } = begun;
         let mut answers = SmallVec::<[_; 1]>::with_capacity(calls.len());
@@ -263,15 +263,13 @@ impl<C: Connector> Transport<C> {
             if matches!(waits, Waits::AfterOthers) {
                 self.muxes[mux].attend(&call, deadline);
             }
-            let answer = self.finish(mux, &call, deadline, spare, limit, at_limit);
-            answers.push((answer, 0));
+            let CallReplies { replies, failure } = self.finish(mux, &call, deadline, spare, limit, at_limit);
+            answers.push((replies.into_iter(), failure));
         }
         let mut all = Replies::with_capacity(order.len());
         for part in order {
-            let (CallReplies { replies, failure }, taken) = &mut answers[usize::from(part)];
-            let reply = replies.get_mut(*taken).and_then(Option::take);
-            *taken += 1;
-            all.push(reply.ok_or_else(|| failure.clone().unwrap_or_else(lost)));
+            let (replies, failure) = &mut answers[usize::from(part)];
+            all.push(replies.next().flatten().ok_or_else(|| failure.clone().unwrap_or_else(lost)));
         }
         all
     }
