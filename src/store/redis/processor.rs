@@ -154,7 +154,6 @@ impl RedisLockProcessor {
 
 impl LockProcessor for RedisLockProcessor {
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
-        let options = CallOptions::within(limit.time());
         match (requests, limit) {
             ([], _) => Vec::new(),
             ([request @ (Request::Acquire(_) | Request::Join(_))], Limit::Call(limit)) => {
@@ -164,13 +163,13 @@ impl LockProcessor for RedisLockProcessor {
             (requests, limit) if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
                 one_by_one(requests, limit, |request, limit| self.run_one(*request, limit))
             }
-            (requests, Limit::Call(_)) => self.ask_all(requests, options),
-            (requests, Limit::Attempt(_)) => {
+            (requests, Limit::Call(limit)) => self.ask_all(requests, CallOptions::within(limit)),
+            (requests, Limit::Attempt(limit)) => {
                 // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing.
                 // An extension that a caller asks for does not use their connection.
                 let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
                 let urgent = requests.iter().all(is_renewal);
-                let options = CallOptions { at_limit: AtLimit::BreakConnection, urgent, ..options };
+                let options = CallOptions { at_limit: AtLimit::BreakConnection, urgent, ..CallOptions::within(limit) };
                 self.ask_all(requests, options)
             }
         }

@@ -146,7 +146,11 @@ impl Packed {
 
     /// Adds one word, which consists of these parts.
     pub(crate) fn bulk(&mut self, parts: &[&str]) {
-        self.header(b'$', parts.iter().map(|part| part.len()).sum());
+        let mut length = 0;
+        for part in parts {
+            length += part.len();
+        }
+        self.header(b'$', length);
         for part in parts {
             self.bytes.extend_from_slice(part.as_bytes());
         }
@@ -299,8 +303,8 @@ fn line(bytes: &[u8]) -> Result<Option<(u8, &[u8])>, Malformed> {
     if !b"+-:$*".contains(kind) {
         return Err(Malformed("an unknown type of reply"));
     }
-    for (end, byte) in rest.iter().take(MAX_LINE).enumerate() {
-        if *byte == b'\r' && rest.get(end + 1) == Some(&b'\n') {
+    for (end, pair) in rest.windows(2).take(MAX_LINE).enumerate() {
+        if pair == b"\r\n" {
             return Ok(Some((*kind, &rest[..end])));
         }
     }

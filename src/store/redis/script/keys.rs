@@ -164,7 +164,7 @@ const fn digit(n: usize) -> u8 {
 
 /// A hash tag, without braces, that falls into the slot of `key`.
 pub(crate) fn tag_for(key: &str) -> u32 {
-    tag_of(slot_of(key.as_bytes()))
+    TAGS[usize::from(slot_of(key.as_bytes()))]
 }
 
 /// The hash tag, without braces, that falls into a slot.

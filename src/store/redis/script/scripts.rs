@@ -296,8 +296,7 @@ impl CallWriter<'_> {
     fn numbered(&mut self, script: &'static Script, claim: &Claim<'_>, flag: &[&str]) {
         self.begin(script, 3, 3 + flag.len());
         self.numbered_keys(claim.key);
-        self.packed.bulks(&[claim.locker]);
-        self.packed.number(millis(claim.lease));
+        self.packed.bulks(&[claim.locker, itoa::Buffer::new().format(millis(claim.lease))]);
         self.packed.bulks(flag);
         self.packed.bulk_with_stamp("", "", &NO_SLACK);
     }

@@ -239,7 +239,7 @@ impl<C: Connector> Transport<C> {
     /// `waits` says when. If it does not follow at once, or if the batch has several parts, this call does not wait for a connect that the
     /// batch needs, and the caller can begin the rest.
     pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, waits: Waits) -> Begun {
-        let waits = if batch.is_one() { waits } else { Waits::AfterOthers };
+        let waits = if batch.parts.len() == 1 { waits } else { Waits::AfterOthers };
         let Batch { mut parts, order, .. } = batch;
         let mut calls = SmallVec::with_capacity(parts.len());
         for BatchPart { mux, mut packed, route } in parts.drain(..) {

@@ -107,9 +107,8 @@ impl RouteGuard {
 
     /// Counts one more call in and returns the mux that it must take.
     pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> (usize, Self) {
-        let mut guard = Self::new(routes);
-        guard.keys.push(hash);
-        (routes.enter(hash, preferred), guard)
+        let mux = routes.enter(hash, preferred);
+        (mux, Self { routes: Arc::clone(routes), keys: SmallVec::from_slice(&[hash]) })
     }
 
     /// Moves the keys of these calls to another mux. Returns `false` if other calls for one of the keys are in flight.
@@ -190,11 +189,6 @@ impl Batch {
     /// Returns an empty batch whose first command takes this mux. Its route was entered before, for the key of that command.
     pub(super) fn on(routes: &Arc<Routes>, mux: usize, route: RouteGuard) -> Self {
         Self { first: Some(route), ..Self::new(routes, mux, false) }
-    }
-
-    /// Returns `true` if all commands go on one mux.
-    pub(crate) fn is_one(&self) -> bool {
-        self.parts.len() == 1
     }
 
     /// Adds commands about one key. They stay together on one mux.
