@@ -82,11 +82,6 @@ impl RedisLockProcessor {
         Ok(())
     }
 
-    /// Returns `true` if the server was refused because it is a node of a Cluster.
-    pub(super) fn has_met_cluster(&self) -> bool {
-        self.topology.has_met_cluster()
-    }
-
     /// Returns what releases a locker by its script.
     fn taking_back(&self) -> TakingBack<'_, impl Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> {
         TakingBack {

@@ -316,7 +316,7 @@ impl RedisBuilder {
         let limit = connect_timeout + io_timeout;
         match (processor.greet(limit), again) {
             (Ok(()), _) => Ok(processor),
-            (Err(_), Some(again)) if processor.has_met_cluster() => {
+            (Err(_), Some(again)) if processor.topology.has_met_cluster() => {
                 let processor = again.for_cluster()?.build()?;
                 processor.greet(limit.saturating_sub(begun.elapsed()))?;
                 Ok(processor)
