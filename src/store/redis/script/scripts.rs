@@ -328,10 +328,10 @@ impl CallWriter<'_> {
 
     /// A forced break, which leaves word to the holder unless it must do without that key.
     fn break_hold(&mut self, order: &Break<'_>, is_alone: bool) {
-        self.begin(&BREAK, if is_alone { 3 } else { 4 }, if is_alone { 2 } else { 3 });
+        self.begin(&BREAK, 4 - usize::from(is_alone), 3);
         self.numbered_keys(order.key);
         if is_alone {
-            self.packed.bulks(&[order.locker]);
+            self.packed.bulks(&[order.locker, ""]);
         } else {
             self.packed.bulks(&[&told_key(order), order.locker, &words(order)]);
         }

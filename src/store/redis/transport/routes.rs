@@ -18,7 +18,7 @@
 
 use crate::store::redis::net::resp::Packed;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// The number of hashes.
@@ -108,7 +108,7 @@ impl RouteGuard {
     /// Counts one more call in and returns the mux that it must take.
     pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> (usize, Self) {
         let mux = routes.enter(hash, preferred);
-        (mux, Self { routes: Arc::clone(routes), keys: SmallVec::from_slice(&[hash]) })
+        (mux, Self { routes: Arc::clone(routes), keys: smallvec![hash] })
     }
 
     /// Moves the keys of these calls to another mux. Returns `false` if other calls for one of the keys are in flight.

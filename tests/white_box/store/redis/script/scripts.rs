@@ -112,7 +112,7 @@ fn an_extension_without_numbers_can_do_with_the_key_alone() {
     let order = Request::Break(Break::new("k", "l-1", "me", "why"));
     let few = Call::of(&order).alone().expect("a break");
     let (queue, fence) = (queue_key("k"), slot_fence_key("k"));
-    check_call(few, Form::Cluster, &BREAK, &["k", &queue, &fence], &["l-1", "00000"]);
+    check_call(few, Form::Cluster, &BREAK, &["k", &queue, &fence], &["l-1", "", "00000"]);
     assert!(few.alone().is_none() && few.has_many_keys());
 }
 
