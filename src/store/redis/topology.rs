@@ -241,7 +241,7 @@ impl OneServer {
         if let Some(number) = number_of(outcome) {
             self.watermarks.note(&self.node.transport, replied.epoch, number, sent_at);
         }
-        self.contention.note(KeyHash::of(request.key()), outcome);
+        self.contention.note(request.key(), outcome);
     }
 
     fn note_release(&self, key: KeyHash, reply: Option<&Value>, outcome: Option<&ReleaseOutcome>) {

@@ -189,18 +189,18 @@ impl Contention {
         self.of(key).load(Ordering::Relaxed) > 0 // ORDERING: Relaxed: a guess.
     }
 
-    /// Notes the outcome of a script.
-    pub(crate) fn note(&self, key: KeyHash, outcome: &Outcome) {
+    /// Notes the outcome of a script for this key.
+    pub(crate) fn note(&self, key: &str, outcome: &Outcome) {
         match outcome {
             Outcome::Acquire(AcquireOutcome::Acquired(grant)) if grant.waiting == 0 => {
+                let left = self.of(KeyHash::of(key));
                 // ORDERING: Relaxed: a guess; a lost update keeps the key with the script for one more acquire.
-                let left = self.of(key).load(Ordering::Relaxed);
-                if left > 0 {
-                    self.of(key).store(left - 1, Ordering::Relaxed);
+                match left.load(Ordering::Relaxed) {
+                    0 => {}
+                    some => left.store(some - 1, Ordering::Relaxed),
                 }
             }
-            Outcome::Release(outcome) => self.note_release(key, outcome),
-            _ if shows_contention(outcome) => self.note_busy(key),
+            _ if shows_contention(outcome) => self.note_busy(KeyHash::of(key)),
             _ => {}
         }
     }
@@ -210,15 +210,9 @@ impl Contention {
         self.of(key).store(SUCCESSES, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
     }
 
-    /// Notes the outcome of a release.
+    /// Notes the outcome of a posted release.
     pub(crate) fn note_release(&self, key: KeyHash, outcome: &ReleaseOutcome) {
-        let is_contended = match outcome {
-            ReleaseOutcome::Released { waiting } => *waiting > 0,
-            ReleaseOutcome::Passed(grant) => grant.waiting > 0,
-            ReleaseOutcome::Queued(_) => true,
-            ReleaseOutcome::NotOurs(_) => false,
-        };
-        if is_contended {
+        if leaves_waiters(outcome) {
             self.note_busy(key);
         }
     }
@@ -237,7 +231,17 @@ fn shows_contention(outcome: &Outcome) -> bool {
         Outcome::Extend(ExtendOutcome::Extended(extension)) => extension.waiting > 0,
         Outcome::Acquire(AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { .. })
         | Outcome::Poll(PollOutcome::Waiting(_)) => true,
+        Outcome::Release(outcome) => leaves_waiters(outcome),
         _ => false,
+    }
+}
+
+fn leaves_waiters(outcome: &ReleaseOutcome) -> bool {
+    match outcome {
+        ReleaseOutcome::Released { waiting } => *waiting > 0,
+        ReleaseOutcome::Passed(grant) => grant.waiting > 0,
+        ReleaseOutcome::Queued(_) => true,
+        ReleaseOutcome::NotOurs(_) => false,
     }
 }
 

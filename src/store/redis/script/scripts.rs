@@ -275,7 +275,7 @@ impl CallWriter<'_> {
         } else {
             self.packed.short_form(["EVALSHA", sha], full);
         }
-        self.packed.number(keys as u64);
+        self.packed.bulks(&[["0", "1", "2", "3", "4"][keys]]);
     }
 
     fn key_and_queue(&mut self, key: &str) {

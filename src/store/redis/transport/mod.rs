@@ -240,9 +240,9 @@ impl<C: Connector> Transport<C> {
     /// batch needs, and the caller can begin the rest.
     pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, waits: Waits) -> Begun {
         let waits = if batch.parts.len() == 1 { waits } else { Waits::AfterOthers };
-        let Batch { mut parts, order, .. } = batch;
+        let Batch { parts, order, .. } = batch;
         let mut calls = SmallVec::with_capacity(parts.len());
-        for BatchPart { mux, mut packed, route } in parts.drain(..) {
+        for BatchPart { mux, mut packed, route } in parts {
             packed.is_confirmed &= self.settings.confirming.is_some();
             let call = Arc::new(PendingCall::new(packed, route, waits, None));
             if order.len() > 1 {
