@@ -302,6 +302,11 @@ impl Error {
         Self::Unsupported { message: message.into() }
     }
 
+    /// Returns `true` if the request may have been executed without a reply.
+    pub(crate) const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Backend { failure: BackendFailure::Unknown, .. })
+    }
+
     /// Converts this error to one with an unknown outcome, with the same cause.
     #[cfg(feature = "redis")]
     pub(crate) fn into_unknown(self) -> Self {

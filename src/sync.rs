@@ -33,13 +33,13 @@
 //! | `redis/plain` `Contention` | which keys were contended recently | whoever reads a reply | each plain attempt | a guess |
 //! | `redis/plain` `GivenUp::any` | whether the list of given-up lockers has any | whoever adds or removes one, under the list's mutex | every request | it is nearly always false |
 //! | `transport/mux` `load`, `is_connected`, `current`, `written`, `stamped`, `deposed` | what other callers must know of a connection | callers and the writer, mostly under the mutex of the mux; `stamped` by whoever reads a fence number | callers that choose a mux, the plain attempt | a caller looks at every mux for each call, and may not wait for those that use it |
-//! | `transport/mux` `Settings::connect_took` | how long the last connect took | whoever connects | callers that choose a mux | an estimate |
+//! | `transport/mux` `MuxSettings::connect_took` | how long the last connect took | whoever connects | callers that choose a mux | an estimate |
 //! | `transport/polling` | how well polling and yielding have worked | all callers of a client | the same | estimates; all muxes would share that mutex |
 //! | `transport/routes` | for each hash of a key, its mux and its calls in flight | each call when it begins and when it has its last reply | the same | one exchange; all muxes would share that mutex |
-//! | `net/identity` `number` | how often another server has answered than before | whoever connects, under the mutex of `last` | each request, when it has its answer | that mutex is held while connections are cut |
+//! | `net/identity` `number` | how often another server has answered than before | whoever connects, under the mutex of `last` | the writer, before it writes | that mutex is held while connections are cut |
 //! | `cluster/inbox` `seen` | for each slot, whether it is absent, known or heard | the listening thread and whoever gets ready, under the mutex of the slots | each `lock()`, each answer | all keys of a client share that mutex |
 //! | `memory/fence` `LAST` | the last number issued in this process | each acquire of an embedded store | the same | stores share it, and no mutex |
-//! | `memory/link` `cut` | whether a test has cut the store off | `set_reachable`, under the store's mutex | every request, under it | it belongs to the connection, and the mutex to the store, which connections share |
+//! | `memory/inboxes` `cut` | whether a test has cut the store off | `set_reachable`, under the store's mutex | every request, under it | it belongs to the connection, and the mutex to the store, which connections share |
 //! | `clock/manual` `now` | the time of a clock that tests move | `advance` | whoever reads the clock | sleepers read it under mutexes of their own |
 
 #[cfg(not(all(test, dlock_shuttle)))]

@@ -19,7 +19,7 @@ use super::loss;
 use super::retries::Retries;
 use super::twin;
 use crate::clock::Moment;
-use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
+use crate::error::{Error, LeaseLoss, LossCause};
 use crate::log;
 use crate::port::{Claim, NotOurs, Operations, Posting, ReleaseOutcome, Request};
 use crate::state::tenure::{Tenure, Unsettled};
@@ -77,7 +77,7 @@ impl Releases {
                 Ok(_) => return Ok(()),
                 Err(error) => {
                     failures += 1;
-                    perhaps_done |= matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
+                    perhaps_done |= error.is_unknown();
                     if failures >= timing::RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
                         log::warn!(
                             RELEASE,

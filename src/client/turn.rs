@@ -315,8 +315,7 @@ impl Question {
             }
             (Ok(other), None) => Answer::Failed { error: other.misplaced(), unsettled: Some(self.about) },
             (Err(error), None) => {
-                let executed = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
-                let unsettled = (self.again || executed).then_some(self.about);
+                let unsettled = (self.again || error.is_unknown()).then_some(self.about);
                 Answer::Failed { error, unsettled }
             }
         }
@@ -339,9 +338,4 @@ impl Answer {
             Self::Gone { .. } | Self::Acquired(_) => None,
         }
     }
-}
-
-/// Returns whether a request may have been executed without a reply.
-pub(crate) fn is_unknown(error: &Error) -> bool {
-    matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
 }

@@ -11,7 +11,7 @@ use crate::client::core::Core;
 use crate::client::events::{Queued, tell_watchers};
 use crate::client::loss;
 use crate::client::renewals;
-use crate::client::turn::{Answer, Turn, is_unknown};
+use crate::client::turn::{Answer, Turn};
 use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -280,7 +280,7 @@ impl<'c> Unlock<'c> {
             (Ok(ReleaseOutcome::Released { .. }), _) => {
                 return (Ok(()), Some(turn));
             }
-            (Err(error), heard) if is_unknown(&error) => {
+            (Err(error), heard) if error.is_unknown() => {
                 let answer = match heard {
                     Some(grant) => Answer::Acquired(next.heard(grant)),
                     // A poll tells its outcome.

@@ -54,7 +54,7 @@
 //! finds out when the present linger ends. The `L` in the locker tells other clients that asking is worthwhile, so a `try_lock` stands in
 //! the queue for a moment. For every other busy key `try_lock` returns at once.
 
-use crate::client::turn::{Answer, is_unknown};
+use crate::client::turn::Answer;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::Busy;
@@ -141,7 +141,7 @@ impl Asking {
             }
             Answer::Gone { .. } => Step::Ask(QueuePlace::IfHeard),
             Answer::Failed { error, unsettled: Some(unsettled) }
-                if self.unanswered.is_none() && is_unknown(&error) && !seen.is_closed && !seen.is_over =>
+                if self.unanswered.is_none() && error.is_unknown() && !seen.is_closed && !seen.is_over =>
             {
                 self.unanswered = Some(error);
                 Step::Poll { unsettled, after: Duration::ZERO }

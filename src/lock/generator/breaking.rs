@@ -1,7 +1,7 @@
 //! The forced break of a lock.
 
 use crate::config::{DLockConfig, check_name};
-use crate::error::{BackendFailure, Error};
+use crate::error::Error;
 use crate::lock::generator::DLockGenerator;
 use crate::log;
 use crate::one_line::OneLine;
@@ -81,7 +81,7 @@ impl DLockGenerator {
     /// Finds out whether an order was carried out whose reply is lost: the store then says by whom the hold was broken. Fails with the error
     /// of the order otherwise. The order may still be carried out then.
     fn look_for_break(&self, order: &Break<'_>, error: Error) -> Result<BreakOutcome, Error> {
-        if !matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }) {
+        if !error.is_unknown() {
             return Err(error);
         }
         let limit = self.client.limits.command;

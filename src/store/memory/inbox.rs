@@ -1,7 +1,6 @@
 //! The inbox of a client.
 
-use super::inboxes::CAPACITY;
-use super::link::InboxLink;
+use super::inboxes::{CAPACITY, InboxLink};
 use super::store::Shared;
 use crate::error::{BackendFailure, Error};
 use crate::port::{Inbox, InboxBreaker, Message};

@@ -1,13 +1,40 @@
 //! All open inboxes: how the store reaches a client, and how it knows that the client is alive.
 
-use super::link::InboxLink;
+use crate::error::{BackendFailure, Error};
 use crate::port::Message;
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many messages an inbox keeps for a client that does not read. Redis cuts such a subscriber off, too.
 pub(super) const CAPACITY: usize = 65_536;
+
+/// A connection to the store, shared by the clones of one processor. Like one to a server, it may be cut and come back.
+#[derive(Debug, Default)]
+pub(super) struct InboxLink {
+    /// Written under the store's mutex, and read under it by every request. So no request is executed after the cut.
+    // ORDERING: Relaxed: guarded by that mutex. Only `check_inbox` loads it without the mutex, and changes nothing.
+    cut: AtomicBool,
+}
+
+impl InboxLink {
+    /// # Errors
+    ///
+    /// [`Error::Backend`] (`NotExecuted`) while the link is cut.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        // ORDERING: Relaxed: under the store's mutex.
+        if self.cut.load(Ordering::Relaxed) {
+            return Err(Error::backend(BackendFailure::NotExecuted, "the embedded store was set unreachable"));
+        }
+        Ok(())
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn set_reachable(&self, reachable: bool) {
+        self.cut.store(!reachable, Ordering::Relaxed); // ORDERING: Relaxed: under the store's mutex.
+    }
+}
 
 /// All open inboxes, by client. A client may have several, as a channel may have several subscribers: for example, while it replaces
 /// one.

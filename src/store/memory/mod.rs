@@ -9,7 +9,6 @@
 //! | `entry.rs` | one key of this store: the specification in the terms of the port |
 //! | `spec/` | one key: its holder, its queue, and the rules of every operation, as data |
 //! | `inboxes.rs` | which clients have an inbox, and how a message reaches them |
-//! | `link.rs` | a client's connection to the store, which may be cut |
 //! | `fence.rs` | the fence numbers, one sequence for the whole process |
 //! | `timing.rs` | its times, which are those of the scripts |
 //! | `processor/test_util.rs` | what a test may do to the store (feature `test-util`) |
@@ -24,7 +23,6 @@ mod entry;
 mod fence;
 mod inbox;
 mod inboxes;
-mod link;
 mod processor;
 mod spec;
 mod store;

@@ -5,7 +5,7 @@ mod test_util;
 
 use super::entry::{Entry, Scene};
 use super::inbox::MemoryInbox;
-use super::link::InboxLink;
+use super::inboxes::InboxLink;
 use super::store::{Shared, Store};
 use super::timing::KEEP;
 use crate::clock::{Clock, SystemClock};

@@ -10,13 +10,12 @@ pub use builder::RedisBuilder;
 pub use server::Server;
 
 use super::net::address::Address;
-use super::net::classify::{classify, is_no_master};
+use super::net::classify::classify;
 use super::node::CallOptions;
-use super::plain::{Attempt, GivenUp, TakingBack, Tried};
+use super::plain::{Exchange, GivenUp, TakingBack, Tried};
 use super::script::acks::{self, ReplicaAcks};
 use super::script::reply::{self, mismatch};
 use super::script::scripts::Call;
-use super::script::scripts::Texts;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
 use super::topology::Topology;
@@ -24,10 +23,11 @@ use super::transport::{AtLimit, CallReplies, KeyHash, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::port::{
-    Claim, Directory, Inbox, Limit, LockProcessor, Outcome, Posting, ReleaseDone, ReleaseOutcome, Request, StoreLimits,
+    Claim, Directory, Inbox, Limit, LockProcessor, Operations, Outcome, Posting, ReleaseDone, Request, StoreLimits,
     WaitQueue, one_by_one,
 };
 use ::redis::Value;
+use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,109 +82,57 @@ impl RedisLockProcessor {
         Ok(())
     }
 
-    /// Returns `true` if the server was refused because it is a node of a Cluster.
-    pub(super) fn has_met_cluster(&self) -> bool {
-        self.topology.one().is_some_and(|one| one.node.servers().is_cluster())
-    }
-
     /// Returns what releases a locker by its script.
-    fn taking_back(&self) -> TakingBack<'_, impl Fn(Request<'_>, Duration) -> Result<Outcome, Error>> {
+    fn taking_back(&self) -> TakingBack<'_, impl Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> {
         TakingBack {
             address: &self.address,
             given_up: &self.given_up,
-            by_script: |request: Request<'_>, limit: Duration| self.run_script(request, CallOptions::within(limit)),
-        }
-    }
-
-    /// Runs one request on behalf of a caller.
-    fn run_alone(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        match request {
-            Request::Acquire(_) | Request::Join(_) => self.take(request, limit),
-            Request::Settle(_) => Err(request.unsupported()),
-            other => self.run_script(other, CallOptions::within(limit)),
+            by_script: |request: &Request<'_>, limit: Duration| self.ask(request, CallOptions::within(limit)),
         }
     }
 
     /// Takes a free key, or joins the queue of a busy one if the request is to join.
-    fn take(&self, request: Request<'_>, limit: Duration) -> Result<Outcome, Error> {
-        let (start, mut way) = (Instant::now(), None);
-        if let Some(one) = self.topology.one() {
-            let attempt = Attempt {
-                transport: &one.node.transport,
-                watermarks: &one.watermarks,
-                contention: &one.contention,
-                acks: self.acks,
-                taking_back: self.taking_back(),
-            };
-            match attempt.run(&request, start, limit)? {
-                Tried::Done(outcome) => return Ok(Outcome::Acquire(outcome)),
-                Tried::Ask(chosen) => way = chosen,
+    fn take(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+        let start = Instant::now();
+        match self.topology.attempt(request, &self.taking_back(), start, limit)? {
+            Tried::Done(outcome) => Ok(Outcome::Acquire(outcome)),
+            Tried::Ask(way) => {
+                self.ask(request, CallOptions { way, ..CallOptions::within(limit.saturating_sub(start.elapsed())) })
             }
         }
-        self.run_script(request, CallOptions { way, ..CallOptions::within(limit.saturating_sub(start.elapsed())) })
     }
 
-    fn run_script(&self, request: Request<'_>, options: CallOptions) -> Result<Outcome, Error> {
-        if self.given_up.any() {
-            let sent = self.given_up.replacement(&request);
-            let outcome = self.send_script(&sent, options)?;
-            return Ok(self.given_up.outcome_of(&request, &sent, outcome));
-        }
-        self.send_script(&request, options)
+    /// Runs one request by its script.
+    fn ask(&self, request: &Request<'_>, options: CallOptions) -> Result<Outcome, Error> {
+        let mut outcomes: SmallVec<[_; 1]> = self.ask_all(std::slice::from_ref(request), options);
+        outcomes.pop().unwrap_or_else(|| Err(mismatch()))
     }
 
-    fn send_script(&self, request: &Request<'_>, options: CallOptions) -> Result<Outcome, Error> {
+    /// Runs requests together, each by its script.
+    fn ask_all<C>(&self, requests: &[Request<'_>], options: CallOptions) -> C
+    where
+        C: FromIterator<Result<Outcome, Error>>,
+    {
+        let exchanges: SmallVec<[Exchange<'_>; 1]> =
+            requests.iter().map(|request| self.given_up.exchange(request)).collect();
         let (sent_at, limit) = (SystemClock.now(), options.limit);
-        let texts = Texts::of(request, self.topology.form());
-        let reply = self.topology.call(&texts.call(request), options);
-        self.read(request, reply, sent_at, || limit.saturating_sub(SystemClock.now().since(sent_at)))
+        let replies = self.topology.call(exchanges.iter().map(|exchange| Call::of(exchange.sent())), options);
+        exchanges.iter().zip(replies).map(|(exchange, reply)| self.end(exchange, reply, sent_at, limit)).collect()
     }
 
-    /// Runs requests together.
-    fn run_scripts(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
-        if !self.given_up.any() {
-            return self.send_scripts(requests, limit);
-        }
-        let sent: Vec<_> = requests.iter().map(|request| self.given_up.replacement(request)).collect();
-        let outcomes = self.send_scripts(&sent, limit);
-        let both = requests.iter().zip(&sent).zip(outcomes);
-        both.map(|((request, sent), outcome)| Ok(self.given_up.outcome_of(request, sent, outcome?))).collect()
-    }
-
-    fn send_scripts(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
-        let form = self.topology.form();
-        let texts: Vec<Texts> = requests.iter().map(|request| Texts::of(request, form)).collect();
-        let calls: Vec<Call<'_>> = texts.iter().zip(requests).map(|(texts, request)| texts.call(request)).collect();
-        let (sent_at, start) = (SystemClock.now(), Instant::now());
-        let is_attempt = matches!(limit, Limit::Attempt(_));
-        let at_limit = if is_attempt { AtLimit::BreakConnection } else { AtLimit::KeepConnection };
-        // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing. An
-        // extension that a caller asks for does not use their connection.
-        let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
-        let urgent = is_attempt && requests.iter().all(is_renewal);
-        let replies = self.topology.run(&calls, CallOptions { at_limit, urgent, ..CallOptions::within(limit.time()) });
-        let read = |(request, reply)| self.read(request, reply, sent_at, || limit.left_since(start).time());
-        requests.iter().zip(replies).map(read).collect()
-    }
-
-    /// Reads the reply to a request that was sent at `sent_at`, and notes what it says about its connection and its key. If too few replicas
-    /// have acknowledged that the request got the key, releases it, within what is `left` of the limit.
-    fn read(
-        &self,
-        request: &Request<'_>,
-        reply: Reply,
-        sent_at: Moment,
-        left: impl Fn() -> Duration,
-    ) -> Result<Outcome, Error> {
-        let replied = reply?;
-        let outcome = reply::outcome(request, &replied.value).map_err(|e| self.address.hide(e));
-        self.topology.note(request, &replied, outcome.as_ref().ok(), sent_at);
+    /// Ends the exchange of a request that was sent at `sent_at`: reads the reply, and notes what it says about its connection and its key.
+    /// If too few replicas have acknowledged that the request got the key, releases it, within what is left of the limit.
+    fn end(&self, exchange: &Exchange<'_>, reply: Reply, sent_at: Moment, limit: Duration) -> Result<Outcome, Error> {
+        let (sent, replied) = (exchange.sent(), reply?);
+        let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.address.hide(e));
+        self.topology.note(sent, &replied, outcome.as_ref().ok(), sent_at);
         let (outcome, confirmation) = (outcome?, replied.confirmation.as_deref());
-        let Some(Err(error)) = self.acks.map(|acks| acks.check(request, &outcome, confirmation)) else {
-            return Ok(outcome);
+        let Some(Err(error)) = self.acks.map(|acks| acks.check(sent, &outcome, confirmation)) else {
+            return Ok(self.given_up.end(exchange, outcome));
         };
-        Err(match request.claim() {
-            Some(claim) if acks::takes(request) => self.taking_back().undo(claim, error, left()),
+        let left = || limit.saturating_sub(SystemClock.now().since(sent_at));
+        Err(match sent.claim() {
+            Some(claim) if acks::takes(sent) => self.taking_back().undo(claim, error, left()),
             _ => self.address.hide(error),
         })
     }
@@ -203,11 +151,22 @@ impl LockProcessor for RedisLockProcessor {
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
         match (requests, limit) {
             ([], _) => Vec::new(),
-            ([request], Limit::Call(limit)) => vec![self.run_alone(*request, limit)],
-            (requests, limit) if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
-                one_by_one(requests, limit, |request, limit| self.run_alone(*request, limit.time()))
+            ([request @ (Request::Acquire(_) | Request::Join(_))], Limit::Call(limit)) => {
+                vec![self.take(request, limit)]
             }
-            (requests, limit) => self.run_scripts(requests, limit),
+            ([request @ Request::Settle(_)], _) => vec![Err(request.unsupported())],
+            (requests, limit) if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
+                one_by_one(requests, limit, |request, limit| self.run_one(*request, limit))
+            }
+            (requests, Limit::Call(limit)) => self.ask_all(requests, CallOptions::within(limit)),
+            (requests, Limit::Attempt(limit)) => {
+                // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing.
+                // An extension that a caller asks for does not use their connection.
+                let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));
+                let urgent = requests.iter().all(is_renewal);
+                let options = CallOptions { at_limit: AtLimit::BreakConnection, urgent, ..CallOptions::within(limit) };
+                self.ask_all(requests, options)
+            }
         }
     }
 
@@ -276,18 +235,17 @@ impl WaitQueue for RedisLockProcessor {
 impl Posting for RedisLockProcessor {
     fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
         let hash = KeyHash::of(claim.key);
-        let request = Request::Release(*claim);
-        let texts = Texts::of(&request, self.topology.form());
         let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
         let callback = move |answer: CallReplies| {
-            let is_refused = answer.first().is_some_and(is_no_master);
-            let outcome = released(answer).map_err(|e| address.hide(e));
-            if let Some(one) = topology.one() {
-                one.note_release(hash, is_refused, outcome.as_ref().ok());
-            }
+            let reply = answer.first();
+            let outcome = match (reply, &answer.failure) {
+                (Some(reply), _) => reply::release(reply).map_err(|e| address.hide(e)),
+                (None, failure) => Err(failure.clone().unwrap_or_else(mismatch)),
+            };
+            topology.note_release(hash, reply, outcome.as_ref().ok());
             done(outcome);
         };
-        self.topology.post(&texts.call(&request), limit, Box::new(callback));
+        self.topology.post(Call::of(&Request::Release(*claim)), limit, Box::new(callback));
         true
     }
 
@@ -305,15 +263,5 @@ impl Drop for RedisLockProcessor {
 impl fmt::Debug for RedisLockProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisLockProcessor").field("topology", &self.topology).finish()
-    }
-}
-
-/// Reads the answer to a posted release.
-fn released(answer: CallReplies) -> Result<ReleaseOutcome, Error> {
-    // How a reply is read depends only on the kind of request.
-    let any = Claim::new("", "", "", Duration::ZERO);
-    match answer.first() {
-        Some(value) => reply::outcome(&Request::Release(any), value)?.try_into(),
-        None => Err(answer.failure.unwrap_or_else(mismatch)),
     }
 }

@@ -1,14 +1,17 @@
 //! Which servers keep the locks: one server, or the nodes of a Cluster. The code that makes a call does not know which of the two it is.
+//!
+//! There are two kinds of topology and no others, so each question has one `match`, in which both answers stand side by side. If
+//! one of them is missing, the crate does not compile.
 
 use super::cluster::Cluster;
 use super::inbox::RedisInbox;
 use super::net::classify::is_no_master;
 use super::net::identity::OnNewServer;
 use super::node::{CallOptions, Node};
-use super::plain::{Contention, FenceWatermarks};
+use super::plain::{Attempt, Contention, FenceWatermarks, TakingBack, Tried};
 use super::script::keys::{inbox_channel, slot_inbox_channel, slot_of};
 use super::script::reply::{mismatch, number_of};
-use super::script::scripts::{Call, Form};
+use super::script::scripts::Call;
 use super::transport::{Callback, KeyHash, Replied, Replies, Reply};
 use crate::clock::Moment;
 use crate::error::Error;
@@ -16,7 +19,7 @@ use crate::port::{Inbox, Outcome, ReleaseOutcome, Request};
 use ::redis::Value;
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The servers of a store.
 #[derive(Clone, Debug)]
@@ -26,19 +29,11 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// Returns the one server, if there is only one.
-    pub(super) fn one(&self) -> Option<&OneServer> {
+    /// Returns `true` if the one server was refused because it is a node of a Cluster.
+    pub(super) fn has_met_cluster(&self) -> bool {
         match self {
-            Self::One(one) => Some(one),
-            Self::Cluster(_) => None,
-        }
-    }
-
-    /// Returns the form in which scripts are sent.
-    pub(super) fn form(&self) -> Form {
-        match self {
-            Self::One(_) => Form::Server,
-            Self::Cluster(_) => Form::Cluster,
+            Self::One(one) => one.node.servers().is_cluster(),
+            Self::Cluster(_) => false,
         }
     }
 
@@ -59,24 +54,44 @@ impl Topology {
         }
     }
 
-    /// Runs calls together. Returns a reply for each.
-    pub(super) fn run(&self, calls: &[Call<'_>], options: CallOptions) -> Replies {
+    /// Tries to take a key in plain commands, where that is likely to succeed. In a Cluster it never is: each slot has a fence of its own.
+    pub(super) fn attempt<S>(
+        &self,
+        request: &Request<'_>,
+        taking_back: &TakingBack<'_, S>,
+        start: Instant,
+        limit: Duration,
+    ) -> Result<Tried, Error>
+    where
+        S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>,
+    {
         match self {
-            Self::One(one) => one.node.run(calls, options),
-            Self::Cluster(cluster) => cluster.run(calls, &options),
+            Self::One(one) => {
+                let OneServer { node: Node { transport, acks, .. }, watermarks, contention, .. } = &**one;
+                Attempt { transport, watermarks, contention, acks: *acks, taking_back }.run(request, start, limit)
+            }
+            Self::Cluster(_) => Ok(Tried::Ask(None)),
         }
     }
 
-    /// Runs one call.
-    pub(super) fn call(&self, call: &Call<'_>, options: CallOptions) -> Reply {
-        self.run(std::slice::from_ref(call), options).pop().unwrap_or_else(|| Err(mismatch()))
+    /// Makes calls together. Returns a reply for each.
+    pub(super) fn call<'a>(&self, calls: impl ExactSizeIterator<Item = Call<'a>>, options: CallOptions) -> Replies {
+        match self {
+            Self::One(one) => one.node.call(calls, options),
+            Self::Cluster(cluster) => cluster.call(calls, &options),
+        }
+    }
+
+    /// Makes one call.
+    pub(super) fn call_one(&self, call: Call<'_>, options: CallOptions) -> Reply {
+        self.call(std::iter::once(call), options).pop().unwrap_or_else(|| Err(mismatch()))
     }
 
     /// Sends one call and returns without its reply, which `done` receives.
-    pub(super) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
+    pub(super) fn post(&self, call: Call<'_>, limit: Duration, done: Callback) {
         match self {
-            Self::One(one) => one.node.post(call, limit, done),
-            Self::Cluster(cluster) => cluster.post(call, limit, done),
+            Self::One(one) => one.node.post(&call, limit, done),
+            Self::Cluster(cluster) => cluster.post(&call, limit, done),
         }
     }
 
@@ -97,6 +112,14 @@ impl Topology {
                     cluster.listeners.note_need(claim.client, claim.key, claim.lease);
                 }
             }
+        }
+    }
+
+    /// Notes the reply to a posted release, if there is one, and the outcome.
+    pub(super) fn note_release(&self, key: KeyHash, reply: Option<&Value>, outcome: Option<&ReleaseOutcome>) {
+        match self {
+            Self::One(one) => one.note_release(key, reply, outcome),
+            Self::Cluster(_) => {}
         }
     }
 
@@ -189,8 +212,8 @@ impl Topology {
 /// One server, and what is known about its keys and fence numbers.
 pub(super) struct OneServer {
     pub(super) node: Node,
-    pub(super) watermarks: FenceWatermarks,
-    pub(super) contention: Contention,
+    watermarks: FenceWatermarks,
+    contention: Contention,
     io_timeout: Duration,
 }
 
@@ -218,12 +241,11 @@ impl OneServer {
         if let Some(number) = number_of(outcome) {
             self.watermarks.note(&self.node.transport, replied.epoch, number, sent_at);
         }
-        self.contention.note(KeyHash::of(request.key()), outcome);
+        self.contention.note(request.key(), outcome);
     }
 
-    /// Notes the answer to a posted release: whether the server has refused it because it is no master, and the outcome, if there is one.
-    pub(super) fn note_release(&self, key: KeyHash, is_refused: bool, outcome: Option<&ReleaseOutcome>) {
-        if is_refused {
+    fn note_release(&self, key: KeyHash, reply: Option<&Value>, outcome: Option<&ReleaseOutcome>) {
+        if reply.is_some_and(is_no_master) {
             self.watermarks.end_all(&self.node.transport);
         }
         if let Some(outcome) = outcome {

@@ -28,7 +28,7 @@ use super::redirect::{RedirectBudget, RedirectReply, redirect_reply, words};
 use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, COOLDOWN, EACH_CALL, MAP_WAIT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::classify::is_redirection;
-use crate::store::redis::node::{CallOptions, Node, Sending};
+use crate::store::redis::node::{CallOptions, Node};
 use crate::store::redis::script::keys::{Slot, slot_of};
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
@@ -44,7 +44,6 @@ struct RoutedCall<'a> {
     budget: RedirectBudget,
     /// Where it is sent next; `None` while its slot has no owner.
     node: Option<Arc<Node>>,
-    asking: bool,
     /// The last reply. Missing before the first one.
     reply: Option<Reply>,
     is_over: bool,
@@ -80,18 +79,18 @@ impl Terms {
 
 impl Cluster {
     /// Runs calls together.
-    pub(crate) fn run(&self, calls: &[Call<'_>], options: &CallOptions) -> Replies {
+    pub(crate) fn call<'a>(&self, calls: impl ExactSizeIterator<Item = Call<'a>>, options: &CallOptions) -> Replies {
         let batch = RoutedBatch { cluster: self, terms: Terms::of(calls.len(), options) };
         let Terms { begun, limit, .. } = batch.terms;
         // The map is read once for all calls. That is the only lock of the Cluster that a call takes which goes well.
         let mut view = self.refresher.fresh_view(begun);
         if !view.is_known() {
             if let Err(error) = self.refresher.wait_for_first(end_of(limit, begun)) {
-                return calls.iter().map(|_| Err(error.clone())).collect();
+                return calls.map(|_| Err(error.clone())).collect();
             }
             view = self.map.view();
         }
-        let mut routed_calls: Vec<_> = calls.iter().map(|call| RoutedCall::by(&view, call)).collect();
+        let mut routed_calls: Vec<_> = calls.map(|call| RoutedCall::by(&view, call)).collect();
         // A node that leaves the map meanwhile lives on for the calls that are sent to it, and not for the others.
         drop(view);
         batch.send(&mut routed_calls);
@@ -142,12 +141,9 @@ impl RoutedBatch<'_> {
         let mut sent = Vec::with_capacity(groups.len());
         // All are sent before the first reply is awaited, so a batch takes as long as its slowest node, and not as all of them together.
         for (node, members) in &groups {
-            let sending = |at: &usize| {
-                let RoutedCall { call, asking, .. } = &routed_calls[*at];
-                Sending { call, asking: *asking }
-            };
+            let calls = members.iter().map(|at| routed_calls[*at].call);
             let options = CallOptions { urgent: self.terms.urgent, spare: left - wait, ..CallOptions::within(wait) };
-            sent.push(node.begin(members.iter().map(sending), options, waits));
+            sent.push(node.begin(calls, options, waits));
         }
         // All have the same deadline. Those behind a node that hangs are looked at even if it has used the time up (rule 1).
         for ((node, members), sent) in groups.iter().zip(sent) {
@@ -213,8 +209,8 @@ impl RoutedBatch<'_> {
         };
         match redirect_reply(&replied.value) {
             RedirectReply::Answer => {
-                if routed.asking
-                    && routed.call.key_count > 1
+                if routed.call.asking
+                    && routed.call.has_many_keys()
                     && let Some(node) = &routed.node
                 {
                     // An `ASK` is followed once. That the whole script ran behind it tells more than the node that has sent it knows.
@@ -232,7 +228,7 @@ impl RoutedBatch<'_> {
                     return self.again(routed);
                 };
                 routed.node = Some(next);
-                routed.asking = false;
+                routed.call.asking = false;
                 routed.budget.redirect()
             }
             RedirectReply::Ask { host, port } => {
@@ -240,7 +236,7 @@ impl RoutedBatch<'_> {
                 // The map is left as it is: until the slot has moved, the earlier node owns it, and has the keys that were not moved yet.
                 let Some(place) = map.place(routed.node.as_ref()?, host, port) else { return self.again(routed) };
                 routed.node = Some(map.nodes.at(&place));
-                routed.asking = true;
+                routed.call.asking = true;
                 // The other node may have the lock's key and not the queue beside it. A form that needs the one key alone runs there;
                 // others have none, and are answered `TRYAGAIN` until the move is over.
                 routed.call = routed.call.alone().unwrap_or(routed.call);
@@ -268,7 +264,7 @@ impl RoutedBatch<'_> {
     fn again(&self, routed: &mut RoutedCall<'_>) -> Option<Duration> {
         // Not to the node of before: meanwhile the slot may have arrived elsewhere.
         routed.node = self.cluster.map.owner(routed.slot);
-        routed.asking = false;
+        routed.call.asking = false;
         Some(routed.budget.pause())
     }
 
@@ -290,7 +286,7 @@ impl RoutedBatch<'_> {
             return None;
         }
         routed.node = Some(owner);
-        routed.asking = false;
+        routed.call.asking = false;
         routed.budget.redirect()
     }
 
@@ -326,10 +322,10 @@ fn patience(
 
 impl<'a> RoutedCall<'a> {
     /// A call that goes to the owner of its slot by this map.
-    fn by(view: &MapView, call: &Call<'a>) -> Self {
-        let slot = slot_of(call.keys[0].as_bytes());
+    fn by(view: &MapView, call: Call<'a>) -> Self {
+        let slot = slot_of(call.key().as_bytes());
         let (node, budget) = (view.owner(slot).cloned(), RedirectBudget::default());
-        Self { call: *call, slot, budget, node, asking: false, reply: None, is_over: false }
+        Self { call, slot, budget, node, reply: None, is_over: false }
     }
 
     /// Takes the last reply as the reply. A redirection that was not followed to its end is an error: the call was not executed.

@@ -36,7 +36,6 @@
 mod core;
 mod follow;
 mod inbox;
-mod listing;
 mod map;
 mod nodes;
 mod posting;

@@ -17,6 +17,7 @@ use crate::store::redis::net::identity::Servers;
 use crate::store::redis::net::resp::Stamp;
 use crate::store::redis::node::{Node, confirming};
 use crate::store::redis::script::acks::ReplicaAcks;
+use crate::store::redis::script::scripts::Form;
 use crate::store::redis::transport::{Polling, Transport};
 use crate::sync::unseen::Mutex;
 use std::collections::HashMap;
@@ -144,7 +145,7 @@ impl Nodes {
         if table.is_closed {
             transport.close();
         }
-        Arc::new(Node::new(transport.with_callers(CONNECTIONS - 1), *acks))
+        Arc::new(Node::new(transport.with_callers(CONNECTIONS - 1), Form::Cluster, *acks))
     }
 
     /// Forgets the nodes that own no slot any more, and were not used for a while, and ends the connections to others that were idle for long.

@@ -11,7 +11,7 @@
 //! up.
 
 use super::connector::{ReadHalf, WriteHalf};
-use super::resp::{Malformed, Packed, Reader};
+use super::resp::{Malformed, Packed, Parser};
 use super::socket::{IoProgress, Socket, Timeout};
 #[cfg(feature = "tls")]
 use super::tls_session::TlsSession;
@@ -56,7 +56,7 @@ pub(crate) struct Inbound {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    reader: Reader,
+    reader: Parser,
 }
 
 impl Link {
@@ -80,7 +80,7 @@ impl Link {
             buffer: Vec::new(),
             start: 0,
             end: 0,
-            reader: Reader::default(),
+            reader: Parser::default(),
         };
         #[cfg(feature = "tls")]
         // What has come with the handshake lies in the session, and no read of the socket would ever bring it out.

@@ -5,7 +5,7 @@
 //! that it does not know the script's hash (`EVALSHA`, the *short form*), the hash is replaced by the script's text (`EVAL`). So [`Packed`]
 //! records where these two parts are.
 //!
-//! A reply arrives in pieces, and [`Reader`] continues where the previous piece ended. Bytes that are not a RESP2 reply, or that exceed the
+//! A reply arrives in pieces, and [`Parser`] continues where the previous piece ended. Bytes that are not a RESP2 reply, or that exceed the
 //! bounds below, end the connection. The server, or another program at its address, may announce huge lengths. Without the bounds, the
 //! client could run out of memory then, or take the bytes of one reply for another.
 
@@ -53,6 +53,7 @@ struct Command {
 impl Packed {
     /// An empty buffer with capacity for one call.
     pub(crate) fn for_one() -> Self {
+        // Enough for a plain attempt, and for a script in its short form, on a lock with a name of usual length.
         Self { bytes: Vec::with_capacity(320), commands: SmallVec::new(), is_confirmed: false }
     }
 
@@ -144,6 +145,21 @@ impl Packed {
         }
     }
 
+    /// Adds one word, which consists of these parts.
+    pub(crate) fn bulk(&mut self, parts: &[&str]) {
+        // The server wants to know the length of the whole word before its first byte.
+        self.header(b'$', parts.iter().map(|part| part.len()).sum());
+        for part in parts {
+            self.bytes.extend_from_slice(part.as_bytes());
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Adds one word: the digits of a number.
+    pub(crate) fn number(&mut self, n: u64) {
+        self.bulks(&[itoa::Buffer::new().format(n)]);
+    }
+
     /// Adds one word: a text, a separator, and the bytes that a stamp may replace. A command has one such word at most.
     pub(crate) fn bulk_with_stamp(&mut self, text: &str, separator: &str, unstamped: &Stamp) {
         self.header(b'$', text.len() + separator.len() + unstamped.len());
@@ -198,7 +214,7 @@ pub(crate) const NO_TEXT: Malformed = Malformed("a line that is no text");
 /// These are all types of RESP2, which is what `HELLO 2` asks for. Errors are read by `::redis::parse_redis_value`, because only that
 /// crate can make its type of them. The parser needs ten times as long, but errors are rare.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct Parser {
     /// The bytes before this offset have been read.
     at: usize,
     /// The length of the bulk string that begins at the offset, if its length has been read.
@@ -207,7 +223,7 @@ pub(crate) struct Reader {
     open: Vec<(Vec<Value>, usize)>,
 }
 
-impl Reader {
+impl Parser {
     /// Returns the first reply in `bytes` and its length, or `None` if it is not complete. After `None`, the next call's `bytes` must start
     /// with the same bytes; after a reply, the next call starts a new one.
     pub(crate) fn next(&mut self, bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
@@ -297,8 +313,18 @@ fn text(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| NO_TEXT)
 }
 
-fn number(digits: &[u8]) -> Result<i64, Malformed> {
-    text(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(Malformed("a number that is none"))
+/// Reads a number as `str::parse` does.
+fn number(line: &[u8]) -> Result<i64, Malformed> {
+    // Nearly every reply has a number, and nearly all are like these. They are read in half the time that `str::parse` takes, which wants a
+    // text. Eighteen digits do not overflow.
+    if (1..=18).contains(&line.len()) && line.iter().all(u8::is_ascii_digit) {
+        let mut number = 0;
+        for digit in line {
+            number = number * 10 + i64::from(digit - b'0');
+        }
+        return Ok(number);
+    }
+    text(line).ok().and_then(|line| line.parse().ok()).ok_or(Malformed("a number that is none"))
 }
 
 fn length(n: i64, limit: usize) -> Result<usize, Malformed> {

@@ -6,7 +6,7 @@ use crate::store::redis::net::identity::Servers;
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
-use crate::store::redis::script::scripts::Call;
+use crate::store::redis::script::scripts::{Call, Form};
 use crate::store::redis::transport::{AtLimit, Begun, Callback, Confirming, Replies, Reply, Transport, Waits, Way};
 use crate::sync::now;
 use crate::timing::end_of;
@@ -19,22 +19,16 @@ use std::time::Duration;
 /// See the module.
 pub(crate) struct Node {
     pub(crate) transport: Transport,
+    /// The form in which the node gets scripts.
+    form: Form,
     /// Whether a batch, or a question about the Cluster, had no answer at all, and nothing was answered since.
     // ORDERING: Relaxed: a hint by which batches are put together.
     is_silent: AtomicBool,
     /// How many replicas must acknowledge, if any must.
-    acks: Option<ReplicaAcks>,
+    pub(crate) acks: Option<ReplicaAcks>,
     /// The server of which enough replicas have acknowledged the last call: the number that it was, plus one. Zero if too few have.
     // ORDERING: Relaxed: a hint, as `is_silent`.
     acknowledged: AtomicU64,
-}
-
-/// A call, and how it is sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sending<'c, 'a> {
-    pub(crate) call: &'c Call<'a>,
-    /// Whether behind an `ASKING`: the server takes the key's slot over and has not got it yet.
-    pub(crate) asking: bool,
 }
 
 /// How calls are sent.
@@ -66,8 +60,8 @@ pub(crate) struct Sent {
 }
 
 impl Node {
-    pub(crate) fn new(transport: Transport, acks: Option<ReplicaAcks>) -> Self {
-        Self { transport, is_silent: AtomicBool::new(false), acks, acknowledged: AtomicU64::new(0) }
+    pub(crate) fn new(transport: Transport, form: Form, acks: Option<ReplicaAcks>) -> Self {
+        Self { transport, form, is_silent: AtomicBool::new(false), acks, acknowledged: AtomicU64::new(0) }
     }
 
     /// Returns `true` if a batch, or a question about the Cluster, had no answer at all, and nothing was answered since.
@@ -115,24 +109,19 @@ impl Node {
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
         batch.push_any(|packed| packed.words(words));
-        let reply = self.transport.run(batch, limit, AtLimit::KeepConnection).pop().unwrap_or_else(|| Err(mismatch()));
+        let reply =
+            self.transport.round_trip(batch, limit, AtLimit::KeepConnection).pop().unwrap_or_else(|| Err(mismatch()));
         reply.map(|replied| replied.value)
     }
 
     /// Runs calls in one batch.
-    pub(crate) fn run(&self, calls: &[Call<'_>], options: CallOptions) -> Replies {
+    pub(crate) fn call<'a>(&self, calls: impl Iterator<Item = Call<'a>>, options: CallOptions) -> Replies {
         let (limit, at_limit) = (options.limit, options.at_limit);
-        let sendings = calls.iter().map(|call| Sending { call, asking: false });
-        self.end(self.begin(sendings, options, Waits::AtOnce), limit, at_limit)
+        self.end(self.begin(calls, options, Waits::AtOnce), limit, at_limit)
     }
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, and `waits` says when.
-    pub(crate) fn begin<'c, 'a: 'c>(
-        &self,
-        calls: impl Iterator<Item = Sending<'c, 'a>>,
-        options: CallOptions,
-        waits: Waits,
-    ) -> Sent {
+    pub(crate) fn begin<'a>(&self, calls: impl Iterator<Item = Call<'a>>, options: CallOptions, waits: Waits) -> Sent {
         let CallOptions { limit, spare, urgent, way, .. } = options;
         let at = now();
         let mut batch = match way {
@@ -141,16 +130,15 @@ impl Node {
             None => self.transport.batch(limit),
         };
         let mut askings = SmallVec::new();
-        for Sending { call, asking } in calls {
-            askings.push(asking);
-            let key = call.keys[0];
-            if asking {
+        for call in calls {
+            askings.push(call.asking);
+            if call.asking {
                 // Both take the connection of the key, one behind the other. `ASKING` applies to the next command only. So the call has its
                 // full form: a short form that the server does not know would be repeated without `ASKING`.
-                batch.push(key, |packed| packed.words(&["ASKING"]));
-                batch.push(key, |packed| call.pack_in_full(packed));
+                batch.push(call.key(), |packed| packed.words(&["ASKING"]));
+                batch.push(call.key(), |packed| call.pack_in_full(self.form, packed));
             } else {
-                batch.push(key, |packed| call.pack(packed));
+                batch.push(call.key(), |packed| call.pack(self.form, packed));
             }
         }
         let mut begun = self.transport.begin(batch, at, end_of(limit, at), waits);
@@ -176,8 +164,8 @@ impl Node {
     /// Sends one call and returns without its reply, which `done` receives.
     pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
         let mut packed = Packed::for_one();
-        call.pack(&mut packed);
-        self.transport.post(call.keys[0], packed, limit, done);
+        call.pack(self.form, &mut packed);
+        self.transport.post(call.key(), packed, limit, done);
     }
 }
 

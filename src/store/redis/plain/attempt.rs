@@ -8,7 +8,7 @@ use crate::port::{AcquireOutcome, Busy, Claim, ExtendOutcome, Grant, Outcome, Po
 use crate::store::redis::net::classify::{classify, is_no_master};
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
-use crate::store::redis::script::keys::{FENCE, queue_key};
+use crate::store::redis::script::keys::{FENCE, queue_name, tag_for};
 use crate::store::redis::script::reply::HIGHEST_NUMBER;
 use crate::store::redis::script::scripts::millis;
 use crate::store::redis::transport::{AtLimit, KeyHash, Transport, Way};
@@ -27,7 +27,7 @@ pub(crate) struct Attempt<'a, S> {
     pub(crate) contention: &'a Contention,
     /// The number of replicas that must acknowledge, if any must.
     pub(crate) acks: Option<ReplicaAcks>,
-    pub(crate) taking_back: TakingBack<'a, S>,
+    pub(crate) taking_back: &'a TakingBack<'a, S>,
 }
 
 /// What became of an attempt.
@@ -38,7 +38,7 @@ pub(crate) enum Tried {
     Ask(Option<Way>),
 }
 
-impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
+impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     /// Tries to take a key in plain commands, where that is likely to succeed.
     pub(crate) fn run(&self, request: &Request<'_>, start: Instant, limit: Duration) -> Result<Tried, Error> {
         let Some(claim) = request.claim() else { return Ok(Tried::Ask(None)) };
@@ -52,7 +52,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         };
         let mut batch = self.transport.batch_on(way);
         batch.push(claim.key, |packed| pack(claim, packed));
-        let replies = self.transport.run(batch, limit, AtLimit::KeepConnection);
+        let replies = self.transport.round_trip(batch, limit, AtLimit::KeepConnection);
         let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; 4]>::new());
         for reply in &replies {
             let replied = reply.as_ref().map_err(Error::clone)?;
@@ -98,7 +98,7 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         if left < trip * ROOM {
             return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
         }
-        match (self.taking_back.by_script)(Request::Join(*claim), left) {
+        match (self.taking_back.by_script)(&Request::Join(*claim), left) {
             Ok(outcome) => outcome.try_into(),
             Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }) => Err(error),
             Err(Error::Backend { failure, .. }) => {
@@ -127,9 +127,11 @@ enum Found {
 
 /// Adds the commands, back to back.
 fn pack(claim: &Claim<'_>, packed: &mut Packed) {
-    let lease = millis(claim.lease);
-    packed.words(&["SET", claim.key, claim.locker, "NX", "PX", &lease]);
-    packed.words(&["LLEN", &queue_key(claim.key)]);
+    let mut digits = itoa::Buffer::new();
+    packed.words(&["SET", claim.key, claim.locker, "NX", "PX", digits.format(millis(claim.lease))]);
+    packed.command(2);
+    packed.bulks(&["LLEN"]);
+    packed.bulk(&queue_name(digits.format(tag_for(claim.key)), claim.key));
     packed.words(&["INCR", FENCE]);
     packed.words(&["GET", claim.key]);
     packed.is_confirmed = true;
@@ -151,7 +153,7 @@ fn read(replies: &[&Value], claim: &Claim<'_>) -> Result<Found, Error> {
             _ => Ok(Found::Refused),
         },
         [Value::ServerError(refusal), _, _, _] => match classify(refusal, claim.key) {
-            error @ Error::Backend { failure: BackendFailure::Unknown, .. } => Err(error),
+            error if error.is_unknown() => Err(error),
             _ => Ok(Found::Refused),
         },
         [Value::Okay, Value::Int(0), Value::Int(number), Value::BulkString(holder)]
@@ -187,18 +189,18 @@ impl Contention {
         self.of(key).load(Ordering::Relaxed) > 0 // ORDERING: Relaxed: a guess.
     }
 
-    /// Notes the outcome of a script.
-    pub(crate) fn note(&self, key: KeyHash, outcome: &Outcome) {
+    /// Notes the outcome of a script for this key.
+    pub(crate) fn note(&self, key: &str, outcome: &Outcome) {
         match outcome {
             Outcome::Acquire(AcquireOutcome::Acquired(grant)) if grant.waiting == 0 => {
+                let left = self.of(KeyHash::of(key));
                 // ORDERING: Relaxed: a guess; a lost update keeps the key with the script for one more acquire.
-                let left = self.of(key).load(Ordering::Relaxed);
-                if left > 0 {
-                    self.of(key).store(left - 1, Ordering::Relaxed);
+                match left.load(Ordering::Relaxed) {
+                    0 => {}
+                    some => left.store(some - 1, Ordering::Relaxed),
                 }
             }
-            Outcome::Release(outcome) => self.note_release(key, outcome),
-            _ if shows_contention(outcome) => self.note_busy(key),
+            _ if shows_contention(outcome) => self.note_busy(KeyHash::of(key)),
             _ => {}
         }
     }
@@ -208,15 +210,9 @@ impl Contention {
         self.of(key).store(SUCCESSES, Ordering::Relaxed); // ORDERING: Relaxed: a guess.
     }
 
-    /// Notes the outcome of a release.
+    /// Notes the outcome of a posted release.
     pub(crate) fn note_release(&self, key: KeyHash, outcome: &ReleaseOutcome) {
-        let is_contended = match outcome {
-            ReleaseOutcome::Released { waiting } => *waiting > 0,
-            ReleaseOutcome::Passed(grant) => grant.waiting > 0,
-            ReleaseOutcome::Queued(_) => true,
-            ReleaseOutcome::NotOurs(_) => false,
-        };
-        if is_contended {
+        if leaves_waiters(outcome) {
             self.note_busy(key);
         }
     }
@@ -235,7 +231,17 @@ fn shows_contention(outcome: &Outcome) -> bool {
         Outcome::Extend(ExtendOutcome::Extended(extension)) => extension.waiting > 0,
         Outcome::Acquire(AcquireOutcome::Busy(_) | AcquireOutcome::Unqueued { .. })
         | Outcome::Poll(PollOutcome::Waiting(_)) => true,
+        Outcome::Release(outcome) => leaves_waiters(outcome),
         _ => false,
+    }
+}
+
+fn leaves_waiters(outcome: &ReleaseOutcome) -> bool {
+    match outcome {
+        ReleaseOutcome::Released { waiting } => *waiting > 0,
+        ReleaseOutcome::Passed(grant) => grant.waiting > 0,
+        ReleaseOutcome::Queued(_) => true,
+        ReleaseOutcome::NotOurs(_) => false,
     }
 }
 

@@ -59,24 +59,27 @@ impl GivenUp {
         }
     }
 
-    /// Returns what is sent for a request.
-    pub(crate) fn replacement<'a>(&self, request: &Request<'a>) -> Request<'a> {
-        match *request {
+    /// Begins the exchange of a request: decides what is sent for it.
+    pub(crate) fn exchange<'a>(&self, request: &'a Request<'a>) -> Exchange<'a> {
+        let in_place = match request {
             // A lease of zero ends the tenure, too.
             Request::Poll(claim) | Request::Extend(claim) | Request::ExtendWithNumbers(claim)
-                if !claim.lease.is_zero() && self.has(claim.locker) =>
+                if self.any() && !claim.lease.is_zero() && self.has(claim.locker) =>
             {
-                Request::Release(claim.with_poller_gap(None))
+                Some(Box::new(Request::Release(claim.with_poller_gap(None))))
             }
-            other => other,
-        }
+            _ => None,
+        };
+        Exchange { request, in_place }
     }
 
-    /// Returns the outcome of a request, from that of what was `sent` for it.
-    pub(crate) fn outcome_of(&self, request: &Request<'_>, sent: &Request<'_>, outcome: Outcome) -> Outcome {
-        let Request::Release(claim) = sent else { return outcome };
-        self.remove(claim.locker);
-        match request {
+    /// Returns the outcome of the request, from that of what was sent for it.
+    pub(crate) fn end(&self, exchange: &Exchange<'_>, outcome: Outcome) -> Outcome {
+        let Request::Release(claim) = exchange.sent() else { return outcome };
+        if self.any() {
+            self.remove(claim.locker);
+        }
+        match exchange.request {
             Request::Poll(_) => Outcome::Poll(PollOutcome::Gone),
             Request::Extend(_) | Request::ExtendWithNumbers(_) => {
                 Outcome::Extend(ExtendOutcome::NotOurs(NotOurs::new(None)))
@@ -116,6 +119,21 @@ impl Lockers {
     }
 }
 
+/// A request on its way to its outcome.
+#[derive(Debug)]
+pub(crate) struct Exchange<'a> {
+    request: &'a Request<'a>,
+    /// The release that is sent in its place, if one is.
+    in_place: Option<Box<Request<'a>>>,
+}
+
+impl<'a> Exchange<'a> {
+    /// Returns what is sent.
+    pub(crate) fn sent(&self) -> &Request<'a> {
+        self.in_place.as_deref().unwrap_or(self.request)
+    }
+}
+
 /// What is needed to release a locker, and to remember it if that is not answered.
 pub(crate) struct TakingBack<'a, S> {
     /// Knows which words must be hidden when an error of the server is shown.
@@ -125,7 +143,7 @@ pub(crate) struct TakingBack<'a, S> {
     pub(crate) by_script: S,
 }
 
-impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> TakingBack<'_, S> {
+impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> TakingBack<'_, S> {
     /// Takes back what a request has got and must not keep, because of this error. Returns the error with which the request fails.
     pub(crate) fn undo(&self, claim: &Claim<'_>, error: Error, limit: Duration) -> Error {
         match self.take_back(claim, limit) {
@@ -141,11 +159,11 @@ impl<S: Fn(Request<'_>, Duration) -> Result<Outcome, Error>> TakingBack<'_, S> {
     /// Removes whatever a plain attempt may have left in the store.
     pub(super) fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
         let start = Instant::now();
-        let mut result = (self.by_script)(Request::Release(claim.with_poller_gap(None)), limit).map(drop);
+        let mut result = (self.by_script)(&Request::Release(claim.with_poller_gap(None)), limit).map(drop);
         if matches!(result, Err(Error::Conflict { .. })) {
             // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
             let ended = Claim::new(claim.key, claim.client, claim.locker, Duration::ZERO);
-            result = (self.by_script)(Request::Extend(ended), limit.saturating_sub(start.elapsed())).map(drop);
+            result = (self.by_script)(&Request::Extend(ended), limit.saturating_sub(start.elapsed())).map(drop);
         }
         match result {
             Ok(()) => Ok(()),

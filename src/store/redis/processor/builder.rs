@@ -11,7 +11,7 @@ use crate::store::redis::net::hosts::AddressMap;
 use crate::store::redis::net::tls::Tls;
 use crate::store::redis::node::{Node, confirming};
 use crate::store::redis::script::acks::ReplicaAcks;
-use crate::store::redis::script::scripts::SLACK;
+use crate::store::redis::script::scripts::{Form, SLACK};
 use crate::store::redis::sentinel::url::{self, Service};
 use crate::store::redis::sentinel::{Outage, Sentinels};
 use crate::store::redis::timing::{CLUSTER_OUTAGE, LONGEST_POLLING, SHORTEST_POLLING};
@@ -246,7 +246,7 @@ impl RedisBuilder {
         let outage = Outage { set: self.failover_within, sentinels };
         let address = endpoint.address.clone();
         let transport = Transport::new(endpoint, self.io_timeout, self.polling, SLACK, confirming(acks.as_ref()));
-        let one = OneServer::new(Node::new(transport, acks), self.io_timeout);
+        let one = OneServer::new(Node::new(transport, Form::Server, acks), self.io_timeout);
         Ok(RedisLockProcessor::over(Topology::One(one), address, self.io_timeout, outage, acks))
     }
 
@@ -316,7 +316,7 @@ impl RedisBuilder {
         let limit = connect_timeout + io_timeout;
         match (processor.greet(limit), again) {
             (Ok(()), _) => Ok(processor),
-            (Err(_), Some(again)) if processor.has_met_cluster() => {
+            (Err(_), Some(again)) if processor.topology.has_met_cluster() => {
                 let processor = again.for_cluster()?.build()?;
                 processor.greet(limit.saturating_sub(begun.elapsed()))?;
                 Ok(processor)

@@ -6,16 +6,15 @@ use crate::port::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcess
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::node::CallOptions;
 use crate::store::redis::script::directory;
-use crate::store::redis::script::keys::{key_of_queue, queue_key, record_key};
-use crate::store::redis::script::scripts::millis;
+use crate::store::redis::script::keys::{key_of_queue, record_key};
+use crate::store::redis::script::scripts::{Call, millis};
 use crate::store::redis::topology::Topology;
 use ::redis::Value;
 use std::time::{Duration, Instant};
 
 impl Directory for RedisLockProcessor {
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
-        let queue = queue_key(key);
-        let replied = self.topology.call(&directory::lockers(key, &queue), CallOptions::within(limit))?;
+        let replied = self.topology.call_one(Call::lockers(key), CallOptions::within(limit))?;
         directory::parties(key, &replied.value).map_err(|e| self.address.hide(e))
     }
 
@@ -37,7 +36,7 @@ impl Directory for RedisLockProcessor {
                 // Somebody else's, with a name like that of a lock.
                 Err(Error::Conflict { .. }) => {}
                 // A master of several: the others' locks are listed.
-                Err(error) if error.is_transient() && self.topology.one().is_none() => {
+                Err(error) if error.is_transient() && matches!(self.topology, Topology::Cluster(_)) => {
                     missing.get_or_insert_with(|| unlisted(&error));
                 }
                 Err(error) => return Err(error),
@@ -48,7 +47,7 @@ impl Directory for RedisLockProcessor {
     }
 
     fn put_record(&self, client: &str, text: &str, life: Duration, limit: Duration) -> Result<(), Error> {
-        self.record(client, &[text, &millis(life)], limit)
+        self.record(client, &[text, &millis(life).to_string()], limit)
     }
 
     fn remove_record(&self, client: &str, limit: Duration) -> Result<(), Error> {
@@ -60,13 +59,13 @@ impl Directory for RedisLockProcessor {
             return Ok(Vec::new());
         }
         let keys: Vec<_> = clients.iter().map(|client| record_key(client)).collect();
-        let calls: Vec<_> = keys.iter().map(|key| directory::record(key, &[])).collect();
         let read = |reply: crate::store::redis::transport::Reply| match reply?.value {
             Value::BulkString(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             // Such as a value of another type, which no client wrote.
             _ => Ok(None),
         };
-        self.topology.run(&calls, CallOptions::within(limit)).into_iter().map(read).collect()
+        let calls = keys.iter().map(|key| Call::record(key, &[]));
+        self.topology.call(calls, CallOptions::within(limit)).into_iter().map(read).collect()
     }
 
     fn say(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<bool, Error> {
@@ -77,7 +76,7 @@ impl Directory for RedisLockProcessor {
 impl RedisLockProcessor {
     fn record(&self, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
         let key = record_key(client);
-        match self.topology.call(&directory::record(&key, args), CallOptions::within(limit))?.value {
+        match self.topology.call_one(Call::record(&key, args), CallOptions::within(limit))?.value {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &key))),
             _ => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! Forced breaks: the replies, and the key that tells a broken locker by whom and why.
 
 use super::keys::broken_key;
-use super::values::{items, natural, text};
+use super::reply::{items, natural, text};
 use crate::one_line::OneLine;
 use crate::port::{Break, BreakOutcome, Broken};
 use ::redis::Value;
@@ -63,8 +63,8 @@ fn read_words(bytes: &[u8]) -> Broken {
 mod tests {
     use super::*;
     use crate::port::Request;
-    use crate::store::redis::script::scripts::Form;
-    use crate::store::redis::script::scripts::Texts;
+    use crate::store::redis::net::resp::Packed;
+    use crate::store::redis::script::scripts::{Call, Form};
     use proptest::prelude::*;
 
     fn bulk(text: &str) -> Value {
@@ -96,7 +96,9 @@ mod tests {
             assert_eq!(words(&order).is_empty(), !is_told);
             assert!(told_key(&order).len() < 300);
             let request = Request::Break(order);
-            assert_eq!(Texts::of(&request, Form::Server).call(&request).args[0], locker);
+            let mut packed = Packed::default();
+            Call::of(&request).pack(Form::Server, &mut packed);
+            assert!(String::from_utf8_lossy(&packed.bytes).contains(&format!("\r\n{locker}\r\n")));
         }
     }
 

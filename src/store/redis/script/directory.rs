@@ -1,25 +1,12 @@
-//! What is asked for people: who holds and waits, what clients say of themselves, and which keys there are.
+//! What is asked for people: who holds and waits, and which keys there are.
 
-use super::reply::{remaining, unexpected};
-use super::scripts::{Call, Form, LOCKERS, RECORD};
-use super::values::{items, natural, text};
+use super::reply::{items, natural, remaining, text, unexpected};
 use crate::error::Error;
 use crate::port::Parties;
 use crate::store::redis::net::classify::classify;
 use ::redis::Value;
 
-/// How many waiting lockers are named.
-pub(crate) const MOST_NAMED: &str = "100";
-
-/// The two scripts here have the same text in both forms.
-const FORM: Form = Form::Server;
-
-/// The call that names the lockers of a key.
-pub(crate) fn lockers<'a>(key: &'a str, queue: &'a str) -> Call<'a> {
-    Call::new(&LOCKERS, FORM, &[key, queue], &[MOST_NAMED])
-}
-
-/// Reads the reply.
+/// Reads who holds a key and who waits for it.
 ///
 /// # Errors
 ///
@@ -38,11 +25,6 @@ pub(crate) fn parties(key: &str, reply: &Value) -> Result<Parties, Error> {
         _ => None,
     };
     read().ok_or_else(|| unexpected(reply))
-}
-
-/// The call that keeps, deletes or reads a client record.
-pub(crate) fn record<'a>(key: &'a str, args: &[&'a str]) -> Call<'a> {
-    Call::new(&RECORD, FORM, &[key], args)
 }
 
 /// The words that ask for some of the keys.

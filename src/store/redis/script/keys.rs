@@ -8,11 +8,15 @@
 /// The fence of the whole server.
 pub(crate) const FENCE: &str = "DLOCK:1:fence";
 
-/// The queue of a lock key, in the lock key's slot.
+/// The queue of a lock key, in the lock key's slot. These are the parts of its name, because every call has it, and needs no memory for it.
+/// `tag` is the text of the tag [for](tag_for) the key.
+pub(crate) const fn queue_name<'a>(tag: &'a str, key: &'a str) -> [&'a str; 4] {
+    ["DLOCK:1:{", tag, "}:queue:", key]
+}
+
+#[cfg(test)]
 pub(crate) fn queue_key(key: &str) -> String {
-    // Every lock calls this, and `format!` takes several times as long.
-    let mut digits = itoa::Buffer::new();
-    ["DLOCK:1:{", digits.format(tag_for(key)), "}:queue:", key].concat()
+    queue_name(&tag_for(key).to_string(), key).concat()
 }
 
 /// The key that records when a lock key was last left free for pollers, in the lock key's slot.
@@ -160,7 +164,7 @@ const fn digit(n: usize) -> u8 {
 
 /// A hash tag, without braces, that falls into the slot of `key`.
 pub(crate) fn tag_for(key: &str) -> u32 {
-    tag_of(slot_of(key.as_bytes()))
+    TAGS[usize::from(slot_of(key.as_bytes()))]
 }
 
 /// The hash tag, without braces, that falls into a slot.
@@ -189,6 +193,7 @@ mod tests {
             prop_assert_eq!(channel, format!("{}inbox:host-1-ff", &queue[..queue.len() - key.len() - 6]));
         }
     }
+
     #[test]
     fn crc16_of_the_check_string() {
         assert_eq!(crc16(b"123456789"), 0x31C3);

@@ -3,8 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `scripts.rs` | the Lua scripts, requests as calls of them, and a call as bytes |
-//! | `reply.rs` | replies as outcomes |
-//! | `values.rs` | the elements of replies |
+//! | `reply.rs` | replies as outcomes, and their elements |
 //! | `breaking.rs` | forced breaks |
 //! | `directory.rs` | what is asked for people: requests and replies |
 //! | `message.rs` | what the scripts publish |
@@ -18,4 +17,3 @@ pub(super) mod message;
 pub(super) mod reply;
 pub(super) mod scripts;
 pub(super) mod timing;
-mod values;

@@ -2,7 +2,6 @@
 //! that the scripts do not document is an error.
 
 use super::breaking;
-use super::values::{items, natural, text};
 use crate::error::{BackendFailure, Error};
 use crate::port::{
     AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
@@ -32,7 +31,7 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Acquire(_) | Request::Join(_) => acquire(reply).map(Outcome::Acquire),
         Request::Poll(_) => poll(reply).map(Outcome::Poll),
         Request::Extend(_) | Request::ExtendWithNumbers(_) => extend(reply).map(Outcome::Extend),
-        Request::Release(_) | Request::HandOver(..) => release(reply).map(Outcome::Release),
+        Request::Release(_) | Request::HandOver(..) => released(reply).map(Outcome::Release),
         Request::Probe(_) => probe(reply).map(Outcome::Probe),
         Request::Inspect { .. } => inspection(reply).map(Outcome::Inspect),
         Request::Break(_) => breaking::outcome(reply).map(Outcome::Break),
@@ -41,6 +40,14 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Settle(_) => None,
     };
     found.ok_or_else(|| unexpected(reply))
+}
+
+/// Reads the reply to a posted release, as [`outcome`] does.
+pub(crate) fn release(reply: &Value) -> Result<ReleaseOutcome, Error> {
+    match reply {
+        Value::ServerError(e) => Err(classify(e, "")),
+        reply => released(reply).ok_or_else(|| unexpected(reply)),
+    }
 }
 
 /// The error for an outcome of another kind than its request. It is never seen, because [`outcome`] pairs the two.
@@ -104,7 +111,7 @@ fn extend(reply: &Value) -> Option<ExtendOutcome> {
     }
 }
 
-fn release(reply: &Value) -> Option<ReleaseOutcome> {
+fn released(reply: &Value) -> Option<ReleaseOutcome> {
     if let Value::Int(_) = reply {
         return Some(ReleaseOutcome::Released { waiting: natural(reply)? });
     }
@@ -163,6 +170,30 @@ fn not_ours(holder: &Value) -> Option<NotOurs> {
 pub(super) fn unexpected(reply: &Value) -> Error {
     let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
     Error::backend(BackendFailure::Unknown, message)
+}
+
+// The elements of replies.
+
+pub(super) fn items(reply: &Value) -> Option<&[Value]> {
+    match reply {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}
+
+pub(super) fn natural(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(n) => u64::try_from(*n).ok(),
+        _ => None,
+    }
+}
+
+/// A holder may be any bytes, because another program may have written the key.
+pub(super) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

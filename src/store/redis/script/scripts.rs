@@ -6,12 +6,11 @@
 
 use super::acks;
 use super::breaking::{told_key, words};
-use super::keys::{FENCE, broken_key, gapped_key, queue_key, slot_fence_key};
+use super::keys::{FENCE, broken_key, gapped_key, queue_name, slot_fence_key, tag_for};
 use crate::port::{Break, Claim, Request};
 use crate::store::redis::net::resp::{Packed, Stamp};
 use ::redis::Script as Hashed;
 use once_cell::sync::{Lazy, OnceCell};
-use std::ops::Deref;
 use std::time::Duration;
 
 const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
@@ -19,6 +18,9 @@ const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
 const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
 const WAITERS: &str = include_str!("../../../../scripts/waiters.lua");
 const LOOK: &str = include_str!("../../../../scripts/look.lua");
+
+/// How many waiting lockers are named.
+const MOST_NAMED: &str = "100";
 
 /// The slack of the fence in microseconds, as the scripts receive it. Calls are packed with none.
 const NO_SLACK: Stamp = *b"00000";
@@ -134,256 +136,212 @@ fn code_of(chunk: &'static str) -> &'static str {
     chunk.split_once("\n\n").map_or(chunk, |(_, code)| code)
 }
 
-/// One call of a script, ready to be sent: as `EVALSHA`, which the transport repeats as `EVAL` to a server that does not know the script.
+/// One call of a script, which carries out a request or asks something for people. It is sent as `EVALSHA`, which the transport repeats as
+/// `EVAL` to a server that does not know the script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
-    pub(crate) script: &'static Script,
-    pub(crate) form: Form,
-    pub(crate) keys: [&'a str; 4],
-    /// How many of the keys are passed to the script.
-    pub(crate) key_count: usize,
-    pub(crate) args: [&'a str; 6],
-    /// How many of the arguments are passed to the script, not counting a separate slack argument.
-    pub(crate) arg_count: usize,
-    pub(crate) slack: Slack,
-    /// Whether the call's write is confirmed before its reply counts, where the store confirms writes.
-    pub(crate) is_confirmed: bool,
+    kind: CallKind<'a>,
+    /// Whether it does with fewer keys: see [`alone`](Self::alone).
+    is_alone: bool,
+    /// Whether it goes behind an `ASKING`: the server takes the key's slot over and has not got it yet.
+    pub(crate) asking: bool,
 }
 
-/// How a script receives the fence's slack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slack {
-    /// It receives none.
-    None,
-    /// As an additional last argument.
-    Last,
-    /// After a space, at the end of the argument with this index.
-    In(usize),
+/// What a call asks.
+#[derive(Clone, Copy, Debug)]
+enum CallKind<'a> {
+    Request(&'a Request<'a>),
+    /// Who holds a key and who waits for it.
+    Lockers(&'a str),
+    /// To keep, delete or read the client record in this key.
+    Record(&'a str, &'a [&'a str]),
 }
 
 impl<'a> Call<'a> {
-    /// A call that receives no slack, and whose write need not be confirmed.
-    pub(super) fn new(script: &'static Script, form: Form, keys: &[&'a str], args: &[&'a str]) -> Self {
-        let (key_count, arg_count) = (keys.len(), args.len());
-        let (mut all_keys, mut all_args) = ([""; 4], [""; 6]);
-        all_keys[..key_count].copy_from_slice(keys);
-        all_args[..arg_count].copy_from_slice(args);
-        let slack = Slack::None;
-        Self { script, form, keys: all_keys, key_count, args: all_args, arg_count, slack, is_confirmed: false }
+    const fn new(kind: CallKind<'a>) -> Self {
+        Self { kind, is_alone: false, asking: false }
+    }
+
+    /// The call that carries out a request.
+    pub(crate) const fn of(request: &'a Request<'a>) -> Self {
+        Self::new(CallKind::Request(request))
+    }
+
+    /// The call that names the lockers of a key.
+    pub(crate) const fn lockers(key: &'a str) -> Self {
+        Self::new(CallKind::Lockers(key))
+    }
+
+    /// The call that keeps, deletes or reads the client record in this key.
+    pub(crate) const fn record(key: &'a str, args: &'a [&'a str]) -> Self {
+        Self::new(CallKind::Record(key, args))
+    }
+
+    /// Returns the key that the call is about. All its keys are in the slot of that key.
+    pub(crate) const fn key(&self) -> &'a str {
+        match self.kind {
+            CallKind::Request(request) => request.key(),
+            CallKind::Lockers(key) | CallKind::Record(key, _) => key,
+        }
     }
 
     /// Returns the call that does the same with fewer keys, for a slot that is moving: an extension that asks for no numbers can do with the
     /// lock's key alone. A forced break can do without the key that tells the holder, which is never there before.
     pub(crate) fn alone(&self) -> Option<Self> {
-        if std::ptr::eq(self.script, &raw const *BREAK) && self.key_count == 4 {
-            let [locker, ..] = self.args;
-            return Some(Self { key_count: 3, args: [locker, "", "", "", "", ""], ..*self });
+        let can = matches!(self.kind, CallKind::Request(Request::Extend(_) | Request::Break(_)));
+        (can && !self.is_alone).then_some(Self { is_alone: true, ..*self })
+    }
+
+    /// Returns `true` if the call uses more than one key.
+    pub(crate) fn has_many_keys(&self) -> bool {
+        match self.kind {
+            CallKind::Request(Request::Extend(_)) => !self.is_alone,
+            CallKind::Request(Request::Probe(_) | Request::Broken { .. }) | CallKind::Record(..) => false,
+            CallKind::Request(_) | CallKind::Lockers(_) => true,
         }
-        let extends = std::ptr::eq(self.script, &raw const *EXTEND) && self.args[2] == "0";
-        extends.then(|| Self { script: &EXTEND_ALONE, key_count: 1, arg_count: 2, slack: Slack::None, ..*self })
     }
 
     /// Adds the call to `packed`, as `EVALSHA`, whose full form is `EVAL` with the script's text.
-    pub(crate) fn pack(&self, packed: &mut Packed) {
-        let Text { full, sha } = self.script.text(self.form);
-        packed.command(self.words());
-        packed.short_form(["EVALSHA", sha], full);
-        self.pack_arguments(packed);
+    pub(crate) fn pack(&self, form: Form, packed: &mut Packed) {
+        self.write(&mut CallWriter { form, packed, is_full: false });
     }
 
     /// Adds the call to `packed`, as `EVAL` with the script's text.
-    pub(crate) fn pack_in_full(&self, packed: &mut Packed) {
-        packed.command(self.words());
-        packed.bulks(&self.script.text(self.form).full);
-        self.pack_arguments(packed);
+    pub(crate) fn pack_in_full(&self, form: Form, packed: &mut Packed) {
+        self.write(&mut CallWriter { form, packed, is_full: true });
     }
 
-    /// The number of the command's words.
-    fn words(&self) -> usize {
-        3 + self.key_count + self.arg_count + usize::from(matches!(self.slack, Slack::Last))
-    }
-
-    /// Adds what follows the script: the number of its keys, the keys, and the arguments.
-    fn pack_arguments(&self, packed: &mut Packed) {
-        packed.is_confirmed |= self.is_confirmed;
-        packed.bulks(&[["0", "1", "2", "3", "4"][self.key_count]]);
-        packed.bulks(&self.keys[..self.key_count]);
-        let args = &self.args[..self.arg_count];
-        match self.slack {
-            Slack::None => packed.bulks(args),
-            Slack::Last => {
-                packed.bulks(args);
-                packed.bulk_with_stamp("", "", &NO_SLACK);
+    fn write(&self, to: &mut CallWriter<'_>) {
+        let request = match self.kind {
+            CallKind::Request(request) => request,
+            CallKind::Lockers(key) => {
+                to.begin(&LOCKERS, 2, 1);
+                to.key_and_queue(key);
+                return to.packed.bulks(&[MOST_NAMED]);
             }
-            Slack::In(at) => {
-                packed.bulks(&args[..at]);
-                packed.bulk_with_stamp(args[at], " ", &NO_SLACK);
-                packed.bulks(&args[at + 1..]);
+            CallKind::Record(key, args) => {
+                to.begin(&RECORD, 1, args.len());
+                to.packed.bulks(&[key]);
+                return to.packed.bulks(args);
             }
-        }
-    }
-}
-
-/// The texts that the call of a request borrows, in addition to those of the request itself. A text that is not needed is empty.
-#[derive(Debug)]
-pub(crate) struct Texts {
-    form: Form,
-    queue: String,
-    /// The fence of the key's slot, in a Cluster.
-    fence: Option<String>,
-    lease: Millis,
-    next_lease: Millis,
-    gap: Option<GapTexts>,
-    /// The key that says by whom a hold was broken.
-    broken: String,
-    /// The text that is stored in that key.
-    words: String,
-}
-
-/// The texts of a release with a gap.
-#[derive(Debug)]
-struct GapTexts {
-    key: String,
-    length: Millis,
-    every: Millis,
-}
-
-impl GapTexts {
-    /// The gap that a release asks for, if it asks for one.
-    fn of(claim: &Claim<'_>) -> Option<Self> {
-        let gap = claim.poller_gap?;
-        Some(Self { key: gapped_key(claim.key), length: millis(gap.length), every: millis(gap.every) })
-    }
-}
-
-impl Texts {
-    pub(crate) fn of(request: &Request<'_>, form: Form) -> Self {
-        let mut texts = Self {
-            form,
-            queue: String::new(),
-            fence: None,
-            lease: NO_TIME,
-            next_lease: NO_TIME,
-            gap: None,
-            broken: String::new(),
-            words: String::new(),
         };
-        let key = match request {
-            Request::Probe(_) => return texts,
+        to.packed.is_confirmed |= acks::is_confirmed(request);
+        match request {
+            Request::Acquire(claim) => to.numbered(&ACQUIRE, claim, &["0"]),
+            Request::Join(claim) => to.numbered(&ACQUIRE, claim, &["1"]),
+            Request::Poll(claim) => to.numbered(&POLL, claim, &[]),
+            Request::Extend(claim) if self.is_alone => {
+                to.begin(&EXTEND_ALONE, 1, 2);
+                to.packed.bulks(&[claim.key, claim.locker]);
+                to.packed.number(millis(claim.lease));
+            }
+            Request::Extend(claim) => to.numbered(&EXTEND, claim, &["0"]),
+            Request::ExtendWithNumbers(claim) => to.numbered(&EXTEND, claim, &["1"]),
+            // The store refuses to settle before a call is made for it.
+            Request::Release(claim) | Request::Settle(claim) => to.release(claim, None),
+            Request::HandOver(claim, next) => to.release(claim, Some(next)),
+            Request::Probe(claim) => {
+                to.begin(&PROBE, 1, 1);
+                to.packed.bulks(&[claim.key, claim.locker]);
+            }
+            Request::Inspect { key } => {
+                to.begin(&INSPECT, 2, 0);
+                to.key_and_queue(key);
+            }
+            Request::Break(order) => to.break_hold(order, self.is_alone),
             Request::Broken { key, locker } => {
-                texts.broken = broken_key(key, locker);
-                return texts;
+                to.begin(&BROKEN, 1, 0);
+                to.packed.bulks(&[&broken_key(key, locker)]);
             }
-            Request::Inspect { key } => key,
-            Request::Break(order) => {
-                (texts.broken, texts.words) = (told_key(order), words(order));
-                order.key
-            }
-            Request::Acquire(claim)
-            | Request::Join(claim)
-            | Request::Poll(claim)
-            | Request::Extend(claim)
-            | Request::ExtendWithNumbers(claim) => {
-                texts.lease = millis(claim.lease);
-                claim.key
-            }
-            // The store refuses this request before a call is made for it.
-            Request::Release(claim) | Request::Settle(claim) => {
-                (texts.lease, texts.gap) = (millis(claim.lease), GapTexts::of(claim));
-                claim.key
-            }
-            Request::HandOver(claim, next) => {
-                (texts.lease, texts.gap) = (millis(claim.lease), GapTexts::of(claim));
-                texts.next_lease = millis(next.lease);
-                claim.key
-            }
-        };
-        texts.queue = queue_key(key);
-        if matches!(form, Form::Cluster) {
-            texts.fence = Some(slot_fence_key(key));
         }
-        texts
-    }
-
-    fn fence(&self) -> &str {
-        self.fence.as_deref().unwrap_or(FENCE)
-    }
-
-    /// The call that carries out the request from which these texts were made.
-    pub(crate) fn call<'a>(&'a self, request: &Request<'a>) -> Call<'a> {
-        let call = match request {
-            Request::Acquire(claim) => self.numbered(&ACQUIRE, claim, Some("0")),
-            Request::Join(claim) => self.numbered(&ACQUIRE, claim, Some("1")),
-            Request::Poll(claim) => self.numbered(&POLL, claim, None),
-            Request::Extend(claim) => self.numbered(&EXTEND, claim, Some("0")),
-            Request::ExtendWithNumbers(claim) => self.numbered(&EXTEND, claim, Some("1")),
-            Request::Release(claim) | Request::Settle(claim) => self.release(claim, None),
-            Request::HandOver(claim, next) => self.release(claim, Some(next)),
-            Request::Probe(claim) => Call::new(&PROBE, self.form, &[claim.key], &[claim.locker]),
-            // These two scripts have the same text in both forms.
-            Request::Inspect { key } => Call::new(&INSPECT, Form::Server, &[key, &self.queue], &[]),
-            Request::Break(order) => self.break_hold(order),
-            Request::Broken { .. } => Call::new(&BROKEN, Form::Server, &[&self.broken], &[]),
-        };
-        Call { is_confirmed: acks::is_confirmed(request), ..call }
-    }
-
-    /// A call that may take the key or extend its lease, so that its script may issue a fence number.
-    fn numbered<'a>(&'a self, script: &'static Script, claim: &Claim<'a>, flag: Option<&'static str>) -> Call<'a> {
-        let keys = [claim.key, &self.queue, self.fence()];
-        let args = [claim.locker, &self.lease, flag.unwrap_or_default()];
-        let args = if flag.is_some() { &args[..] } else { &args[..2] };
-        Call { slack: Slack::Last, ..Call::new(script, self.form, &keys, args) }
-    }
-
-    fn break_hold<'a>(&'a self, order: &Break<'a>) -> Call<'a> {
-        let keys = [order.key, &self.queue, self.fence(), &self.broken];
-        Call { slack: Slack::Last, ..Call::new(&BREAK, self.form, &keys, &[order.locker, &self.words]) }
-    }
-
-    fn release<'a>(&'a self, claim: &Claim<'a>, next: Option<&Claim<'a>>) -> Call<'a> {
-        let next_locker = next.map_or("", |next| next.locker);
-        let (gapped, length, every) = match &self.gap {
-            Some(gap) => (&*gap.key, &*gap.length, &*gap.every),
-            None => ("", "", ""),
-        };
-        let (key_count, arg_count) = match (&self.gap, next) {
-            (Some(_), _) => (4, 6),
-            (None, Some(_)) => (3, 4),
-            (None, None) => (3, 2),
-        };
-        let keys = [claim.key, &self.queue, self.fence(), gapped];
-        let args = [claim.locker, &self.lease, next_locker, &self.next_lease, length, every];
-        Call { slack: Slack::In(1), ..Call::new(&RELEASE, self.form, &keys[..key_count], &args[..arg_count]) }
     }
 }
 
-/// A time in whole milliseconds, as the text that Redis expects. It needs no allocation.
-#[derive(Debug)]
-pub(crate) struct Millis {
-    digits: [u8; 20],
-    count: usize,
+/// Writes one call.
+struct CallWriter<'p> {
+    form: Form,
+    packed: &'p mut Packed,
+    /// Whether it is written with the script's text.
+    is_full: bool,
 }
 
-/// No text.
-const NO_TIME: Millis = Millis { digits: [0; 20], count: 0 };
-
-/// Writes a time in whole milliseconds.
-pub(crate) fn millis(time: Duration) -> Millis {
-    let mut buffer = itoa::Buffer::new();
-    let text = buffer.format(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    let mut millis = Millis { count: text.len(), ..NO_TIME };
-    millis.digits[..text.len()].copy_from_slice(text.as_bytes());
-    millis
-}
-
-impl Deref for Millis {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        // The bytes are digits, so this does not fail.
-        std::str::from_utf8(&self.digits[..self.count]).unwrap_or_default()
+impl CallWriter<'_> {
+    /// Begins the call of a script with this many keys and arguments, which follow.
+    fn begin(&mut self, script: &'static Script, keys: usize, args: usize) {
+        let Text { full, sha } = script.text(self.form);
+        self.packed.command(3 + keys + args);
+        if self.is_full {
+            self.packed.bulks(full);
+        } else {
+            self.packed.short_form(["EVALSHA", sha], full);
+        }
+        self.packed.bulks(&[["0", "1", "2", "3", "4"][keys]]);
     }
+
+    fn key_and_queue(&mut self, key: &str) {
+        self.packed.bulks(&[key]);
+        self.packed.bulk(&queue_name(itoa::Buffer::new().format(tag_for(key)), key));
+    }
+
+    /// The three keys of a script that may issue a number.
+    fn numbered_keys(&mut self, key: &str) {
+        self.key_and_queue(key);
+        match self.form {
+            Form::Server => self.packed.bulks(&[FENCE]),
+            Form::Cluster => self.packed.bulks(&[&slot_fence_key(key)]),
+        }
+    }
+
+    /// A call that may take the key or extend its lease, so that its script may issue a fence number. It receives the slack last.
+    fn numbered(&mut self, script: &'static Script, claim: &Claim<'_>, flag: &[&str]) {
+        self.begin(script, 3, 3 + flag.len());
+        self.numbered_keys(claim.key);
+        self.packed.bulks(&[claim.locker, itoa::Buffer::new().format(millis(claim.lease))]);
+        self.packed.bulks(flag);
+        self.packed.bulk_with_stamp("", "", &NO_SLACK);
+    }
+
+    /// The script of a release receives the slack behind the lease.
+    fn release(&mut self, claim: &Claim<'_>, next: Option<&Claim<'_>>) {
+        let gap = claim.poller_gap;
+        let args = if gap.is_some() { 6 } else { 2 + 2 * usize::from(next.is_some()) };
+        self.begin(&RELEASE, 3 + usize::from(gap.is_some()), args);
+        self.numbered_keys(claim.key);
+        if gap.is_some() {
+            self.packed.bulks(&[&gapped_key(claim.key)]);
+        }
+        self.packed.bulks(&[claim.locker]);
+        self.packed.bulk_with_stamp(itoa::Buffer::new().format(millis(claim.lease)), " ", &NO_SLACK);
+        match (next, gap) {
+            (Some(next), _) => {
+                self.packed.bulks(&[next.locker]);
+                self.packed.number(millis(next.lease));
+            }
+            (None, Some(_)) => self.packed.bulks(&["", ""]),
+            (None, None) => {}
+        }
+        if let Some(gap) = gap {
+            self.packed.number(millis(gap.length));
+            self.packed.number(millis(gap.every));
+        }
+    }
+
+    /// A forced break, which leaves word to the holder unless it must do without that key.
+    fn break_hold(&mut self, order: &Break<'_>, is_alone: bool) {
+        self.begin(&BREAK, 4 - usize::from(is_alone), 3);
+        self.numbered_keys(order.key);
+        if is_alone {
+            self.packed.bulks(&[order.locker, ""]);
+        } else {
+            self.packed.bulks(&[&told_key(order), order.locker, &words(order)]);
+        }
+        self.packed.bulk_with_stamp("", "", &NO_SLACK);
+    }
+}
+
+/// A time in whole milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -230,7 +230,7 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order.
-    pub(crate) fn run(&self, batch: Batch, limit: Duration, at_limit: AtLimit) -> Replies {
+    pub(crate) fn round_trip(&self, batch: Batch, limit: Duration, at_limit: AtLimit) -> Replies {
         let at = now();
         self.end(self.begin(batch, at, end_of(limit, at), Waits::AtOnce), limit, at_limit)
     }
@@ -239,10 +239,10 @@ impl<C: Connector> Transport<C> {
     /// `waits` says when. If it does not follow at once, or if the batch has several parts, this call does not wait for a connect that the
     /// batch needs, and the caller can begin the rest.
     pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, waits: Waits) -> Begun {
-        let waits = if batch.is_one() { waits } else { Waits::AfterOthers };
-        let Batch { mut parts, order, .. } = batch;
+        let waits = if batch.parts.len() == 1 { waits } else { Waits::AfterOthers };
+        let Batch { parts, order, .. } = batch;
         let mut calls = SmallVec::with_capacity(parts.len());
-        for BatchPart { mux, mut packed, route } in parts.drain(..) {
+        for BatchPart { mux, mut packed, route } in parts {
             packed.is_confirmed &= self.settings.confirming.is_some();
             let call = Arc::new(PendingCall::new(packed, route, waits, None));
             if order.len() > 1 {
@@ -255,7 +255,7 @@ impl<C: Connector> Transport<C> {
         Begun { calls, order, deadline, spare: Duration::ZERO, waits }
     }
 
-    /// Waits for the replies to a batch that was begun, until its deadline at most. Returns what [`run`](Self::run) returns.
+    /// Waits for the replies to a batch that was begun, until its deadline at most. Returns what [`round_trip`](Self::round_trip) returns.
     pub(crate) fn end(&self, begun: Begun, limit: Duration, at_limit: AtLimit) -> Replies {
         let Begun { calls, order, deadline, spare, waits } = begun;
         let mut answers = SmallVec::<[_; 1]>::with_capacity(calls.len());
@@ -263,15 +263,13 @@ impl<C: Connector> Transport<C> {
             if matches!(waits, Waits::AfterOthers) {
                 self.muxes[mux].attend(&call, deadline);
             }
-            let answer = self.finish(mux, &call, deadline, spare, limit, at_limit);
-            answers.push((answer, 0));
+            let CallReplies { replies, failure } = self.finish(mux, &call, deadline, spare, limit, at_limit);
+            answers.push((replies.into_iter(), failure));
         }
         let mut all = Replies::with_capacity(order.len());
         for part in order {
-            let (CallReplies { replies, failure }, taken) = &mut answers[usize::from(part)];
-            let reply = replies.get_mut(*taken).and_then(Option::take);
-            *taken += 1;
-            all.push(reply.ok_or_else(|| failure.clone().unwrap_or_else(lost)));
+            let (replies, failure) = &mut answers[usize::from(part)];
+            all.push(replies.next().flatten().ok_or_else(|| failure.clone().unwrap_or_else(lost)));
         }
         all
     }

@@ -18,7 +18,7 @@
 
 use crate::store::redis::net::resp::Packed;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// The number of hashes.
@@ -43,9 +43,8 @@ pub(crate) struct Routes(Vec<AtomicU32>);
 #[derive(Debug)]
 pub(crate) struct RouteGuard {
     routes: Arc<Routes>,
-    /// The hash of the key of the first call. Most guards have only this one.
-    first: Option<KeyHash>,
-    more: Vec<KeyHash>,
+    /// The hash of the key of each call.
+    keys: SmallVec<[KeyHash; 8]>,
 }
 
 impl KeyHash {
@@ -103,44 +102,37 @@ impl Routes {
 
 impl RouteGuard {
     pub(crate) fn new(routes: &Arc<Routes>) -> Self {
-        Self { routes: Arc::clone(routes), first: None, more: Vec::new() }
+        Self { routes: Arc::clone(routes), keys: SmallVec::new() }
     }
 
     /// Counts one more call in and returns the mux that it must take.
     pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> (usize, Self) {
         let mux = routes.enter(hash, preferred);
-        (mux, Self { routes: Arc::clone(routes), first: Some(hash), more: Vec::new() })
+        (mux, Self { routes: Arc::clone(routes), keys: smallvec![hash] })
     }
 
     /// Moves the keys of these calls to another mux. Returns `false` if other calls for one of the keys are in flight.
     pub(crate) fn turn(&mut self, mux: usize) -> bool {
-        self.more.extend(self.first.take());
-        self.more.sort_unstable();
-        self.more.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, mux))
+        self.keys.sort_unstable();
+        self.keys.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, mux))
     }
 
     /// Moves the calls into the guard that is returned.
     pub(crate) fn take(&mut self) -> Self {
-        Self { routes: Arc::clone(&self.routes), first: self.first.take(), more: std::mem::take(&mut self.more) }
-    }
-
-    /// Counts the calls out.
-    pub(crate) fn give_back(&mut self) {
-        for hash in self.first.take().into_iter().chain(self.more.drain(..)) {
-            self.routes.leave(hash);
-        }
+        Self { routes: Arc::clone(&self.routes), keys: std::mem::take(&mut self.keys) }
     }
 
     /// Takes over the calls of another guard.
     pub(crate) fn join(&mut self, mut other: Self) {
-        self.more.extend(other.first.take());
-        self.more.append(&mut other.more);
+        self.keys.append(&mut other.keys);
     }
 }
 
 impl Drop for RouteGuard {
     fn drop(&mut self) {
-        self.give_back();
+        for hash in &self.keys {
+            self.routes.leave(*hash);
+        }
     }
 }
 
@@ -197,11 +189,6 @@ impl Batch {
     /// Returns an empty batch whose first command takes this mux. Its route was entered before, for the key of that command.
     pub(super) fn on(routes: &Arc<Routes>, mux: usize, route: RouteGuard) -> Self {
         Self { first: Some(route), ..Self::new(routes, mux, false) }
-    }
-
-    /// Returns `true` if all commands go on one mux.
-    pub(crate) fn is_one(&self) -> bool {
-        self.parts.len() == 1
     }
 
     /// Adds commands about one key. They stay together on one mux.

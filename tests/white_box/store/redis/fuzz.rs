@@ -7,7 +7,7 @@ use super::net::address::{Address, NOT_SHOWN, Place, SCHEMES};
 use super::net::classify::{classify, is_no_master, is_noscript};
 use super::net::handshake::check_hello;
 use super::net::identity::Identity;
-use super::net::resp::{Malformed, NO_TEXT, Reader};
+use super::net::resp::{Malformed, NO_TEXT, Parser};
 use super::script::message;
 use super::script::reply::{HIGHEST_NUMBER, outcome};
 use super::sentinel;
@@ -274,7 +274,7 @@ fn resp(data: &[u8]) {
     for (value, _) in replies {
         let mut wire = Vec::new();
         encode(&value, &mut wire);
-        assert_eq!(Reader::default().next(&wire), Ok(Some((value.clone(), wire.len()))));
+        assert_eq!(Parser::default().next(&wire), Ok(Some((value.clone(), wire.len()))));
         read(&value);
         judged(&value);
         if let Some(payload) = payload(&value) {
@@ -285,7 +285,7 @@ fn resp(data: &[u8]) {
 
 /// The replies in these bytes and where they end, if the bytes arrive in pieces, and why what follows is no reply.
 fn replies(data: &[u8], piece: usize) -> (Vec<(Value, usize)>, Option<Malformed>) {
-    let (mut reader, mut start, mut replies) = (Reader::default(), 0, Vec::new());
+    let (mut reader, mut start, mut replies) = (Parser::default(), 0, Vec::new());
     for come in (0..data.len()).step_by(piece).map(|from| (from + piece).min(data.len())) {
         loop {
             match reader.next(&data[start..come]) {
@@ -346,7 +346,7 @@ fn class(error: &Error) -> (std::mem::Discriminant<Error>, Option<BackendFailure
 }
 
 fn hello(data: &[u8]) {
-    if let Ok(Some((value, _))) = Reader::default().next(data) {
+    if let Ok(Some((value, _))) = Parser::default().next(data) {
         judged(&value);
         // What comes next in a handshake, and what a Sentinel says.
         let _ = Identity::read(&value);

@@ -55,7 +55,9 @@ impl<C: Connector> Mux<C> {
             return;
         }
         // If the thread cannot be started, the next caller connects.
-        let _ = self.begin_connect(&mut state);
+        let begun = self.begin_connect(&mut state);
+        drop(state);
+        let _ = begun.inspect_err(note_refusal);
     }
 
     /// Returns `true` if the last connect failed less than `pause` ago.
@@ -70,9 +72,10 @@ impl<C: Connector> Mux<C> {
         deadline: Instant,
         waits: impl Fn() -> bool,
     ) -> Guard<'a, C> {
-        if self.begin_connect(&mut state).is_err() {
+        if let Err(refusal) = self.begin_connect(&mut state) {
             state.connecting.is_busy = true;
             drop(state);
+            note_refusal(&refusal);
             let start = now();
             self.end_connect(
                 open(&self.settings.connector, deadline.min(start + self.settings.connect_timeout)),
@@ -108,10 +111,7 @@ impl<C: Connector> Mux<C> {
         };
         let may_spawn = self.settings.connector.may_spawn();
         let spawn = || thread::Builder::new().name("dlock-connect".to_owned()).spawn(connect);
-        let thread = if may_spawn { spawn() } else { Err(io::ErrorKind::WouldBlock.into()) };
-        let thread = thread.inspect_err(|cause| {
-            log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {cause}");
-        })?;
+        let thread = if may_spawn { spawn()? } else { return Err(io::ErrorKind::WouldBlock.into()) };
         // The thread cannot report its end before this mark is set, because it needs the mutex for that.
         state.connecting.thread = Some(thread);
         state.connecting.is_busy = true;
@@ -197,6 +197,11 @@ impl<C: Connector> Mux<C> {
     pub(in super::super) fn is_connecting(&self) -> bool {
         self.state.lock().connecting.is_busy
     }
+}
+
+/// Says in the log that there is no thread for a connect. Call it without holding the mux's state: a logger may block.
+fn note_refusal(refusal: &io::Error) {
+    log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {refusal}");
 }
 
 /// Opens a connection, until the deadline at most. A panic becomes an error, because the mux must learn that this connect has ended: code

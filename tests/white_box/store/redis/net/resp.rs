@@ -28,7 +28,7 @@ proptest! {
         let mut bytes = Vec::new();
         encode(&value, &mut bytes);
         prop_assert_eq!(parsed(&bytes), Some(value.clone()));
-        prop_assert_eq!(Reader::default().next(&bytes), Ok(Some((value, bytes.len()))));
+        prop_assert_eq!(Parser::default().next(&bytes), Ok(Some((value, bytes.len()))));
     }
 
     #[test]
@@ -38,7 +38,7 @@ proptest! {
     ) {
         let mut wire = Vec::new();
         sent.iter().for_each(|v| encode(v, &mut wire));
-        let (mut reader, mut buffer, mut got) = (Reader::default(), Vec::new(), Vec::new());
+        let (mut reader, mut buffer, mut got) = (Parser::default(), Vec::new(), Vec::new());
         let (mut rest, mut cuts) = (wire.as_slice(), cuts.into_iter().cycle());
         while !rest.is_empty() {
             let n = cuts.next().expect("a cycle never ends").min(rest.len());
@@ -56,8 +56,8 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60), typed in "[+$*:0-9\r\n-]{0,30}") {
-        let _ = Reader::default().next(&bytes);
-        if let Ok(Some((value, end))) = Reader::default().next(typed.as_bytes()) {
+        let _ = Parser::default().next(&bytes);
+        if let Ok(Some((value, end))) = Parser::default().next(typed.as_bytes()) {
             prop_assert_eq!(Some(value), parsed(&typed.as_bytes()[..end]));
         }
     }
@@ -78,12 +78,12 @@ fn what_is_no_resp2_is_refused() {
         "\r\n",
         "$\r\n",
     ] {
-        assert!(Reader::default().next(wire.as_bytes()).is_err(), "{wire:?}");
+        assert!(Parser::default().next(wire.as_bytes()).is_err(), "{wire:?}");
     }
     for wire in [&b"+\xff\r\n"[..], b"-ERR \xff\r\n", b"*2\r\n:1\r\n+\xff\r\n"] {
-        assert_eq!(Reader::default().next(wire), Err(NO_TEXT), "{wire:?}");
+        assert_eq!(Parser::default().next(wire), Err(NO_TEXT), "{wire:?}");
         assert_eq!(parsed(wire), None, "{wire:?}");
     }
-    assert!(Reader::default().next("*1\r\n".repeat(MAX_DEPTH + 1).as_bytes()).is_err());
-    assert!(Reader::default().next(&vec![b'+'; MAX_LINE + 2]).is_err());
+    assert!(Parser::default().next("*1\r\n".repeat(MAX_DEPTH + 1).as_bytes()).is_err());
+    assert!(Parser::default().next(&vec![b'+'; MAX_LINE + 2]).is_err());
 }

@@ -1,6 +1,7 @@
 //! Unit tests of `src/store/redis/plain/attempt.rs`.
 
 use super::*;
+use crate::store::redis::script::keys::queue_key;
 use std::time::Duration;
 
 const CLAIM: Claim<'_> = Claim::new("k", "l", "l-1", Duration::from_millis(500));
@@ -77,20 +78,21 @@ fn the_commands_are_packed_in_the_order_that_the_proof_needs() {
 
 #[test]
 fn a_key_that_was_busy_is_contended_until_some_successes_in_a_row() {
-    let (contention, key) = (Contention::new(), KeyHash::of("DLOCK_a_b"));
+    let (contention, name) = (Contention::new(), "DLOCK_a_b");
+    let key = KeyHash::of(name);
     let taken = Outcome::Acquire(AcquireOutcome::Acquired(Grant::new(1, 0)));
     let busy = Outcome::Acquire(AcquireOutcome::Busy(Busy::new("l-2", None)));
     assert!(!contention.is_at(key));
     for _ in 0..3 {
-        contention.note(key, &busy);
+        contention.note(name, &busy);
         assert!(contention.is_at(key));
-        (1..SUCCESSES).for_each(|_| contention.note(key, &taken));
+        (1..SUCCESSES).for_each(|_| contention.note(name, &taken));
         assert!(contention.is_at(key));
     }
-    contention.note(key, &taken);
+    contention.note(name, &taken);
     assert!(!contention.is_at(key));
-    contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
+    contention.note(name, &Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
     assert!(!contention.is_at(key));
-    contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 1 }));
+    contention.note(name, &Outcome::Release(ReleaseOutcome::Released { waiting: 1 }));
     assert!(contention.is_at(key));
 }

@@ -35,17 +35,18 @@ fn a_locker_that_was_given_up_is_neither_found_nor_confirmed() {
         Request::Extend(ended),
         Request::Probe(gone),
     ];
-    let sent = requests.map(|request| given_up.replacement(&request));
-    assert!(sent[..3].iter().all(|sent| matches!(sent, Request::Release(claim) if claim.locker == "l-1")));
-    assert!(matches!(sent[3..], [Request::Poll(_), Request::Extend(_), Request::Probe(_)]), "{sent:?}");
+    let exchanges = requests.each_ref().map(|request| given_up.exchange(request));
+    let is_release = |sent: &Request<'_>| matches!(sent, Request::Release(claim) if claim.locker == "l-1");
+    assert!(exchanges[..3].iter().all(|exchange| is_release(exchange.sent())), "{exchanges:?}");
+    assert!(exchanges[3..].iter().all(|exchange| exchange.sent() == exchange.request), "{exchanges:?}");
     let released = || Outcome::Release(ReleaseOutcome::Released { waiting: 0 });
-    let outcome = given_up.outcome_of(&requests[1], &sent[1], released());
+    let outcome = given_up.end(&exchanges[1], released());
     assert_eq!(outcome, Outcome::Extend(ExtendOutcome::NotOurs(NotOurs::new(None))));
     assert!(!given_up.any(), "its release is answered");
-    let outcome = given_up.outcome_of(&requests[0], &sent[0], released());
+    let outcome = given_up.end(&exchanges[0], released());
     assert_eq!(outcome, Outcome::Poll(PollOutcome::Gone));
     let probed = Outcome::Probe(ProbeOutcome::Ours);
-    assert_eq!(given_up.outcome_of(&requests[5], &sent[5], probed.clone()), probed);
+    assert_eq!(given_up.end(&exchanges[5], probed.clone()), probed);
 }
 
 #[test]

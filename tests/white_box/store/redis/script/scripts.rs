@@ -1,6 +1,8 @@
 //! Unit tests of `src/store/redis/script/scripts.rs`.
 
 use super::*;
+use crate::port::Gap;
+use crate::store::redis::script::keys::queue_key;
 
 /// All scripts, and their first lines.
 fn all() -> Vec<(&'static Lazy<Script>, &'static str)> {
@@ -66,90 +68,102 @@ fn the_two_forms_differ_by_the_three_replacements_alone() {
     assert_eq!(applied, [6, 5, 8]);
 }
 
-#[test]
-fn an_extension_without_numbers_can_do_with_the_key_alone() {
-    let keys = ["k", "q", "f", ""];
-    let call = |script, flag| Call {
-        script,
-        form: Form::Cluster,
-        keys,
-        key_count: 3,
-        args: ["l-1", "5", flag, "", "", ""],
-        arg_count: 3,
-        slack: Slack::Last,
-        is_confirmed: true,
-    };
-    let mut packed = Packed::default();
-    let alone = call(&EXTEND, "0").alone().expect("an extension");
-    assert!(alone.is_confirmed);
-    alone.pack(&mut packed);
-    let mut command = ::redis::cmd("EVALSHA");
-    command.arg(&EXTEND_ALONE.text(Form::Cluster).sha).arg(1).arg("k").arg("l-1").arg("5");
-    assert_eq!(packed.bytes, command.get_packed_command());
-    assert!(call(&EXTEND, "1").alone().is_none() && call(&POLL, "0").alone().is_none());
-    let whole = Call { key_count: 4, arg_count: 2, ..call(&BREAK, "") };
-    let few = whole.alone().expect("a break");
-    assert_eq!((few.key_count, few.arg_count, few.args[0], few.args[1]), (3, 2, "l-1", ""));
-    assert!(few.alone().is_none());
+const CLAIM: Claim<'_> = Claim::new("k", "l", "l-1", Duration::from_millis(5));
+
+/// A call in its short form, and in full.
+fn packed(call: Call<'_>, form: Form) -> (Packed, Packed) {
+    let (mut short, mut full) = (Packed::default(), Packed::default());
+    call.pack(form, &mut short);
+    call.pack_in_full(form, &mut full);
+    (short, full)
+}
+
+fn command(words: &[&str]) -> Vec<u8> {
+    ::redis::cmd(words[0]).arg(&words[1..]).get_packed_command()
+}
+
+/// Checks that a call is written as this script with these keys and arguments.
+fn check_call(call: Call<'_>, form: Form, script: &'static Script, keys: &[&str], args: &[&str]) {
+    let (short, full) = packed(call, form);
+    let Text { full: [eval, text], sha } = script.text(form);
+    let count = keys.len().to_string();
+    let words = |head: [&str; 2]| command(&[&head, &[&*count][..], keys, args].concat());
+    assert_eq!(short.bytes, words(["EVALSHA", sha]), "{call:?}");
+    assert_eq!(full.bytes, words([eval, text]), "{call:?}");
+    // A stamp is written over the slack, which is none so far.
+    let is_stamped = args.iter().any(|arg| arg.ends_with("00000"));
+    for packed in [short, full] {
+        assert_eq!(packed.replies(), 1);
+        let stamps: Vec<_> = packed.stamps().collect();
+        assert_eq!(stamps.len(), usize::from(is_stamped), "{call:?}");
+        assert!(stamps.iter().all(|at| packed.bytes[*at..].starts_with(b"00000\r\n")), "{call:?}");
+    }
 }
 
 #[test]
-fn a_call_is_packed_as_redis_wants_it() {
-    let keys = ["k", "q", "é", ""];
-    let args = ["locker-1", "5", "", "", "", ""];
-    for (slack, expected) in [
-        (Slack::None, &["locker-1", "5"][..]),
-        (Slack::Last, &["locker-1", "5", "00000"]),
-        (Slack::In(1), &["locker-1", "5 00000"]),
-    ] {
-        let mut packed = Packed::default();
-        Call { script: &PROBE, form: Form::Server, keys, key_count: 3, args, arg_count: 2, slack, is_confirmed: false }
-            .pack(&mut packed);
-        let mut command = ::redis::cmd("EVALSHA");
-        command.arg(&PROBE.server.sha).arg(3).arg(&keys[..3]).arg(expected);
-        assert_eq!(packed.bytes, command.get_packed_command());
-        let end = packed.bytes.len() - 7;
-        assert_eq!(packed.stamps().collect::<Vec<_>>(), if slack == Slack::None { vec![] } else { vec![end] });
-        assert_eq!(packed.replies(), 1);
+fn an_extension_without_numbers_can_do_with_the_key_alone() {
+    let extend = Request::Extend(CLAIM);
+    let alone = Call::of(&extend).alone().expect("an extension");
+    check_call(alone, Form::Cluster, &EXTEND_ALONE, &["k"], &["l-1", "5"]);
+    assert!(packed(alone, Form::Cluster).0.is_confirmed && !alone.has_many_keys() && alone.alone().is_none());
+    for other in [Request::ExtendWithNumbers(CLAIM), Request::Poll(CLAIM), Request::Release(CLAIM)] {
+        assert!(Call::of(&other).alone().is_none() && Call::of(&other).has_many_keys());
+    }
+    let order = Request::Break(Break::new("k", "l-1", "me", "why"));
+    let few = Call::of(&order).alone().expect("a break");
+    let (queue, fence) = (queue_key("k"), slot_fence_key("k"));
+    check_call(few, Form::Cluster, &BREAK, &["k", &queue, &fence], &["l-1", "", "00000"]);
+    assert!(few.alone().is_none() && few.has_many_keys());
+}
+
+#[test]
+fn each_request_is_the_script_with_the_keys_and_arguments_that_it_expects() {
+    let (gap, next) = (Gap::new(Duration::from_millis(20), Duration::from_secs(3)), Claim { locker: "l-2", ..CLAIM });
+    let gapped = CLAIM.with_poller_gap(Some(gap));
+    for (form, fence) in [(Form::Server, FENCE.to_owned()), (Form::Cluster, slot_fence_key("k"))] {
+        let (queue, gapped_key, broken) = (queue_key("k"), gapped_key("k"), broken_key("k", "l-1"));
+        let keys = &["k", &*queue, &*fence, &*gapped_key];
+        let check = |request: Request<'_>, script, keys: &[&str], args: &[&str]| {
+            check_call(Call::of(&request), form, script, keys, args);
+            assert_eq!(packed(Call::of(&request), form).0.is_confirmed, acks::is_confirmed(&request));
+        };
+        check(Request::Acquire(CLAIM), &ACQUIRE, &keys[..3], &["l-1", "5", "0", "00000"]);
+        check(Request::Join(CLAIM), &ACQUIRE, &keys[..3], &["l-1", "5", "1", "00000"]);
+        check(Request::Poll(CLAIM), &POLL, &keys[..3], &["l-1", "5", "00000"]);
+        check(Request::Extend(CLAIM), &EXTEND, &keys[..3], &["l-1", "5", "0", "00000"]);
+        check(Request::ExtendWithNumbers(CLAIM), &EXTEND, &keys[..3], &["l-1", "5", "1", "00000"]);
+        check(Request::Release(CLAIM), &RELEASE, &keys[..3], &["l-1", "5 00000"]);
+        check(Request::Release(gapped), &RELEASE, keys, &["l-1", "5 00000", "", "", "20", "3000"]);
+        check(Request::HandOver(CLAIM, next), &RELEASE, &keys[..3], &["l-1", "5 00000", "l-2", "5"]);
+        check(Request::HandOver(gapped, next), &RELEASE, keys, &["l-1", "5 00000", "l-2", "5", "20", "3000"]);
+        check(Request::Probe(CLAIM), &PROBE, &["k"], &["l-1"]);
+        check(Request::Inspect { key: "k" }, &INSPECT, &keys[..2], &[]);
+        let order = Break::new("k", "l-1", "me", "why");
+        check(Request::Break(order), &BREAK, &[&keys[..3], &[&*broken]].concat(), &["l-1", "me why", "00000"]);
+        check(Request::Broken { key: "k", locker: "l-1" }, &BROKEN, &[&broken], &[]);
+        check_call(Call::lockers("k"), form, &LOCKERS, &keys[..2], &["100"]);
+        check_call(Call::record("é", &["words", "5"]), form, &RECORD, &["é"], &["words", "5"]);
     }
 }
 
 #[test]
 fn commands_that_are_spelt_out_have_the_full_text_and_the_stamp_in_its_place() {
-    let (keys, args) = (["k", "q", "", ""], ["locker-1", "5", "", "", "", ""]);
-    let call = |slack| Call {
-        script: &RELEASE,
-        form: Form::Server,
-        keys,
-        key_count: 2,
-        args,
-        arg_count: 2,
-        slack,
-        is_confirmed: false,
-    };
-    let full = |stamped: &[&str]| {
-        let mut command = ::redis::cmd("EVAL");
-        command.arg(RELEASE.server.full[1]).arg(2).arg(&keys[..2]).arg("locker-1").arg(stamped);
-        command.get_packed_command()
-    };
-    let kinds = [(Slack::None, &["5"][..]), (Slack::Last, &["5", "00000"]), (Slack::In(1), &["5 00000"])];
-    let mut packed = Packed::for_one();
-    packed.words(&["PING"]);
-    kinds.iter().for_each(|(slack, _)| call(*slack).pack(&mut packed));
+    let requests = [Request::Probe(CLAIM), Request::Poll(CLAIM), Request::Release(CLAIM)];
+    let mut all = Packed::for_one();
+    all.words(&["PING"]);
+    requests.iter().for_each(|request| Call::of(request).pack(Form::Server, &mut all));
     for chosen in [&[0, 1, 2, 3][..], &[1], &[3], &[1, 2], &[2, 3]] {
-        let mut spelt = packed.clone();
+        let mut spelt = all.clone();
         spelt.spell_out(chosen.iter().copied());
-        let (mut bytes, mut stamps) = (Vec::new(), Vec::new());
+        let mut wanted = Packed::default();
         for at in chosen {
-            match at.checked_sub(1).map(|kind| kinds[kind]) {
-                None => bytes.extend(::redis::cmd("PING").get_packed_command()),
-                Some((slack, stamped)) => {
-                    bytes.extend(full(stamped));
-                    stamps.extend((slack != Slack::None).then_some(bytes.len() - 7));
-                }
+            match at.checked_sub(1).map(|kind| &requests[kind]) {
+                None => wanted.words(&["PING"]),
+                Some(request) => Call::of(request).pack_in_full(Form::Server, &mut wanted),
             }
         }
-        assert_eq!((&spelt.bytes, spelt.stamps().collect()), (&bytes, stamps), "{chosen:?}");
+        let stamps = |packed: &Packed| packed.stamps().collect::<Vec<_>>();
+        assert_eq!((&spelt.bytes, stamps(&spelt)), (&wanted.bytes, stamps(&wanted)), "{chosen:?}");
         assert_eq!((spelt.replies(), spelt.short_texts().count()), (chosen.len(), 0));
     }
 }

@@ -106,7 +106,11 @@ fn connect(server: &Server, polling: Polling) -> Transport<Server> {
 /// A transport whose connection is open, and so old that a limit that ends may break it.
 fn open(server: &Server) -> Transport<Server> {
     let transport = connect(server, Polling::Automatic);
-    transport.run(batch(&transport, LONG), LONG, AtLimit::BreakConnection).pop().expect("one").expect("an answer");
+    transport
+        .round_trip(batch(&transport, LONG), LONG, AtLimit::BreakConnection)
+        .pop()
+        .expect("one")
+        .expect("an answer");
     thread::sleep(2 * SHORT);
     transport
 }
@@ -179,7 +183,11 @@ fn an_idle_connection_is_closed() {
     thread::sleep(2 * SHORT);
     transport.end_idle(SHORT);
     assert_eq!((server.0.lock().cuts, transport.is_connected()), (1, false));
-    transport.run(batch(&transport, LONG), LONG, AtLimit::BreakConnection).pop().expect("one").expect("an answer");
+    transport
+        .round_trip(batch(&transport, LONG), LONG, AtLimit::BreakConnection)
+        .pop()
+        .expect("one")
+        .expect("an answer");
     assert!(transport.is_connected());
 }
 
@@ -187,7 +195,11 @@ fn an_idle_connection_is_closed() {
 fn calls_that_poll(transport: &Transport<Server>, server: &Server, calls: usize) -> usize {
     let polls = |_: &usize| {
         let before = server.0.lock().looks;
-        transport.run(batch(transport, LONG), LONG, AtLimit::BreakConnection).pop().expect("one").expect("an answer");
+        transport
+            .round_trip(batch(transport, LONG), LONG, AtLimit::BreakConnection)
+            .pop()
+            .expect("one")
+            .expect("an answer");
         server.0.lock().looks > before
     };
     (0..calls).filter(polls).count()

@@ -101,7 +101,7 @@ fn a_connection_that_another_server_has_ended_is_not_written_to() {
     let call = || {
         let mut batch = transport.batch(LIMIT);
         batch.push("k", |packed| packed.words(&["PING"]));
-        transport.run(batch, LIMIT, AtLimit::KeepConnection).pop().expect("an answer")
+        transport.round_trip(batch, LIMIT, AtLimit::KeepConnection).pop().expect("an answer")
     };
     call().expect("the first server answers");
     servers.0.lock().server = 1;

@@ -144,7 +144,7 @@ fn command() -> Packed {
 fn call(transport: &Transport<Crowded>, key: &str, packed: Packed, limit: Duration) -> Reply {
     let mut batch = transport.batch(limit);
     batch.push(key, |into| *into = packed);
-    transport.run(batch, limit, AtLimit::KeepConnection).pop().expect("a reply")
+    transport.round_trip(batch, limit, AtLimit::KeepConnection).pop().expect("a reply")
 }
 
 fn transport() -> (Crowded, Transport<Crowded>) {
@@ -175,7 +175,7 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
         for key in ["a", "e"] {
             let mut batch = transport.urgent_batch(LONG);
             batch.push(key, |packed| *packed = command());
-            let answers = transport.run(batch, LONG, AtLimit::BreakConnection);
+            let answers = transport.round_trip(batch, LONG, AtLimit::BreakConnection);
             assert!(matches!(&answers[..], [Ok(Replied { value: Value::Okay, .. })]), "{answers:?}");
         }
         // Callers do not use that connection, however long they wait.
@@ -203,7 +203,7 @@ fn call_urgently(transport: &Transport<Crowded>) {
     let mut batch = transport.urgent_batch(LONG);
     assert!(!batch.is_urgent);
     batch.push("a", |packed| *packed = command());
-    assert!(transport.run(batch, LONG, AtLimit::BreakConnection).iter().all(Result::is_ok));
+    assert!(transport.round_trip(batch, LONG, AtLimit::BreakConnection).iter().all(Result::is_ok));
 }
 
 /// Shows: G3.

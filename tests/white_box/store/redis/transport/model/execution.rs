@@ -139,7 +139,7 @@ impl Execution {
         if matches!(at_limit, AtLimit::BreakConnection) && limit == Limit::Short {
             self.with(|book| book.is_closed = true);
         }
-        let mut answers = self.transport.run(batch, limit.time(), at_limit).into_iter();
+        let mut answers = self.transport.round_trip(batch, limit.time(), at_limit).into_iter();
         for ((_, replies), call) in parts.iter().zip(&calls) {
             let mine: Vec<_> = answers.by_ref().take(usize::from(*replies)).collect();
             if mine.len() != usize::from(*replies) {
