@@ -58,19 +58,16 @@ mod imp {
         drop(looked_under.lock());
     }
 
-    /// Runs a piece of work, and catches its panic so that the calling thread goes on.
-    pub(crate) fn catch_panic<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+    /// Runs a piece of work, so that the calling thread goes on after its panic. Returns `None` if it has panicked.
+    pub(crate) fn catch_panic<R>(work: impl FnOnce() -> R) -> Option<R> {
+        // Leak the panic, because its destructor might panic, too.
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).map_err(std::mem::forget).ok()
     }
 
     /// Runs a step of a connection. Turns a panic into an error.
     #[cfg(feature = "redis")]
     pub(crate) fn guarded<T>(step: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
-        catch_panic(step).unwrap_or_else(|panic| {
-            // Leak the panic, because its destructor might panic, too.
-            std::mem::forget(panic);
-            Err(std::io::Error::other("a panic while the connection was used"))
-        })
+        catch_panic(step).unwrap_or_else(|| Err(std::io::Error::other("a panic while the connection was used")))
     }
 
     /// Returns the current time, from which limits and time-outs count.

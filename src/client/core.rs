@@ -161,9 +161,7 @@ impl Core {
         }
         let sent_at = self.events.metered_now();
         let run = || self.processor.run(requests, Limit::Attempt(limit));
-        let mut results = catch_panic(run).unwrap_or_else(|panic| {
-            // Leak the panic, because its destructor might panic, too.
-            std::mem::forget(panic);
+        let mut results = catch_panic(run).unwrap_or_else(|| {
             log::error!(CLIENT, "the store has panicked in a batch of requests; please report it");
             Vec::new()
         });

@@ -72,7 +72,7 @@ impl Lost {
         for (key, mut tenure) in unsure {
             let left = limit.saturating_sub(begin.elapsed());
             // A store may panic.
-            if let Ok(Some(cause)) = catch_panic(|| broken(core, &key.name, &tenure, left)) {
+            if let Some(Some(cause)) = catch_panic(|| broken(core, &key.name, &tenure, left)) {
                 tenure.lost_by(&cause);
                 if let Phase::Held(held) = &mut key.state.lock().phase
                     && held.locker == tenure.locker

@@ -234,24 +234,26 @@ impl Subscription {
         let subscribed = Subscribed::on(self);
         // Ask for keys that were granted or freed while the client did not listen.
         strong.retries.ask_about_all(&strong);
-        if strong.record.is_on() {
-            describe::hear_questions(&strong);
-        }
-        twin::greet(&strong);
-        drop(strong);
-        let broken = catch_panic(|| hear(inbox, core));
+        let broken = catch_panic(|| {
+            if strong.record.is_on() {
+                describe::hear_questions(&strong);
+            }
+            twin::greet(&strong);
+            drop(strong);
+            hear(inbox, core)
+        });
         drop(subscribed);
         // Without an inbox, the client would not learn that others want a lingering tenure.
         if let Some(core) = core.upgrade() {
             core.retries.ask_about_all(&core);
         }
         match broken {
-            Ok(Some(_)) if self.is_stopped() => log::debug!(HAND_OVER, "unsubscribed: the client is closing"),
-            Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
-            Ok(None) => {}
+            Some(Some(_)) if self.is_stopped() => log::debug!(HAND_OVER, "unsubscribed: the client is closing"),
+            Some(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
+            Some(None) => {}
             // The panic came from a store or from the log. Missed grants are asked for once the client is
             // subscribed again.
-            Err(_) => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
+            None => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
         }
     }
 

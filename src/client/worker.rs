@@ -210,7 +210,7 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
         }
         // A panic of a store or of the log. The turns are passed on and held keys are back in the schedule, so work
         // continues.
-        let next = catch_panic(|| round(clock.now())).unwrap_or_else(|_| {
+        let next = catch_panic(|| round(clock.now())).unwrap_or_else(|| {
             log::error!(CLIENT, "a round of the thread {name} ended by a panic; please report it");
             Some(clock.now() + PAUSE_AFTER_PANIC)
         });
