@@ -56,7 +56,7 @@ impl Handle {
     pub(crate) fn acquire(&self, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let (hold, thread) = (&self.key.hold, current_thread());
         if !hold.is_owned_by(thread) {
-            return Acquire::new(&self.client, &self.key, &self.settings, limit, thread).lock();
+            return Acquire::new(&self.client.parts, &self.key, &self.settings, limit, thread).lock();
         }
         // As on the JVM, cancellation takes precedence over reentry.
         if limit.is_cancelled() {
@@ -69,7 +69,7 @@ impl Handle {
     }
 
     fn now(&self) -> Moment {
-        self.client.clock.now()
+        self.client.core().clock.now()
     }
 }
 
@@ -110,7 +110,7 @@ impl Handle {
     pub(crate) fn unlock(&self, token: Option<u64>) -> Result<(), Error> {
         match self.key.hold.leave(current_thread(), token) {
             Exit::Inner => Ok(()),
-            exit => Unlock::new(&self.client, &self.key, ReleaseReply::Awaited).unlock(exit),
+            exit => Unlock::new(&self.client.parts, &self.key, ReleaseReply::Awaited).unlock(exit),
         }
     }
 
@@ -124,7 +124,7 @@ impl Handle {
     }
 
     fn end_dropped(&self, exit: Exit) {
-        if let Err(error) = Unlock::new(&self.client, &self.key, ReleaseReply::Unawaited).unlock(exit) {
+        if let Err(error) = Unlock::new(&self.client.parts, &self.key, ReleaseReply::Unawaited).unlock(exit) {
             // Lost leases and unanswered releases have already been logged with their causes.
             log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
         }

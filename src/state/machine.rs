@@ -148,9 +148,7 @@ impl State {
     pub(crate) fn note_change(&mut self, now: Moment) {
         if let Some(tenure) = self.kept() {
             tenure.note_waiting(1, now);
-        } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
-            &mut self.phase
-        {
+        } else if let Some(about) = self.about_mut() {
             (about.contended, about.changed) = (true, true);
         }
     }
@@ -250,6 +248,18 @@ impl State {
         }
     }
 
+    fn about_mut(&mut self) -> Option<&mut About> {
+        match &mut self.phase {
+            Phase::Asking { about, .. } | Phase::Releasing { about, .. } => about.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// Returns what the request in flight is about, if it is about this locker.
+    pub(crate) fn about_locker(&mut self, locker: &str) -> Option<&mut About> {
+        self.about_mut().filter(|about| *about.locker == *locker)
+    }
+
     /// Notes that the release in flight is answered, or is sent ahead of every later request. Returns its locker if
     /// the release must be repeated.
     #[must_use]
@@ -295,6 +305,19 @@ impl State {
         self.failure = None;
         self.asked = 0;
         self.failures = 0;
+    }
+}
+
+/// The thread that gets a hold, with the settings of the handle that it has called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taker<'a> {
+    pub(crate) thread: u64,
+    pub(crate) settings: &'a DLockConfig,
+}
+
+impl<'a> From<&'a Arc<Waiter>> for Taker<'a> {
+    fn from(waiter: &'a Arc<Waiter>) -> Self {
+        Self { thread: waiter.thread, settings: &waiter.settings }
     }
 }
 

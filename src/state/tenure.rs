@@ -3,7 +3,7 @@
 use crate::clock::Moment;
 use crate::config::{DLockConfig, whole_milliseconds};
 use crate::error::{Error, LeaseLoss, LossCause};
-use crate::port::{Gap, Grant};
+use crate::port::{Gap, Grant, StoreLimits};
 use crate::timing;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -157,6 +157,11 @@ impl Tenure {
         let every = self.settings.poller_gap?;
         let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
         due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))
+    }
+
+    /// Returns whether what the client knows of the tenure is enough to tell a thread of its hold, on a store with these limits.
+    pub(crate) fn counts(&self, limits: &StoreLimits) -> bool {
+        self.lease.is_answered || !limits.extends_heard_grants
     }
 
     /// Returns whether others are known to wait.

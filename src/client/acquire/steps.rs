@@ -54,7 +54,7 @@
 //! finds out when the present linger ends. The `L` in the locker tells other clients that asking is worthwhile, so a `try_lock` stands in
 //! the queue for a moment. For every other busy key `try_lock` returns at once.
 
-use crate::client::turn::{Answer, is_unknown};
+use crate::client::question::{Answer, is_unknown};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::Busy;

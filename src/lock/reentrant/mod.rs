@@ -309,11 +309,11 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn inspect(&self) -> Result<LockState, Error> {
-        self.handle.client.process.check()?;
+        self.handle.client.core().process.check()?;
         let Inspection { holder, remaining, waiting } =
-            self.handle.client.processor.inspect(self.key(), self.handle.client.limits.command)?;
+            self.handle.client.core().processor.inspect(self.key(), self.handle.client.core().limits.command)?;
         let holder = holder.map(|locker| {
-            let is_local = self.handle.client.is_ours(&locker);
+            let is_local = self.handle.client.core().is_ours(&locker);
             Holder { locker, remaining, is_local }
         });
         Ok(LockState { holder, waiting })
