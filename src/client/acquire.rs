@@ -195,7 +195,7 @@ impl<'c> Acquire<'c> {
             drop(state);
             return self.ask(Turn::of(parts, key));
         }
-        if self.limit.is_one_attempt() {
+        if self.limit.is_one_attempt {
             // Threads of this process hold the key, ask for it or wait for it.
             return self.limit.outcome(state.failure.clone()).map(|()| Progress::Ended);
         }
@@ -241,7 +241,7 @@ impl<'c> Acquire<'c> {
             Confirmed::Failed(error) => self.after_unconfirmed(self.discard(), error),
             Confirmed::Lost => {
                 let turn = self.discard();
-                if self.limit.is_one_attempt() {
+                if self.limit.is_one_attempt {
                     let late = "the lease ended before the client learned of the grant";
                     return Err(Error::backend(BackendFailure::Unknown, late));
                 }
@@ -283,7 +283,7 @@ impl<'c> Acquire<'c> {
     /// Confirms the thread's hold if what is known of it is enough `now`. Call it with the key's mutex held.
     fn tell(&self, state: &mut State, call: LockCall<'_>, now: Moment) -> Option<Confirmed> {
         let parts = self.parts;
-        let Phase::Held(tenure) = &mut state.phase else { return Some(Confirmed::Yes(Queued::nothing())) };
+        let Phase::Held(tenure) = &mut state.phase else { return Some(Confirmed::Yes(Queued::NOTHING)) };
         if tenure.is_lost() {
             return Some(Confirmed::Lost);
         }
@@ -322,7 +322,7 @@ impl<'c> Acquire<'c> {
     /// Asks the store, as the thread whose turn it is. Afterwards the caller has the hold, or its turn has ended.
     fn ask(&self, turn: Turn<'c>) -> Result<Progress, Error> {
         let parts = self.parts;
-        let mut asking = Asking::new(self.limit.is_one_attempt(), parts.core.limits.remaining_known);
+        let mut asking = Asking::new(self.limit.is_one_attempt, parts.core.limits.remaining_known);
         let mut question = self.question(QueuePlace::IfHeard);
         loop {
             let sent_at = parts.core.clock.now();
@@ -374,7 +374,7 @@ impl<'c> Acquire<'c> {
         let now = parts.core.clock.now();
         let is_undone = matches!(error, Error::Backend { failure: BackendFailure::Unacknowledged, .. });
         let answer = Answer::Failed { error, unsettled: None };
-        if self.limit.is_one_attempt() || parts.core.activity.is_closed() || answer.is_refusal(&parts.core) {
+        if self.limit.is_one_attempt || parts.core.activity.is_closed() || answer.is_refusal(&parts.core) {
             return self.refuse(answer);
         }
         if self.limit.is_over(now) && !is_undone {
@@ -391,7 +391,7 @@ impl<'c> Acquire<'c> {
         let wait = match place {
             QueuePlace::None => false,
             QueuePlace::ForRecall => true,
-            _ if self.limit.is_one_attempt() => false,
+            _ if self.limit.is_one_attempt => false,
             QueuePlace::IfHeard => parts.subscription.hears(&parts.core, key),
             // If this takes longer, the caller goes on without a place, and asks again when the inbox is ready.
             QueuePlace::OnceHeard => {
@@ -399,13 +399,13 @@ impl<'c> Acquire<'c> {
             }
         };
         let question = Question::fresh(parts.core.next_locker(self.settings), Arc::clone(self.settings), wait);
-        key.state.lock().ask_about(question.locker());
+        key.state.lock().ask_about(&question.about.locker);
         question
     }
 
     fn question_again(&self, unsettled: Unsettled) -> Question {
         let question = Question::again(unsettled);
-        self.key.state.lock().ask_about(question.locker());
+        self.key.state.lock().ask_about(&question.about.locker);
         question
     }
 
@@ -460,12 +460,12 @@ impl<'c> Acquire<'c> {
             has_time: limit.has_time_for_another(now, sent_at),
             wants_place: wants_place
                 || busy.is_some()
-                    && !limit.is_one_attempt()
+                    && !limit.is_one_attempt
                     && parts.subscription.is_open()
                     && !parts.subscription.hears(&parts.core, key),
             // The server did not know the script of the preceding release, so this request overtook the release. The release was sent again
             // before this reply was delivered, so the next request comes after it.
-            is_released: limit.is_one_attempt() && holder.is_some() && key.state.lock().released.as_deref() == holder,
+            is_released: limit.is_one_attempt && holder.is_some() && key.state.lock().released.as_deref() == holder,
             // The holder may give the lock up when it hears that another client wants it.
             may_recall: parts.core.processor.queue().is_some() && holder.is_some_and(locker::may_linger),
             is_refused: answer.is_refusal(&parts.core),
@@ -496,7 +496,7 @@ impl<'c> Acquire<'c> {
         let outcome = match &answer {
             Answer::Failed { error, .. } => {
                 // An error that comes from the caller's own short time limit says nothing to the others.
-                if self.limit.until().is_none() {
+                if self.limit.until.is_none() {
                     self.key.state.lock().failure = Some(error.clone());
                 }
                 Err(error.clone())

@@ -59,13 +59,14 @@ impl Describe {
             Err(Error::Denied { .. }) => vec![None; clients.len()],
             other => other?,
         };
-        let records: Vec<_> = records.iter().map(|line| line.as_deref().map(ClientRecord::of_line)).collect();
+        let records = records.iter().map(|line| line.as_deref().map(ClientRecord::of_line));
+        let clients: Vec<_> = clients.into_iter().zip(records).collect();
         let until = Instant::now() + DESCRIBE_LIMIT;
         let left = || until.saturating_duration_since(Instant::now());
-        let told = self.ask_clients(core, subscription, name, (&clients, &records), &left)?;
+        let told = self.ask_clients(core, subscription, name, &clients, &left)?;
         let party = |locker: String| {
-            let at = client_of(&locker).and_then(|client| clients.iter().position(|known| *known == client));
-            let client = at.and_then(|at| records.get(at).cloned().flatten());
+            let at = client_of(&locker).and_then(|client| clients.iter().position(|(known, _)| *known == client));
+            let client = at.and_then(|at| clients.get(at)?.1.clone());
             // An answer about another locker is one about another moment.
             let told = at.and_then(|at| told.get(at)?.as_ref()).filter(|(of, _)| of.as_deref() == Some(&*locker));
             Party { is_local: core.is_ours(&locker), client, told: told.map(|(_, told)| told.clone()), locker }
@@ -81,17 +82,17 @@ impl Describe {
         core: &Core,
         subscription: &Subscription,
         name: &Arc<str>,
-        (clients, records): (&[&str], &[Option<ClientRecord>]),
+        clients: &[(&str, Option<ClientRecord>)],
         left: &impl Fn() -> Duration,
     ) -> Result<Vec<Option<Account>>, Error> {
         let directory = core.directory()?;
         let mut told = vec![None; clients.len()];
         let mut others = Vec::new();
-        for (at, client) in clients.iter().enumerate() {
+        for (at, (client, record)) in clients.iter().enumerate() {
             if *client == core.id.current().as_str() {
                 told[at] = Some(account(core, name));
-            } else if records.get(at).and_then(Option::as_ref).is_none_or(ClientRecord::describes) {
-                others.push(at);
+            } else if record.as_ref().is_none_or(ClientRecord::describes) {
+                others.push((at, *client));
             }
         }
         let key = core.keys.key(name);
@@ -100,18 +101,18 @@ impl Describe {
         }
         let asking = self.begin(others.len());
         let mut asked = 0;
-        for (place, at) in others.iter().enumerate() {
+        for (place, (_, client)) in others.iter().enumerate() {
             let words = inquiry(asking.nonce(place), core.id.current().as_str(), name);
-            match directory.say(clients[*at], name, &words, left().min(core.limits.command)) {
+            match directory.say(client, name, &words, left().min(core.limits.command)) {
                 Ok(is_heard) => asked += usize::from(is_heard),
                 Err(error) => {
-                    log::debug!(CLIENT, "lock {name:?}: the client {:?} was not asked: {error}", clients[*at]);
+                    log::debug!(CLIENT, "lock {name:?}: the client {:?} was not asked: {error}", client);
                 }
             }
         }
         while asked > 0 {
             let Ok((place, line)) = asking.answers.recv_timeout(left()) else { break };
-            if let Some(at) = others.get(place) {
+            if let Some((at, _)) = others.get(place) {
                 told[*at] = Some(Told::of_line(&line));
             }
             asked -= 1;

@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::log;
-use crate::port::{AcquireOutcome, Busy, Claim, Grant, Note, Outcome, PollOutcome, Request};
+use crate::port::{AcquireOutcome, Busy, Claim, Note, Outcome, PollOutcome, Request};
 use crate::state::key::Key;
 use crate::state::locker::ClientId;
 use crate::state::machine::{Phase, State};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// One request: the first for a fresh locker (acquire), or a later one for an unsettled locker (poll).
 #[derive(Debug)]
 pub(crate) struct Question {
-    about: Unsettled,
+    pub(super) about: Unsettled,
     again: bool,
     /// Whether the store may put the locker in its queue.
     pub(crate) wait: bool,
@@ -34,9 +34,8 @@ pub(crate) enum Answer {
     /// Another tenure holds the key. Ask again when the lease ends, or at the next poll. An `unsettled` locker stands in the store's queue,
     /// or may still join it if no reply has said that it stands there.
     Busy { busy: Busy, unsettled: Option<Unsettled> },
-    /// The store does not know the locker: ask again immediately with a fresh one. An `abandoned` locker may still be
-    /// on its way to the store.
-    Gone { abandoned: Option<Unsettled> },
+    /// The store does not know the locker: ask again immediately with a fresh one.
+    Gone,
     /// There was no reply, or the store refused.
     Failed { error: Error, unsettled: Option<Unsettled> },
 }
@@ -60,16 +59,12 @@ impl Question {
             }
         };
         state.phase = Phase::Asking { turn: None, about: None };
-        state.ask_about(question.locker());
+        state.ask_about(&question.about.locker);
         Some((Turn::of(parts, key), question))
     }
 
     pub(crate) fn again(about: Unsettled) -> Self {
         Self { about, again: true, wait: true }
-    }
-
-    pub(crate) fn locker(&self) -> &Arc<str> {
-        &self.about.locker
     }
 
     /// Returns the request to send to the store. `thread` is the name of the thread that asks, if it asks for itself.
@@ -85,32 +80,15 @@ impl Question {
         }
     }
 
-    /// Interprets the result of a request that was sent at `sent_at`. Abandons a locker that may still be on its way to the store.
-    pub(crate) fn take_in(self, turn: &Turn<'_>, result: Result<Outcome, Error>, sent_at: Moment) -> Answer {
+    /// Interprets the result. `sent_at` was read before the request was first written. Abandons a locker that may still be on its way to the
+    /// store.
+    pub(crate) fn take_in(mut self, turn: &Turn<'_>, result: Result<Outcome, Error>, sent_at: Moment) -> Answer {
         let (parts, key) = (turn.parts, &turn.key);
-        let fresh = if self.again { None } else { Some(Arc::clone(&self.about.locker)) };
-        let heard = if self.wait { key.state.lock().heard() } else { None };
-        match self.answer(result, sent_at, heard) {
-            Answer::Busy { busy, unsettled } => {
-                match twin::shown_by(parts, &key.name, fresh.as_deref(), busy.holder.as_deref()) {
-                    Some(error) => Answer::Failed { error, unsettled: None },
-                    None => Answer::Busy { busy, unsettled },
-                }
-            }
-            Answer::Gone { abandoned } => {
-                parts.retries.abandon(&key.name, abandoned);
-                Answer::Gone { abandoned: None }
-            }
-            other => other,
-        }
-    }
-
-    /// Interprets the result. `sent_at` was read before the request was first written; `heard` is a grant that
-    /// arrived before the reply.
-    fn answer(mut self, result: Result<Outcome, Error>, sent_at: Moment, heard: Option<Grant>) -> Answer {
         if !self.again {
             self.about.counts_from = sent_at;
         }
+        // A grant that arrived before the reply.
+        let heard = if self.wait { key.state.lock().heard() } else { None };
         match (result, heard) {
             (
                 Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant))),
@@ -129,22 +107,33 @@ impl Question {
             (Ok(Outcome::Acquire(AcquireOutcome::Busy(busy)) | Outcome::Poll(PollOutcome::Waiting(busy))), None) => {
                 self.about.counts_from = sent_at;
                 self.about.answered = true;
-                Answer::Busy { busy, unsettled: self.wait.then_some(self.about) }
+                let keeps = self.wait;
+                self.busy(parts, &key.name, busy, keeps)
             }
             (Ok(Outcome::Acquire(AcquireOutcome::Unqueued { busy, under_way })), None) => {
-                Answer::Busy { busy, unsettled: under_way.then_some(self.about) }
+                self.busy(parts, &key.name, busy, under_way)
             }
             (Ok(Outcome::Poll(PollOutcome::Gone)), None) => {
                 // The acquire whose reply was lost may still be on its way.
                 let is_under_way = !self.about.answered;
-                Answer::Gone { abandoned: is_under_way.then_some(self.about) }
+                parts.retries.abandon(&key.name, is_under_way.then_some(self.about));
+                Answer::Gone
             }
             (Ok(other), None) => Answer::Failed { error: other.misplaced(), unsettled: Some(self.about) },
             (Err(error), None) => {
-                let executed = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
-                let unsettled = (self.again || executed).then_some(self.about);
+                let unsettled = (self.again || is_unknown(&error)).then_some(self.about);
                 Answer::Failed { error, unsettled }
             }
+        }
+    }
+
+    /// Returns that another tenure has the key, unless the holder shows that another client has this client's identity. `keeps` says whether
+    /// the locker is still to be asked about.
+    fn busy(self, parts: &Parts, key: &str, busy: Busy, keeps: bool) -> Answer {
+        let fresh = (!self.again).then_some(&*self.about.locker);
+        match twin::shown_by(parts, key, fresh, busy.holder.as_deref()) {
+            Some(error) => Answer::Failed { error, unsettled: None },
+            None => Answer::Busy { busy, unsettled: keeps.then_some(self.about) },
         }
     }
 }
@@ -212,7 +201,7 @@ impl Answer {
                 warning = (failures == 1 || is_refused).then_some(text);
                 (now + timing::retries(timing::longest_ask_retry(state.lease_wanted())).after(failures), unsettled)
             }
-            Answer::Gone { .. } | Answer::Acquired(_) => (now, None),
+            Answer::Gone | Answer::Acquired(_) => (now, None),
         };
         let granted = match state.heard_meanwhile(unsettled.as_ref()) {
             // The grant came after the reply was read: it goes to the first waiter.
@@ -257,7 +246,7 @@ impl Answer {
     pub(super) fn into_unsettled(self) -> Option<Unsettled> {
         match self {
             Self::Busy { unsettled, .. } | Self::Failed { unsettled, .. } => unsettled,
-            Self::Gone { .. } | Self::Acquired(_) => None,
+            Self::Gone | Self::Acquired(_) => None,
         }
     }
 }

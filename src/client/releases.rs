@@ -83,7 +83,6 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, mut perhaps_done: bool) ->
 
 /// Releases a tenure without waiting for the reply, which is handled when it arrives.
 pub(super) fn post(parts: &Parts, key: &Arc<str>, tenure: Tenure, watchers: Vec<Sender<()>>, now: Moment) {
-    note_use(parts);
     let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
     let claim = Claim { poller_gap: gap, ..parts.core.claim(key, &locker, kept) };
     let limit = release_limit(&parts.core, tenure.deadline().since(now));

@@ -29,7 +29,7 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 
 /// What an unlock does about the store's reply to the release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum ReleaseReply {
     /// It waits for the reply, and returns what it says.
     Awaited,
@@ -83,7 +83,7 @@ impl<'c> Unlock<'c> {
         let hands_over = parts.core.hands_over;
         let mut state = key.state.lock();
         if hands_over {
-            state = self.fetch_numbers(state);
+            state = self.prepare_to_keep(state);
         }
         let now = parts.core.clock.now();
         let Phase::Held(tenure) = &mut state.phase else { return Err(self.not_held()) };
@@ -111,10 +111,17 @@ impl<'c> Unlock<'c> {
         Error::NotHeld { key: self.key.name.to_string() }
     }
 
-    /// Fetches fence numbers if the tokens run out while the tenure may be kept: once after 1024 holds, and then after every ten million
-    /// holds.
-    fn fetch_numbers(self, state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
+    /// Does what needs the mutex to be given up meanwhile, if the tenure may be kept. Starts the thread that ends a linger. Fetches fence
+    /// numbers if the tokens run out: once after 1024 holds, and then after every ten million holds.
+    fn prepare_to_keep(self, mut state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
         let (parts, key) = (self.parts, self.key);
+        let Phase::Held(tenure) = &state.phase else { return state };
+        if !tenure.settings.linger.is_zero() && !parts.retries.thread.is_started() {
+            drop(state);
+            // Without the thread, the tenure does not linger.
+            let _ = parts.retries.thread.start();
+            state = key.state.lock();
+        }
         let Phase::Held(tenure) = &state.phase else { return state };
         let may_be_kept =
             || !state.queue.is_empty() || tenure.may_linger() && parts.subscription.hears(&parts.core, key);
@@ -154,10 +161,12 @@ impl<'c> Unlock<'c> {
         match &state.phase {
             // Without an inbox, this client would not learn that others want the key.
             Phase::Held(tenure)
-                if tenure.may_linger() && parts.subscription.hears(&parts.core, key) && !tenure.tokens.is_last() => {}
+                if tenure.may_linger()
+                    && parts.retries.thread.is_started()
+                    && parts.subscription.hears(&parts.core, key)
+                    && !tenure.tokens.is_last() => {}
             _ => return None,
         }
-        parts.retries.thread.start().ok()?;
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return None };
         tenure.hold_ended();
         let queued = parts.core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
@@ -186,7 +195,7 @@ impl<'c> Unlock<'c> {
         let (mut tenure, watchers) = ended.ok_or_else(|| self.not_held())?;
         let _leaving = Leaving(parts);
         let turn = Turn::of(parts, key);
-        let is_awaited = self.reply == ReleaseReply::Awaited;
+        let is_awaited = matches!(self.reply, ReleaseReply::Awaited);
         if is_awaited
             && tenure.may_be_broken()
             && let Some(cause) = loss::broken(parts, &key.name, &tenure, parts.renewals.side_limit())

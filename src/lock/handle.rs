@@ -33,26 +33,16 @@ impl RefUnwindSafe for Handle {}
 
 impl Handle {
     pub(crate) fn wait_limit(&self, limit: Duration) -> WaitLimit<'static> {
-        if limit.is_zero() { WaitLimit::OneAttempt } else { WaitLimit::Until(self.now() + limit) }
+        if limit.is_zero() { WaitLimit::ONE_ATTEMPT } else { WaitLimit::until(self.now() + limit) }
     }
 
     pub(crate) fn limit_until(&self, deadline: Instant) -> WaitLimit<'static> {
         self.wait_limit(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Increments the hold count and returns the token, if the calling thread has the hold and may enter again. It takes only a few steps,
-    /// because callers use it in hot loops. If it returns `None`, call [`acquire`](Self::acquire), which handles every other case.
-    #[inline]
-    pub(crate) fn lock_again(&self) -> Option<u64> {
-        let hold = &self.key.hold;
-        if !hold.is_owned_by(current_thread()) || hold.reenter() != Reentry::Entered {
-            return None;
-        }
-        Some(hold.token())
-    }
-
     /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended
-    /// first.
+    /// first. To enter again takes only a few steps, because callers do that in hot loops.
+    #[inline]
     pub(crate) fn acquire(&self, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let (hold, thread) = (&self.key.hold, current_thread());
         if !hold.is_owned_by(thread) {

@@ -148,7 +148,9 @@ impl State {
     pub(crate) fn note_change(&mut self, now: Moment) {
         if let Some(tenure) = self.kept() {
             tenure.note_waiting(1, now);
-        } else if let Some(about) = self.about_mut() {
+        } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
+            &mut self.phase
+        {
             (about.contended, about.changed) = (true, true);
         }
     }
@@ -248,16 +250,16 @@ impl State {
         }
     }
 
-    fn about_mut(&mut self) -> Option<&mut About> {
-        match &mut self.phase {
-            Phase::Asking { about, .. } | Phase::Releasing { about, .. } => about.as_mut(),
-            _ => None,
-        }
-    }
-
     /// Returns what the request in flight is about, if it is about this locker.
     pub(crate) fn about_locker(&mut self, locker: &str) -> Option<&mut About> {
-        self.about_mut().filter(|about| *about.locker == *locker)
+        match &mut self.phase {
+            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
+                if *about.locker == *locker =>
+            {
+                Some(about)
+            }
+            _ => None,
+        }
     }
 
     /// Notes that the release in flight is answered, or is sent ahead of every later request. Returns its locker if

@@ -69,7 +69,7 @@ impl Acquire<'_> {
                 state = key.state.lock();
                 continue;
             }
-            let until = [limit.until(), self.slow_at, circle_at].into_iter().flatten().min().unwrap_or(Moment::NEVER);
+            let until = [limit.until, self.slow_at, circle_at].into_iter().flatten().min().unwrap_or(Moment::NEVER);
             let sleep = patience.as_ref().map_or(Duration::MAX, Patience::left).min(parts.core.clock.sleep(until, now));
             waiter.park(&mut state, until, sleep);
         }
@@ -111,7 +111,7 @@ impl Patience {
         if cfg!(dlock_shuttle) || !clock.is_moved_by_hand() {
             return None;
         }
-        let left = limit.until()?.since(clock.now());
+        let left = limit.until?.since(clock.now());
         let (shortest, longest) = STORE_LOOK_PAUSES;
         Some(Self { ends: Instant::now().checked_add(left)?, pause: left.clamp(shortest, longest) })
     }

@@ -135,11 +135,11 @@ impl Asking {
     pub(super) fn next(&mut self, answer: Answer, seen: &Seen) -> Step {
         let ends = self.is_one_attempt || seen.is_over;
         match answer {
-            Answer::Gone { .. } if self.recall.is_some() => Step::Ask(QueuePlace::None),
-            Answer::Gone { .. } if ends => {
+            Answer::Gone if self.recall.is_some() => Step::Ask(QueuePlace::None),
+            Answer::Gone if ends => {
                 Step::End { abandoned: None, failure: self.unanswered.take().filter(|_| !self.is_busy) }
             }
-            Answer::Gone { .. } => Step::Ask(QueuePlace::IfHeard),
+            Answer::Gone => Step::Ask(QueuePlace::IfHeard),
             Answer::Failed { error, unsettled: Some(unsettled) }
                 if self.unanswered.is_none() && is_unknown(&error) && !seen.is_closed && !seen.is_over =>
             {
