@@ -15,18 +15,19 @@
 //! |---|---|---|---|---|
 //! | `state/hold` `owner`, `count`, `token`, `deadline` | the hold of one thread | whoever begins, renews, loses or ends it, under the key's mutex; `count` by its owner | reentry, inner unlocks, `is_valid`, `remaining`; the lease thread | these calls are made in hot loops and take a few nanoseconds |
 //! | `state/locker` `next` (a `OnceLock`) | the identity that takes the place of one that a copy has, too | the thread that meets the copy | each request | it is read for each locker and claim |
-//! | `client/server` `number`, `rose_at` | the number of the server that answered last, and when that number last rose | the thread to which the store tells of another server | that thread; each grant reads `rose_at` | a grant reads it under the mutex of its key, and the keys share no mutex for it |
+//! | `client/server` `number` | the number of the server that answered last | the thread to which the store tells of another server | the same | one exchange |
+//! | `client/renewals` `doubted_until` | when another server than before answered last | the same thread | each grant | a grant reads it under the mutex of its key, and the keys share no mutex for it |
 //! | `state/owner` `ANY` | how many ended threads left holds | ending threads, the lease thread, under the table's mutex | the lease thread, for each due key | it is mostly zero, and then the table's mutex, which all clients share, is not taken |
 //! | `state/owner` `LAST` | the number of the newest thread | a thread at its first lock | the same | one addition; the thread then enters its name, once |
 //! | `state/locker` `tenures` | how many lockers a client has made | each thread that asks | the same | one addition; the keys of a client share no mutex that an asker holds |
 //! | `state/machine` `parked_until` | until when a parked thread sleeps, for a clock that is moved by hand | that thread, under the key's mutex | `ManualClock::next_wake`, under the key's mutex | all threads share the waiter in an `Arc`, and its mutex is the key's |
-//! | `client/releases` `collect_at` | when to collect the replies to posted releases | the poster, the retry thread | both | each posted release looks at it, and mostly finds it set |
+//! | `client/retries` `collect_at` | when to collect the replies to posted releases | the poster, the retry thread | both | each posted release looks at it, and mostly finds it set |
 //! | `client/subscription` `is_checked` | whether the right to send messages was checked | the first thread that locks | every `lock()` | every `lock()` looks at it |
 //! | `client/renewals` `trip` | the slowest recent round trip | whoever had an answer | the lease thread, whoever schedules a renewal | a statistic |
 //! | `client/worker` `started` | whether the thread runs | the thread that starts or stops it, under the mutex of its alarm | every `lock()`, every wait | the mutex is held while the thread is spawned |
 //! | `client/subscription` `subscribed` | whether the inbox is open | the listening thread | a thread that asks, passes a hold on or lets a tenure linger | read under the mutexes of keys |
 //! | `client/activity` `stage`, `inside`, `holds` | how many threads and holds use the store, and whether the client is closed | each `lock()`, each last unlock, `close` | the same | all keys would share that mutex |
-//! | `client/releases` `half`, `counts` | posted releases without an answer | the poster, whoever reads the answer | the end of the main thread | it is counted down on threads that may not block |
+//! | `client/cleanup` `half`, `counts` | posted releases without an answer | the poster, whoever reads the answer | the end of the main thread | it is counted down on threads that may not block |
 //! | `client/wait_limit` `cancelled` | whether a `CancelToken` is cancelled | `cancel` | threads that wait with the token | a waiter looks at it under its key's mutex |
 //! | `redis/node` `is_silent` | whether a batch had no answer, and nothing was answered since | whoever waits for replies | whoever makes batches, or posts | a hint |
 //! | `redis/node` `acknowledged` | of which server enough replicas have acknowledged the last call | whoever waits for replies | whoever makes batches | a hint |
@@ -56,19 +57,16 @@ mod imp {
         drop(looked_under.lock());
     }
 
-    /// Runs a piece of work, and catches its panic so that the calling thread goes on.
-    pub(crate) fn catch_panic<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
+    /// Runs a piece of work, so that the calling thread goes on after its panic. Returns `None` if it has panicked.
+    pub(crate) fn catch_panic<R>(work: impl FnOnce() -> R) -> Option<R> {
+        // Leak the panic, because its destructor might panic, too.
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).map_err(std::mem::forget).ok()
     }
 
     /// Runs a step of a connection. Turns a panic into an error.
     #[cfg(feature = "redis")]
     pub(crate) fn guarded<T>(step: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
-        catch_panic(step).unwrap_or_else(|panic| {
-            // Leak the panic, because its destructor might panic, too.
-            std::mem::forget(panic);
-            Err(std::io::Error::other("a panic while the connection was used"))
-        })
+        catch_panic(step).unwrap_or_else(|| Err(std::io::Error::other("a panic while the connection was used")))
     }
 
     /// Returns the current time, from which limits and time-outs count.

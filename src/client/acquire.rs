@@ -16,11 +16,12 @@ mod steps;
 
 use self::steps::{Asking, QueuePlace, Seen, Step};
 use crate::client::activity::Inside;
-use crate::client::core::{Core, Taker};
 use crate::client::events::{LockCall, Queued};
+use crate::client::lease_thread;
+use crate::client::parts::Parts;
+use crate::client::question::{Answer, Question};
 use crate::client::releases;
-use crate::client::renewals;
-use crate::client::turn::{Answer, Question, Turn};
+use crate::client::turn::Turn;
 use crate::client::twin;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
@@ -30,7 +31,7 @@ use crate::event::How;
 use crate::log;
 use crate::state::key::Key;
 use crate::state::locker;
-use crate::state::machine::{Phase, State, Waiter};
+use crate::state::machine::{Phase, State, Taker, Waiter};
 use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::thread;
@@ -41,7 +42,7 @@ use std::time::Duration;
 /// A thread that wants a lock, while it is in `lock()`.
 #[derive(Debug)]
 pub(crate) struct Acquire<'c> {
-    core: &'c Core,
+    parts: &'c Parts,
     key: &'c Arc<Key>,
     /// The number of the thread.
     thread: u64,
@@ -90,21 +91,21 @@ enum Confirmed {
 
 impl<'c> Acquire<'c> {
     pub(crate) fn new(
-        core: &'c Core,
+        parts: &'c Parts,
         key: &'c Arc<Key>,
         settings: &'c Arc<DLockConfig>,
         limit: &WaitLimit<'c>,
         thread: u64,
     ) -> Self {
-        Self { core, key, thread, settings, limit: *limit, called_at: None, slow_at: None }
+        Self { parts, key, thread, settings, limit: *limit, called_at: None, slow_at: None }
     }
 
     /// Gets the hold for the calling thread, which must not have it yet. Returns the hold's token, or `None` if the limit ends first.
     pub(crate) fn lock(mut self) -> Result<Option<u64>, Error> {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         // Check this before a lingering tenure is taken up, too: in a forked child it belongs to the parent.
-        core.process.check()?;
-        let inside = Inside::of(&core.activity)?;
+        parts.core.process.check()?;
+        let inside = Inside::of(&parts.core.activity)?;
         let token = self.lock_first()?;
         if let Some(token) = token {
             inside.begin_hold();
@@ -118,7 +119,7 @@ impl<'c> Acquire<'c> {
         if self.limit.is_cancelled() {
             return Ok(None);
         }
-        (self.called_at, self.slow_at) = self.core.events.call_begins();
+        (self.called_at, self.slow_at) = self.parts.core.events.call_begins();
         self.prepare()?;
         let mut progress = self.arrive()?;
         loop {
@@ -128,7 +129,7 @@ impl<'c> Acquire<'c> {
                     return Ok(Some(self.key.hold.token()));
                 }
                 Progress::Holds(how) => self.confirm(how)?,
-                Progress::HasTurn => self.ask_again(Turn::of(self.core, self.key))?,
+                Progress::HasTurn => self.ask_again(Turn::of(self.parts, self.key))?,
                 Progress::Waits(waiter) => self.park(&waiter)?,
                 Progress::Ended => return Ok(None),
             };
@@ -143,30 +144,31 @@ impl<'c> Acquire<'c> {
     /// [`Error::Denied`] if messages may not be sent, [`Error::Backend`] if the operating system refuses a thread. It
     /// is not an error here that the store cannot be reached.
     fn prepare(&self) -> Result<(), Error> {
-        let (core, key) = (self.core, self.key);
-        releases::note_use(core);
-        if core.renewals.thread.start()? {
-            core.renewals.thread.wake_by(core.record.begin(core));
+        let (parts, key) = (self.parts, self.key);
+        releases::note_use(parts);
+        if parts.renewals.thread.start()? {
+            parts.renewals.thread.wake_by(parts.record.begin(&parts.core));
         }
-        core.subscription.check(core, &key.name, || self.command_limit())?;
+        parts.subscription.check(&parts.core, &key.name, || self.command_limit())?;
         if self.settings.reason().is_some()
-            && core.record.is_on()
-            && (core.subscription.is_started() || !core.record.listens_with_it())
+            && parts.record.is_on()
+            && (parts.subscription.is_started(&parts.core) || !parts.record.listens_with_it())
         {
             // A client that gives reasons for its locks must hear questions about them.
-            core.subscription.listen_for(core, key);
+            parts.subscription.listen_for(&parts.core, key);
         }
         if !self.settings.linger.is_zero() {
             // A client whose tenures may linger must hear when others wait.
-            core.subscription.listen(core);
+            parts.subscription.listen(&parts.core);
             // A lingering tenure is taken up without this. Another tenure lingers at its first release only if the client hears of its key
             // by then. So this may use a little of the caller's time.
-            if core.subscription.is_open()
-                && !core.subscription.hears(core, key)
+            if parts.subscription.is_open()
+                && !parts.subscription.hears(&parts.core, key)
                 && !matches!(key.state.lock().phase, Phase::Lingering { .. })
             {
-                core.subscription
-                    .gets_ready_to_hear(core, key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
+                parts
+                    .subscription
+                    .gets_ready_to_hear(&parts.core, key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
             }
         }
         Ok(())
@@ -174,7 +176,7 @@ impl<'c> Acquire<'c> {
 
     /// Takes what an arriving thread finds: a tenure that lingers, the turn to ask, or a place in the local queue.
     fn arrive(&self) -> Result<Progress, Error> {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         let mut state = key.state.lock();
         if matches!(state.phase, Phase::Lingering { .. }) {
             match self.take_up(&mut state) {
@@ -182,8 +184,8 @@ impl<'c> Acquire<'c> {
                 Lingering::Taken(queued) => return Ok(Progress::Confirmed(queued)),
                 Lingering::Over(tenure) => {
                     drop(state);
-                    core.releases.release_later(core, &key.name, &tenure);
-                    drop(Turn::of(core, key));
+                    parts.retries.release_later(&key.name, &tenure);
+                    drop(Turn::of(parts, key));
                     state = key.state.lock();
                 }
             }
@@ -191,25 +193,25 @@ impl<'c> Acquire<'c> {
         if matches!(state.phase, Phase::Idle) {
             state.phase = Phase::Asking { turn: None, about: None };
             drop(state);
-            return self.ask(Turn::of(core, key));
+            return self.ask(Turn::of(parts, key));
         }
-        if self.limit.is_one_attempt() {
+        if self.limit.is_one_attempt {
             // Threads of this process hold the key, ask for it or wait for it.
             return self.limit.outcome(state.failure.clone()).map(|()| Progress::Ended);
         }
-        let waiter = Waiter::new(self.thread, Arc::clone(self.settings), core.clock.now());
+        let waiter = Waiter::new(self.thread, Arc::clone(self.settings), parts.core.clock.now());
         state.queue.push_back(Arc::clone(&waiter));
         drop(state);
         // The holder in this process must hear when others wait.
-        core.subscription.listen_for(core, key);
+        parts.subscription.listen_for(&parts.core, key);
         Ok(Progress::Waits(waiter))
     }
 
     /// Takes up a lingering tenure for the calling thread.
     fn take_up(&self, state: &mut State) -> Lingering {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
-        let now = core.clock.now();
+        let now = parts.core.clock.now();
         let is_over = now >= tenure.deadline();
         if !is_over && (tenure.is_contended() || !tenure.tokens.advance()) {
             return Lingering::No;
@@ -217,17 +219,17 @@ impl<'c> Acquire<'c> {
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
         let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
-            core.renewals.forget(key);
+            parts.renewals.forget(key);
             return Lingering::Over(Box::new(tenure));
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);
         if tenure.settings.max_hold.is_some() {
             // The hold may reach its limit before the lease thread would check.
-            core.renewals.put(key, &tenure);
+            parts.renewals.put(key, &tenure);
         }
-        key.hold.begin(self.thread, self.settings, &tenure);
-        let queued = core.events.queue_acquired(&mut tenure, self.call(How::TakenUp));
+        key.hold.begin(self.taker(), &tenure);
+        let queued = parts.core.events.queue_acquired(&mut tenure, self.call(How::TakenUp));
         state.phase = Phase::Held(tenure);
         Lingering::Taken(queued)
     }
@@ -239,7 +241,7 @@ impl<'c> Acquire<'c> {
             Confirmed::Failed(error) => self.after_unconfirmed(self.discard(), error),
             Confirmed::Lost => {
                 let turn = self.discard();
-                if self.limit.is_one_attempt() {
+                if self.limit.is_one_attempt {
                     let late = "the lease ended before the client learned of the grant";
                     return Err(Error::backend(BackendFailure::Unknown, late));
                 }
@@ -251,24 +253,25 @@ impl<'c> Acquire<'c> {
     /// Confirms a hold before its thread is told: if less than half its lease is left, the lease is extended first. A hold that is known
     /// only from a message is confirmed by an extension, too, if the store wants that.
     fn confirmed(&self, call: LockCall<'_>) -> Confirmed {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         let mut state = key.state.lock();
-        if let Some(confirmed) = self.tell(&mut state, call, core.clock.now()) {
+        if let Some(confirmed) = self.tell(&mut state, call, parts.core.clock.now()) {
             return confirmed;
         }
         let Some(expiring) = state.kept().map(|tenure| Arc::clone(&tenure.locker)) else { return Confirmed::Lost };
         drop(state);
-        let now = core.clock.now();
+        let now = parts.core.clock.now();
         let unconfirmed = Unconfirmed(self);
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
-        let failure = renewals::extend_now(core, key, &expiring, false, self.limit.limit(now, core.limits.command));
+        let failure =
+            lease_thread::extend_now(parts, key, &expiring, false, self.limit.limit(now, parts.core.limits.command));
         std::mem::forget(unconfirmed);
         let mut state = key.state.lock();
         match &mut state.phase {
-            Phase::Held(tenure) if !tenure.is_lost() && core.clock.now() < tenure.deadline() => {
-                tenure.is_confirmed = core.counts(tenure);
+            Phase::Held(tenure) if !tenure.is_lost() && parts.core.clock.now() < tenure.deadline() => {
+                tenure.is_confirmed = tenure.counts(&parts.core.limits);
                 match failure {
-                    _ if tenure.is_confirmed => Confirmed::Yes(core.events.queue_acquired(tenure, call)),
+                    _ if tenure.is_confirmed => Confirmed::Yes(parts.core.events.queue_acquired(tenure, call)),
                     Some(error) => Confirmed::Failed(error),
                     None => Confirmed::Lost,
                 }
@@ -279,25 +282,29 @@ impl<'c> Acquire<'c> {
 
     /// Confirms the thread's hold if what is known of it is enough `now`. Call it with the key's mutex held.
     fn tell(&self, state: &mut State, call: LockCall<'_>, now: Moment) -> Option<Confirmed> {
-        let core = self.core;
-        let Phase::Held(tenure) = &mut state.phase else { return Some(Confirmed::Yes(Queued::nothing())) };
+        let parts = self.parts;
+        let Phase::Held(tenure) = &mut state.phase else { return Some(Confirmed::Yes(Queued::NOTHING)) };
         if tenure.is_lost() {
             return Some(Confirmed::Lost);
         }
         // The lease thread already renews a tenure that is passed on, so its deadline only must not have passed.
         let is_fresh = !tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline());
-        tenure.is_confirmed = is_fresh && core.counts(tenure);
-        if tenure.is_confirmed { Some(Confirmed::Yes(core.events.queue_acquired(tenure, call))) } else { None }
+        tenure.is_confirmed = is_fresh && tenure.counts(&parts.core.limits);
+        if tenure.is_confirmed { Some(Confirmed::Yes(parts.core.events.queue_acquired(tenure, call))) } else { None }
     }
 
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask again.
     fn discard(&self) -> Turn<'c> {
-        let (core, key) = (self.core, self.key);
-        let ended = core.end_hold(key, &mut key.state.lock(), Phase::Asking { turn: None, about: None });
+        let (parts, key) = (self.parts, self.key);
+        let ended = parts.renewals.end_hold(key, &mut key.state.lock(), Phase::Asking { turn: None, about: None });
         if let Some((tenure, _)) = ended {
-            core.releases.release_later(core, &key.name, &tenure);
+            parts.retries.release_later(&key.name, &tenure);
         }
-        Turn::of(core, key)
+        Turn::of(parts, key)
+    }
+
+    fn taker(&self) -> Taker<'c> {
+        Taker { thread: self.thread, settings: self.settings }
     }
 
     fn call(&self, how: How) -> LockCall<'c> {
@@ -306,7 +313,7 @@ impl<'c> Acquire<'c> {
 
     /// Returns how long a request that is sent now may take.
     fn command_limit(&self) -> Duration {
-        self.limit.limit(self.core.clock.now(), self.core.limits.command)
+        self.limit.limit(self.parts.core.clock.now(), self.parts.core.limits.command)
     }
 }
 
@@ -314,16 +321,16 @@ impl<'c> Acquire<'c> {
 impl<'c> Acquire<'c> {
     /// Asks the store, as the thread whose turn it is. Afterwards the caller has the hold, or its turn has ended.
     fn ask(&self, turn: Turn<'c>) -> Result<Progress, Error> {
-        let core = self.core;
-        let mut asking = Asking::new(self.limit.is_one_attempt(), core.limits.remaining_known);
+        let parts = self.parts;
+        let mut asking = Asking::new(self.limit.is_one_attempt, parts.core.limits.remaining_known);
         let mut question = self.question(QueuePlace::IfHeard);
         loop {
-            let sent_at = core.clock.now();
+            let sent_at = parts.core.clock.now();
             let wants_place = question.wait;
             let answer = self.put(&turn, question, sent_at);
-            let now = core.clock.now();
+            let now = parts.core.clock.now();
             if let Answer::Acquired(tenure) = answer {
-                core.renewals.note_trip(now.since(sent_at));
+                parts.renewals.note_trip(now.since(sent_at));
                 let how = if asking.is_busy { How::Granted } else { How::Free };
                 return self.take(turn, tenure, how, now);
             }
@@ -337,7 +344,7 @@ impl<'c> Acquire<'c> {
                     self.question_again(unsettled)
                 }
                 Step::End { abandoned, failure } => {
-                    core.releases.abandon(core, &self.key.name, abandoned);
+                    parts.retries.abandon(&self.key.name, abandoned);
                     return self.limit.outcome(failure).map(|()| Progress::Ended);
                 }
                 Step::Refuse(answer) => return self.refuse(answer),
@@ -348,9 +355,13 @@ impl<'c> Acquire<'c> {
 
     /// Asks again, as the thread whose turn it is, unless its wait is over.
     fn ask_again(&self, turn: Turn<'c>) -> Result<Progress, Error> {
-        let core = self.core;
-        if self.limit.is_over(core.clock.now()) || core.is_closed() {
-            let failure = if core.is_closed() { Some(Error::ShutDown) } else { self.key.state.lock().failure.clone() };
+        let parts = self.parts;
+        if self.limit.is_over(parts.core.clock.now()) || parts.core.activity.is_closed() {
+            let failure = if parts.core.activity.is_closed() {
+                Some(Error::ShutDown)
+            } else {
+                self.key.state.lock().failure.clone()
+            };
             drop(turn);
             return self.limit.outcome(failure).map(|()| Progress::Ended);
         }
@@ -359,11 +370,11 @@ impl<'c> Acquire<'c> {
 
     /// Takes the turn of a thread whose grant the store has not confirmed, and which has given it back: fails, or waits.
     fn after_unconfirmed(&self, turn: Turn<'c>, error: Error) -> Result<Progress, Error> {
-        let core = self.core;
-        let now = core.clock.now();
+        let parts = self.parts;
+        let now = parts.core.clock.now();
         let is_undone = matches!(error, Error::Backend { failure: BackendFailure::Unacknowledged, .. });
         let answer = Answer::Failed { error, unsettled: None };
-        if self.limit.is_one_attempt() || core.is_closed() || answer.is_refusal(core) {
+        if self.limit.is_one_attempt || parts.core.activity.is_closed() || answer.is_refusal(&parts.core) {
             return self.refuse(answer);
         }
         if self.limit.is_over(now) && !is_undone {
@@ -376,33 +387,35 @@ impl<'c> Acquire<'c> {
     /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
     /// to receive the grant: the store would pass over a waiter that does not listen, and drop it as dead.
     fn question(&self, place: QueuePlace) -> Question {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         let wait = match place {
             QueuePlace::None => false,
             QueuePlace::ForRecall => true,
-            _ if self.limit.is_one_attempt() => false,
-            QueuePlace::IfHeard => core.subscription.hears(core, key),
+            _ if self.limit.is_one_attempt => false,
+            QueuePlace::IfHeard => parts.subscription.hears(&parts.core, key),
             // If this takes longer, the caller goes on without a place, and asks again when the inbox is ready.
-            QueuePlace::OnceHeard => core.subscription.gets_ready_to_hear(core, key, || self.command_limit() / 4),
+            QueuePlace::OnceHeard => {
+                parts.subscription.gets_ready_to_hear(&parts.core, key, || self.command_limit() / 4)
+            }
         };
-        let question = Question::fresh(core.next_locker(self.settings), Arc::clone(self.settings), wait);
-        key.state.lock().ask_about(question.locker());
+        let question = Question::fresh(parts.core.next_locker(self.settings), Arc::clone(self.settings), wait);
+        key.state.lock().ask_about(&question.about.locker);
         question
     }
 
     fn question_again(&self, unsettled: Unsettled) -> Question {
         let question = Question::again(unsettled);
-        self.key.state.lock().ask_about(question.locker());
+        self.key.state.lock().ask_about(&question.about.locker);
         question
     }
 
     /// Sends a question, and interprets the reply.
     fn put(&self, turn: &Turn<'c>, question: Question, sent_at: Moment) -> Answer {
-        let (core, key) = (self.core, self.key);
-        let limit = self.limit.limit(sent_at, core.limits.command);
+        let (parts, key) = (self.parts, self.key);
+        let limit = self.limit.limit(sent_at, parts.core.limits.command);
         let thread = thread::current();
-        let result = core.run(&question.request(&key.name, core.id.current(), thread.name()), limit);
-        turn.take_in(question, result, sent_at)
+        let result = parts.core.run(&question.request(&key.name, parts.core.id.current(), thread.name()), limit);
+        question.take_in(turn, result, sent_at)
     }
 
     /// Takes the hold that the store has granted, as the reply says that arrived `now`. Ends the turn, and confirms the hold if that takes
@@ -412,14 +425,13 @@ impl<'c> Acquire<'c> {
     ///
     /// [`Error::Cloned`] if the client has given up the identity that asked: a copy of this process may have the hold, too.
     fn take(&self, turn: Turn<'c>, tenure: Tenure, how: How, now: Moment) -> Result<Progress, Error> {
-        let (core, key) = (self.core, self.key);
-        let to = Taker { thread: self.thread, settings: self.settings };
+        let (parts, key) = (self.parts, self.key);
         let mut state = key.state.lock();
-        if !core.is_ours(&tenure.locker) {
+        if !parts.core.is_ours(&tenure.locker) {
             drop(state);
-            return Err(twin::meet(core, &key.name, &tenure.locker));
+            return Err(twin::meet(parts, &key.name, &tenure.locker));
         }
-        core.grant(key, &mut state, tenure, to, now);
+        parts.renewals.grant(key, &mut state, tenure, self.taker(), now);
         turn.end();
         let confirmed = self.tell(&mut state, self.call(how), now);
         drop(state);
@@ -431,7 +443,7 @@ impl<'c> Acquire<'c> {
 
     /// Returns what the next step depends on, beside the answer.
     fn look(&self, answer: &Answer, wants_place: bool, sent_at: Moment, now: Moment) -> Seen {
-        let (core, key, limit) = (self.core, self.key, self.limit);
+        let (parts, key, limit) = (self.parts, self.key, self.limit);
         let busy = match answer {
             Answer::Busy { busy, .. } => Some(busy),
             _ => None,
@@ -444,38 +456,38 @@ impl<'c> Acquire<'c> {
             now,
             took: now.since(sent_at),
             is_over: limit.is_over(now),
-            is_closed: core.is_closed(),
+            is_closed: parts.core.activity.is_closed(),
             has_time: limit.has_time_for_another(now, sent_at),
             wants_place: wants_place
                 || busy.is_some()
-                    && !limit.is_one_attempt()
-                    && core.subscription.is_open()
-                    && !core.subscription.hears(core, key),
+                    && !limit.is_one_attempt
+                    && parts.subscription.is_open()
+                    && !parts.subscription.hears(&parts.core, key),
             // The server did not know the script of the preceding release, so this request overtook the release. The release was sent again
             // before this reply was delivered, so the next request comes after it.
-            is_released: limit.is_one_attempt() && holder.is_some() && key.state.lock().released.as_deref() == holder,
+            is_released: limit.is_one_attempt && holder.is_some() && key.state.lock().released.as_deref() == holder,
             // The holder may give the lock up when it hears that another client wants it.
-            may_recall: core.processor.queue().is_some() && holder.is_some_and(locker::may_linger),
-            is_refused: answer.is_refusal(core),
+            may_recall: parts.core.processor.queue().is_some() && holder.is_some_and(locker::may_linger),
+            is_refused: answer.is_refusal(&parts.core),
         }
     }
 
     /// Ends a turn that was neither successful nor final: the calling thread waits, as the first one of its process.
     fn wait_on(&self, turn: Turn<'c>, answer: Answer, sent_at: Moment) -> Result<Progress, Error> {
-        let (core, key) = (self.core, self.key);
-        core.subscription.listen(core);
-        if let Err(error) = core.retries.thread.start() {
-            core.releases.abandon(core, &key.name, answer.into_unsettled());
+        let (parts, key) = (self.parts, self.key);
+        parts.subscription.listen(&parts.core);
+        if let Err(error) = parts.retries.thread.start() {
+            parts.retries.abandon(&key.name, answer.into_unsettled());
             return Err(error);
         }
-        let now = core.clock.now();
+        let now = parts.core.clock.now();
         let waiter = Waiter::new(self.thread, Arc::clone(self.settings), now);
         let mut state = key.state.lock();
         state.queue.push_front(Arc::clone(&waiter));
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
         // still wait.
         let may_ask = self.limit.has_time_for_another(now, sent_at);
-        turn.wait_more(state, answer, sent_at, may_ask);
+        answer.wait_more(turn, state, sent_at, may_ask);
         Ok(Progress::Waits(waiter))
     }
 
@@ -484,16 +496,16 @@ impl<'c> Acquire<'c> {
         let outcome = match &answer {
             Answer::Failed { error, .. } => {
                 // An error that comes from the caller's own short time limit says nothing to the others.
-                if self.limit.until().is_none() {
+                if self.limit.until.is_none() {
                     self.key.state.lock().failure = Some(error.clone());
                 }
                 Err(error.clone())
             }
             _ => Ok(Progress::Ended),
         };
-        let core = self.core;
-        core.releases.abandon(core, &self.key.name, answer.into_unsettled());
-        if core.is_closed() { Err(Error::ShutDown) } else { outcome }
+        let parts = self.parts;
+        parts.retries.abandon(&self.key.name, answer.into_unsettled());
+        if parts.core.activity.is_closed() { Err(Error::ShutDown) } else { outcome }
     }
 }
 

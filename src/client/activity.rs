@@ -1,13 +1,10 @@
-//! Counts the users of the store: threads in `lock`, and holds. When a client is closed, waiting threads leave, and holds continue. The end
-//! of the last hold shuts the client down: it ends the client's threads and closes the store.
+//! Counts the users of the store: threads in `lock`, and holds. When a client is [closed](super::closing), waiting threads leave, and holds
+//! continue. The end of the last hold shuts the client down.
 //!
 //! A thread is counted in before it uses the client, and counted out after its clean-up. If it gets a hold, the hold is counted in its
 //! place. After the closing, no thread can enter. The closing thread waits until all threads have left. If no hold is left then, it runs
 //! the shutdown itself; otherwise the end of the last hold runs it. A thread that gives up waiting never has to run the shutdown.
 
-use super::core::Core;
-use super::retries;
-use super::turn::Turn;
 use crate::error::Error;
 use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Condvar, Mutex, before_notifying};
@@ -24,6 +21,8 @@ pub(crate) struct Activity {
     holds: AtomicUsize,
     gate: Mutex<()>,
     left: Condvar,
+    /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
+    pub(super) is_down: Mutex<bool>,
 }
 
 impl Activity {
@@ -92,73 +91,6 @@ impl Drop for Inside<'_> {
             activity.left.notify_all();
         }
     }
-}
-
-/// A hold that is counted out when this is dropped, after its release.
-#[must_use]
-pub(crate) struct Leaving<'a>(pub(super) &'a Core);
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        if self.0.activity.end_hold() {
-            shut_down(self.0);
-        }
-    }
-}
-
-/// Turns new and waiting threads away, and waits until they have left. Holds continue, and the last one to end
-/// runs the shutdown.
-pub(super) fn close(core: &Core) {
-    if core.process.is_forked() {
-        return;
-    }
-    if core.activity.close() {
-        for key in core.keys.all() {
-            key.nudge_all();
-        }
-    }
-    end_lingering(core);
-    if core.activity.wait_until_left() {
-        shut_down(core);
-    }
-}
-
-/// Shuts the client down immediately, because its last handle is dropped. In a forked child there is nothing to
-/// end: the threads and what is in the store belong to the parent.
-pub(super) fn end(core: &Core) {
-    if !core.process.is_forked() {
-        core.activity.close();
-        shut_down(core);
-    }
-}
-
-/// Gives back the tenures that linger. After the closing no tenure begins to linger.
-fn end_lingering(core: &Core) {
-    let over: Vec<_> = core.keys.all().iter().filter_map(|key| Turn::of_lingering(core, key, true)).collect();
-    retries::release(core, over, core.limits.command);
-    // The retry thread handles what could not be released.
-    core.retries.thread.wake_by(core.retries.cleanup.next());
-}
-
-/// Ends the threads and closes the store. Runs only once.
-fn shut_down(core: &Core) {
-    let mut is_down = core.is_down.lock();
-    if std::mem::replace(&mut *is_down, true) {
-        return;
-    }
-    end_lingering(core);
-    core.retries.thread.stop();
-    let now = core.clock.now();
-    core.slow_nodes.stop_retrying().into_iter().for_each(|cleanup| core.retries.cleanup.return_untried(cleanup, now));
-    // Stop the subscription before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
-    core.subscription.stop();
-    core.releases.await_replies(core);
-    core.retries.release_cleanups(core);
-    core.renewals.thread.stop();
-    core.slow_nodes.lease_thread.stop();
-    core.record.remove(core);
-    core.events.end();
-    core.processor.close();
 }
 
 #[cfg(test)]

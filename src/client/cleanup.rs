@@ -10,13 +10,13 @@
 //! | [`Ending::AcquireUnanswered`] | it was given up, or reported `gone`, while its acquire was unanswered | one lease after the first answered release, because closing a socket does not cancel what was sent on it |
 
 use crate::backoff::Cooldown;
-use crate::client::releases::InFlight;
 use crate::client::worker::Schedule;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
 use crate::port::{Claim, Request};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::timer::Timer;
 use crate::timing;
 use std::sync::Arc;
@@ -58,6 +58,42 @@ pub(crate) struct PendingCleanup {
     seen: u64,
     /// Makes the end of the main thread wait.
     _in_flight: Option<InFlight>,
+}
+
+/// The number of unanswered posted releases, in two halves: those posted before the end of the main thread, and those
+/// posted since. The end waits for the former.
+#[derive(Debug, Default)]
+pub(super) struct Unanswered {
+    half: AtomicUsize,
+    counts: [AtomicUsize; 2],
+}
+
+impl Unanswered {
+    /// Counts one more release.
+    pub(super) fn add(self: &Arc<Self>) -> InFlight {
+        let half = self.half.load(Ordering::SeqCst) % 2;
+        self.counts[half].fetch_add(1, Ordering::SeqCst);
+        InFlight { of: Arc::clone(self), half }
+    }
+
+    /// Counts later releases apart. Returns the number of those that were posted until now and are not answered.
+    #[cfg_attr(any(not(unix), all(test, dlock_shuttle)), expect(dead_code, reason = "nobody waits there"))]
+    pub(super) fn turn_over(&self) -> &AtomicUsize {
+        &self.counts[self.half.fetch_add(1, Ordering::SeqCst) % 2]
+    }
+}
+
+/// One unanswered release, counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    of: Arc<Unanswered>,
+    half: usize,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.of.counts[self.half].fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// The list.

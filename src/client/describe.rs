@@ -6,6 +6,7 @@
 //! answered at once is dropped, because its asker does not wait for long.
 
 use super::core::Core;
+use super::subscription::Subscription;
 use crate::description::{ClientRecord, Description, MOST_WAITERS, Party, Told, WaitingThread};
 use crate::error::Error;
 use crate::log;
@@ -37,7 +38,12 @@ pub(crate) struct Describe(Mutex<OpenInquiries>);
 /// The client that asks.
 impl Describe {
     /// Describes a key. Waits for the answers of other clients, but not after this client is closed.
-    pub(super) fn describe(&self, core: &Core, name: &Arc<str>) -> Result<Description, Error> {
+    pub(super) fn describe(
+        &self,
+        core: &Core,
+        subscription: &Subscription,
+        name: &Arc<str>,
+    ) -> Result<Description, Error> {
         let directory = core.directory()?;
         let limit = core.limits.command;
         let Parties { holder, remaining, waiting, queue_length } = directory.parties(name, limit)?;
@@ -53,13 +59,14 @@ impl Describe {
             Err(Error::Denied { .. }) => vec![None; clients.len()],
             other => other?,
         };
-        let records: Vec<_> = records.iter().map(|line| line.as_deref().map(ClientRecord::of_line)).collect();
+        let records = records.iter().map(|line| line.as_deref().map(ClientRecord::of_line));
+        let clients: Vec<_> = clients.into_iter().zip(records).collect();
         let until = Instant::now() + DESCRIBE_LIMIT;
         let left = || until.saturating_duration_since(Instant::now());
-        let told = self.ask_clients(core, name, &clients, &records, &left)?;
+        let told = self.ask_clients(core, subscription, name, &clients, &left)?;
         let party = |locker: String| {
-            let at = client_of(&locker).and_then(|client| clients.iter().position(|known| *known == client));
-            let client = at.and_then(|at| records.get(at).cloned().flatten());
+            let at = client_of(&locker).and_then(|client| clients.iter().position(|(known, _)| *known == client));
+            let client = at.and_then(|at| clients.get(at)?.1.clone());
             // An answer about another locker is one about another moment.
             let told = at.and_then(|at| told.get(at)?.as_ref()).filter(|(of, _)| of.as_deref() == Some(&*locker));
             Party { is_local: core.is_ours(&locker), client, told: told.map(|(_, told)| told.clone()), locker }
@@ -73,39 +80,39 @@ impl Describe {
     fn ask_clients(
         &self,
         core: &Core,
+        subscription: &Subscription,
         name: &Arc<str>,
-        clients: &[&str],
-        records: &[Option<ClientRecord>],
+        clients: &[(&str, Option<ClientRecord>)],
         left: &impl Fn() -> Duration,
     ) -> Result<Vec<Option<Account>>, Error> {
         let directory = core.directory()?;
         let mut told = vec![None; clients.len()];
         let mut others = Vec::new();
-        for (at, client) in clients.iter().enumerate() {
+        for (at, (client, record)) in clients.iter().enumerate() {
             if *client == core.id.current().as_str() {
                 told[at] = Some(account(core, name));
-            } else if records.get(at).and_then(Option::as_ref).is_none_or(ClientRecord::describes) {
-                others.push(at);
+            } else if record.as_ref().is_none_or(ClientRecord::describes) {
+                others.push((at, *client));
             }
         }
         let key = core.keys.key(name);
-        if others.is_empty() || !hears(core, &key, left) {
+        if others.is_empty() || !hears(core, subscription, &key, left) {
             return Ok(told);
         }
         let asking = self.begin(others.len());
         let mut asked = 0;
-        for (place, at) in others.iter().enumerate() {
+        for (place, (_, client)) in others.iter().enumerate() {
             let words = inquiry(asking.nonce(place), core.id.current().as_str(), name);
-            match directory.say(clients[*at], name, &words, left().min(core.limits.command)) {
+            match directory.say(client, name, &words, left().min(core.limits.command)) {
                 Ok(is_heard) => asked += usize::from(is_heard),
                 Err(error) => {
-                    log::debug!(CLIENT, "lock {name:?}: the client {:?} was not asked: {error}", clients[*at]);
+                    log::debug!(CLIENT, "lock {name:?}: the client {:?} was not asked: {error}", client);
                 }
             }
         }
         while asked > 0 {
             let Ok((place, line)) = asking.answers.recv_timeout(left()) else { break };
-            if let Some(at) = others.get(place) {
+            if let Some((at, _)) = others.get(place) {
                 told[*at] = Some(Told::of_line(&line));
             }
             asked -= 1;
@@ -115,19 +122,18 @@ impl Describe {
 }
 
 /// Waits until this client hears what is said about a key. Returns whether it does.
-fn hears(core: &Core, key: &Key, left: &impl Fn() -> Duration) -> bool {
-    let inbox = &core.subscription;
-    if !inbox.hands_over {
+fn hears(core: &Core, subscription: &Subscription, key: &Key, left: &impl Fn() -> Duration) -> bool {
+    if !core.hands_over {
         return false;
     }
-    inbox.listen(core);
-    while !inbox.is_open() {
-        if left().is_zero() || core.is_closed() {
+    subscription.listen(core);
+    while !subscription.is_open() {
+        if left().is_zero() || core.activity.is_closed() {
             return false;
         }
         thread::sleep(SUBSCRIBE_LOOK);
     }
-    inbox.gets_ready_to_hear(core, key, left)
+    subscription.gets_ready_to_hear(core, key, left)
 }
 
 /// What is to be done about the words of another client.
@@ -176,7 +182,7 @@ impl Describe {
 
 /// Gets ready to hear questions about the locks that are held with a reason, or that threads ask for. Called by the listening thread when
 /// the inbox is open.
-pub(super) fn hear_questions(core: &Core) {
+pub(super) fn hear_questions(core: &Core, subscription: &Subscription) {
     for key in core.keys.all() {
         let mut state = key.state.lock();
         // A thread that asks may have found the inbox closed, and its settings are not known here.
@@ -184,7 +190,7 @@ pub(super) fn hear_questions(core: &Core) {
         let says_why = is_asked_for || state.kept().is_some_and(|tenure| tenure.settings.reason().is_some());
         drop(state);
         if says_why {
-            core.subscription.gets_ready_to_hear(core, &key, || Duration::ZERO);
+            subscription.gets_ready_to_hear(core, &key, || Duration::ZERO);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Lost tenures: how a loss is noticed, announced and queried.
 
-use crate::client::activity::Leaving;
-use crate::client::core::Core;
-use crate::client::events::{Queued, tell_queued, tell_watchers};
+use crate::client::events::{Queued, tell_queued};
+use crate::client::parts::Parts;
 use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
@@ -10,7 +9,6 @@ use crate::log;
 use crate::port::Operations;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
-use crate::state::owner;
 use crate::state::tenure::Tenure;
 use crate::sync::{MutexGuard, catch_panic};
 use crate::timing;
@@ -32,14 +30,14 @@ impl Lost {
     /// Marks the live tenure of a key lost. The caller must [announce](Self::announce) what this returns.
     #[must_use]
     pub(super) fn mark(
-        core: &Core,
+        parts: &Parts,
         key: &Arc<Key>,
         mut state: MutexGuard<'_, State>,
         cause: LossCause,
         at: Moment,
     ) -> Option<Self> {
         if matches!(state.phase, Phase::Lingering { .. }) {
-            Turn::lose_lingering(core, key, state, &cause);
+            Turn::lose_lingering(parts, key, state, &cause);
             return None;
         }
         let Phase::Held(tenure) = &mut state.phase else { return None };
@@ -47,17 +45,17 @@ impl Lost {
             return None;
         }
         key.hold.lose();
-        core.renewals.stop_renewing(key, tenure);
+        parts.renewals.stop_renewing(key, tenure);
         let tenure = tenure.clone();
         // An event whose cause may change waits until it is known, and may be told behind later ones.
-        let queued = (!tenure.may_be_broken()).then(|| core.events.queue_lost(&key.name, &tenure));
+        let queued = (!tenure.may_be_broken()).then(|| parts.core.events.queue_lost(&key.name, &tenure));
         Some(Self { key: Arc::clone(key), tenure, queued })
     }
 
     /// Announces losses that are marked. If an operator may have broken a hold, this asks the store for the cause first, and so announces
     /// that loss after the others. The lease thread may be the one that asks, so it waits for a short time only. Without an answer, the
     /// cause that was seen is announced.
-    pub(super) fn announce(core: &Core, losses: impl IntoIterator<Item = Self>) {
+    pub(super) fn announce(parts: &Parts, losses: impl IntoIterator<Item = Self>) {
         let mut unsure = Vec::new();
         for Self { key, tenure, queued } in losses {
             match queued {
@@ -68,11 +66,11 @@ impl Lost {
         if unsure.is_empty() {
             return;
         }
-        let (begin, limit) = (Instant::now(), core.renewals.side_limit());
+        let (begin, limit) = (Instant::now(), parts.renewals.side_limit());
         for (key, mut tenure) in unsure {
             let left = limit.saturating_sub(begin.elapsed());
             // A store may panic.
-            if let Ok(Some(cause)) = catch_panic(|| broken(core, &key.name, &tenure, left)) {
+            if let Some(Some(cause)) = catch_panic(|| broken(parts, &key.name, &tenure, left)) {
                 tenure.lost_by(&cause);
                 if let Phase::Held(held) = &mut key.state.lock().phase
                     && held.locker == tenure.locker
@@ -80,34 +78,34 @@ impl Lost {
                     held.lost_by(&cause);
                 }
             }
-            core.events.tell_lost(&key.name, &tenure, watchers_of(&key, &tenure));
+            parts.core.events.tell_lost(&key.name, &tenure, watchers_of(&key, &tenure));
         }
     }
 }
 
 /// Marks the live tenure of a key lost, and announces the loss.
-pub(super) fn notice(core: &Core, key: &Arc<Key>, state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
-    let lost = Lost::mark(core, key, state, cause, at);
-    Lost::announce(core, lost);
+pub(super) fn notice(parts: &Parts, key: &Arc<Key>, state: MutexGuard<'_, State>, cause: LossCause, at: Moment) {
+    let lost = Lost::mark(parts, key, state, cause, at);
+    Lost::announce(parts, lost);
 }
 
 /// Checks whether the held tenure of a key is overdue and if so marks it lost, for a thread that cannot wait
 /// until the lease thread does so.
-fn notice_deadline(core: &Core, key: &Arc<Key>) {
+fn notice_deadline(parts: &Parts, key: &Arc<Key>) {
     let state = key.state.lock();
     if let Phase::Held(tenure) = &state.phase
-        && let Some((cause, at)) = tenure.overdue(core.clock.now())
+        && let Some((cause, at)) = tenure.overdue(parts.core.clock.now())
     {
-        notice(core, key, state, cause, at);
+        notice(parts, key, state, cause, at);
     }
 }
 
 /// Asks the store, within a limit, whether a tenure was broken, whose key contains something else.
-pub(super) fn broken(core: &Core, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
-    if !core.limits.breaks || limit < timing::SHORTEST_COMMAND {
+pub(super) fn broken(parts: &Parts, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
+    if !parts.core.limits.breaks || limit < timing::SHORTEST_COMMAND {
         return None;
     }
-    match core.processor.broken(key, &tenure.locker, limit) {
+    match parts.core.processor.broken(key, &tenure.locker, limit) {
         Ok(broken) => broken.map(LossCause::from),
         Err(error) => {
             log::debug!(LEASE, "lock {key:?}: cannot ask whether it was broken: {error}");
@@ -116,34 +114,10 @@ pub(super) fn broken(core: &Core, key: &str, tenure: &Tenure, limit: Duration) -
     }
 }
 
-/// Ends the hold of a thread that has ended, and its tenure. The key is not released, because that thread may have left its work half done.
-/// The lease runs out, and until then this process waits like the others. Returns `false` if that thread no longer has the hold.
-pub(super) fn end_orphan(core: &Core, key: &Arc<Key>, owner: u64) -> bool {
-    let mut state = key.state.lock();
-    // A destructor of that thread may still unlock, and another thread may have the hold by now.
-    if !key.hold.is_owned_by(owner) || !owner::has_ended(owner) {
-        return false;
-    }
-    let now = core.clock.now();
-    let ended = core.end_hold(key, &mut state, Phase::Asking { turn: None, about: None });
-    let Some((mut tenure, watchers)) = ended else { return false };
-    drop(state);
-    let (_leaving, turn) = (Leaving(core), Turn::of(core, key));
-    owner::forget_hold(owner);
-    if tenure.lose(LossCause::ThreadEnded, now) {
-        core.events.tell_lost(&key.name, &tenure, watchers);
-    } else {
-        tell_watchers(watchers);
-    }
-    core.events.tell_released(&tenure, now, &Ok(()));
-    drop(turn);
-    true
-}
-
 /// Returns the loss of the current hold, which the caller has seen marked.
-pub(super) fn error(core: &Core, key: &Key) -> Error {
+pub(super) fn error(parts: &Parts, key: &Key) -> Error {
     let loss = match &key.state.lock().phase {
-        Phase::Held(tenure) => tenure.loss_error(&key.name, core.clock.now()),
+        Phase::Held(tenure) => tenure.loss_error(&key.name, parts.core.clock.now()),
         _ => None,
     };
     loss.unwrap_or_else(|| Error::NotHeld { key: key.name.to_string() })
@@ -151,25 +125,25 @@ pub(super) fn error(core: &Core, key: &Key) -> Error {
 
 /// Returns whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that
 /// arrives later cannot make valid what was reported invalid.
-pub(super) fn is_valid(core: &Core, key: &Arc<Key>, token: u64) -> bool {
-    if core.process.is_forked() {
+pub(super) fn is_valid(parts: &Parts, key: &Arc<Key>, token: u64) -> bool {
+    if parts.core.process.is_forked() {
         return false;
     }
-    if key.hold.is_valid(token, core.clock.now()) {
+    if key.hold.is_valid(token, parts.core.clock.now()) {
         return true;
     }
     if key.hold.token() == token && !key.hold.is_lost() {
-        notice_deadline(core, key);
+        notice_deadline(parts, key);
     }
-    key.hold.is_valid(token, core.clock.now())
+    key.hold.is_valid(token, parts.core.clock.now())
 }
 
 /// Returns why the hold with this token is not valid.
-pub(super) fn why_invalid(core: &Core, key: &Key, token: u64) -> Error {
-    if core.process.is_forked() {
+pub(super) fn why_invalid(parts: &Parts, key: &Key, token: u64) -> Error {
+    if parts.core.process.is_forked() {
         return Error::Forked;
     }
-    if key.hold.token() == token { error(core, key) } else { Error::NotHeld { key: key.name.to_string() } }
+    if key.hold.token() == token { error(parts, key) } else { Error::NotHeld { key: key.name.to_string() } }
 }
 
 /// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because then its thread has told them.

@@ -6,34 +6,44 @@
 //!
 //! | file | contents, from the top down |
 //! |---|---|
-//! | `mod.rs` | the client: owns the core |
+//! | `mod.rs` | the client: owns the parts |
 //! | `acquire.rs`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
 //! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
-//! | `turn.rs` | the turn to ask; one request and what its reply means |
-//! | `loss.rs` | how a loss is noticed, and what a holder can query |
+//! | `lease_thread.rs`, `retry_thread.rs`, `listen_thread.rs` | the work of the threads `dlock-lease`, `dlock-retry`, `dlock-listen` |
+//! | `closing.rs` | how a client is closed |
+//! | `question.rs` | one request of a turn, and what its reply means |
+//! | `releases.rs` | releases, also posted ones; what the end of the main thread waits for |
 //! | `twin.rs` | how a client notices that a copy of it has the same identity |
-//! | `core.rs` | what every operation receives: store, clock, identity, keys and the parts; how a hold begins and ends |
-//! | `renewals.rs`, `retries.rs`, `subscription.rs` | three parts, each with its thread and the work of that thread: `dlock-lease`, `dlock-retry`, `dlock-listen` |
-//! | `releases.rs` | a part: releases, also posted ones; what the end of the main thread waits for |
+//! | `loss.rs` | how a loss is noticed, and what a holder can query |
+//! | `turn.rs` | the turn to ask |
+//! | `parts.rs` | the parts of a client, which all of the above receive |
+//! | `server.rs` | a part: makes all due when another server than before answers |
+//! | `renewals.rs`, `retries.rs`, `cleanup.rs` | parts: what `dlock-lease` and `dlock-retry` have to do, and when; the clean-up list |
+//! | `subscription.rs` | a part: whether the client hears of grants |
 //! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
-//! | `server.rs` | a part: whether another server than before answers |
-//! | `activity.rs` | a part: the users of the store, and how a client is closed |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
-//! | `events/` | the events of the client, and their receivers |
-//! | `wait_limit.rs`, `cleanup.rs` | the limit of a wait; the clean-up list of the retry thread |
+//! | `core.rs` | store, clock, identity and keys, which every part knows |
+//! | `activity.rs`, `events/` | in the core: the users of the store; the events of the client, and their receivers |
+//! | `wait_limit.rs` | the limit of a wait |
 //! | `worker.rs` | a thread that works when something is due; it knows nothing of locks |
 
 pub(crate) mod acquire;
 pub(crate) mod activity;
 mod cleanup;
-pub(crate) mod core;
+mod closing;
+mod core;
 mod describe;
 mod events;
+mod lease_thread;
+mod listen_thread;
 mod loss;
+pub(crate) mod parts;
+mod question;
 mod record;
 mod releases;
 mod renewals;
 mod retries;
+mod retry_thread;
 mod server;
 mod slow_nodes;
 mod subscription;
@@ -48,13 +58,13 @@ pub(crate) use self::events::Function;
 use self::activity::Inside;
 use self::core::Core;
 use self::events::Hooks;
+use self::parts::{Parts, Rounds};
 use crate::clock::Clock;
 use crate::description::Description;
 use crate::error::Error;
 use crate::port::LockProcessor;
 use crate::state::hold::Reentry;
 use crate::state::key::Key;
-use std::ops::Deref;
 use std::sync::Arc;
 
 /// What a builder says of a client.
@@ -73,10 +83,19 @@ impl Default for Options {
     }
 }
 
-/// The owner of a core, shared by the handles. When the last handle is dropped, so is this, and the client ends.
+/// The work of a client's threads.
+const ROUNDS: Rounds = Rounds {
+    lease: lease_thread::round,
+    lease_on_slow_nodes: lease_thread::round_on_slow_nodes,
+    retry: retry_thread::round,
+    retry_on_slow_nodes: retry_thread::round_on_slow_nodes,
+    listen: listen_thread::listen,
+};
+
+/// The owner of the parts, shared by the handles. When the last handle is dropped, so is this, and the client ends.
 #[derive(Debug)]
 pub(crate) struct Client {
-    core: Arc<Core>,
+    pub(crate) parts: Arc<Parts>,
 }
 
 impl Client {
@@ -85,19 +104,29 @@ impl Client {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Result<Arc<Self>, Error> {
-        let core = Core::new(processor, clock, options)?;
-        releases::note_use(&core);
-        Ok(Arc::new(Self { core }))
+        let core = Core::new(processor, clock, options.hooks, options.listens)?;
+        let parts = Parts::new(core, options.has_record, &ROUNDS);
+        releases::note_use(&parts);
+        Ok(Arc::new(Self { parts }))
+    }
+
+    /// Returns the store, the clock, the identity and the keys.
+    pub(crate) fn core(&self) -> &Core {
+        &self.parts.core
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.core().activity.is_closed()
     }
 
     /// Returns whether the hold with this token is certainly ours.
     pub(crate) fn is_valid(&self, key: &Arc<Key>, token: u64) -> bool {
-        loss::is_valid(self, key, token)
+        loss::is_valid(&self.parts, key, token)
     }
 
     /// Returns why the hold with this token is not valid.
     pub(crate) fn why_invalid(&self, key: &Key, token: u64) -> Error {
-        loss::why_invalid(self, key, token)
+        loss::why_invalid(&self.parts, key, token)
     }
 
     /// Returns the reason why the calling thread may not enter again, although it has the hold of the key.
@@ -107,46 +136,39 @@ impl Client {
         match refused {
             Reentry::Refused => Error::AlreadyHeld { key: key_name() },
             Reentry::TooMany => Error::TooManyHolds { key: key_name() },
-            Reentry::Lost | Reentry::Entered | Reentry::NotHeld => loss::error(self, key),
+            Reentry::Lost | Reentry::Entered | Reentry::NotHeld => loss::error(&self.parts, key),
         }
     }
 
     /// Describes a key.
     pub(crate) fn describe(&self, name: &Arc<str>) -> Result<Description, Error> {
-        self.process.check()?;
-        let _inside = Inside::of(&self.activity)?;
-        self.core.describe.describe(self, name)
+        let core = self.core();
+        core.process.check()?;
+        let _inside = Inside::of(&core.activity)?;
+        self.parts.describe.describe(core, &self.parts.subscription, name)
     }
 
     /// Returns how many events were dropped because a function was too slow for them.
     pub(crate) fn dropped_events(&self) -> u64 {
-        self.events.dropped()
+        self.core().events.dropped()
     }
 
     /// Turns new and waiting threads away, and waits until they have left. Holds continue.
     pub(crate) fn close(&self) {
-        activity::close(self);
-    }
-}
-
-impl Deref for Client {
-    type Target = Core;
-
-    fn deref(&self) -> &Core {
-        &self.core
+        closing::close(&self.parts);
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        activity::end(self);
+        closing::end(&self.parts);
     }
 }
 
 #[cfg(all(test, dlock_shuttle))]
 impl Client {
-    /// Lets the model check that the core is dropped with its handles.
-    pub(crate) fn downgrade(&self) -> std::sync::Weak<Core> {
-        Arc::downgrade(&self.core)
+    /// Lets the model check that the parts are dropped with their handles.
+    pub(crate) fn downgrade(&self) -> std::sync::Weak<Parts> {
+        Arc::downgrade(&self.parts)
     }
 }

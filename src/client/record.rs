@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::log;
 use crate::sync::Mutex;
 use crate::timing::{RECORD_DELAY, RECORD_DELAYS, RECORD_LIFE, RECORD_PAUSE, RECORD_RETRY};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// What a client knows of its record.
 #[derive(Debug)]
@@ -63,21 +63,22 @@ impl Record {
         self.state.lock().due = None;
     }
 
-    /// Writes the record if it is due. Called by the lease thread. `holds` says whether the client holds any key.
-    pub(super) fn keep(&self, core: &Core, holds: bool) {
+    /// Writes the record if it is due, within a limit. Called by the lease thread. `holds` says whether the client holds any key. Returns
+    /// whether the client is to listen now.
+    pub(super) fn keep(&self, core: &Core, holds: bool, limit: impl FnOnce() -> Duration) -> bool {
         let begun = core.clock.now();
         if begun < self.next() {
-            return;
+            return false;
         }
-        let Some(directory) = core.processor.directory() else { return };
+        let Some(directory) = core.processor.directory() else { return false };
         if !holds && self.puts_off(begun) {
-            return;
+            return false;
         }
         let id = core.id.current();
-        let features: &[_] = if core.subscription.hands_over { &[DESCRIBES] } else { &[] };
+        let features: &[_] = if core.hands_over { &[DESCRIBES] } else { &[] };
         let of_this_process = || ClientRecord::of_this_process(id.host(), self.started, features).to_line();
         let line = self.state.lock().line.take().unwrap_or_else(of_this_process);
-        let written = directory.put_record(id.as_str(), &line, RECORD_LIFE, core.renewals.side_limit());
+        let written = directory.put_record(id.as_str(), &line, RECORD_LIFE, limit());
         let is_tried_soon = matches!(written, Err(Error::Backend { .. }));
         let mut state = self.state.lock();
         state.line = Some(line);
@@ -96,9 +97,7 @@ impl Record {
             Err(error) => log::debug!(CLIENT, "the client record was not written this time: {error}"),
             Ok(()) => {}
         }
-        if listens {
-            core.subscription.listen(core);
-        }
+        listens
     }
 
     /// Has the client listen once its record is written, and not before: a program that ends soon saves a thread and a connection. Returns
@@ -122,11 +121,11 @@ impl Record {
         puts_off
     }
 
-    /// Removes the record. Called when the lease thread has ended.
-    pub(super) fn remove(&self, core: &Core) {
+    /// Removes the record, within a limit. Called when the lease thread has ended.
+    pub(super) fn remove(&self, core: &Core, limit: Duration) {
         let is_written = std::mem::take(&mut self.state.lock().is_written);
         if let Some(directory) = core.processor.directory().filter(|_| is_written)
-            && let Err(error) = directory.remove_record(core.id.current().as_str(), core.renewals.side_limit())
+            && let Err(error) = directory.remove_record(core.id.current().as_str(), limit)
         {
             log::debug!(CLIENT, "the client record was not removed, and ends by itself: {error}");
         }

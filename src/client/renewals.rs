@@ -1,41 +1,35 @@
-//! The thread `dlock-lease`: it extends the leases of held tenures, checks that their keys are still ours, and announces a loss.
-//!
-//! One thread serves all tenures of a client. A lease is extended at 75 % (`with_renew_at`); in between, the key is probed every lease/6.
-//! All requests that are due go to the store in one batch, earliest deadline first. An attempt may use a third of the time that the most
-//! urgent tenure has left. The next attempt may use a third of what remains then, so that three attempts fit before the deadline. If a
-//! lease is short for the time of a round trip, it is extended earlier, and an attempt may take several round trips. If the most urgent
-//! tenure has too little time left for another attempt, it does not shorten the present attempt for the other tenures.
+//! The tenures that a client keeps: how one begins and ends, when the thread `dlock-lease` must look at each, and how long an attempt to renew
+//! may take. What that thread does stands in [`lease_thread`](super::lease_thread).
 
 use super::core::Core;
-use super::loss::{self, Lost};
-use super::twin;
 use super::worker::{Schedule, Worker};
 use crate::clock::Moment;
-use crate::config::DLockConfig;
-use crate::error::{Error, LossCause};
-use crate::log;
-use crate::port::{ExtendOutcome, Extension, Outcome, ProbeOutcome, Request};
+use crate::port::StoreLimits;
 use crate::state::key::Key;
-use crate::state::owner;
+use crate::state::machine::{Ended, Phase, State, Taker};
 use crate::state::tenure::Tenure;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::timer::Timer;
 use crate::timing;
+use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tenures that the thread renews: when each must be looked at, its deadline, and how long an attempt may take.
+/// See the module.
 #[derive(Debug)]
 pub(crate) struct Renewals {
     clock: Timer,
-    /// The limit of one command.
-    longest: Duration,
+    limits: StoreLimits,
     tenures: Mutex<Tenures>,
     pub(super) thread: Worker,
     /// The slowest recent round trip, in nanoseconds.
     // ORDERING: Relaxed: a statistic.
     trip: AtomicU64,
+    /// When another server than before answered last, in nanoseconds; zero if none did.
+    // ORDERING: SeqCst. `doubt_until` stores it before the keys are looked at; `grant` loads it with the key's mutex held. So if a grant and
+    // such a change happen at the same time, either the grant sees the moment, or whoever looks at the keys finds the tenure.
+    doubted_until: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -47,14 +41,62 @@ struct Tenures {
 }
 
 impl Renewals {
-    pub(super) fn new(clock: &Timer, longest: Duration, thread: Worker) -> Self {
+    pub(super) fn new(core: &Core, thread: Worker) -> Self {
         Self {
-            clock: clock.clone(),
-            longest,
+            clock: core.clock.clone(),
+            limits: core.limits,
             tenures: Mutex::new(Tenures { looks: Schedule::new(), deadlines: Schedule::new() }),
             thread,
             trip: AtomicU64::new(0),
+            doubted_until: AtomicU64::new(0),
         }
+    }
+
+    /// Gives the hold of a new tenure to a thread. The caller must have the turn, or the phase must be `Waiting`.
+    pub(super) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, to: Taker<'_>, now: Moment) {
+        tenure.begin(now);
+        if let Some(about) = state.about_locker(&tenure.locker) {
+            if about.contended {
+                tenure.note_waiting(1, now);
+            }
+            if about.broken {
+                tenure.lease.told_broken(now);
+            }
+        }
+        state.rest();
+        // An earlier server may have granted the key, while its reply was on its way.
+        let doubted_until = self.doubted_until.load(Ordering::SeqCst);
+        if doubted_until != 0 && tenure.lease.renewed_at.as_nanos() <= doubted_until {
+            tenure.lease.doubt(now);
+        }
+        self.put(key, &tenure);
+        key.hold.begin(to, &tenure);
+        state.phase = Phase::Held(tenure);
+    }
+
+    /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if
+    /// there is no hold. Call it with the key's mutex held.
+    pub(super) fn end_hold(&self, key: &Key, state: &mut State, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
+        match std::mem::replace(&mut state.phase, phase) {
+            Phase::Held(tenure) => {
+                if let Phase::Releasing { ended, .. } = &mut state.phase {
+                    *ended = Some(Ended { locker: Arc::clone(&tenure.locker), heard: false });
+                    state.released = Some(Arc::clone(&tenure.locker));
+                }
+                self.forget(key);
+                key.hold.end();
+                Some((tenure, std::mem::take(&mut state.watchers)))
+            }
+            other => {
+                state.phase = other;
+                None
+            }
+        }
+    }
+
+    /// Notes that another server than before answers. What was requested by this moment may have been answered by an earlier one.
+    pub(super) fn doubt_until(&self, now: Moment) {
+        self.doubted_until.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
     }
 
     /// Adds a new tenure, or notes that it is due at another moment.
@@ -129,7 +171,7 @@ impl Renewals {
     /// long, because another lease may begin meanwhile.
     pub(super) fn side_limit(&self) -> Duration {
         let urgent = self.first_deadline().since(self.clock.now());
-        let most = timing::SIDE_LIMIT.max(self.trip() * 4).min(self.longest);
+        let most = timing::SIDE_LIMIT.max(self.trip() * 4).min(self.limits.command);
         most.min(urgent / 4).max(timing::SHORTEST_COMMAND)
     }
 
@@ -137,200 +179,8 @@ impl Renewals {
     /// should leave time for further attempts, for these tenures and for that with the deadline `other`.
     pub(super) fn limit(&self, first: Moment, last: Moment, other: Moment, now: Moment) -> Duration {
         let urgent = other.min(first).since(now);
-        timing::attempt_limit(urgent, last.since(now), self.trip()).min(self.longest).max(timing::SHORTEST_COMMAND)
+        timing::attempt_limit(urgent, last.since(now), self.trip())
+            .min(self.limits.command)
+            .max(timing::SHORTEST_COMMAND)
     }
-}
-
-/// Runs one round: extends and probes what is due.
-pub(crate) fn round(core: &Core, now: Moment) -> Moment {
-    let due = core.renewals.take_due(now).into_iter().filter_map(|key| RenewalTask::due(core, key, now));
-    renew(core, due.filter(|task| !renews_on_slow_node(core, &task.key)).collect(), false);
-    keep_record(core);
-    core.renewals.next().min(core.record.next())
-}
-
-/// Does the work of [`round`] for keys whose servers keep others waiting.
-pub(crate) fn round_on_slow_nodes(core: &Core, now: Moment) -> Moment {
-    let due = core.slow_nodes.take_renewals().into_iter().filter_map(|key| RenewalTask::due(core, key, now));
-    renew(core, due.collect(), true);
-    Moment::NEVER
-}
-
-fn renew(core: &Core, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
-    tasks.sort_by_key(|task| task.deadline);
-    let (Some(first), Some(last)) = (tasks.first(), tasks.last()) else { return };
-    let sent_at = core.clock.now();
-    let limit = core.renewals.limit(first.deadline, last.deadline, other_deadline(core, is_on_slow_node), sent_at);
-    let requests: Vec<_> = tasks.iter().map(|task| task.request(core)).collect();
-    let results = core.batch(&requests, limit);
-    if !is_on_slow_node {
-        let (took, before) = (core.clock.now().since(sent_at), core.renewals.trip());
-        // If no request was answered, a round trip takes longer than this attempt. So the time that is remembered must not become shorter.
-        core.renewals.note_trip(if results.iter().any(Result::is_ok) { took } else { took.max(before) });
-    }
-    let end = |(task, result): (&RenewalTask, Result<_, _>)| {
-        if task.extend && result.is_err() {
-            core.events.record_unrenewed(&task.lock);
-        }
-        end(core, &task.key, &task.locker, result, sent_at)
-    };
-    // All losses are marked before the first one is announced, because announcing may take time.
-    let lost: Vec<_> = tasks.iter().zip(results).filter_map(end).collect();
-    Lost::announce(core, lost);
-}
-
-/// Returns the deadline of the most urgent other tenure for which a renewal must leave time. Once the slow-node worker renews some tenures,
-/// there is no such deadline: the deadlines of tenures on slow nodes must not shorten the attempts for the other tenures, and the reverse.
-fn other_deadline(core: &Core, is_on_slow_node: bool) -> Moment {
-    if is_on_slow_node || core.slow_nodes.lease_thread.is_started() {
-        Moment::NEVER
-    } else {
-        core.renewals.first_deadline()
-    }
-}
-
-/// Returns whether the slow-node worker renews this key, so that the lease thread must not.
-fn renews_on_slow_node(core: &Core, key: &Arc<Key>) -> bool {
-    let is_on_slow_node = core.processor.keeps_waiting(&key.name) && core.slow_nodes.starts_renewing();
-    if is_on_slow_node {
-        core.slow_nodes.add_renewal(key, core.clock.now());
-    }
-    is_on_slow_node
-}
-
-/// Writes the client record if it is due. The write takes at most a quarter of the time that renewals have left.
-fn keep_record(core: &Core) {
-    if core.is_closed() {
-        // Without this, the record would be due again at once, until the thread is stopped.
-        return core.record.stop();
-    }
-    let holds = core.renewals.first_deadline() != Moment::NEVER;
-    core.record.keep(core, holds);
-}
-
-/// Extends one tenure on the calling thread, immediately. Also asks for a range of numbers if `fresh_numbers` is
-/// set. Returns why the store did not do it, if it failed.
-pub(super) fn extend_now(
-    core: &Core,
-    key: &Arc<Key>,
-    locker: &str,
-    fresh_numbers: bool,
-    limit: Duration,
-) -> Option<Error> {
-    let kept = key.state.lock().live_tenure(locker)?.kept();
-    let sent_at = core.clock.now();
-    let deadline = key.hold.deadline();
-    let limit = limit.min(core.renewals.limit(deadline, deadline, other_deadline(core, false), sent_at));
-    let claim = core.claim(&key.name, locker, kept);
-    let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
-    let result = core.run(&request, limit);
-    let failure = result.as_ref().err().cloned();
-    let lost = end(core, key, locker, result, sent_at);
-    Lost::announce(core, lost);
-    failure
-}
-
-/// The work due for one tenure.
-#[derive(Debug)]
-struct RenewalTask {
-    key: Arc<Key>,
-    locker: Arc<str>,
-    lock: Arc<DLockConfig>,
-    kept: Duration,
-    deadline: Moment,
-    extend: bool,
-}
-
-impl RenewalTask {
-    /// Returns the work that a due key needs, if its tenure is live.
-    fn due(core: &Core, key: Arc<Key>, now: Moment) -> Option<Self> {
-        let owner = key.hold.owner();
-        if owner::has_ended(owner) && loss::end_orphan(core, &key, owner) {
-            return None;
-        }
-        let mut state = key.state.lock();
-        let tenure = state.kept()?;
-        if tenure.is_lost() {
-            core.renewals.stop_renewing(&key, tenure);
-            return None;
-        }
-        if let Some((cause, at)) = tenure.overdue(now) {
-            loss::notice(core, &key, state, cause, at);
-            return None;
-        }
-        let trip = core.renewals.trip();
-        if now < tenure.due(trip) {
-            core.renewals.put(&key, tenure);
-            return None;
-        }
-        let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
-        let kept = tenure.kept();
-        let extend = now >= tenure.lease.extend_at(trip);
-        // The thread must notice when the deadline passes, whatever happens in this round.
-        core.renewals.look_at(&key, tenure, deadline);
-        drop(state);
-        Some(Self { key, locker, lock, kept, deadline, extend })
-    }
-
-    fn request<'a>(&'a self, core: &'a Core) -> Request<'a> {
-        let claim = core.claim(&self.key.name, &self.locker, self.kept);
-        if self.extend { Request::Extend(claim) } else { Request::Probe(claim) }
-    }
-}
-
-/// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not
-/// lost. Returns the tenure if it is.
-#[must_use]
-fn end(core: &Core, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) -> Option<Lost> {
-    let now = core.clock.now();
-    let mut state = key.state.lock();
-    let tenure = state.live_tenure(locker)?;
-    if let Some((cause, at)) = tenure.overdue(now) {
-        // Too late, even if the lease was extended: a thread that checked in between was told that the hold is
-        // invalid, and that is final.
-        return Lost::mark(core, key, state, cause, at);
-    }
-    match result {
-        Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
-            let queued = core.events.queue_renewed(tenure, now);
-            tenure.lease.renewed(sent_at);
-            tenure.note_waiting_as_of(waiting, sent_at, now);
-            if let Some(numbers) = numbers {
-                tenure.tokens.refill(numbers);
-            }
-            key.hold.renew(tenure.valid_until());
-            core.renewals.put(key, tenure);
-            if state.is_recalled() {
-                core.retries.ask_at(key, now);
-            }
-            drop(state);
-            queued.finish();
-        }
-        Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
-            tenure.lease.checked(sent_at);
-            core.renewals.put(key, tenure);
-        }
-        Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
-            if let Some(holder) = other.holder.as_deref().filter(|holder| core.id.current().is_of_twin(holder)) {
-                drop(state);
-                twin::meet(core, &key.name, holder);
-                return None;
-            }
-            return Lost::mark(core, key, state, LossCause::from(other), now);
-        }
-        other => {
-            let from = core.clock.pause_begins(sent_at);
-            let left = tenure.deadline().since(from);
-            // Requests that were under way to the earlier server have failed with it. Their failure says nothing about the present server.
-            let is_at_once = tenure.lease.is_doubted_since(sent_at);
-            let pause = if is_at_once { Duration::ZERO } else { timing::renewal_pause(left) };
-            core.renewals.look_at(key, tenure, (from + pause).min(tenure.deadline()));
-            // The hold has not begun, so its thread gets the error.
-            let level = if core.counts(tenure) { log::Level::Warn } else { log::Level::Debug };
-            drop(state);
-            let why = other.map_or_else(|error| error, |outcome| outcome.misplaced());
-            log::log!(level, LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
-        }
-    }
-    None
 }

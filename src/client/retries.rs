@@ -1,24 +1,19 @@
-//! The thread `dlock-retry`: it asks again for every key for which threads of this client wait, gives back tenures that have lingered,
-//! works through the clean-up list, and collects the replies to posted releases.
-//!
-//! It asks for a key after lease/10 first, and then every lease/6. It asks earlier if the holder's lease ends earlier. (The JVM's
-//! `RetryLockThread` has the same two figures.) All requests that are due go to the store in one batch. Messages only make a hand-over
-//! faster: this thread guarantees that a waiter makes progress.
+//! What the thread `dlock-retry` has to do: the keys for which threads wait, the clean-up list, and the replies to posted releases. The work of
+//! the thread stands in [`retry_thread`](super::retry_thread).
 
-use super::cleanup::{Cleanup, Ending, PendingCleanup};
+use super::cleanup::{Cleanup, Ending, InFlight, PendingCleanup, Unanswered};
 use super::core::Core;
-use super::releases::InFlight;
-use super::turn::Turn;
 use super::worker::{Schedule, Worker};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
-use crate::port::{Operations, Outcome, Request};
-use crate::state::key::Key;
-use crate::state::tenure::Tenure;
-use crate::sync::Mutex;
+use crate::port::{Operations, Posting};
+use crate::state::key::{Key, KeyTable};
+use crate::state::tenure::{Tenure, Unsettled};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, thread};
 use crate::timer::Timer;
-use crate::timing::CLOSING_TRIES;
+use crate::timing;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,27 +24,39 @@ pub(crate) struct Retries {
     /// The keys for which threads wait, ordered by when the store must be asked.
     waiting: Mutex<Schedule<Arc<Key>>>,
     pub(crate) cleanup: Cleanup,
+    /// The shortest lease that the store keeps.
+    shortest_lease: Duration,
+    /// When to collect the replies to posted releases; zero if none is known to be outstanding.
+    // ORDERING: the value alone matters. `collect_soon` loads it after a release was posted; `collect` stores zero and
+    // then asks the store. The store's mutex, which both take in between, orders the two: either `collect` finds the
+    // post, or `collect_soon` sees the zero and sets a new moment. Neither Acquire nor Release decides this.
+    collect_at: AtomicU64,
+    /// The posted releases that the end of the main thread waits for.
+    pub(super) unanswered: Arc<Unanswered>,
     pub(super) thread: Worker,
 }
 
 impl Retries {
-    pub(super) fn new(clock: &Timer, thread: Worker) -> Self {
+    pub(super) fn new(core: &Core, thread: Worker) -> Self {
         Self {
-            clock: clock.clone(),
+            clock: core.clock.clone(),
             waiting: Mutex::new(Schedule::new()),
-            cleanup: Cleanup::new(clock.clone()),
+            cleanup: Cleanup::new(core.clock.clone()),
+            shortest_lease: core.limits.shortest_lease,
+            collect_at: AtomicU64::new(0),
+            unanswered: Arc::default(),
             thread,
         }
     }
 
     /// Makes sure that the thread wakes when something is due.
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         self.thread.wake_by(self.next());
     }
 
     /// Returns when something is due next.
-    fn next(&self) -> Moment {
-        self.waiting.lock().next().min(self.cleanup.next())
+    pub(super) fn next(&self) -> Moment {
+        self.waiting.lock().next().min(self.cleanup.next()).min(self.next_collection())
     }
 }
 
@@ -80,15 +87,15 @@ impl Retries {
     }
 
     /// Makes every waited-for key due now, and makes holders assume that others wait: messages about that are lost.
-    pub(super) fn ask_about_all(&self, core: &Core) {
+    pub(super) fn ask_about_all(&self, keys: &KeyTable) {
         let now = self.clock.now();
-        for key in core.keys.all() {
+        for key in keys.all() {
             key.state.lock().note_change(now);
         }
         self.hasten(now);
     }
 
-    fn take_due(&self, now: Moment) -> Vec<Arc<Key>> {
+    pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<Key>> {
         self.waiting.lock().take_due(now, usize::MAX)
     }
 }
@@ -112,10 +119,29 @@ impl Retries {
         }
     }
 
+    /// Leaves the release of a tenure to the list.
+    pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
+        let ending = Ending::ReleaseUnanswered(tenure.deadline());
+        self.clean_up(key, &tenure.locker, tenure.kept(), ending, Some(self.unanswered.add()));
+    }
+
+    /// Gives up a locker that was sent. The thread releases it, and begins at once.
+    pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
+        if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
+            let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
+            self.clean_up(key, &locker, settings.kept(), ending, None);
+        }
+    }
+
+    /// Releases a locker that was granted a key, and that no thread of this client wants.
+    pub(crate) fn give_up_grant(&self, key: &str, locker: &Arc<str>) {
+        self.clean_up(key, locker, self.shortest_lease, Ending::GivenUp, None);
+    }
+
     /// Takes the pending clean-ups that are due. Those of an identity that this client has given up are dropped, because a copy of this
     /// client has that identity, too. They may have come onto the list after it was cleared: a release may have been under way, or posted,
     /// at that time.
-    fn take_cleanups(&self, core: &Core, now: Moment) -> Vec<PendingCleanup> {
+    pub(super) fn take_cleanups(&self, core: &Core, now: Moment) -> Vec<PendingCleanup> {
         loop {
             let mut due = self.cleanup.take_due(now);
             let are_all_taken = due.is_empty();
@@ -128,7 +154,7 @@ impl Retries {
 
     /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
     /// that can.
-    fn settle(&self, core: &Core, cleanups: Vec<PendingCleanup>) {
+    pub(super) fn settle(&self, core: &Core, cleanups: Vec<PendingCleanup>) {
         let (client, until) = (core.id.current().as_str(), Instant::now() + core.limits.command);
         // Once the store has not answered, the others of this round are not tried: each could take as long again.
         let mut failure = None;
@@ -154,7 +180,7 @@ impl Retries {
             if cleanups.is_empty() {
                 break;
             }
-            for _ in 0..CLOSING_TRIES {
+            for _ in 0..timing::CLOSING_TRIES {
                 let mut results = release_all(core, &cleanups).into_iter();
                 cleanups.retain(|_| {
                     let is_released = results.next().unwrap_or_default();
@@ -175,110 +201,59 @@ impl Retries {
     }
 }
 
-/// Runs one round: asks for the keys that are due, and releases what has lingered and the pending clean-ups that are due.
-pub(crate) fn round(core: &Core, now: Moment) -> Moment {
-    core.releases.collect(core, now);
-    let (mut keys, mut cleanups) = (core.retries.take_due(now), core.retries.take_cleanups(core, now));
-    retry_on_slow_nodes(core, &mut keys, &mut cleanups);
-    ask(core, keys, cleanups);
-    core.describe.answer_questions(core);
-    core.retries.next().min(core.releases.next_collection())
-}
-
-/// Does the work of [`round`] for keys whose servers keep others waiting.
-pub(crate) fn round_on_slow_nodes(core: &Core, _now: Moment) -> Moment {
-    let (keys, cleanups) = core.slow_nodes.take_retries();
-    ask(core, keys, cleanups);
-    // What is to be repeated is in the schedules of the other thread, which may know of nothing that is due.
-    core.retries.wake();
-    Moment::NEVER
-}
-
-fn ask(core: &Core, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>) {
-    let (mut turns, mut over) = (Vec::new(), Vec::new());
-    for key in keys {
-        match Turn::of_lingering(core, &key, false) {
-            Some(lingered) => over.push(lingered),
-            None => {
-                // The threads of the key may have begun to wait before there was an inbox. The other keys of this round do not wait until
-                // the inbox hears of this one: the inbox reports that later.
-                core.subscription.gets_ready_to_hear(core, &key, || Duration::ZERO);
-                turns.extend(Turn::of_waiters(core, &key));
-            }
+/// The replies to posted releases.
+impl Retries {
+    /// Makes sure that the replies to releases posted by `now` are collected, even if no thread calls the store any more.
+    pub(super) fn collect_soon(&self, now: Moment) {
+        // ORDERING: the value alone matters: see `collect_at`. The store's mutex orders this after the post.
+        if self.collect_at.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        if let Err(error) = self.thread.start() {
+            log::debug!(RELEASE, "cannot start the retry thread, replies to releases are read later: {error}");
+            return;
+        }
+        let at = now + timing::COLLECT_PAUSE;
+        // ORDERING: as above. The exchange lets one of several posters wake the retry thread.
+        if self.collect_at.compare_exchange(0, at.as_nanos(), Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.thread.wake_by(at);
         }
     }
-    let unsettled = if core.limits.settles { std::mem::take(&mut cleanups) } else { Vec::new() };
-    let requests: Vec<_> = turns
-        .iter()
-        .map(|(turn, question)| question.request(&turn.key().name, core.id.current(), None))
-        .chain(over.iter().map(|(turn, tenure)| release_of(core, turn, tenure)))
-        .chain(cleanups.iter().map(|cleanup| cleanup.request(core.id.current().as_str())))
-        .collect();
-    let sent_at = core.clock.now();
-    let mut results = core.batch(&requests, core.limits.command).into_iter();
-    drop(requests);
-    let mut unwanted = Vec::new();
-    for ((turn, question), result) in turns.into_iter().zip(&mut results) {
-        let answer = turn.take_in(question, result, sent_at);
-        unwanted.extend(turn.end_retry(answer, sent_at));
-    }
-    for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
-        released(core, &turn, &tenure, &result);
-    }
-    for (cleanup, result) in cleanups.into_iter().zip(&mut results) {
-        core.retries.cleanup.put_back(cleanup, &result, false, sent_at);
-    }
-    core.retries.settle(core, unsettled);
-    if core.is_closed() {
-        // The thread that closes the client waits for this one, and works through the clean-up list next.
-        for (turn, tenure) in unwanted {
-            core.retries.cleanup.add(&turn.key().name, &tenure.locker, tenure.kept(), Ending::GivenUp, None);
+
+    /// Returns when to collect the replies to posted releases.
+    fn next_collection(&self) -> Moment {
+        // ORDERING: the value alone matters: see `collect_at`.
+        match self.collect_at.load(Ordering::Acquire) {
+            0 => Moment::NEVER,
+            at => Moment::from_nanos(at),
         }
-    } else {
-        release(core, unwanted, core.limits.command);
     }
-}
 
-/// Removes the keys and pending clean-ups from those that are due about which the slow-node worker asks instead of the retry thread.
-fn retry_on_slow_nodes(core: &Core, keys: &mut Vec<Arc<Key>>, cleanups: &mut Vec<PendingCleanup>) {
-    let is_on_slow_node = |key: &str| core.processor.keeps_waiting(key);
-    let slow_keys: Vec<_> = keys.extract_if(.., |key| is_on_slow_node(&key.name)).collect();
-    let mut slow_cleanups: Vec<_> = cleanups.extract_if(.., |cleanup| is_on_slow_node(cleanup.key())).collect();
-    if slow_keys.is_empty() && slow_cleanups.is_empty() {
-        return;
+    /// Collects the replies to posted releases, if that is due. Called by the retry thread.
+    pub(super) fn collect(&self, core: &Core, now: Moment) {
+        if now < self.next_collection() {
+            return;
+        }
+        // Reset first: a release that is posted after this may be missed by the call below.
+        self.collect_at.store(0, Ordering::Release); // ORDERING: the value alone matters: see `collect_at`.
+        if self.collect_replies(core) {
+            self.collect_soon(now);
+        }
     }
-    if !core.slow_nodes.starts_retrying() {
-        keys.extend(slow_keys);
-        cleanups.append(&mut slow_cleanups);
-        return;
-    }
-    let now = core.clock.now();
-    core.slow_nodes.add_retries(slow_keys, &mut slow_cleanups, now);
-    for cleanup in slow_cleanups {
-        let why = "its server keeps others waiting, and others are tried first";
-        let later = Error::backend(BackendFailure::NotExecuted, why);
-        core.retries.cleanup.put_back(cleanup, &Err::<(), _>(later), false, now);
-    }
-}
 
-/// Releases tenures that no thread wants any more, and passes their turns on.
-pub(crate) fn release(core: &Core, unwanted: Vec<(Turn<'_>, Tenure)>, limit: Duration) {
-    let requests: Vec<_> = unwanted.iter().map(|(turn, tenure)| release_of(core, turn, tenure)).collect();
-    let results = core.batch(&requests, limit);
-    drop(requests);
-    for ((turn, tenure), result) in unwanted.into_iter().zip(results) {
-        released(core, &turn, &tenure, &result);
+    /// Processes the replies to posted releases that have arrived. Returns `true` if some are still outstanding.
+    pub(super) fn collect_replies(&self, core: &Core) -> bool {
+        core.processor.posting().is_some_and(Posting::collect)
     }
-}
 
-fn release_of<'a>(core: &'a Core, turn: &'a Turn<'_>, tenure: &'a Tenure) -> Request<'a> {
-    Request::Release(core.ending(&turn.key().name, tenure))
-}
-
-fn released(core: &Core, turn: &Turn<'_>, tenure: &Tenure, result: &Result<Outcome, Error>) {
-    if result.is_err() {
-        let ending = Ending::ReleaseUnanswered(tenure.deadline());
-        core.retries.cleanup.add(&turn.key().name, &tenure.locker, tenure.kept(), ending, None);
+    /// Waits for the replies to posted releases, for at most the limit of one command.
+    pub(super) fn await_replies(&self, core: &Core) {
+        let most = core.limits.command.as_nanos() / timing::CLOSING_LOOK.as_nanos();
+        let mut looks = 0;
+        while self.collect_replies(core) && looks < most {
+            looks += 1;
+            thread::sleep(timing::CLOSING_LOOK);
+        }
     }
 }
 

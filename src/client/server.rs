@@ -1,28 +1,25 @@
 //! Notices when another server than before answers the client: it may not know what the earlier one knew.
 
+use super::core::Core;
 use super::events::Events;
 use super::renewals::Renewals;
 use super::retries::Retries;
 use super::subscription::Subscription;
-use crate::clock::Moment;
 use crate::log;
+use crate::port::LockProcessor;
 use crate::state::key::KeyTable;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::timer::Timer;
 use std::sync::Arc;
 
-/// See the module. The store has a weak pointer to this, and not to the core, because the core owns the store. Clients can share a store,
-/// and a thread of one client may tell all of them of another server. If that thread had the last pointer to a core, it would drop the
+/// See the module. The store has a weak pointer to this, and not to the client, because the client owns the store. Clients can share a store,
+/// and a thread of one client may tell all of them of another server. If that thread had the last pointer to a client, it would drop the
 /// store, whose end waits for that thread.
 #[derive(Debug)]
 pub(crate) struct ServerWatch {
     /// The greatest number of a server of which the store has told this client.
     // ORDERING: SeqCst. If the store tells of two servers at the same time, the greater number counts.
     number: AtomicU64,
-    /// When that number last rose, in nanoseconds; zero if it never did.
-    // ORDERING: SeqCst, as for `number`. `note` stores it before it looks at the keys; `Core::grant` loads it with the key's mutex held. So
-    // if a grant and a rise happen at the same time, either the grant sees the moment, or `note` finds the tenure.
-    rose_at: AtomicU64,
     clock: Timer,
     keys: Arc<KeyTable>,
     events: Arc<Events>,
@@ -33,42 +30,43 @@ pub(crate) struct ServerWatch {
 
 impl ServerWatch {
     pub(super) fn new(
-        clock: &Timer,
-        keys: &Arc<KeyTable>,
-        events: &Arc<Events>,
+        core: &Core,
         renewals: &Arc<Renewals>,
         retries: &Arc<Retries>,
         subscription: &Arc<Subscription>,
     ) -> Self {
         Self {
             number: AtomicU64::new(0),
-            rose_at: AtomicU64::new(0),
-            clock: clock.clone(),
-            keys: Arc::clone(keys),
-            events: Arc::clone(events),
+            clock: core.clock.clone(),
+            keys: Arc::clone(&core.keys),
+            events: Arc::clone(&core.events),
             renewals: Arc::clone(renewals),
             retries: Arc::clone(retries),
             subscription: Arc::clone(subscription),
         }
     }
 
-    /// Returns `true` if a request that was sent at this moment may have been answered by an earlier server than the present one.
-    pub(super) fn is_earlier(&self, sent_at: Moment) -> bool {
-        let rose_at = self.rose_at.load(Ordering::SeqCst);
-        rose_at != 0 && sent_at.as_nanos() <= rose_at
+    /// Has the store tell of other servers from now on.
+    pub(super) fn watch(self: &Arc<Self>, processor: &dyn LockProcessor) {
+        let watch = Arc::downgrade(self);
+        processor.on_new_server(Box::new(move |number| {
+            if let Some(watch) = watch.upgrade() {
+                watch.note(number);
+            }
+        }));
     }
 
     /// Notes that another server than before answers, as the store tells. Makes every wait, every tenure and every release that is to be
     /// repeated due now: the new server may not know of them, or may be the only one that does. The listening thread ends its pause, too:
     /// until it has subscribed, waiters may lose their places.
-    pub(super) fn note(&self, number: u64) {
+    fn note(&self, number: u64) {
         if self.number.fetch_max(number, Ordering::SeqCst) >= number {
             return;
         }
         log::info!(CLIENT, "another server answers than before: asking about every lock that is held or waited for");
         self.events.tell_new_server(number);
         let now = self.clock.now();
-        self.rose_at.fetch_max(now.as_nanos().max(1), Ordering::SeqCst);
+        self.renewals.doubt_until(now);
         for key in self.keys.all() {
             if let Some(tenure) = key.state.lock().kept() {
                 tenure.lease.doubt(now);

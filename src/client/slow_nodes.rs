@@ -20,14 +20,14 @@ type KeysById = BTreeMap<u64, Arc<Key>>;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct SlowNodeWorkers {
-    work: Mutex<Work>,
+    backlog: Mutex<Backlog>,
     pub(super) lease_thread: Worker,
     retry_thread: Worker,
 }
 
 /// What the two threads have to do.
 #[derive(Debug, Default)]
-struct Work {
+struct Backlog {
     renewals: KeysById,
     retries: KeysById,
     cleanups: Vec<PendingCleanup>,
@@ -35,7 +35,7 @@ struct Work {
 
 impl SlowNodeWorkers {
     pub(super) fn new(lease_thread: Worker, retry_thread: Worker) -> Self {
-        Self { work: Mutex::default(), lease_thread, retry_thread }
+        Self { backlog: Mutex::default(), lease_thread, retry_thread }
     }
 
     /// Starts the thread that renews. Returns `false` if the operating system refuses it.
@@ -50,29 +50,29 @@ impl SlowNodeWorkers {
 
     /// Has a key's lease renewed by the slow-node worker.
     pub(super) fn add_renewal(&self, key: &Arc<Key>, now: Moment) {
-        self.work.lock().renewals.insert(key.id, Arc::clone(key));
+        self.backlog.lock().renewals.insert(key.id, Arc::clone(key));
         self.lease_thread.wake_by(now);
     }
 
     /// Has the slow-node worker ask about keys and pending clean-ups. Leaves the pending clean-ups for which the thread would take too
     /// long.
     pub(super) fn add_retries(&self, keys: Vec<Arc<Key>>, cleanups: &mut Vec<PendingCleanup>, now: Moment) {
-        let mut work = self.work.lock();
-        work.retries.extend(keys.into_iter().map(|key| (key.id, key)));
-        let room = ROUND.saturating_sub(work.cleanups.len()).min(cleanups.len());
-        work.cleanups.extend(cleanups.drain(..room));
-        drop(work);
+        let mut backlog = self.backlog.lock();
+        backlog.retries.extend(keys.into_iter().map(|key| (key.id, key)));
+        let room = ROUND.saturating_sub(backlog.cleanups.len()).min(cleanups.len());
+        backlog.cleanups.extend(cleanups.drain(..room));
+        drop(backlog);
         self.retry_thread.wake_by(now);
     }
 
     pub(super) fn take_renewals(&self) -> Vec<Arc<Key>> {
-        std::mem::take(&mut self.work.lock().renewals).into_values().collect()
+        std::mem::take(&mut self.backlog.lock().renewals).into_values().collect()
     }
 
     pub(super) fn take_retries(&self) -> (Vec<Arc<Key>>, Vec<PendingCleanup>) {
-        let mut work = self.work.lock();
-        let (keys, cleanups) = (std::mem::take(&mut work.retries), std::mem::take(&mut work.cleanups));
-        drop(work);
+        let mut backlog = self.backlog.lock();
+        let (keys, cleanups) = (std::mem::take(&mut backlog.retries), std::mem::take(&mut backlog.cleanups));
+        drop(backlog);
         (keys.into_values().collect(), cleanups)
     }
 

@@ -1,72 +1,23 @@
-//! The inbox of a client: whether the client hears of grants, and for which keys; the thread `dlock-listen`; and what the client does with
-//! a message. So a waiter learns of its grant without polling.
-//!
-//! A message is a hint. If a message is lost, the retry thread finds out what it said. So the listening thread may start late, lose its
-//! subscription, or be switched off: that changes only latency and the order across processes. While it is not subscribed, the client's
-//! threads wait outside the store's queue, because the store would pass over a waiter that does not listen, and drop it as dead.
-//!
-//! A message is compared with what the client knows of the locker that it names. A grant is taken up if a tenure waits for it. It is kept
-//! if it has overtaken the reply to a request in flight. It is ignored if the tenure has the key already, and released if no thread of this
-//! client wants it.
-//!
-//! A grant may also name a tenure that is being released. The grant may be later than the release, so the release is repeated, but only
-//! after it is answered. Usually that grant is the one with which the tenure began. If the repetition were sent earlier and arrived first,
-//! it would end the tenure, and the reply to the release itself would report a loss.
-//!
-//! # What can cross, and why it does no harm
-//!
-//! A message and an answer about the same locker arrive on two connections. The tenure begins once, whichever of the two arrives first:
-//!
-//! | crossing | why it is right |
-//! |---|---|
-//! | The grant is received before the answer "you wait" is read | The grant is kept with the question (`About`), and looked at when the answer is read. |
-//! | … or after the answer is read, before the thread has settled to wait | The grant is looked at again under the mutex under which the phase changes to `Waiting`. (Otherwise the grant would belong to no known locker and would be released, and the lock would pass over the thread to which it was granted.) |
-//! | The retry thread's poll finds the key ours, and the grant is received later | The grant's locker is that of the tenure that is held, or has ended. The grant is ignored, or the locker is released once more, which does nothing. |
-//! | A grant is received for a locker whose release is under way | The grant may be later than the release, so the locker is released once more when the release is answered, or posted. (Mostly it is the grant by which the tenure began, received after the retry thread's poll. If the release were repeated earlier, the repetition would end the tenure, and the release itself would be answered "not ours": a false loss.) |
-//! | The last local waiter gives up, and the grant is on its way | The locker is on the clean-up list; its release passes the key on, whether it finds the locker in the queue or holding. When the grant arrives, no thread of this client wants it, and it is released. |
-//! | `contended` is received before the answer that made the key ours | It is kept with the question, too. |
-//! | A grant is read long after it was given | Its lease counts from the sending of the last question that was answered "you wait" (before any answer: from the first sending). The grant can only be later. If little of the lease is left, it is extended before `lock()` returns; if the lease is over, the tenure is given up before that. |
-//! | `broken` is received, and the store still says "ours" | The message is a hint: the lease thread probes at once, for one tenure once a second at most, and only the answer ends the hold. After a failover that has lost the break, the hold goes on. |
-//! | `broken` is lost, or the client does not listen | The next probe finds that the key is free or has another holder, and the client asks by whom the hold was broken. |
-//! | A client is dead, and no one receives the message | Its inbox has no subscriber: the script sees that by `NUMSUB`, and passes the client over in the same call. A stopped client that still has a subscription is granted the key, which costs its lease once. Then the polls of the others hand the key on. |
-//! | The subscription is broken for a while | The client's lockers are passed over and keep their places, are dropped as dead after a second, or are granted without the client's knowledge. When it subscribes again, all waiting keys are polled at once (waiting, `gone`, or ours), and what is held counts as contended. |
-//! | All subscriptions are broken at once, as at a failover | No waiter has a subscriber, so a released key becomes free. The client that asks first gets it, and all others keep their places. Each client's polls come when its subscription breaks and when it is back. |
-//!
-//! *Why no waiter is forgotten*: a locker leaves the queue in four ways. It is granted the key; it is released by its client; the queue
-//! expires, two leases after its last poll; or it has been unheard for a second. In the last two cases the client's next poll is answered
-//! `gone`, and the client asks again. If the message of a grant is lost, the client's own poll finds the grant, at most lease/6 later. If
-//! the client is gone, the grant ends with its lease, and then the poll of any waiter hands the key on. So a waiter's progress needs no
-//! message at all, only its own retry thread.
-//!
-//! *Why no two clients hold the key*: the key has one value. A client believes that it holds the key only after a script has succeeded, and
-//! counts the lease from before that script was sent. A locker is never sent by two acquires, so no late command can bring an ended tenure
-//! back.
+//! The inbox of a client: whether the client hears of grants, and for which keys. What the thread `dlock-listen` does, and what the client does
+//! with a message, stands in [`listen_thread`](super::listen_thread).
 
 use super::core::Core;
-use super::describe::{self, Heard};
-use super::twin;
-use super::worker::{Process, Worker};
+use super::worker::Worker;
 use crate::backoff::{Backoff, Cooldown};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
-use crate::port::{Grant, Inbox, InboxBreaker, Message};
+use crate::port::{Inbox, InboxBreaker};
 use crate::state::key::Key;
-use crate::state::machine::Phase;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, catch_panic};
-use crate::timer::Timer;
 use crate::timing;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// See the module. The thread is started when a thread of the program first has to wait, a tenure may linger, a lock has a reason, or a lock is
 /// described.
 #[derive(Debug)]
 pub(crate) struct Subscription {
-    /// Whether the client listens at all. Waiters are then handed the lock: by messages between processes, and by one another within this
-    /// process.
-    pub(super) hands_over: bool,
     thread: Worker,
     // ORDERING: `Subscribed::on` stores `true` with Release after the store has opened the inbox; `is_open` loads
     // it with Acquire. So a thread that sees `true` asks for a place in the store's queue after the inbox was opened.
@@ -108,15 +59,8 @@ impl std::fmt::Debug for InboxState {
 }
 
 impl Subscription {
-    pub(super) fn new(hands_over: bool, clock: &Timer, process: Process, core: &Weak<Core>) -> Self {
-        let core = Weak::clone(core);
-        Self {
-            hands_over,
-            thread: Worker::listening("dlock-listen", clock, process, move |_| listen(&core)),
-            subscribed: AtomicBool::new(false),
-            is_checked: AtomicBool::new(false),
-            state: Mutex::default(),
-        }
+    pub(super) fn new(thread: Worker) -> Self {
+        Self { thread, subscribed: AtomicBool::new(false), is_checked: AtomicBool::new(false), state: Mutex::default() }
     }
 
     /// Returns whether the client receives messages of grants. Threads may then wait in the store's queue.
@@ -125,8 +69,8 @@ impl Subscription {
     }
 
     /// Returns whether the thread was started, or never will be.
-    pub(super) fn is_started(&self) -> bool {
-        !self.hands_over || self.thread.is_started()
+    pub(super) fn is_started(&self, core: &Core) -> bool {
+        !core.hands_over || self.thread.is_started()
     }
 
     /// Returns whether the client would hear of a grant of this key now. Only then may its threads wait in the store's
@@ -157,7 +101,7 @@ impl Subscription {
 
     /// Starts the thread if necessary. Until it is subscribed, and if that fails, waiting threads poll.
     pub(crate) fn listen(&self, core: &Core) {
-        if self.is_started() || core.process.is_forked() {
+        if self.is_started(core) || core.process.is_forked() {
             return;
         }
         match self.thread.start() {
@@ -175,7 +119,7 @@ impl Subscription {
     /// [`Error::Denied`] if messages may not be sent; [`Error::Forked`]. It is not an error here that the store cannot be reached.
     pub(crate) fn check(&self, core: &Core, key: &str, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         // ORDERING: the flag alone matters, here and below: see `is_checked`.
-        if self.is_checked.load(Ordering::Acquire) || !self.hands_over {
+        if self.is_checked.load(Ordering::Acquire) || !core.hands_over {
             return Ok(());
         }
         let Some(queue) = core.processor.queue() else { return Ok(()) };
@@ -229,35 +173,29 @@ impl Subscription {
         self.thread.stop();
     }
 
-    /// The life of an open inbox.
-    fn live(&self, strong: Arc<Core>, core: &Weak<Core>, inbox: &mut dyn Inbox) {
-        let subscribed = Subscribed::on(self);
-        // Ask for keys that were granted or freed while the client did not listen.
-        strong.retries.ask_about_all(&strong);
-        if strong.record.is_on() {
-            describe::hear_questions(&strong);
-        }
-        twin::greet(&strong);
-        drop(strong);
-        let broken = catch_panic(|| hear(inbox, core));
-        drop(subscribed);
-        // Without an inbox, the client would not learn that others want a lingering tenure.
-        if let Some(core) = core.upgrade() {
-            core.retries.ask_about_all(&core);
-        }
-        match broken {
-            Ok(Some(_)) if self.is_stopped() => log::debug!(HAND_OVER, "unsubscribed: the client is closing"),
-            Ok(Some(error)) => log::info!(HAND_OVER, "{error}; subscribing again"),
-            Ok(None) => {}
-            // The panic came from a store or from the log. Missed grants are asked for once the client is
-            // subscribed again.
-            Err(_) => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
-        }
+    /// Notes that the thread begins to subscribe.
+    pub(super) fn begins(&self) {
+        let mut state = self.state.lock();
+        state.early = if state.early == Early::Next { Early::Last } else { Early::No };
+    }
+
+    /// Notes that an attempt to subscribe has failed. Returns whether the log must say so: it is the first failure in a row.
+    pub(super) fn fails(&self) -> bool {
+        let mut state = self.state.lock();
+        state.failures += 1;
+        state.failures == 1 && !state.is_stopped
+    }
+
+    /// Notes that the thread has no inbox. Returns the pause before it subscribes again.
+    pub(super) fn ends(&self) -> Duration {
+        let mut state = self.state.lock();
+        state.breaker = None;
+        timing::retries(timing::LONGEST_RETRY_PAUSE).after(state.failures)
     }
 
     /// Registers the inbox's breaker, so that a stopping thread can cut the inbox. Returns `false` if the thread is
     /// already told to end.
-    fn register(&self, inbox: &dyn Inbox) -> bool {
+    pub(super) fn register(&self, inbox: &dyn Inbox) -> bool {
         let mut state = self.state.lock();
         (state.early, state.failures) = (Early::No, 0);
         if !state.is_stopped {
@@ -266,16 +204,16 @@ impl Subscription {
         !state.is_stopped
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().is_stopped
     }
 }
 
 /// The duration of a subscription, which a panic ends, too.
-struct Subscribed<'a>(&'a Subscription);
+pub(super) struct Subscribed<'a>(&'a Subscription);
 
 impl<'a> Subscribed<'a> {
-    fn on(subscription: &'a Subscription) -> Self {
+    pub(super) fn on(subscription: &'a Subscription) -> Self {
         subscription.subscribed.store(true, Ordering::Release); // ORDERING: pairs with `Subscription::is_open`.
         Self(subscription)
     }
@@ -286,179 +224,5 @@ impl Drop for Subscribed<'_> {
         // ORDERING: Relaxed would do: a thread that still sees `true` is passed over in the store's queue, or dropped, and
         // its next poll says so.
         self.0.subscribed.store(false, Ordering::Release);
-    }
-}
-
-/// The work of the thread: subscribes, and receives messages until the inbox breaks. Returns when to subscribe again, or `None` if the client
-/// is gone or stops listening.
-fn listen(core: &Weak<Core>) -> Option<Moment> {
-    let strong = core.upgrade()?;
-    let (this, clock) = (Arc::clone(&strong.subscription), strong.clock.clone());
-    let asked_at = clock.now();
-    let mut state = this.state.lock();
-    state.early = if state.early == Early::Next { Early::Last } else { Early::No };
-    drop(state);
-    let client = strong.id.current().as_str();
-    match strong.processor.queue()?.open_inbox(client, timing::SUBSCRIBE_LIMIT) {
-        Ok(mut inbox) => {
-            if !this.register(&*inbox) {
-                return None;
-            }
-            // Until the inbox was registered, it could not be cut for a new identity.
-            if strong.id.current().as_str() != client {
-                return Some(asked_at);
-            }
-            this.live(strong, core, &mut *inbox);
-        }
-        Err(error) => {
-            let mut state = this.state.lock();
-            state.failures += 1;
-            let is_told = state.failures == 1 && !state.is_stopped;
-            drop(state);
-            if is_told {
-                log::warn!(HAND_OVER, "cannot subscribe, falling back to polling: {error}");
-            }
-        }
-    }
-    let mut state = this.state.lock();
-    state.breaker = None;
-    let pause = timing::retries(timing::LONGEST_RETRY_PAUSE).after(state.failures);
-    Some(clock.pause_begins(asked_at) + pause)
-}
-
-/// Receives messages until the inbox breaks or the client is gone.
-fn hear(inbox: &mut dyn Inbox, core: &Weak<Core>) -> Option<Error> {
-    loop {
-        match inbox.next(timing::LISTEN) {
-            Ok(message) => {
-                let strong = core.upgrade()?;
-                if let Some(message) = message {
-                    on_message(&strong, &message);
-                }
-            }
-            Err(error) => return Some(error),
-        }
-    }
-}
-
-/// Handles a message.
-fn on_message(core: &Core, message: &Message) {
-    match message {
-        Message::Granted { key, locker, grant } => {
-            let known = core.keys.known(key);
-            if known.is_some_and(|key| on_granted(core, &key, locker, *grant)) || !core.is_ours(locker) {
-                return;
-            }
-            // A grant to a copy of this process is not given up. The message alone does not prove that there is a copy, because any program
-            // may have sent it. A locker that has another key is not given up either: on a consensus store, that would end the session that
-            // holds that key.
-            let is_of_another_key = || core.keys.all().iter().any(|key| key.state.lock().has(locker));
-            if !core.id.current().is_of_twin(locker) && !is_of_another_key() {
-                // The locker was given up while the grant was on its way, or the grant is long outdated.
-                core.releases.give_up_grant(core, key, &Arc::from(locker.as_str()));
-            }
-        }
-        Message::Contended { key, locker } => {
-            if let Some(key) = core.keys.known(key) {
-                on_contended(core, &key, locker);
-            }
-        }
-        Message::Broken { key, locker } => {
-            if let Some(key) = core.keys.known(key) {
-                on_broken(core, &key, locker);
-            }
-        }
-        Message::Said { text } => on_said(core, text),
-        Message::Changed { key: Some(key) } => {
-            if let Some(key) = core.keys.known(key) {
-                ask_again_now(core, &key);
-            }
-        }
-        Message::Changed { key: None } => core.retries.ask_about_all(core),
-        Message::ChangedAmong { keys } => {
-            core.keys.all().iter().filter(|key| keys.matches(&key.name)).for_each(|key| ask_again_now(core, key));
-        }
-    }
-}
-
-/// Makes a key due for the retry thread now if threads wait for it, and makes its holder assume that others wait.
-fn ask_again_now(core: &Core, key: &Arc<Key>) {
-    let mut state = key.state.lock();
-    let now = core.clock.now();
-    state.note_change(now);
-    if matches!(state.phase, Phase::Waiting { .. }) || state.is_recalled() {
-        core.retries.ask_at(key, now);
-    }
-}
-
-/// Handles a grant that the inbox received. Returns `false` if the locker does not belong to this key.
-fn on_granted(core: &Core, key: &Arc<Key>, locker: &str, grant: Grant) -> bool {
-    let mut state = key.state.lock();
-    match &mut state.phase {
-        Phase::Held(tenure) | Phase::Lingering { tenure, .. } => *tenure.locker == *locker,
-        Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
-            if *about.locker == *locker =>
-        {
-            about.heard = Some(grant);
-            true
-        }
-        Phase::Releasing { ended: Some(ended), .. } if *ended.locker == *locker => {
-            ended.heard = true;
-            true
-        }
-        Phase::Waiting { unsettled } => {
-            let Some(granted) = unsettled.take_if(|unsettled| *unsettled.locker == *locker) else {
-                return false;
-            };
-            let Some(waiter) = state.queue.pop_front() else { return false };
-            core.retries.forget(key);
-            core.grant(key, &mut state, granted.heard(grant), (&waiter).into(), core.clock.now());
-            drop(state);
-            waiter.parked.notify_one();
-            true
-        }
-        _ => false,
-    }
-}
-
-/// Handles the message that others wait for what this locker holds or is about to hold.
-fn on_contended(core: &Core, key: &Arc<Key>, locker: &str) {
-    let mut state = key.state.lock();
-    let now = core.clock.now();
-    if let Some(tenure) = state.live_tenure(locker) {
-        tenure.note_waiting(1, now);
-    } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
-        &mut state.phase
-        && *about.locker == *locker
-    {
-        about.contended = true;
-    }
-    if state.is_recalled() {
-        core.retries.ask_at(key, now);
-    }
-}
-
-/// Handles the message that the tenure of this locker was broken: the lease thread asks the store at once, but for one tenure only once a
-/// second. The message alone ends no hold. Any program that may publish could have sent it, and a failover may have undone the break.
-fn on_broken(core: &Core, key: &Arc<Key>, locker: &str) {
-    let mut state = key.state.lock();
-    let now = core.clock.now();
-    if let Some(tenure) = state.live_tenure(locker) {
-        tenure.lease.told_broken(now);
-        core.renewals.put(key, tenure);
-    } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
-        &mut state.phase
-        && *about.locker == *locker
-    {
-        about.broken = true;
-    }
-}
-
-/// Handles what another client says.
-fn on_said(core: &Core, text: &str) {
-    match core.describe.on_said(text) {
-        Heard::Question if core.retries.thread.start().is_ok() => core.retries.thread.wake_by(core.clock.now()),
-        Heard::Greeting(greeting) => twin::on_greeting(core, &greeting),
-        Heard::Question | Heard::Nothing => {}
     }
 }

@@ -14,10 +14,10 @@
 //! belong to the twin. A message may say that a key was granted to a locker that this client has not made. The client does not give up that
 //! grant either.
 
-use super::core::Core;
 use super::describe::Greeting;
 use super::loss;
-use super::turn::{Answer, Turn};
+use super::parts::Parts;
+use super::turn::Turn;
 use crate::error::{Error, LossCause};
 use crate::log;
 use crate::state::key::Key;
@@ -27,66 +27,48 @@ use std::sync::Arc;
 
 /// Returns the error if the holder of a key shows that another client has this client's identity. `fresh` is the locker that the request
 /// has sent for the first time, if it has sent such a locker.
-pub(super) fn shown_by(core: &Core, key: &str, fresh: Option<&str>, holder: Option<&str>) -> Option<Error> {
-    let holder = holder.filter(|holder| fresh == Some(*holder) || core.id.current().is_of_twin(holder))?;
-    Some(meet(core, key, holder))
-}
-
-/// Removes from an answer what was asked for under an identity that this client has given up since then. The twin may have that, too, so it
-/// is neither taken nor released. Call it with the key's mutex held: then [`lose`] has seen the key before, or will see what the answer has
-/// changed.
-pub(super) fn without_given_up(core: &Core, key: &str, answer: Answer) -> Answer {
-    match answer {
-        Answer::Acquired(tenure) if !core.is_ours(&tenure.locker) => {
-            Answer::Failed { error: meet(core, key, &tenure.locker), unsettled: None }
-        }
-        Answer::Busy { busy, unsettled } => {
-            Answer::Busy { busy, unsettled: unsettled.filter(|unsettled| core.is_ours(&unsettled.locker)) }
-        }
-        Answer::Failed { error, unsettled } => {
-            Answer::Failed { error, unsettled: unsettled.filter(|unsettled| core.is_ours(&unsettled.locker)) }
-        }
-        other => other,
-    }
+pub(super) fn shown_by(parts: &Parts, key: &str, fresh: Option<&str>, holder: Option<&str>) -> Option<Error> {
+    let holder = holder.filter(|holder| fresh == Some(*holder) || parts.core.id.current().is_of_twin(holder))?;
+    Some(meet(parts, key, holder))
 }
 
 /// Draws a new identity, and loses everything that this client has under the present one.
-pub(super) fn meet(core: &Core, key: &str, locker: &str) -> Error {
+pub(super) fn meet(parts: &Parts, key: &str, locker: &str) -> Error {
     // Another thread may have met the twin before this one.
-    if core.is_ours(locker) {
+    if parts.core.is_ours(locker) {
         log::error!(
             CLIENT,
             "lock {key:?}: another client uses this client's own locker {locker:?}: a copy of this process runs elsewhere; drawing a \
              new identity, all holds are lost"
         );
-        if let Err(error) = lose_identity(core) {
+        if let Err(error) = lose_identity(parts) {
             return error;
         }
     }
     Error::Cloned { key: key.to_owned(), locker: locker.to_owned() }
 }
 
-fn lose_identity(core: &Core) -> Result<(), Error> {
-    core.id.current().replace()?;
-    core.retries.cleanup.forget_all();
-    core.keys.all().iter().for_each(|key| lose(core, key));
-    core.subscription.reopen();
+fn lose_identity(parts: &Parts) -> Result<(), Error> {
+    parts.core.id.current().replace()?;
+    parts.retries.cleanup.forget_all();
+    parts.core.keys.all().iter().for_each(|key| lose(parts, key));
+    parts.subscription.reopen();
     Ok(())
 }
 
-fn lose(core: &Core, key: &Arc<Key>) {
+fn lose(parts: &Parts, key: &Arc<Key>) {
     let mut state = key.state.lock();
-    let now = core.clock.now();
+    let now = parts.core.clock.now();
     match &mut state.phase {
-        Phase::Held(_) => loss::notice(core, key, state, LossCause::Cloned, now),
+        Phase::Held(_) => loss::notice(parts, key, state, LossCause::Cloned, now),
         Phase::Lingering { .. } => {
-            let left = Turn::leave_lingering(core, key, &mut state, Phase::Asking { turn: None, about: None });
+            let left = Turn::leave_lingering(parts, key, &mut state, Phase::Asking { turn: None, about: None });
             drop(state);
             drop(left);
         }
         Phase::Waiting { unsettled } => {
             *unsettled = None;
-            core.retries.ask_at(key, now);
+            parts.retries.ask_at(key, now);
         }
         // A grant that was heard meanwhile may belong to the twin: it is neither taken nor given up.
         Phase::Asking { about: Some(about), .. } => (about.heard, about.changed) = (None, true),
@@ -97,29 +79,31 @@ fn lose(core: &Core, key: &Arc<Key>) {
 
 /// Tells a client of the same identity, if there is one, that this one hears the inbox. Called by the listener when the inbox is open. In a
 /// Cluster an inbox has many channels, which are opened later, and nothing is said.
-pub(super) fn greet(core: &Core) {
-    let (Some(directory), Some(queue)) = (core.processor.directory(), core.processor.queue()) else { return };
-    let id = core.id.current();
+pub(super) fn greet(parts: &Parts) {
+    let (Some(directory), Some(queue)) = (parts.core.processor.directory(), parts.core.processor.queue()) else {
+        return;
+    };
+    let id = parts.core.id.current();
     let client = id.as_str();
     let Some(nonce) = random_number().filter(|_| queue.hears(client, "")) else { return };
-    core.describe.note_greeting(nonce);
+    parts.describe.note_greeting(nonce);
     let words = Greeting { nonce, client: client.to_owned(), proof: id.proof(nonce) }.to_line();
-    if let Err(error) = directory.say(client, "", &words, core.renewals.side_limit()) {
+    if let Err(error) = directory.say(client, "", &words, parts.renewals.side_limit()) {
         log::debug!(CLIENT, "cannot tell a copy of this process, if there is one, of this one: {error}");
     }
 }
 
 /// Handles a greeting. A client also hears its own greeting. A greeting without the right proof does not come from a twin.
-pub(super) fn on_greeting(core: &Core, greeting: &Greeting) {
-    let id = core.id.current();
+pub(super) fn on_greeting(parts: &Parts, greeting: &Greeting) {
+    let id = parts.core.id.current();
     let Greeting { nonce, client, proof } = greeting;
-    if client == id.as_str() && *proof == id.proof(*nonce) && !core.describe.is_own_greeting(*nonce) {
+    if client == id.as_str() && *proof == id.proof(*nonce) && !parts.describe.is_own_greeting(*nonce) {
         log::error!(
             CLIENT,
             "another client hears this client's own inbox {client:?}: a copy of this process runs elsewhere; drawing a new identity, \
              all holds are lost"
         );
-        if let Err(error) = lose_identity(core) {
+        if let Err(error) = lose_identity(parts) {
             log::error!(CLIENT, "there is no new identity: {error}");
         }
     }

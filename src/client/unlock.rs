@@ -6,12 +6,14 @@
 //! | no thread and no other client waits, and the tenure may linger | the tenure is kept: [`Phase::Lingering`] |
 //! | otherwise | the tenure is released; if threads of this process wait, this client goes to the end of the store's queue again |
 
-use crate::client::activity::Leaving;
-use crate::client::core::Core;
+use crate::client::closing::Leaving;
 use crate::client::events::{Queued, tell_watchers};
+use crate::client::lease_thread;
 use crate::client::loss;
-use crate::client::renewals;
-use crate::client::turn::{Answer, Turn};
+use crate::client::parts::Parts;
+use crate::client::question::Answer;
+use crate::client::releases;
+use crate::client::turn::Turn;
 use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -27,7 +29,7 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 
 /// What an unlock does about the store's reply to the release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum ReleaseReply {
     /// It waits for the reply, and returns what it says.
     Awaited,
@@ -38,7 +40,7 @@ pub(crate) enum ReleaseReply {
 /// A thread that unlocks a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unlock<'c> {
-    core: &'c Core,
+    parts: &'c Parts,
     key: &'c Arc<Key>,
     reply: ReleaseReply,
 }
@@ -64,33 +66,33 @@ impl Kept {
 }
 
 impl<'c> Unlock<'c> {
-    pub(crate) fn new(core: &'c Core, key: &'c Arc<Key>, reply: ReleaseReply) -> Self {
-        Self { core, key, reply }
+    pub(crate) fn new(parts: &'c Parts, key: &'c Arc<Key>, reply: ReleaseReply) -> Self {
+        Self { parts, key, reply }
     }
 
     /// Does what is left to do after the thread has unlocked once.
     pub(crate) fn unlock(self, exit: Exit) -> Result<(), Error> {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         match exit {
             Exit::Last => {}
             Exit::Inner => return Ok(()),
-            Exit::InnerLost => return Err(loss::error(core, key)),
+            Exit::InnerLost => return Err(loss::error(parts, key)),
             Exit::NotHeld => return Err(self.not_held()),
         }
         owner::hold_ends();
-        let hands_over = core.subscription.hands_over;
+        let hands_over = parts.core.hands_over;
         let mut state = key.state.lock();
         if hands_over {
-            state = self.fetch_numbers(state);
+            state = self.prepare_to_keep(state);
         }
-        let now = core.clock.now();
+        let now = parts.core.clock.now();
         let Phase::Held(tenure) = &mut state.phase else { return Err(self.not_held()) };
         let is_told = tenure.is_lost();
         if let Some((cause, at)) = tenure.overdue(now) {
             // This leaves an earlier loss as it is.
             tenure.lose(cause, at);
         }
-        let may_keep = hands_over && !tenure.is_lost() && !core.is_closed();
+        let may_keep = hands_over && !tenure.is_lost() && !parts.core.activity.is_closed();
         let leaves_gap = state.decide_gap(now);
         if may_keep && !leaves_gap {
             let kept =
@@ -98,7 +100,7 @@ impl<'c> Unlock<'c> {
             if let Some(kept) = kept {
                 drop(state);
                 kept.finish();
-                drop(Leaving(core));
+                drop(Leaving(parts));
                 return Ok(());
             }
         }
@@ -109,27 +111,35 @@ impl<'c> Unlock<'c> {
         Error::NotHeld { key: self.key.name.to_string() }
     }
 
-    /// Fetches fence numbers if the tokens run out while the tenure may be kept: once after 1024 holds, and then after every ten million
-    /// holds.
-    fn fetch_numbers(self, state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
-        let (core, key) = (self.core, self.key);
+    /// Does what needs the mutex to be given up meanwhile, if the tenure may be kept. Starts the thread that ends a linger. Fetches fence
+    /// numbers if the tokens run out: once after 1024 holds, and then after every ten million holds.
+    fn prepare_to_keep(self, mut state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
+        let (parts, key) = (self.parts, self.key);
         let Phase::Held(tenure) = &state.phase else { return state };
-        let may_be_kept = || !state.queue.is_empty() || tenure.may_linger() && core.subscription.hears(core, key);
-        if !tenure.tokens.is_last() || !core.limits.numbers || !may_be_kept() || core.process.is_forked() {
+        if !tenure.settings.linger.is_zero() && !parts.retries.thread.is_started() {
+            drop(state);
+            // Without the thread, the tenure does not linger.
+            let _ = parts.retries.thread.start();
+            state = key.state.lock();
+        }
+        let Phase::Held(tenure) = &state.phase else { return state };
+        let may_be_kept =
+            || !state.queue.is_empty() || tenure.may_linger() && parts.subscription.hears(&parts.core, key);
+        if !tenure.tokens.is_last() || !parts.core.limits.numbers || !may_be_kept() || parts.core.process.is_forked() {
             return state;
         }
         let locker = Arc::clone(&tenure.locker);
         drop(state);
-        renewals::extend_now(core, key, &locker, true, core.limits.command);
+        lease_thread::extend_now(parts, key, &locker, true, parts.core.limits.command);
         key.state.lock()
     }
 
     /// Passes the hold on to the first thread that waits in this process, unless other clients must be let in. Returns `None` if the tenure
     /// must be given back.
     fn pass_on(self, state: &mut State, now: Moment) -> Option<Kept> {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = state else { return None };
-        if !core.subscription.hears(core, key) {
+        if !parts.subscription.hears(&parts.core, key) {
             // This client would not be told that others wait, so it assumes that they do.
             tenure.note_waiting(1, now);
         }
@@ -137,32 +147,34 @@ impl<'c> Unlock<'c> {
             return None;
         }
         let waiter = queue.pop_front()?;
-        let queued = core.events.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
+        let queued = parts.core.events.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
         tenure.kept_on = true;
         tenure.hold_begins(now);
         key.hold.end();
-        key.hold.begin(waiter.thread, &waiter.settings, tenure);
+        key.hold.begin((&waiter).into(), tenure);
         Some(Kept { waiter: Some(waiter), watchers: std::mem::take(watchers), queued })
     }
 
     /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns `None` if the tenure must be given back.
     fn linger(self, state: &mut State, now: Moment) -> Option<Kept> {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         match &state.phase {
             // Without an inbox, this client would not learn that others want the key.
             Phase::Held(tenure)
-                if tenure.may_linger() && core.subscription.hears(core, key) && !tenure.tokens.is_last() => {}
+                if tenure.may_linger()
+                    && parts.retries.thread.is_started()
+                    && parts.subscription.hears(&parts.core, key)
+                    && !tenure.tokens.is_last() => {}
             _ => return None,
         }
-        core.retries.thread.start().ok()?;
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return None };
         tenure.hold_ended();
-        let queued = core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
+        let queued = parts.core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
         let until = now + tenure.settings.linger;
         if !std::mem::replace(&mut tenure.watched, true) {
             // Not again for each hold: the retry thread checks when this linger would end, and then considers any
             // later one.
-            core.retries.ask_at(key, until);
+            parts.retries.ask_at(key, until);
         }
         state.phase = Phase::Lingering { tenure, until };
         key.hold.end();
@@ -172,21 +184,21 @@ impl<'c> Unlock<'c> {
     /// Ends the hold of the calling thread and its tenure. The key goes back to the store; if threads of this client
     /// wait, the client goes to the end of the store's queue.
     fn end_tenure(self, mut state: MutexGuard<'_, State>, is_told: bool, now: Moment) -> Result<(), Error> {
-        let (core, key) = (self.core, self.key);
-        let forked = core.process.check();
+        let (parts, key) = (self.parts, self.key);
+        let forked = parts.core.process.check();
         // In a forked child, the parent's hold continues, and only this process's copy of it ends.
         let next = if forked.is_ok() { Phase::Releasing { ended: None, about: None } } else { Phase::Idle };
         let others_wait = !state.queue.is_empty();
-        let ended = core.end_hold(key, &mut state, next);
+        let ended = parts.renewals.end_hold(key, &mut state, next);
         drop(state);
         forked?;
         let (mut tenure, watchers) = ended.ok_or_else(|| self.not_held())?;
-        let _leaving = Leaving(core);
-        let turn = Turn::of(core, key);
-        let is_awaited = self.reply == ReleaseReply::Awaited;
+        let _leaving = Leaving(parts);
+        let turn = Turn::of(parts, key);
+        let is_awaited = matches!(self.reply, ReleaseReply::Awaited);
         if is_awaited
             && tenure.may_be_broken()
-            && let Some(cause) = loss::broken(core, &key.name, &tenure, core.renewals.side_limit())
+            && let Some(cause) = loss::broken(parts, &key.name, &tenure, parts.renewals.side_limit())
         {
             // The thread that has noticed the loss is still asking.
             tenure.lost_by(&cause);
@@ -194,8 +206,8 @@ impl<'c> Unlock<'c> {
         let is_lost = tenure.is_lost();
         let next = if others_wait && !is_lost { self.next_in_line(now) } else { None };
         if next.is_none() && !is_awaited && !is_lost {
-            core.events.queue_released(&tenure, tenure.tokens.current(), now, HoldEnd::Sent).finish();
-            core.releases.post(core, &key.name, tenure, watchers, now);
+            parts.core.events.queue_released(&tenure, tenure.tokens.current(), now, HoldEnd::Sent).finish();
+            releases::post(parts, &key.name, tenure, watchers, now);
             drop(turn);
             return Ok(());
         }
@@ -211,12 +223,12 @@ impl<'c> Unlock<'c> {
         (watchers, is_told): (Vec<Sender<()>>, bool),
         now: Moment,
     ) -> Result<(), Error> {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         // Without a next locker the first waiter gets its turn only after everything about this hold has been
         // announced.
         let (mut released, rest) = match next {
             Some(next) => self.hand_over(turn, &tenure, next),
-            None => (core.releases.give_back(core, &key.name, &tenure), Some(turn)),
+            None => (releases::give_back(parts, &key.name, &tenure), Some(turn)),
         };
         if let Err(Error::LeaseLost(loss)) = &released {
             tenure.lose(loss.cause.clone(), now);
@@ -225,13 +237,13 @@ impl<'c> Unlock<'c> {
             released = Err(loss);
         }
         if !is_told {
-            core.events.tell_lost(&key.name, &tenure, watchers);
+            parts.core.events.tell_lost(&key.name, &tenure, watchers);
         } else {
             // The thread that has noticed the loss may not have told yet, and this one returns the loss.
             tell_watchers(watchers);
         }
         if rest.is_some() {
-            core.events.tell_released(&tenure, now, &released);
+            parts.core.events.tell_released(&tenure, now, &released);
         }
         drop(rest);
         released
@@ -240,14 +252,17 @@ impl<'c> Unlock<'c> {
     /// Returns the locker with which this client goes to the end of the store's queue, if threads of it wait and it
     /// would hear of a grant.
     fn next_in_line(self, now: Moment) -> Option<Unsettled> {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         // The thread is started without the key's mutex.
-        if !core.subscription.hears(core, key) || core.is_closed() || core.retries.thread.start().is_err() {
+        if !parts.subscription.hears(&parts.core, key)
+            || parts.core.activity.is_closed()
+            || parts.retries.thread.start().is_err()
+        {
             return None;
         }
         let mut state = key.state.lock();
         let settings = Arc::clone(&state.queue.front()?.settings);
-        let locker = core.next_locker(&settings);
+        let locker = parts.core.next_locker(&settings);
         state.ask_about(&locker);
         Some(Unsettled { locker, settings, answered: false, counts_from: now })
     }
@@ -259,7 +274,7 @@ impl<'c> Unlock<'c> {
     ///
     /// As [`Releases::give_back`](crate::client::releases::Releases::give_back), in the first value.
     fn hand_over(self, turn: Turn<'c>, tenure: &Tenure, mut next: Unsettled) -> (Result<(), Error>, Option<Turn<'c>>) {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         let sent_at = next.counts_from;
         let outcome = self.send_hand_over(tenure, &next);
         let heard = key.state.lock().heard();
@@ -273,9 +288,9 @@ impl<'c> Unlock<'c> {
             // The store knows the next locker only if the tenure was ours.
             (Ok(ReleaseOutcome::NotOurs(other)), _) => {
                 if other.holder.as_deref() == Some(&*next.locker) {
-                    twin::meet(core, &key.name, &next.locker);
+                    twin::meet(parts, &key.name, &next.locker);
                 }
-                return (core.releases.not_ours(core, &key.name, tenure, other), Some(turn));
+                return (releases::not_ours(parts, &key.name, tenure, other), Some(turn));
             }
             (Ok(ReleaseOutcome::Released { .. }), _) => {
                 return (Ok(()), Some(turn));
@@ -286,37 +301,41 @@ impl<'c> Unlock<'c> {
                     // A poll tells its outcome.
                     None => Answer::Failed { error, unsettled: Some(next) },
                 };
-                core.events.queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::Unconfirmed).finish();
+                parts
+                    .core
+                    .events
+                    .queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::Unconfirmed)
+                    .finish();
                 self.end_hand_over(turn, answer, sent_at);
                 // It is safe to repeat the release without a next locker, whatever its outcome was.
-                return (core.releases.give_back_again(core, &key.name, tenure), None);
+                return (releases::give_back_again(parts, &key.name, tenure), None);
             }
             (Err(_), _) => {
                 // The command was not executed.
-                return (core.releases.give_back(core, &key.name, tenure), Some(turn));
+                return (releases::give_back(parts, &key.name, tenure), Some(turn));
             }
         };
-        core.events.queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::GivenBack).finish();
+        parts.core.events.queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::GivenBack).finish();
         self.end_hand_over(turn, answer, sent_at);
         (Ok(()), None)
     }
 
     fn send_hand_over(self, tenure: &Tenure, next: &Unsettled) -> Result<ReleaseOutcome, Error> {
-        let (core, key) = (self.core, self.key);
-        let note = Note::new(next.settings.reason(), None, Some(core.id.current().host()));
-        let wanted = core.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
-        let request = Request::HandOver(core.ending(&key.name, tenure), wanted);
-        core.run(&request, core.limits.command).and_then(ReleaseOutcome::try_from)
+        let (parts, key) = (self.parts, self.key);
+        let note = Note::new(next.settings.reason(), None, Some(parts.core.id.current().host()));
+        let wanted = parts.core.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
+        let request = Request::HandOver(parts.core.ending(&key.name, tenure), wanted);
+        parts.core.run(&request, parts.core.limits.command).and_then(ReleaseOutcome::try_from)
     }
 
     fn end_hand_over(self, turn: Turn<'_>, answer: Answer, sent_at: Moment) {
-        let (core, key) = (self.core, self.key);
+        let (parts, key) = (self.parts, self.key);
         let again = key.state.lock().release_ends();
         if let Some(locker) = again {
-            core.releases.give_up_grant(core, &key.name, &locker);
+            parts.retries.give_up_grant(&key.name, &locker);
         }
-        if let Some((turn, unwanted)) = turn.end_retry(answer, sent_at) {
-            let _ = core.releases.give_back(core, &key.name, &unwanted);
+        if let Some((turn, unwanted)) = answer.end_retry(turn, sent_at) {
+            let _ = releases::give_back(parts, &key.name, &unwanted);
             drop(turn);
         }
     }

@@ -94,56 +94,35 @@ impl CancelToken {
 
 /// How long a thread is willing to wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum WaitLimit<'a> {
-    /// Makes one attempt and does not wait.
-    OneAttempt,
-    /// Waits until a moment.
-    Until(Moment),
-    /// Waits without a limit.
-    Forever,
-    /// Waits until cancelled.
-    UntilCancelled(&'a CancelToken),
-    /// Waits until a moment, or until cancelled before.
-    UntilOrCancelled(Moment, &'a CancelToken),
-}
-
-impl WaitLimit<'static> {
-    /// Lets the token end the waiting, too. A single attempt stays as it is, because it does not wait.
-    pub(crate) fn or_cancelled(self, cancel: &CancelToken) -> WaitLimit<'_> {
-        match self {
-            Self::Until(moment) => WaitLimit::UntilOrCancelled(moment, cancel),
-            Self::Forever => WaitLimit::UntilCancelled(cancel),
-            attempt => attempt,
-        }
-    }
+pub(crate) struct WaitLimit<'a> {
+    /// Whether the thread makes one attempt, and does not wait.
+    pub(crate) is_one_attempt: bool,
+    /// The moment until which it waits. `None` without such a limit.
+    pub(crate) until: Option<Moment>,
+    /// What can end the wait before. A single attempt is not cancelled, because it does not wait.
+    cancel: Option<&'a CancelToken>,
 }
 
 impl<'a> WaitLimit<'a> {
-    pub(crate) fn is_one_attempt(self) -> bool {
-        matches!(self, Self::OneAttempt)
+    pub(crate) const ONE_ATTEMPT: Self = Self { is_one_attempt: true, until: None, cancel: None };
+    pub(crate) const FOREVER: Self = Self { is_one_attempt: false, until: None, cancel: None };
+
+    pub(crate) fn until(moment: Moment) -> Self {
+        Self { until: (moment < Moment::NEVER).then_some(moment), ..Self::FOREVER }
+    }
+
+    /// Lets the token end the waiting, too.
+    pub(crate) fn or_cancelled(self, cancel: &'a CancelToken) -> Self {
+        if self.is_one_attempt { self } else { Self { cancel: Some(cancel), ..self } }
     }
 
     pub(crate) fn is_cancelled(self) -> bool {
-        self.token().is_some_and(CancelToken::is_cancelled)
-    }
-
-    fn token(self) -> Option<&'a CancelToken> {
-        match self {
-            Self::UntilCancelled(token) | Self::UntilOrCancelled(_, token) => Some(token),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn until(self) -> Option<Moment> {
-        match self {
-            Self::Until(moment) | Self::UntilOrCancelled(moment, _) if moment < Moment::NEVER => Some(moment),
-            _ => None,
-        }
+        self.cancel.is_some_and(CancelToken::is_cancelled)
     }
 
     /// Returns whether no time is left to wait, or the wait is cancelled.
     pub(crate) fn is_over(self, now: Moment) -> bool {
-        self.is_cancelled() || self.until().is_some_and(|until| now >= until)
+        self.is_cancelled() || self.until.is_some_and(|until| now >= until)
     }
 
     /// Returns the outcome of a call whose limit has ended: the failure that kept it from a reply, or nothing. A
@@ -157,20 +136,20 @@ impl<'a> WaitLimit<'a> {
 
     /// Returns how long a single command may take.
     pub(crate) fn limit(self, now: Moment, command_limit: Duration) -> Duration {
-        self.until().map_or(command_limit, |until| until.since(now).min(command_limit).max(SHORTEST_COMMAND))
+        self.until.map_or(command_limit, |until| until.since(now).min(command_limit).max(SHORTEST_COMMAND))
     }
 
     /// Returns whether another request can be answered in the time left, judging by one that was sent at `sent_at`
     /// and has just been answered. Always `false` for a single attempt.
     pub(crate) fn has_time_for_another(self, now: Moment, sent_at: Moment) -> bool {
         let trip = now.since(sent_at);
-        !self.is_one_attempt() && self.until().is_none_or(|until| until.since(now) > next_trip(trip))
+        !self.is_one_attempt && self.until.is_none_or(|until| until.since(now) > next_trip(trip))
     }
 
     /// Registers the thread to be woken by the token, if there is one. After this, the thread must check whether the
     /// token is cancelled.
     pub(crate) fn register(self, sleeper: impl FnOnce() -> Arc<dyn Sleeper>) -> Option<Registration> {
-        let token = self.token()?;
+        let token = self.cancel?;
         Some(token.0.parked.register(sleeper()))
     }
 }

@@ -9,7 +9,7 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
 use crate::timer::{AT_WORK, Registration, Sleeper, Timer};
 use crate::timing::PAUSE_AFTER_PANIC;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -210,7 +210,7 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
         }
         // A panic of a store or of the log. The turns are passed on and held keys are back in the schedule, so work
         // continues.
-        let next = catch_panic(|| round(clock.now())).unwrap_or_else(|_| {
+        let next = catch_panic(|| round(clock.now())).unwrap_or_else(|| {
             log::error!(CLIENT, "a round of the thread {name} ended by a panic; please report it");
             Some(clock.now() + PAUSE_AFTER_PANIC)
         });
@@ -253,12 +253,13 @@ impl Process {
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     due: BTreeMap<(Moment, u64), T>,
-    places: HashMap<u64, Moment>,
+    // Not a hash map: mostly there are few items, and hashing would take longer than the search.
+    places: BTreeMap<u64, Moment>,
 }
 
 impl<T> Schedule<T> {
     pub(crate) fn new() -> Self {
-        Self { due: BTreeMap::new(), places: HashMap::new() }
+        Self { due: BTreeMap::new(), places: BTreeMap::new() }
     }
 
     /// Adds an item, or moves it.

@@ -33,27 +33,20 @@ impl RefUnwindSafe for Handle {}
 
 impl Handle {
     pub(crate) fn wait_limit(&self, limit: Duration) -> WaitLimit<'static> {
-        if limit.is_zero() { WaitLimit::OneAttempt } else { WaitLimit::Until(self.now() + limit) }
+        if limit.is_zero() { WaitLimit::ONE_ATTEMPT } else { WaitLimit::until(self.now() + limit) }
     }
 
     pub(crate) fn limit_until(&self, deadline: Instant) -> WaitLimit<'static> {
         self.wait_limit(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Increments the hold count and returns the token, if the calling thread has the hold and may enter again. It takes only a few steps,
-    /// because callers use it in hot loops. If it returns `None`, call [`acquire`](Self::acquire), which handles every other case.
-    #[inline]
-    pub(crate) fn lock_again(&self) -> Option<u64> {
-        let hold = &self.key.hold;
-        (hold.reenter(current_thread()) == Reentry::Entered).then(|| hold.token())
-    }
-
     /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended
-    /// first.
+    /// first. To enter again takes only a few steps, because callers do that in hot loops.
+    #[inline]
     pub(crate) fn acquire(&self, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let (hold, thread) = (&self.key.hold, current_thread());
         if !hold.is_owned_by(thread) {
-            return Acquire::new(&self.client, &self.key, &self.settings, limit, thread).lock();
+            return Acquire::new(&self.client.parts, &self.key, &self.settings, limit, thread).lock();
         }
         // As on the JVM, cancellation takes precedence over reentry.
         if limit.is_cancelled() {
@@ -66,7 +59,7 @@ impl Handle {
     }
 
     fn now(&self) -> Moment {
-        self.client.clock.now()
+        self.client.core().clock.now()
     }
 }
 
@@ -107,7 +100,7 @@ impl Handle {
     pub(crate) fn unlock(&self, token: Option<u64>) -> Result<(), Error> {
         match self.key.hold.leave(current_thread(), token) {
             Exit::Inner => Ok(()),
-            exit => Unlock::new(&self.client, &self.key, ReleaseReply::Awaited).unlock(exit),
+            exit => Unlock::new(&self.client.parts, &self.key, ReleaseReply::Awaited).unlock(exit),
         }
     }
 
@@ -121,7 +114,7 @@ impl Handle {
     }
 
     fn end_dropped(&self, exit: Exit) {
-        if let Err(error) = Unlock::new(&self.client, &self.key, ReleaseReply::Unawaited).unlock(exit) {
+        if let Err(error) = Unlock::new(&self.client.parts, &self.key, ReleaseReply::Unawaited).unlock(exit) {
             // Lost leases and unanswered releases have already been logged with their causes.
             log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
         }

@@ -41,7 +41,7 @@ impl UnguardedLock {
     /// As [`DistributedReentrantLock::lock`].
     pub fn lock(&self) -> Result<(), Error> {
         // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.lock.handle.acquire(&WaitLimit::Forever)?.map(drop).ok_or(Error::ShutDown)
+        self.lock.handle.acquire(&WaitLimit::FOREVER)?.map(drop).ok_or(Error::ShutDown)
     }
 
     /// Tries once to acquire the lock. Returns `false` if it is held. Blocks as [`DistributedReentrantLock::try_lock`] does.
@@ -51,7 +51,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::try_lock`].
     pub fn try_lock(&self) -> Result<bool, Error> {
-        Ok(self.lock.handle.acquire(&WaitLimit::OneAttempt)?.is_some())
+        Ok(self.lock.handle.acquire(&WaitLimit::ONE_ATTEMPT)?.is_some())
     }
 
     /// Acquires the lock, blocking for at most `limit`, as [`DistributedReentrantLock::try_lock_for`] does. Returns `false` if it
@@ -80,7 +80,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::lock_cancellable`].
     pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<bool, Error> {
-        Ok(self.lock.handle.acquire(&WaitLimit::UntilCancelled(cancel))?.is_some())
+        Ok(self.lock.handle.acquire(&WaitLimit::FOREVER.or_cancelled(cancel))?.is_some())
     }
 
     /// Unlocks once. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock) does. JVM: `unlock()`.

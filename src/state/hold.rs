@@ -12,7 +12,7 @@
 //! | `deadline` | the thread that begins a hold or renews it, under the key's mutex | all threads |
 
 use crate::clock::Moment;
-use crate::config::DLockConfig;
+use crate::state::machine::Taker;
 use crate::state::owner::NOBODY;
 use crate::state::tenure::Tenure;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -158,14 +158,14 @@ impl Hold {
         now < self.deadline() && owner != NOBODY && owner & LOST == 0 && self.token() == token
     }
 
-    /// Begins the next hold of a tenure, for a thread that has called a handle with these settings. Call it with the key's mutex held.
-    pub(crate) fn begin(&self, owner: u64, settings: &DLockConfig, tenure: &Tenure) {
+    /// Begins the next hold of a tenure. Call it with the key's mutex held.
+    pub(crate) fn begin(&self, to: Taker<'_>, tenure: &Tenure) {
         // ORDERING: the token comes before what pairs with `is_valid`, and `owner` after everything that it publishes
         // to `is_owned_by`.
         self.token.store(tenure.tokens.current(), Ordering::Release);
         self.deadline.store(tenure.valid_until().as_nanos(), Ordering::Release);
-        self.count.store(if settings.reentry { 1 } else { ONCE }, Ordering::Relaxed);
-        self.owner.store(owner, Ordering::Release);
+        self.count.store(if to.settings.reentry { 1 } else { ONCE }, Ordering::Relaxed);
+        self.owner.store(to.thread, Ordering::Release);
     }
 
     /// Ends a hold. Call it with the key's mutex held.
@@ -194,6 +194,7 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::DLockConfig;
     use crate::port::Grant;
     use crate::state::owner::current_thread;
     use std::sync::Arc;
@@ -203,7 +204,7 @@ mod tests {
     fn begin(hold: &Hold, reentry: bool, number: u64) {
         let settings = Arc::new(DLockConfig::new("T", "x").with_lease(Duration::from_secs(1)).with_reentry(reentry));
         let tenure = Tenure::new("me-1".into(), Arc::clone(&settings), Grant::new(number, 0), Moment::from_nanos(0));
-        hold.begin(current_thread(), &settings, &tenure);
+        hold.begin(Taker { thread: current_thread(), settings: &settings }, &tenure);
     }
 
     #[test]

@@ -250,6 +250,18 @@ impl State {
         }
     }
 
+    /// Returns what the request in flight is about, if it is about this locker.
+    pub(crate) fn about_locker(&mut self, locker: &str) -> Option<&mut About> {
+        match &mut self.phase {
+            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
+                if *about.locker == *locker =>
+            {
+                Some(about)
+            }
+            _ => None,
+        }
+    }
+
     /// Notes that the release in flight is answered, or is sent ahead of every later request. Returns its locker if
     /// the release must be repeated.
     #[must_use]
@@ -295,6 +307,19 @@ impl State {
         self.failure = None;
         self.asked = 0;
         self.failures = 0;
+    }
+}
+
+/// The thread that gets a hold, with the settings of the handle that it has called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taker<'a> {
+    pub(crate) thread: u64,
+    pub(crate) settings: &'a DLockConfig,
+}
+
+impl<'a> From<&'a Arc<Waiter>> for Taker<'a> {
+    fn from(waiter: &'a Arc<Waiter>) -> Self {
+        Self { thread: waiter.thread, settings: &waiter.settings }
     }
 }
 

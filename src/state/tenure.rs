@@ -3,7 +3,7 @@
 use crate::clock::Moment;
 use crate::config::{DLockConfig, whole_milliseconds};
 use crate::error::{Error, LeaseLoss, LossCause};
-use crate::port::{Gap, Grant};
+use crate::port::{Gap, Grant, StoreLimits};
 use crate::timing;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -159,6 +159,11 @@ impl Tenure {
         due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))
     }
 
+    /// Returns whether what the client knows of the tenure is enough to tell a thread of its hold, on a store with these limits.
+    pub(crate) fn counts(&self, limits: &StoreLimits) -> bool {
+        self.lease.is_answered || !limits.extends_heard_grants
+    }
+
     /// Returns whether others are known to wait.
     pub(crate) fn is_contended(&self) -> bool {
         self.contended.is_some()
@@ -241,16 +246,16 @@ impl Tenure {
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     length: Duration,
-    /// The time after which the lease is extended, counted from when it was set or renewed.
-    renew_after: Duration,
+    /// The time between a planned extension and the deadline.
+    spare: Duration,
     /// The pause between two probes of the key; [`Duration::MAX`] if it is not probed.
     probe_pause: Duration,
     /// A time that was read before the last command that set or renewed the lease was first written.
     pub(crate) renewed_at: Moment,
     /// The moment until which the tenure is certainly ours: a lease after `renewed_at`, less a margin.
     deadline: Moment,
-    /// When the key in the store was last known to contain our locker.
-    checked_at: Moment,
+    /// When the key in the store must be probed, counted from when it was last known to contain our locker.
+    probe_at: Moment,
     /// The moment since which the key may no longer contain our locker, because another server than before answers. [`Moment::NEVER`]
     /// without such a doubt.
     doubted_at: Moment,
@@ -269,13 +274,15 @@ impl Lease {
     /// Creates a lease that counts from `counts_from`.
     fn new(settings: &DLockConfig, counts_from: Moment) -> Self {
         let length = settings.lease();
+        let valid = length - timing::margin(length);
+        let probe_pause = if settings.probe { timing::probe_pause(length) } else { Duration::MAX };
         Self {
             length,
-            renew_after: settings.renew_after(),
-            probe_pause: if settings.probe { timing::probe_pause(length) } else { Duration::MAX },
+            spare: valid.saturating_sub(settings.renew_after()),
+            probe_pause,
             renewed_at: counts_from,
-            deadline: deadline(counts_from, length),
-            checked_at: counts_from,
+            deadline: counts_from + valid,
+            probe_at: counts_from + probe_pause,
             doubted_at: Moment::NEVER,
             check_at: Moment::NEVER,
             is_told_again: false,
@@ -286,43 +293,44 @@ impl Lease {
 
     /// Returns whether less than half the lease is left. The lease must then be extended before the thread is told of the hold.
     pub(crate) fn is_near_expiry(&self, now: Moment) -> bool {
-        now + timing::least_left(self.length) > self.deadline
+        self.deadline.since(now) < timing::least_left(self.length)
     }
 
     /// Returns whether an extension that is answered now is late. By the settings, some time is left between an extension and the deadline.
     /// An extension is late if less than half of that time is left.
     pub(crate) fn is_late(&self, now: Moment) -> bool {
-        let planned = self.deadline.since(self.renewed_at + self.renew_after);
-        self.deadline.since(now) < planned / 2
+        self.deadline.since(now) < self.spare / 2
     }
 
     /// Returns when to extend the lease: at its configured fraction, or earlier if otherwise several round trips of
     /// this length would not fit before the deadline.
     pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
-        let by_part = self.renewed_at + self.renew_after;
-        let by_trips = self.deadline.before(trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE));
-        if by_part <= by_trips {
-            return by_part;
+        let planned = self.deadline.before(self.spare);
+        let trips = trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE);
+        if trips <= self.spare {
+            return planned;
         }
-        by_part.min(by_trips.max(self.renewed_at + timing::earliest_extension(self.length)))
+        planned.min(self.deadline.before(trips).max(self.renewed_at + timing::earliest_extension(self.length)))
     }
 
     /// Returns when the lease thread must ask about the key next.
     fn due(&self, trip: Duration) -> Moment {
-        self.extend_at(trip).min(self.checked_at + self.probe_pause).min(self.doubted_at).min(self.check_at)
+        self.extend_at(trip).min(self.probe_at).min(self.doubted_at).min(self.check_at)
     }
 
     /// Notes that a reply has extended the lease.
     pub(crate) fn renewed(&mut self, sent_at: Moment) {
-        self.renewed_at = self.renewed_at.max(sent_at);
-        self.deadline = deadline(self.renewed_at, self.length);
+        if sent_at > self.renewed_at {
+            self.deadline = self.deadline + sent_at.since(self.renewed_at);
+            self.renewed_at = sent_at;
+        }
         self.is_answered = true;
         self.checked(sent_at);
     }
 
     /// Notes that the key contained our locker when a request sent at `sent_at` was answered.
     pub(crate) fn checked(&mut self, sent_at: Moment) {
-        self.checked_at = self.checked_at.max(sent_at);
+        self.probe_at = self.probe_at.max(sent_at + self.probe_pause);
         if self.doubted_at <= sent_at {
             self.doubted_at = Moment::NEVER;
         }
@@ -358,11 +366,6 @@ impl Lease {
     pub(crate) fn is_doubted_since(&self, sent_at: Moment) -> bool {
         self.doubted_at > sent_at && self.doubted_at != Moment::NEVER
     }
-}
-
-/// Returns the moment until which a lease that was set or renewed at the given moment is certainly ours.
-fn deadline(renewed_at: Moment, lease: Duration) -> Moment {
-    renewed_at + (lease - timing::margin(lease))
 }
 
 /// Tokens per fence number.

@@ -1,8 +1,8 @@
 //! How a thread waits in the local queue.
 
 use super::{Acquire, Progress};
-use crate::client::core::Core;
 use crate::client::events::Events;
+use crate::client::parts::Parts;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -37,12 +37,12 @@ impl Sleeper for Parked {
 impl Acquire<'_> {
     /// Waits in the local queue for the hold or for the turn to ask.
     pub(super) fn park(&mut self, waiter: &Arc<Waiter>) -> Result<Progress, Error> {
-        let (core, key, limit) = (self.core, self.key, self.limit);
-        let _counted = core.events.count_waiter(&waiter.settings);
+        let (parts, key, limit) = (self.parts, self.key, self.limit);
+        let _counted = parts.core.events.count_waiter(&waiter.settings);
         let sleeper = || Arc::new(Parked { key: Arc::clone(key), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
-        let mut patience = Patience::of(limit, &core.clock);
+        let mut patience = Patience::of(limit, &parts.core.clock);
         // Register before the first check, so that no wake-up after it is missed.
-        let _registered = (limit.register(sleeper), core.clock.register(sleeper));
+        let _registered = (limit.register(sleeper), parts.core.clock.register(sleeper));
         let (mut circle_at, mut long_wait) = (Events::circle_at(waiter), None);
         let mut state = key.state.lock();
         loop {
@@ -52,44 +52,44 @@ impl Acquire<'_> {
             if state.is_turn_of(waiter.thread) {
                 return Ok(Progress::HasTurn);
             }
-            let now = core.clock.now();
-            let in_vain = patience.as_mut().is_some_and(|patience| patience.is_in_vain(core, key, &state));
-            if core.is_closed() || limit.is_over(now) || in_vain {
+            let now = parts.core.clock.now();
+            let in_vain = patience.as_mut().is_some_and(|patience| patience.is_in_vain(parts, key, &state));
+            if parts.core.activity.is_closed() || limit.is_over(now) || in_vain {
                 return self.leave(waiter, state, now);
             }
             if let Some(at) = self.slow_at.take_if(|at| *at <= now) {
                 drop(state);
-                core.events.tell_slow(key, &waiter.settings, now.since(at), long_wait.as_ref());
+                parts.core.events.tell_slow(key, &waiter.settings, now.since(at), long_wait.as_ref());
                 state = key.state.lock();
                 continue;
             }
             if circle_at.take_if(|at| *at <= now).is_some() {
                 drop(state);
-                long_wait = Some(core.events.waits_long(key, waiter));
+                long_wait = Some(parts.core.events.waits_long(key, waiter));
                 state = key.state.lock();
                 continue;
             }
-            let until = [limit.until(), self.slow_at, circle_at].into_iter().flatten().min().unwrap_or(Moment::NEVER);
-            let sleep = patience.as_ref().map_or(Duration::MAX, Patience::left).min(core.clock.sleep(until, now));
+            let until = [limit.until, self.slow_at, circle_at].into_iter().flatten().min().unwrap_or(Moment::NEVER);
+            let sleep = patience.as_ref().map_or(Duration::MAX, Patience::left).min(parts.core.clock.sleep(until, now));
             waiter.park(&mut state, until, sleep);
         }
     }
 
     /// Leaves the local queue without the lock.
     fn leave(&self, waiter: &Waiter, mut state: MutexGuard<'_, State>, now: Moment) -> Result<Progress, Error> {
-        let (core, key) = (self.core, self.key);
-        let failure = if core.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
+        let (parts, key) = (self.parts, self.key);
+        let failure = if parts.core.activity.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
         let (was_last, unsettled) = state.give_up(waiter.thread);
         if was_last {
             // Do this before the mutex is released: the next thread that waits adds an entry of its own.
-            core.retries.forget(key);
+            parts.retries.forget(key);
         }
         if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
             // There may have been no time to ask for a place in the store's queue. The threads that still wait have that time.
-            core.retries.ask_at(key, now);
+            parts.retries.ask_at(key, now);
         }
         drop(state);
-        core.releases.abandon(core, &key.name, unsettled);
+        parts.retries.abandon(&key.name, unsettled);
         self.limit.outcome(failure).map(|()| Progress::Ended)
     }
 }
@@ -111,7 +111,7 @@ impl Patience {
         if cfg!(dlock_shuttle) || !clock.is_moved_by_hand() {
             return None;
         }
-        let left = limit.until()?.since(clock.now());
+        let left = limit.until?.since(clock.now());
         let (shortest, longest) = STORE_LOOK_PAUSES;
         Some(Self { ends: Instant::now().checked_add(left)?, pause: left.clamp(shortest, longest) })
     }
@@ -124,12 +124,12 @@ impl Patience {
     /// Returns whether the limit has passed in real time, and the last request to the store has failed. If the limit has passed and no
     /// request has failed, this makes the retry thread ask once more, because the clock that would start the next request stands still. The
     /// next check, after a pause, sees the answer.
-    fn is_in_vain(&mut self, core: &Core, key: &Arc<Key>, state: &State) -> bool {
+    fn is_in_vain(&mut self, parts: &Parts, key: &Arc<Key>, state: &State) -> bool {
         if !self.left().is_zero() {
             return false;
         }
         if state.failure.is_none() && matches!(state.phase, Phase::Waiting { .. }) {
-            core.retries.ask_at(key, core.clock.now());
+            parts.retries.ask_at(key, parts.core.clock.now());
         }
         self.ends = Instant::now() + self.pause;
         state.failure.is_some()

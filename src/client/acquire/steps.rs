@@ -54,7 +54,7 @@
 //! finds out when the present linger ends. The `L` in the locker tells other clients that asking is worthwhile, so a `try_lock` stands in
 //! the queue for a moment. For every other busy key `try_lock` returns at once.
 
-use crate::client::turn::Answer;
+use crate::client::question::Answer;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::Busy;
@@ -135,11 +135,11 @@ impl Asking {
     pub(super) fn next(&mut self, answer: Answer, seen: &Seen) -> Step {
         let ends = self.is_one_attempt || seen.is_over;
         match answer {
-            Answer::Gone { .. } if self.recall.is_some() => Step::Ask(QueuePlace::None),
-            Answer::Gone { .. } if ends => {
+            Answer::Gone if self.recall.is_some() => Step::Ask(QueuePlace::None),
+            Answer::Gone if ends => {
                 Step::End { abandoned: None, failure: self.unanswered.take().filter(|_| !self.is_busy) }
             }
-            Answer::Gone { .. } => Step::Ask(QueuePlace::IfHeard),
+            Answer::Gone => Step::Ask(QueuePlace::IfHeard),
             Answer::Failed { error, unsettled: Some(unsettled) }
                 if self.unanswered.is_none() && error.is_unknown() && !seen.is_closed && !seen.is_over =>
             {

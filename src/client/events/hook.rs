@@ -58,9 +58,7 @@ impl Function {
             (Self::SlowWaits(function), Event::SlowWait(wait)) => function(wait),
             _ => {}
         });
-        if let Err(panic) = called {
-            // Leak the panic, because its destructor might panic, too.
-            std::mem::forget(panic);
+        if called.is_none() {
             self.log_error("panicked when it was called", event.key());
         }
     }

@@ -89,9 +89,7 @@ pub(crate) fn name_of(request: &Request<'_>) -> &'static str {
 impl Sample {
     /// Hands the figure to the recorder that the program has installed.
     pub(crate) fn record(self) {
-        if let Err(panic) = crate::sync::catch_panic(|| self.give()) {
-            // Leak the panic, because its destructor might panic, too.
-            std::mem::forget(panic);
+        if crate::sync::catch_panic(|| self.give()).is_none() {
             log::error!(CLIENT, "the program's recorder of metrics panicked");
         }
     }
@@ -157,9 +155,7 @@ pub(crate) fn describe() {
         describe_counter!("dlock_new_servers_total", Unit::Count, "How often another server answered than before.");
         describe_gauge!("dlock_waiting_threads", Unit::Count, "Threads of this process that wait for a lock.");
     });
-    if let Err(panic) = described {
-        // Leak the panic, because its destructor might panic, too.
-        std::mem::forget(panic);
+    if described.is_none() {
         log::error!(CLIENT, "the program's recorder of metrics panicked");
     }
 }

@@ -108,7 +108,7 @@ impl Events {
     pub(super) fn queue_acquired(&self, tenure: &mut Tenure, call: LockCall<'_>) -> Queued {
         match (&self.observer, call.called_at) {
             (Some(observer), Some(called_at)) => self.acquired(observer, tenure, call, called_at),
-            _ => Queued::nothing(),
+            _ => Queued::NOTHING,
         }
     }
 
@@ -128,7 +128,7 @@ impl Events {
     pub(super) fn queue_released(&self, tenure: &Tenure, token: u64, now: Moment, end: HoldEnd) -> Queued {
         match &self.observer {
             Some(observer) if observer.times_holds() => released(observer, tenure, token, now, end),
-            _ => Queued::nothing(),
+            _ => Queued::NOTHING,
         }
     }
 
@@ -145,10 +145,10 @@ impl Events {
 
     /// Queues that a lease is extended, as the reply that arrived now says. Call it with the key's mutex held, before the tenure knows.
     pub(super) fn queue_renewed(&self, tenure: &Tenure, now: Moment) -> Queued {
-        let Some(observer) = &self.observer else { return Queued::nothing() };
+        let Some(observer) = &self.observer else { return Queued::NOTHING };
         // A grant that came late is no hold before its first extension, so that extension is no event.
         if !tenure.is_confirmed {
-            return Queued::nothing();
+            return Queued::NOTHING;
         }
         let lock = holder(tenure);
         if tenure.lease.is_late(now) {
@@ -178,9 +178,9 @@ impl Events {
 impl Events {
     /// Queues the loss of a tenure, if a thread was told of the hold. Call it with the key's mutex held, or as the thread that has the turn.
     pub(super) fn queue_lost(&self, key: &str, tenure: &Tenure) -> Queued {
-        let Some(observer) = self.observer.as_ref().filter(|_| tenure.is_confirmed) else { return Queued::nothing() };
-        let Some((cause, at)) = tenure.loss() else { return Queued::nothing() };
-        let Some(loss) = tenure.loss_of(key, *at) else { return Queued::nothing() };
+        let Some(observer) = self.observer.as_ref().filter(|_| tenure.is_confirmed) else { return Queued::NOTHING };
+        let Some((cause, at)) = tenure.loss() else { return Queued::NOTHING };
+        let Some(loss) = tenure.loss_of(key, *at) else { return Queued::NOTHING };
         let sample = Sample::Lost { lock: Arc::clone(&tenure.settings), cause: word_for(cause) };
         observer.queue(&Event::Lost(loss), Some(sample))
     }
@@ -218,10 +218,10 @@ pub(super) fn tell_watchers(watchers: Vec<Sender<()>>) {
 /// Waits.
 impl Events {
     /// Counts the calling thread as one that waits, until the returned value is dropped. Both must happen with no mutex held.
-    pub(super) fn count_waiter(&self, settings: &Arc<DLockConfig>) -> Option<Waits<'_>> {
+    pub(super) fn count_waiter(&self, settings: &Arc<DLockConfig>) -> Option<CountedWaiter<'_>> {
         let observer = self.observer.as_ref().filter(|observer| observer.is_metered())?;
         observer.record(Sample::Waiting { lock: Arc::clone(settings), more: true });
-        Some(Waits { observer, lock: Arc::clone(settings) })
+        Some(CountedWaiter { observer, lock: Arc::clone(settings) })
     }
 
     /// Tells the program that the calling thread's wait has been slow for `since`, and the circle that it has closed.
@@ -342,12 +342,12 @@ fn released(observer: &Observer, tenure: &Tenure, token: u64, now: Moment, end: 
 
 /// A thread that is counted as waiting.
 #[must_use]
-pub(super) struct Waits<'a> {
+pub(super) struct CountedWaiter<'a> {
     observer: &'a Observer,
     lock: Arc<DLockConfig>,
 }
 
-impl Drop for Waits<'_> {
+impl Drop for CountedWaiter<'_> {
     fn drop(&mut self) {
         self.observer.record(Sample::Waiting { lock: Arc::clone(&self.lock), more: false });
     }

@@ -161,9 +161,7 @@ impl Queued {
     }
 
     /// Nothing was queued.
-    pub(crate) const fn nothing() -> Self {
-        Self(None)
-    }
+    pub(crate) const NOTHING: Self = Self(None);
 
     /// Call it with no mutex held: it may start a thread, write to the log and call the recorder of metrics.
     pub(crate) fn finish(self) {

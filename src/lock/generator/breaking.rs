@@ -54,19 +54,20 @@ impl DLockGenerator {
     ) -> Result<BreakOutcome, Error> {
         let name = DLockConfig::new(lock_type, lock_target);
         check_name(&name)?;
-        self.client.process.check()?;
+        self.client.core().process.check()?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
-        if !self.client.limits.breaks {
+        if !self.client.core().limits.breaks {
             return Err(Error::unsupported("the store cannot break locks: end the holder's process"));
         }
         let reason = OneLine(reason.chars().take(LONGEST_REASON).collect::<String>()).to_string();
-        let order = Break::new(name.unique_key(), expected_locker, self.client.id.current().as_str(), &reason);
+        let order = Break::new(name.unique_key(), expected_locker, self.client.core().id.current().as_str(), &reason);
         let outcome = self
             .client
+            .core()
             .processor
-            .break_hold(&order, self.client.limits.command)
+            .break_hold(&order, self.client.core().limits.command)
             .or_else(|error| self.look_for_break(&order, error))?;
         if let BreakOutcome::Broken { next, .. } = &outcome {
             log::info!(
@@ -84,10 +85,10 @@ impl DLockGenerator {
         if !error.is_unknown() {
             return Err(error);
         }
-        let limit = self.client.limits.command;
-        match self.client.processor.broken(order.key, order.locker, limit) {
+        let limit = self.client.core().limits.command;
+        match self.client.core().processor.broken(order.key, order.locker, limit) {
             Ok(Some(Broken { by, reason })) if by == order.by && reason == order.reason => {
-                let found = self.client.processor.inspect(order.key, limit)?;
+                let found = self.client.core().processor.inspect(order.key, limit)?;
                 Ok(BreakOutcome::Broken { next: found.holder, waiting: found.waiting })
             }
             _ => Err(error),

@@ -97,11 +97,15 @@ pub struct ListedLocks {
 
 impl ListedLocks {
     fn fetch(&mut self) -> Result<(), Error> {
-        self.client.process.check()?;
+        self.client.core().process.check()?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
-        let page = self.client.directory()?.list(&self.keys, self.from.as_deref(), 2 * self.client.limits.command)?;
+        let page = self.client.core().directory()?.list(
+            &self.keys,
+            self.from.as_deref(),
+            2 * self.client.core().limits.command,
+        )?;
         self.found = page.locks.into();
         self.missing = page.missing;
         self.is_over = page.next.is_none();

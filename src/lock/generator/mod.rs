@@ -153,13 +153,13 @@ impl DLockGenerator {
     /// [`lease_of`](Self::lease_of); [`Error::ShutDown`] after [`close`](Self::close).
     pub fn generate_with(&self, config: DLockConfig) -> Result<DistributedReentrantLock, Error> {
         // Asked each time: what an outage may last is known only once Sentinels have answered.
-        let limits = self.client.processor.limits();
+        let limits = self.client.core().processor.limits();
         let config = limits::within(self.with_its_lease(config)?.checked()?, &limits)?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
         self.short_leases.warn_of(&config, &limits);
-        let key = self.client.keys.key(config.shared_key());
+        let key = self.client.core().keys.key(config.shared_key());
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }
 
@@ -313,8 +313,8 @@ impl GeneratorBuilder {
 
 #[cfg(all(test, dlock_shuttle))]
 impl DLockGenerator {
-    /// For the model, which checks that the core ends with its handles.
-    pub(crate) fn downgrade(&self) -> std::sync::Weak<crate::client::core::Core> {
+    /// For the model, which checks that the parts end with their handles.
+    pub(crate) fn downgrade(&self) -> std::sync::Weak<crate::client::parts::Parts> {
         self.client.downgrade()
     }
 }

@@ -84,11 +84,8 @@ impl DistributedReentrantLock {
     /// ```
     #[inline]
     pub fn lock(&self) -> Result<DLockGuard<'_>, Error> {
-        if let Some(token) = self.handle.lock_again() {
-            return Ok(DLockGuard::new(&self.handle, token));
-        }
         // `None` means that the caller's own limit ended the wait, and there is none here.
-        DLockGuard::acquire(&self.handle, &WaitLimit::Forever)?.ok_or(Error::ShutDown)
+        DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER)?.ok_or(Error::ShutDown)
     }
 
     /// Tries once to acquire the lock. Does not wait for a holder, and does not pass threads of this process that already wait.
@@ -111,7 +108,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn try_lock(&self) -> Result<Option<DLockGuard<'_>>, Error> {
-        DLockGuard::acquire(&self.handle, &WaitLimit::OneAttempt)
+        DLockGuard::acquire(&self.handle, &WaitLimit::ONE_ATTEMPT)
     }
 
     /// Acquires the lock, blocking for at most `limit`. Returns `None` if it was held all that time. A `limit` of zero means
@@ -168,7 +165,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<Option<DLockGuard<'_>>, Error> {
-        DLockGuard::acquire(&self.handle, &WaitLimit::UntilCancelled(cancel))
+        DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER.or_cancelled(cancel))
     }
 
     /// Acquires the lock, blocking for at most `limit`, and until `cancel` is cancelled at the latest. Returns `None` if either
@@ -309,11 +306,11 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn inspect(&self) -> Result<LockState, Error> {
-        self.handle.client.process.check()?;
+        self.handle.client.core().process.check()?;
         let Inspection { holder, remaining, waiting } =
-            self.handle.client.processor.inspect(self.key(), self.handle.client.limits.command)?;
+            self.handle.client.core().processor.inspect(self.key(), self.handle.client.core().limits.command)?;
         let holder = holder.map(|locker| {
-            let is_local = self.handle.client.is_ours(&locker);
+            let is_local = self.handle.client.core().is_ours(&locker);
             Holder { locker, remaining, is_local }
         });
         Ok(LockState { holder, waiting })

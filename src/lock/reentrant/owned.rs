@@ -24,7 +24,7 @@ impl DistributedReentrantLock {
     /// ```
     pub fn lock_owned(&self) -> Result<OwnedDLockGuard, Error> {
         // `None` means that the caller's own limit ended the wait, and there is none here.
-        OwnedDLockGuard::acquire(self, &WaitLimit::Forever)?.ok_or(Error::ShutDown)
+        OwnedDLockGuard::acquire(self, &WaitLimit::FOREVER)?.ok_or(Error::ShutDown)
     }
 
     /// As [`try_lock`](Self::try_lock), with a guard that owns its handle.
@@ -40,7 +40,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn try_lock_owned(&self) -> Result<Option<OwnedDLockGuard>, Error> {
-        OwnedDLockGuard::acquire(self, &WaitLimit::OneAttempt)
+        OwnedDLockGuard::acquire(self, &WaitLimit::ONE_ATTEMPT)
     }
 
     /// As [`try_lock_for`](Self::try_lock_for), with a guard that owns its handle.
@@ -88,7 +88,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn lock_owned_cancellable(&self, cancel: &CancelToken) -> Result<Option<OwnedDLockGuard>, Error> {
-        OwnedDLockGuard::acquire(self, &WaitLimit::UntilCancelled(cancel))
+        OwnedDLockGuard::acquire(self, &WaitLimit::FOREVER.or_cancelled(cancel))
     }
 
     /// As [`try_lock_cancellable_for`](Self::try_lock_cancellable_for), with a guard that owns its handle.

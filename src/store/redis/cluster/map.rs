@@ -140,7 +140,7 @@ impl Map {
         let source = MapSource { by: &by.transport.endpoint().address.place, map: self.address_map.as_ref() };
         // `CLUSTER SLOTS`, `MOVED` and `ASK` name nodes as they know one another, which is by addresses of their own network.
         // The address map is the program's, and may panic. This may be the callback of a posted call, which must come to its end.
-        catch_panic(|| source.place(host, port)).unwrap_or_else(|_| {
+        catch_panic(|| source.place(host, port)).unwrap_or_else(|| {
             log::error!(TRANSPORT, "the address map of the Cluster panicked for {host}:{port}");
             None
         })

@@ -282,7 +282,7 @@ fn refresh(refresher: &Weak<Refresher>) {
             let (map, asked_at) = strong.ask_for_map(turn, knows)?;
             Ok(strong.map.install(&map, asked_at))
         });
-        let told = told.unwrap_or_else(|_| {
+        let told = told.unwrap_or_else(|| {
             Err(Error::backend(
                 BackendFailure::NotExecuted,
                 "asking for the Cluster's slots panicked; please report it",

@@ -155,7 +155,7 @@ fn watch(sentinels: &Weak<Sentinels>) {
             }
             strong.round();
         });
-        if round.is_err() {
+        if round.is_none() {
             log::error!(TRANSPORT, "the thread dlock-watch has caught a panic; please report it");
         }
         if !strong.watch.pause(begun) {

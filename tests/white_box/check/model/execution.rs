@@ -5,7 +5,7 @@ use super::shims::thread;
 use super::time::{self, ClientClock, FOR_GOOD, Pace};
 use super::visitor::{Act, Visitor};
 use super::world::{LEASE, Party, World};
-use crate::client::core::Core;
+use crate::client::parts::Parts;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::lock::DLockGenerator;
@@ -52,7 +52,8 @@ impl Scenario {
                 let keys = watched.iter().filter_map(|(key, core)| Some((key.upgrade()?, core)));
                 let keys: Vec<_> = keys.collect();
                 // Called only where it matters, because the upgrade keeps the core alive during the check.
-                let is_closed = |core: &Weak<Core>| core.upgrade().is_none_or(|core| core.is_closed());
+                let is_closed =
+                    |parts: &Weak<Parts>| parts.upgrade().is_none_or(|parts| parts.core.activity.is_closed());
                 keys.iter().for_each(|(key, core)| seen.look(key, || is_closed(core)));
                 let states = keys.iter().map(|(key, _)| format!("{:?}", *key.state.lock()));
                 assert!(time::now() < END, "time goes on and on: {:#?}", states.collect::<Vec<_>>());

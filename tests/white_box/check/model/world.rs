@@ -3,7 +3,7 @@
 use super::journal::Journal;
 use super::network::{Faults, Network};
 use super::shims::{Condvar, Mutex, thread};
-use crate::client::core::Core;
+use crate::client::parts::Parts;
 use crate::client::wait_limit::CancelToken;
 use crate::clock::Moment;
 use crate::lock::DLockGenerator;
@@ -95,7 +95,7 @@ impl World {
         if thread_rng().gen_bool(0.5) {
             parties.iter().for_each(|(_, lock)| self.rest(lock, lingers));
         }
-        let ends: Vec<Weak<Core>> = parties.iter().map(|(generator, _)| generator.downgrade()).collect();
+        let ends: Vec<Weak<Parts>> = parties.iter().map(|(generator, _)| generator.downgrade()).collect();
         for (generator, lock) in &parties {
             generator.close();
             let state = lock.handle.key.state.lock();
@@ -129,7 +129,8 @@ impl World {
                 Phase::Lingering { .. } => lingers,
                 _ => false,
             };
-            if client.is_closed() || rests && lock.queue_length() == 0 && client.retries.cleanup.next() == Moment::NEVER
+            if client.is_closed()
+                || rests && lock.queue_length() == 0 && client.parts.retries.cleanup.next() == Moment::NEVER
             {
                 return;
             }

@@ -37,7 +37,7 @@ impl Said {
         let busy = |remaining, unsettled| Answer::Busy { busy: Busy::new("other-1", remaining), unsettled };
         let left = Some(Duration::from_secs(9));
         match self {
-            Self::Gone => Answer::Gone { abandoned: None },
+            Self::Gone => Answer::Gone,
             Self::Looked => busy(left, None),
             Self::LookedInVain => busy(None, None),
             Self::Queued => busy(left, Some(unsettled("mine", true))),
@@ -217,7 +217,7 @@ fn every_conversation(mut check: impl FnMut(bool, &mut Asking, &[(Said, Seen)]))
 fn locker_of(answer: &Answer) -> Option<&Unsettled> {
     match answer {
         Answer::Busy { unsettled, .. } | Answer::Failed { unsettled, .. } => unsettled.as_ref(),
-        Answer::Gone { .. } | Answer::Acquired(_) => None,
+        Answer::Gone | Answer::Acquired(_) => None,
     }
 }
 

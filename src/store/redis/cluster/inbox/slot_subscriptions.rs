@@ -140,7 +140,7 @@ impl SlotSubscriptions {
             // A connect may last for the whole time-out of one. The listening thread must not: it has the grants of all other nodes to
             // deliver.
             // The log may panic.
-            let link = catch_panic(|| endpoint.connect(deadline)).unwrap_or_else(|_| {
+            let link = catch_panic(|| endpoint.connect(deadline)).unwrap_or_else(|| {
                 let message = "opening a connection panicked; please report it";
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             });

@@ -137,7 +137,7 @@ impl<C: Connector> Mux<C> {
         state.connecting.tellers.retain(|teller| *teller != me);
         self.connected.notify_all();
         drop(state);
-        if told.is_err() {
+        if told.is_none() {
             log::error!(TRANSPORT, "the thread dlock-connect has caught a panic; please report it");
         }
     }
@@ -208,5 +208,5 @@ fn note_refusal(refusal: &io::Error) {
 /// of the program that runs during a connect, such as its logger, may panic.
 fn open<C: Connector>(connector: &C, deadline: Instant) -> Result<OpenConnection<C>, Error> {
     let panicked = || Error::backend(BackendFailure::NotExecuted, "opening a connection panicked; please report it");
-    catch_panic(|| connector.open(deadline)).unwrap_or_else(|_| Err(panicked()))
+    catch_panic(|| connector.open(deadline)).unwrap_or_else(|| Err(panicked()))
 }

@@ -341,7 +341,7 @@ impl PendingCall {
                 self.changed.notify_one();
             }
             // A panic ends here. Otherwise the calls after this one would not be woken.
-            if catch_panic(|| callback(answer)).is_err() {
+            if catch_panic(|| callback(answer)).is_none() {
                 log::error!(TRANSPORT, "the callback of a call ended by a panic; please report it");
             }
         } else {

@@ -1,0 +1,71 @@
+//! How a client is closed: waiting threads leave, and holds continue. The end of the last hold ends the client's threads and closes the store.
+
+use super::parts::Parts;
+use super::turn::Turn;
+
+/// A hold that is counted out when this is dropped, after its release.
+#[must_use]
+pub(crate) struct Leaving<'a>(pub(super) &'a Parts);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if self.0.core.activity.end_hold() {
+            shut_down(self.0);
+        }
+    }
+}
+
+/// Turns new and waiting threads away, and waits until they have left. Holds continue, and the last one to end
+/// runs the shutdown.
+pub(super) fn close(parts: &Parts) {
+    if parts.core.process.is_forked() {
+        return;
+    }
+    if parts.core.activity.close() {
+        for key in parts.core.keys.all() {
+            key.nudge_all();
+        }
+    }
+    end_lingering(parts);
+    if parts.core.activity.wait_until_left() {
+        shut_down(parts);
+    }
+}
+
+/// Shuts the client down immediately, because its last handle is dropped. In a forked child there is nothing to
+/// end: the threads and what is in the store belong to the parent.
+pub(super) fn end(parts: &Parts) {
+    if !parts.core.process.is_forked() {
+        parts.core.activity.close();
+        shut_down(parts);
+    }
+}
+
+/// Gives back the tenures that linger. After the closing no tenure begins to linger.
+fn end_lingering(parts: &Parts) {
+    let over: Vec<_> = parts.core.keys.all().iter().filter_map(|key| Turn::of_lingering(parts, key, true)).collect();
+    Turn::release_all(parts, over, parts.core.limits.command);
+    // The retry thread handles what could not be released.
+    parts.retries.thread.wake_by(parts.retries.cleanup.next());
+}
+
+/// Ends the threads and closes the store. Runs only once.
+fn shut_down(parts: &Parts) {
+    let mut is_down = parts.core.activity.is_down.lock();
+    if std::mem::replace(&mut *is_down, true) {
+        return;
+    }
+    end_lingering(parts);
+    parts.retries.thread.stop();
+    let now = parts.core.clock.now();
+    parts.slow_nodes.stop_retrying().into_iter().for_each(|cleanup| parts.retries.cleanup.return_untried(cleanup, now));
+    // Stop the subscription before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
+    parts.subscription.stop();
+    parts.retries.await_replies(&parts.core);
+    parts.retries.release_cleanups(&parts.core);
+    parts.renewals.thread.stop();
+    parts.slow_nodes.lease_thread.stop();
+    parts.record.remove(&parts.core, parts.renewals.side_limit());
+    parts.core.events.end();
+    parts.core.processor.close();
+}

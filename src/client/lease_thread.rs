@@ -1,0 +1,245 @@
+//! The thread `dlock-lease`: it extends the leases of held tenures, checks that their keys are still ours, and announces a loss.
+//!
+//! One thread serves all tenures of a client. A lease is extended at 75 % (`with_renew_at`); in between, the key is probed every lease/6.
+//! All requests that are due go to the store in one batch, earliest deadline first. An attempt may use a third of the time that the most
+//! urgent tenure has left. The next attempt may use a third of what remains then, so that three attempts fit before the deadline. If a
+//! lease is short for the time of a round trip, it is extended earlier, and an attempt may take several round trips. If the most urgent
+//! tenure has too little time left for another attempt, it does not shorten the present attempt for the other tenures.
+
+use super::closing::Leaving;
+use super::events::tell_watchers;
+use super::loss::{self, Lost};
+use super::parts::Parts;
+use super::turn::Turn;
+use super::twin;
+use crate::clock::Moment;
+use crate::config::DLockConfig;
+use crate::error::{Error, LossCause};
+use crate::log;
+use crate::port::{ExtendOutcome, Extension, Outcome, ProbeOutcome, Request};
+use crate::state::key::Key;
+use crate::state::machine::Phase;
+use crate::state::owner;
+use crate::timing;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Runs one round: extends and probes what is due.
+pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
+    let due = parts.renewals.take_due(now).into_iter().filter_map(|key| RenewalTask::due(parts, key, now));
+    renew(parts, due.filter(|task| !renews_on_slow_node(parts, &task.key)).collect(), false);
+    keep_record(parts);
+    parts.renewals.next().min(parts.record.next())
+}
+
+/// Does the work of [`round`] for keys whose servers keep others waiting.
+pub(crate) fn round_on_slow_nodes(parts: &Parts, now: Moment) -> Moment {
+    let due = parts.slow_nodes.take_renewals().into_iter().filter_map(|key| RenewalTask::due(parts, key, now));
+    renew(parts, due.collect(), true);
+    Moment::NEVER
+}
+
+fn renew(parts: &Parts, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
+    tasks.sort_by_key(|task| task.deadline);
+    let (Some(first), Some(last)) = (tasks.first(), tasks.last()) else { return };
+    let sent_at = parts.core.clock.now();
+    let limit = parts.renewals.limit(first.deadline, last.deadline, other_deadline(parts, is_on_slow_node), sent_at);
+    let requests: Vec<_> = tasks.iter().map(|task| task.request(parts)).collect();
+    let results = parts.core.batch(&requests, limit);
+    if !is_on_slow_node {
+        let (took, before) = (parts.core.clock.now().since(sent_at), parts.renewals.trip());
+        // If no request was answered, a round trip takes longer than this attempt. So the time that is remembered must not become shorter.
+        parts.renewals.note_trip(if results.iter().any(Result::is_ok) { took } else { took.max(before) });
+    }
+    let end = |(task, result): (&RenewalTask, Result<_, _>)| {
+        if task.extend && result.is_err() {
+            parts.core.events.record_unrenewed(&task.lock);
+        }
+        end(parts, &task.key, &task.locker, result, sent_at)
+    };
+    // All losses are marked before the first one is announced, because announcing may take time.
+    let lost: Vec<_> = tasks.iter().zip(results).filter_map(end).collect();
+    Lost::announce(parts, lost);
+}
+
+/// Returns the deadline of the most urgent other tenure for which a renewal must leave time. Once the slow-node worker renews some tenures,
+/// there is no such deadline: the deadlines of tenures on slow nodes must not shorten the attempts for the other tenures, and the reverse.
+fn other_deadline(parts: &Parts, is_on_slow_node: bool) -> Moment {
+    if is_on_slow_node || parts.slow_nodes.lease_thread.is_started() {
+        Moment::NEVER
+    } else {
+        parts.renewals.first_deadline()
+    }
+}
+
+/// Returns whether the slow-node worker renews this key, so that the lease thread must not.
+fn renews_on_slow_node(parts: &Parts, key: &Arc<Key>) -> bool {
+    let is_on_slow_node = parts.core.processor.keeps_waiting(&key.name) && parts.slow_nodes.starts_renewing();
+    if is_on_slow_node {
+        parts.slow_nodes.add_renewal(key, parts.core.clock.now());
+    }
+    is_on_slow_node
+}
+
+/// Writes the client record if it is due. The write takes at most a quarter of the time that renewals have left.
+fn keep_record(parts: &Parts) {
+    if parts.core.activity.is_closed() {
+        // Without this, the record would be due again at once, until the thread is stopped.
+        return parts.record.stop();
+    }
+    let holds = parts.renewals.first_deadline() != Moment::NEVER;
+    if parts.record.keep(&parts.core, holds, || parts.renewals.side_limit()) {
+        parts.subscription.listen(&parts.core);
+    }
+}
+
+/// Extends one tenure on the calling thread, immediately. Also asks for a range of numbers if `fresh_numbers` is
+/// set. Returns why the store did not do it, if it failed.
+pub(super) fn extend_now(
+    parts: &Parts,
+    key: &Arc<Key>,
+    locker: &str,
+    fresh_numbers: bool,
+    limit: Duration,
+) -> Option<Error> {
+    let kept = key.state.lock().live_tenure(locker)?.kept();
+    let sent_at = parts.core.clock.now();
+    let deadline = key.hold.deadline();
+    let limit = limit.min(parts.renewals.limit(deadline, deadline, other_deadline(parts, false), sent_at));
+    let claim = parts.core.claim(&key.name, locker, kept);
+    let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
+    let result = parts.core.run(&request, limit);
+    let failure = result.as_ref().err().cloned();
+    let lost = end(parts, key, locker, result, sent_at);
+    Lost::announce(parts, lost);
+    failure
+}
+
+/// The work due for one tenure.
+#[derive(Debug)]
+struct RenewalTask {
+    key: Arc<Key>,
+    locker: Arc<str>,
+    lock: Arc<DLockConfig>,
+    kept: Duration,
+    deadline: Moment,
+    extend: bool,
+}
+
+impl RenewalTask {
+    /// Returns the work that a due key needs, if its tenure is live.
+    fn due(parts: &Parts, key: Arc<Key>, now: Moment) -> Option<Self> {
+        let owner = key.hold.owner();
+        if owner::has_ended(owner) && end_orphan(parts, &key, owner) {
+            return None;
+        }
+        let mut state = key.state.lock();
+        let tenure = state.kept()?;
+        if tenure.is_lost() {
+            parts.renewals.stop_renewing(&key, tenure);
+            return None;
+        }
+        if let Some((cause, at)) = tenure.overdue(now) {
+            loss::notice(parts, &key, state, cause, at);
+            return None;
+        }
+        let trip = parts.renewals.trip();
+        if now < tenure.due(trip) {
+            parts.renewals.put(&key, tenure);
+            return None;
+        }
+        let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
+        let kept = tenure.kept();
+        let extend = now >= tenure.lease.extend_at(trip);
+        // The thread must notice when the deadline passes, whatever happens in this round.
+        parts.renewals.look_at(&key, tenure, deadline);
+        drop(state);
+        Some(Self { key, locker, lock, kept, deadline, extend })
+    }
+
+    fn request<'a>(&'a self, parts: &'a Parts) -> Request<'a> {
+        let claim = parts.core.claim(&self.key.name, &self.locker, self.kept);
+        if self.extend { Request::Extend(claim) } else { Request::Probe(claim) }
+    }
+}
+
+/// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not
+/// lost. Returns the tenure if it is.
+#[must_use]
+fn end(parts: &Parts, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) -> Option<Lost> {
+    let now = parts.core.clock.now();
+    let mut state = key.state.lock();
+    let tenure = state.live_tenure(locker)?;
+    if let Some((cause, at)) = tenure.overdue(now) {
+        // Too late, even if the lease was extended: a thread that checked in between was told that the hold is
+        // invalid, and that is final.
+        return Lost::mark(parts, key, state, cause, at);
+    }
+    match result {
+        Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
+            let queued = parts.core.events.queue_renewed(tenure, now);
+            tenure.lease.renewed(sent_at);
+            tenure.note_waiting_as_of(waiting, sent_at, now);
+            if let Some(numbers) = numbers {
+                tenure.tokens.refill(numbers);
+            }
+            key.hold.renew(tenure.valid_until());
+            parts.renewals.put(key, tenure);
+            if state.is_recalled() {
+                parts.retries.ask_at(key, now);
+            }
+            drop(state);
+            queued.finish();
+        }
+        Ok(Outcome::Probe(ProbeOutcome::Ours)) => {
+            tenure.lease.checked(sent_at);
+            parts.renewals.put(key, tenure);
+        }
+        Ok(Outcome::Extend(ExtendOutcome::NotOurs(other)) | Outcome::Probe(ProbeOutcome::NotOurs(other))) => {
+            if let Some(holder) = other.holder.as_deref().filter(|holder| parts.core.id.current().is_of_twin(holder)) {
+                drop(state);
+                twin::meet(parts, &key.name, holder);
+                return None;
+            }
+            return Lost::mark(parts, key, state, LossCause::from(other), now);
+        }
+        other => {
+            let from = parts.core.clock.pause_begins(sent_at);
+            let left = tenure.deadline().since(from);
+            // Requests that were under way to the earlier server have failed with it. Their failure says nothing about the present server.
+            let is_at_once = tenure.lease.is_doubted_since(sent_at);
+            let pause = if is_at_once { Duration::ZERO } else { timing::renewal_pause(left) };
+            parts.renewals.look_at(key, tenure, (from + pause).min(tenure.deadline()));
+            // The hold has not begun, so its thread gets the error.
+            let level = if tenure.counts(&parts.core.limits) { log::Level::Warn } else { log::Level::Debug };
+            drop(state);
+            let why = other.map_or_else(|error| error, |outcome| outcome.misplaced());
+            log::log!(level, LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);
+        }
+    }
+    None
+}
+
+/// Ends the hold of a thread that has ended, and its tenure. The key is not released, because that thread may have left its work half done.
+/// The lease runs out, and until then this process waits like the others. Returns `false` if that thread no longer has the hold.
+fn end_orphan(parts: &Parts, key: &Arc<Key>, owner: u64) -> bool {
+    let mut state = key.state.lock();
+    // A destructor of that thread may still unlock, and another thread may have the hold by now.
+    if !key.hold.is_owned_by(owner) || !owner::has_ended(owner) {
+        return false;
+    }
+    let now = parts.core.clock.now();
+    let ended = parts.renewals.end_hold(key, &mut state, Phase::Asking { turn: None, about: None });
+    let Some((mut tenure, watchers)) = ended else { return false };
+    drop(state);
+    let (_leaving, turn) = (Leaving(parts), Turn::of(parts, key));
+    owner::forget_hold(owner);
+    if tenure.lose(LossCause::ThreadEnded, now) {
+        parts.core.events.tell_lost(&key.name, &tenure, watchers);
+    } else {
+        tell_watchers(watchers);
+    }
+    parts.core.events.tell_released(&tenure, now, &Ok(()));
+    drop(turn);
+    true
+}

@@ -1,0 +1,74 @@
+//! The parts of a client, above its core. The handles of the client and its threads share them; the threads have weak pointers.
+//!
+//! A part is data: what is to be done, and when. Its methods know the [core](super::core), and at most a part below. What is done with
+//! several parts at once, such as a turn, a loss or the work of a thread, stands above them, and receives all of them.
+
+use super::core::Core;
+use super::describe::Describe;
+use super::record::Record;
+use super::renewals::Renewals;
+use super::retries::Retries;
+use super::server::ServerWatch;
+use super::slow_nodes::SlowNodeWorkers;
+use super::subscription::Subscription;
+use super::worker::{Round, Worker};
+use crate::clock::Moment;
+use std::sync::{Arc, Weak};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) core: Core,
+    /// The tenures that the client keeps.
+    pub(super) renewals: Arc<Renewals>,
+    /// What is asked for, cleaned up and collected.
+    pub(crate) retries: Arc<Retries>,
+    pub(super) slow_nodes: SlowNodeWorkers,
+    pub(super) subscription: Arc<Subscription>,
+    /// What the client says of itself in the store.
+    pub(super) record: Record,
+    /// What clients say to one another.
+    pub(super) describe: Describe,
+    server: Arc<ServerWatch>,
+    #[cfg_attr(any(not(unix), all(test, dlock_shuttle)), expect(dead_code, reason = "nobody waits there"))]
+    pub(super) this: Weak<Self>,
+}
+
+/// The work of a client's threads, which stands above the parts.
+pub(super) struct Rounds {
+    pub(super) lease: Round<Parts>,
+    pub(super) lease_on_slow_nodes: Round<Parts>,
+    pub(super) retry: Round<Parts>,
+    pub(super) retry_on_slow_nodes: Round<Parts>,
+    /// Listens until the inbox breaks. Returns `None` if the client is gone or stops listening.
+    pub(super) listen: fn(&Weak<Parts>) -> Option<Moment>,
+}
+
+impl Parts {
+    pub(super) fn new(core: Core, has_record: bool, rounds: &Rounds) -> Arc<Self> {
+        let parts = Arc::new_cyclic(|this: &Weak<Self>| {
+            let worker = |name, round| Worker::new(name, &core.clock, core.process, this, round);
+            let (listen, listening) = (rounds.listen, Weak::clone(this));
+            let listener = Worker::listening("dlock-listen", &core.clock, core.process, move |_| listen(&listening));
+            let renewals = Arc::new(Renewals::new(&core, worker("dlock-lease", rounds.lease)));
+            let retries = Arc::new(Retries::new(&core, worker("dlock-retry", rounds.retry)));
+            let subscription = Arc::new(Subscription::new(listener));
+            Self {
+                slow_nodes: SlowNodeWorkers::new(
+                    worker("dlock-lease-2", rounds.lease_on_slow_nodes),
+                    worker("dlock-retry-2", rounds.retry_on_slow_nodes),
+                ),
+                record: Record::new(has_record),
+                describe: Describe::default(),
+                server: Arc::new(ServerWatch::new(&core, &renewals, &retries, &subscription)),
+                this: Weak::clone(this),
+                renewals,
+                retries,
+                subscription,
+                core,
+            }
+        });
+        parts.server.watch(&*parts.core.processor);
+        parts
+    }
+}
