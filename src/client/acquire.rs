@@ -220,7 +220,7 @@ impl<'c> Acquire<'c> {
         let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
             parts.renewals.forget(key);
-            return Lingering::Over(Box::new(tenure));
+            return Lingering::Over(tenure);
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);
@@ -424,7 +424,7 @@ impl<'c> Acquire<'c> {
     /// # Errors
     ///
     /// [`Error::Cloned`] if the client has given up the identity that asked: a copy of this process may have the hold, too.
-    fn take(&self, turn: Turn<'c>, tenure: Tenure, how: How, now: Moment) -> Result<Progress, Error> {
+    fn take(&self, turn: Turn<'c>, tenure: Box<Tenure>, how: How, now: Moment) -> Result<Progress, Error> {
         let (parts, key) = (self.parts, self.key);
         let mut state = key.state.lock();
         if !parts.core.is_ours(&tenure.locker) {

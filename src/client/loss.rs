@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 #[must_use]
 pub(super) struct Lost {
     key: Arc<Key>,
-    tenure: Tenure,
+    tenure: Box<Tenure>,
     /// The event for the program. `None` until it is known whether an operator has broken the hold.
     queued: Option<Queued>,
 }

@@ -30,7 +30,7 @@ pub(crate) struct Question {
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The key is ours.
-    Acquired(Tenure),
+    Acquired(Box<Tenure>),
     /// Another tenure holds the key. Ask again when the lease ends, or at the next poll. An `unsettled` locker stands in the store's queue,
     /// or may still join it if no reply has said that it stands there.
     Busy { busy: Busy, unsettled: Option<Unsettled> },
@@ -150,7 +150,7 @@ impl Answer {
 
     /// Ends the retry thread's turn, whose request was sent at `sent_at`. Returns a tenure that was granted after
     /// every waiter had given up: release it before its turn is dropped.
-    pub(crate) fn end_retry<'c>(self, turn: Turn<'c>, sent_at: Moment) -> Option<(Turn<'c>, Tenure)> {
+    pub(crate) fn end_retry<'c>(self, turn: Turn<'c>, sent_at: Moment) -> Option<(Turn<'c>, Box<Tenure>)> {
         let (parts, key) = (turn.parts, Arc::clone(&turn.key));
         let mut state = key.state.lock();
         match self.without_given_up(parts, &key.name) {

@@ -82,7 +82,7 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, mut perhaps_done: bool) ->
 }
 
 /// Releases a tenure without waiting for the reply, which is handled when it arrives.
-pub(super) fn post(parts: &Parts, key: &Arc<str>, tenure: Tenure, watchers: Vec<Sender<()>>, now: Moment) {
+pub(super) fn post(parts: &Parts, key: &Arc<str>, tenure: Box<Tenure>, watchers: Vec<Sender<()>>, now: Moment) {
     let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
     let claim = Claim { poller_gap: gap, ..parts.core.claim(key, &locker, kept) };
     let limit = release_limit(&parts.core, tenure.deadline().since(now));
@@ -137,7 +137,7 @@ struct Posted {
 
 impl Posted {
     /// Handles the reply. Runs on whichever thread receives it, and must not block.
-    fn answered(self, mut tenure: Tenure, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
+    fn answered(self, mut tenure: Box<Tenure>, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
         self.events.note_posted(&self.key, self.posted_at, &answer);
         match answer {
             Ok(ReleaseOutcome::NotOurs(other)) => {

@@ -53,7 +53,7 @@ impl Renewals {
     }
 
     /// Gives the hold of a new tenure to a thread. The caller must have the turn, or the phase must be `Waiting`.
-    pub(super) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Tenure, to: Taker<'_>, now: Moment) {
+    pub(super) fn grant(&self, key: &Arc<Key>, state: &mut State, mut tenure: Box<Tenure>, to: Taker<'_>, now: Moment) {
         tenure.begin(now);
         if let Some(about) = state.about_locker(&tenure.locker) {
             if about.contended {
@@ -76,7 +76,12 @@ impl Renewals {
 
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if
     /// there is no hold. Call it with the key's mutex held.
-    pub(super) fn end_hold(&self, key: &Key, state: &mut State, phase: Phase) -> Option<(Tenure, Vec<Sender<()>>)> {
+    pub(super) fn end_hold(
+        &self,
+        key: &Key,
+        state: &mut State,
+        phase: Phase,
+    ) -> Option<(Box<Tenure>, Vec<Sender<()>>)> {
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(tenure) => {
                 if let Phase::Releasing { ended, .. } = &mut state.phase {

@@ -31,7 +31,7 @@ impl<'c> Turn<'c> {
     /// Ends the lingering of a tenure if its time is over, others want it, or `at_once` is set. The caller must
     /// release the returned tenure before it drops the turn. Call it for a key that was taken out of the retry
     /// thread's schedule.
-    pub(crate) fn of_lingering(parts: &'c Parts, key: &Arc<Key>, at_once: bool) -> Option<(Self, Tenure)> {
+    pub(crate) fn of_lingering(parts: &'c Parts, key: &Arc<Key>, at_once: bool) -> Option<(Self, Box<Tenure>)> {
         let now = parts.core.clock.now();
         let mut state = key.state.lock();
         let is_wanted = !state.queue.is_empty();
@@ -76,7 +76,7 @@ impl<'c> Turn<'c> {
         key: &Arc<Key>,
         state: &mut State,
         next: Phase,
-    ) -> Option<(Self, Tenure)> {
+    ) -> Option<(Self, Box<Tenure>)> {
         if !matches!(state.phase, Phase::Lingering { .. }) {
             return None;
         }
@@ -88,7 +88,7 @@ impl<'c> Turn<'c> {
     }
 
     /// Releases tenures that no thread wants any more, and passes their turns on.
-    pub(super) fn release_all(parts: &Parts, unwanted: Vec<(Turn<'_>, Tenure)>, limit: Duration) {
+    pub(super) fn release_all(parts: &Parts, unwanted: Vec<(Turn<'_>, Box<Tenure>)>, limit: Duration) {
         let requests: Vec<_> = unwanted.iter().map(|(turn, tenure)| turn.release_of(tenure)).collect();
         let results = parts.core.batch(&requests, limit);
         drop(requests);

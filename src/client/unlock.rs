@@ -218,7 +218,7 @@ impl<'c> Unlock<'c> {
     fn give_back(
         self,
         turn: Turn<'c>,
-        mut tenure: Tenure,
+        mut tenure: Box<Tenure>,
         next: Option<Unsettled>,
         (watchers, is_told): (Vec<Sender<()>>, bool),
         now: Moment,

@@ -87,8 +87,9 @@ pub(crate) enum Phase {
     Idle,
     Asking { turn: Option<u64>, about: Option<About> },
     Waiting { unsettled: Option<Unsettled> },
-    Held(Tenure),
-    Lingering { tenure: Tenure, until: Moment },
+    // In a box: a tenure is long, and passes through many hands.
+    Held(Box<Tenure>),
+    Lingering { tenure: Box<Tenure>, until: Moment },
     Releasing { ended: Option<Ended>, about: Option<About> },
 }
 
@@ -207,7 +208,7 @@ impl State {
     }
 
     /// Returns the tenure of a locker that the inbox has heard of since its reply was read, and takes the first waiter out for it.
-    pub(crate) fn heard_meanwhile(&mut self, unsettled: Option<&Unsettled>) -> Option<(Tenure, Arc<Waiter>)> {
+    pub(crate) fn heard_meanwhile(&mut self, unsettled: Option<&Unsettled>) -> Option<(Box<Tenure>, Arc<Waiter>)> {
         let (unsettled, About { locker, heard: Some(grant), .. }) = (unsettled?, self.about()?) else { return None };
         if unsettled.locker != *locker {
             return None;

@@ -23,12 +23,12 @@ pub(crate) struct Unsettled {
 
 impl Unsettled {
     /// Returns the tenure that the locker gets when a reply says that the key is granted to it.
-    pub(crate) fn granted(self, grant: Grant) -> Tenure {
-        Tenure::new(self.locker, self.settings, grant, self.counts_from)
+    pub(crate) fn granted(self, grant: Grant) -> Box<Tenure> {
+        Box::new(Tenure::new(self.locker, self.settings, grant, self.counts_from))
     }
 
     /// Returns the tenure that the locker gets when a message says that the key is granted to it.
-    pub(crate) fn heard(self, grant: Grant) -> Tenure {
+    pub(crate) fn heard(self, grant: Grant) -> Box<Tenure> {
         let mut tenure = self.granted(grant);
         tenure.lease.is_answered = false;
         tenure
