@@ -85,7 +85,6 @@ impl<'a> DLockGuard<'a> {
         Self { handle, token, done: false, _of_this_thread: PhantomData }
     }
 
-    #[inline]
     pub(super) fn acquire(handle: &'a Handle, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
         let Some(token) = handle.acquire(limit)? else { return Ok(None) };
         Ok(Some(Self::new(handle, token)))

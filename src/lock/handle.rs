@@ -40,9 +40,19 @@ impl Handle {
         self.wait_limit(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended
-    /// first. To enter again takes only a few steps, because callers do that in hot loops.
+    /// Increments the hold count and returns the token, if the calling thread has the hold and may enter again. It takes only a few steps,
+    /// because callers use it in hot loops. If it returns `None`, call [`acquire`](Self::acquire), which handles every other case.
     #[inline]
+    pub(crate) fn lock_again(&self) -> Option<u64> {
+        let hold = &self.key.hold;
+        if !hold.is_owned_by(current_thread()) || hold.reenter() != Reentry::Entered {
+            return None;
+        }
+        Some(hold.token())
+    }
+
+    /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended
+    /// first.
     pub(crate) fn acquire(&self, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let (hold, thread) = (&self.key.hold, current_thread());
         if !hold.is_owned_by(thread) {
