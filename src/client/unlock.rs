@@ -272,7 +272,7 @@ impl<'c> Unlock<'c> {
     ///
     /// # Errors
     ///
-    /// As [`Releases::give_back`](crate::client::releases::Releases::give_back), in the first value.
+    /// As [`give_back`](crate::client::releases::give_back), in the first value.
     fn hand_over(self, turn: Turn<'c>, tenure: &Tenure, mut next: Unsettled) -> (Result<(), Error>, Option<Turn<'c>>) {
         let (parts, key) = (self.parts, self.key);
         let sent_at = next.counts_from;

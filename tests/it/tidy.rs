@@ -154,6 +154,42 @@ fn no_arrow_goes_up() {
     }
 }
 
+/// The file of a module, or of the nearest module above it.
+fn file_of<'a>(files: &'a BTreeMap<String, String>, module: &str) -> Option<&'a str> {
+    let above = |module: &str| module.rsplit_once('/').map(|(above, _)| above.to_owned());
+    std::iter::successors(Some(module.to_owned()), |module| above(module))
+        .find_map(|module| {
+            files.get_key_value(&format!("{module}.rs")).or_else(|| files.get_key_value(&format!("{module}/mod.rs")))
+        })
+        .map(|(file, _)| &**file)
+}
+
+/// The room whose files still use one another in circles.
+const CIRCLES: &str = "src/store/redis/cluster/";
+
+/// What a file takes from its own modules (`self::`) is not counted: the two are one thing.
+#[test]
+fn no_file_uses_itself_through_others() {
+    let files = files();
+    let mut uses = BTreeMap::new();
+    for (file, text) in files.iter().filter(|(file, text)| !is_test_only(file, text)) {
+        let named = product(text).flat_map(|line| named(line, file)).collect::<Vec<_>>();
+        let used = named.iter().filter_map(|module| file_of(&files, module)).filter(|used| used != file);
+        uses.insert(&**file, used.collect::<BTreeSet<_>>());
+    }
+    assert!(uses.values().map(BTreeSet::len).sum::<usize>() > 500, "the search finds too little");
+    // What uses nothing that is left is in no circle.
+    let mut before = 0;
+    while before != uses.len() {
+        before = uses.len();
+        let left: BTreeSet<_> = uses.keys().copied().collect();
+        uses.retain(|_, used| !used.is_disjoint(&left));
+    }
+    assert!(!uses.is_empty(), "{CIRCLES} has no circle any more");
+    uses.retain(|file, _| !file.starts_with(CIRCLES));
+    assert!(uses.is_empty(), "files use one another in a circle, or use one of these: {uses:#?}");
+}
+
 #[test]
 fn every_directory_is_in_a_room() {
     let rooms = rooms();
