@@ -1,11 +1,11 @@
 //! The scripts' replies as outcomes. A success is a plain integer, which costs the server least; everything else is an array. Any shape
 //! that the scripts do not document is an error.
 
-use super::breaking;
 use crate::error::{BackendFailure, Error};
+use crate::one_line::OneLine;
 use crate::port::{
-    AcquireOutcome, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, Outcome, PollOutcome, ProbeOutcome,
-    ReleaseOutcome, Request,
+    AcquireOutcome, BreakOutcome, Broken, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, Outcome,
+    PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::resp::shape;
@@ -17,6 +17,9 @@ pub(crate) const HIGHEST_NUMBER: u64 = 9_007_199_254_740_991;
 
 /// What the scripts report as the holder of a key that is kept free for pollers.
 const POLLERS: &str = "(free for pollers)";
+
+/// How many characters of what the key says are read: other programs may write it, too.
+const MOST_READ: usize = 4096;
 
 /// Reads the reply to a request.
 ///
@@ -34,8 +37,8 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Release(_) | Request::HandOver(..) => released(reply).map(Outcome::Release),
         Request::Probe(_) => probe(reply).map(Outcome::Probe),
         Request::Inspect { .. } => inspection(reply).map(Outcome::Inspect),
-        Request::Break(_) => breaking::outcome(reply).map(Outcome::Break),
-        Request::Broken { .. } => breaking::broken(reply).map(Outcome::Broken),
+        Request::Break(_) => break_outcome(reply).map(Outcome::Break),
+        Request::Broken { .. } => broken(reply).map(Outcome::Broken),
         // The store refuses it.
         Request::Settle(_) => None,
     };
@@ -172,6 +175,39 @@ pub(super) fn unexpected(reply: &Value) -> Error {
     Error::backend(BackendFailure::Unknown, message)
 }
 
+/// Reads the reply to a break.
+fn break_outcome(reply: &Value) -> Option<BreakOutcome> {
+    let holder = |value: &Value| match value {
+        Value::Nil => Some(None),
+        other => text(other).map(Some),
+    };
+    match items(reply)? {
+        [Value::Int(1), next, waiting] => {
+            Some(BreakOutcome::Broken { next: holder(next)?, waiting: natural(waiting)? })
+        }
+        [Value::Int(0), other] => Some(BreakOutcome::NotHeldBy { holder: holder(other)? }),
+        _ => None,
+    }
+}
+
+/// Reads what the key says by whom a hold was broken. The inner value is `None` if there is no such key.
+#[expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this folder")]
+fn broken(reply: &Value) -> Option<Option<Broken>> {
+    match reply {
+        Value::Nil => Some(None),
+        Value::BulkString(bytes) => Some(Some(read_words(bytes))),
+        _ => None,
+    }
+}
+
+/// Reads what the key says. Whoever wrote it, the result is on one line.
+pub(super) fn read_words(bytes: &[u8]) -> Broken {
+    let text: String = String::from_utf8_lossy(bytes).chars().take(MOST_READ).collect();
+    let text = OneLine(text).to_string();
+    let (by, reason) = text.split_once(' ').unwrap_or((&text, ""));
+    Broken::new(by, reason)
+}
+
 // The elements of replies.
 
 pub(super) fn items(reply: &Value) -> Option<&[Value]> {
@@ -200,6 +236,7 @@ pub(super) fn text(value: &Value) -> Option<String> {
 mod tests {
     use super::*;
     use crate::port::Claim;
+    use proptest::prelude::*;
 
     #[test]
     fn shapes_that_no_script_has_are_errors() {
@@ -233,5 +270,34 @@ mod tests {
         let reply = Value::Array(vec![Value::Int(0), holder, Value::Int(-1)]);
         let want = Busy::new("\u{fffd} 1", None);
         assert_eq!(acquire(&reply), Some(AcquireOutcome::Busy(want)));
+    }
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    #[test]
+    fn shapes_that_no_break_has_are_errors() {
+        let array = Value::Array;
+        let read = |reply| break_outcome(&array(reply));
+        let broken = |next: Option<&str>, waiting| BreakOutcome::Broken { next: next.map(str::to_owned), waiting };
+        assert_eq!(read(vec![Value::Int(1), bulk("b-1"), Value::Int(2)]), Some(broken(Some("b-1"), 2)));
+        assert_eq!(read(vec![Value::Int(1), Value::Nil, Value::Int(0)]), Some(broken(None, 0)));
+        let other = BreakOutcome::NotHeldBy { holder: Some("c-1".to_owned()) };
+        assert_eq!(read(vec![Value::Int(0), bulk("c-1")]), Some(other));
+        assert_eq!(read(vec![Value::Int(0), Value::Nil]), Some(BreakOutcome::NotHeldBy { holder: None }));
+        for reply in [vec![], vec![Value::Int(1)], vec![Value::Int(2), Value::Nil], vec![Value::Nil, Value::Nil]] {
+            assert_eq!(read(reply.clone()), None, "{reply:?}");
+        }
+        assert_eq!(read(vec![Value::Int(1), Value::Nil, Value::Int(-1)]), None);
+        assert!(super::broken(&Value::Int(7)).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_there_is_on_one_line(bytes: Vec<u8>) {
+            let Broken { by, reason } = read_words(&bytes);
+            prop_assert!(!(by + &reason).contains(|c: char| c.is_control()));
+        }
     }
 }
