@@ -101,8 +101,9 @@ fn the_only_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
 
 /// Shows: L2, L3.
 fn the_first_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
+    // The lease lasts while the gate is closed: with one that is over, the second waiter would ask again.
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let lock = generator.generate_with(config("x", 2_000)).unwrap();
     let tokens = [CancelToken::new(), CancelToken::new()];
     let (granted, mut waiters) = granted_behind_a_gate(lab, &lock, &watch, &tokens);
     let second = waiters.pop().unwrap();
