@@ -87,8 +87,15 @@ fn many_slots_of_a_dead_master_are_tried_as_one() {
     listens.join();
 }
 
-/// Who holds the lock gives it back before all have subscribed at the new master: one of them gets it, and the others keep their places.
-fn a_release_just_after_a_promotion(goes: impl FnOnce(&mut Cluster)) {
+/// Who holds the lock gives it back before all have subscribed at the new master: one of them gets it, and the others keep their places. They
+/// keep them for a second, by the new master's clock. A machine that is too busy to subscribe all by then shows nothing, and plays again.
+fn a_release_just_after_a_promotion(goes: impl Fn(&mut Cluster)) {
+    let is_in_time = (0..5).any(|_| all_hear_in_time(&goes));
+    assert!(is_in_time, "in five plays, all did not hear again before places are lost");
+}
+
+/// Plays it once. Returns whether all heard again in time.
+fn all_hear_in_time(goes: &impl Fn(&mut Cluster)) -> bool {
     const WAITERS: usize = 5;
     // For so long, and a little more, the new master waits for those whom it does not hear.
     const KEPT: Duration = Duration::from_millis(1100);
@@ -115,14 +122,18 @@ fn a_release_just_after_a_promotion(goes: impl FnOnce(&mut Cluster)) {
         clients.iter().all(|client| cluster.unsubscribed(&client.id, &key).is_empty())
     });
     let after = clock_of(&cluster, 3) - released_at;
-    assert!(after < Duration::from_secs(1), "all hear again before places are lost, and not only after {after:?}");
     let mut order = queued.all_served();
+    if after >= Duration::from_secs(1) {
+        eprintln!("played again: all heard again only after {after:?}");
+        return false;
+    }
     let first = order.remove(0);
     let others: Vec<_> = (0..WAITERS).filter(|n| *n != first).collect();
     assert_eq!(order, others, "after {first}");
     clients
         .iter()
         .for_each(|client| cluster.assert_hears(&client.id, &key, |key| client.queue().hears(&client.id, key)));
+    true
 }
 
 /// Shows: G10, L1.
