@@ -27,7 +27,9 @@ pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
 
 /// Does the work of [`round`] for keys whose servers keep others waiting.
 pub(crate) fn round_on_slow_nodes(parts: &Parts, _now: Moment) -> Moment {
-    let (keys, cleanups) = parts.slow_nodes.take_retries();
+    let (keys, mut cleanups) = parts.slow_nodes.take_retries();
+    // The client may have met a twin since the other thread has looked.
+    cleanups.retain(|cleanup| parts.core.is_ours(cleanup.locker()));
     ask(parts, keys, cleanups);
     // What is to be repeated is in the schedules of the other thread, which may know of nothing that is due.
     parts.retries.wake();

@@ -88,10 +88,11 @@ fn many_slots_of_a_dead_master_are_tried_as_one() {
 }
 
 /// Who holds the lock gives it back before all have subscribed at the new master: one of them gets it, and the others keep their places. They
-/// keep them for a second, by the new master's clock. A machine that is too busy to subscribe all by then shows nothing, and plays again.
+/// keep them for a second, by the new master's clock. Where all have subscribed only later, the machine may have been too busy: then three of four
+/// further plays must be in time.
 fn a_release_just_after_a_promotion(goes: impl Fn(&mut Cluster)) {
-    let is_in_time = (0..5).any(|_| all_hear_in_time(&goes));
-    assert!(is_in_time, "in five plays, all did not hear again before places are lost");
+    let is_in_time = || all_hear_in_time(&goes);
+    assert!(is_in_time() || (0..4).filter(|_| is_in_time()).count() >= 3, "all hear again only when places are lost");
 }
 
 /// Plays it once. Returns whether all heard again in time.

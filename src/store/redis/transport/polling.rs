@@ -129,18 +129,19 @@ impl PollPolicy {
     }
 
     /// Polls by calling `find`, which returns `true` if there is nothing more to poll for. Then asks `is_found` whether the answer was
-    /// found. `callers` is the number of callers that use the connection. The bound counts from the moment `at`.
+    /// found. `callers` returns the number of callers that use the connection. The bound counts from the moment `at`. A caller whose time is
+    /// nearly over does not poll: a yield may return late.
     ///
     /// Several callers that begin at the same time may miscount the callers that sleep at once, which does no harm.
     pub(super) fn poll(
         &self,
-        callers: usize,
+        callers: impl Fn() -> usize,
         mut at: Instant,
         deadline: Instant,
         find: impl Fn() -> bool,
         is_found: impl Fn() -> bool,
     ) {
-        if self.bound.is_zero() || is_spared() || self.is_cooling_down(at) {
+        if self.bound.is_zero() || is_spared() || self.is_cooling_down(at) || at + LATEST >= deadline {
             return;
         }
         // ORDERING: Relaxed: a count that may be disturbed.
@@ -149,16 +150,17 @@ impl PollPolicy {
             return self.skips.store(skips - 1, Ordering::Relaxed);
         }
         let poller = Poller::enter(&self.pollers);
-        let (until, is_alone) = (at + self.bound, callers < 2 && poller.is_first);
+        let (until, began_with) = (at + self.bound, callers());
+        let is_alone = began_with < 2 && poller.is_first;
         let (mut polls, mut is_over) = (0, false);
         // One that is not alone lets the others run first.
         while !((is_alone || polls > 0) && find()) {
             if is_over {
                 return self.note(false);
             }
-            let back = self.yield_once(at, callers);
+            let back = self.yield_once(at, began_with);
             at = back.unwrap_or_else(now);
-            if at >= deadline {
+            if at >= deadline || is_alone && callers() > 1 {
                 // This says nothing about the server.
                 return;
             }

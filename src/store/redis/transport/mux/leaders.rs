@@ -182,7 +182,7 @@ impl<C: Connector> Mux<C> {
         let at = now();
         if call.may_read_on() && at < deadline {
             let find = || !call.may_read_on() || self.read(call, deadline, false);
-            self.settings.polling.poll(self.load(), at, deadline, find, || call.is_over());
+            self.settings.polling.poll(|| self.load(), at, deadline, find, || call.is_over());
         }
     }
 

@@ -32,7 +32,7 @@ fn looks_until(
         count.set(count.get() + 1);
         (find.borrow_mut())()
     };
-    polling.poll(callers, now(), end, counted, || is_found);
+    polling.poll(|| callers, now(), end, counted, || is_found);
     count.get()
 }
 
@@ -68,8 +68,10 @@ fn a_caller_that_is_alone_polls_for_the_bound_or_not_at_all() {
 fn a_caller_polls_no_longer_than_its_deadline_and_that_does_not_count() {
     let polling = polling(Polling::AtMost(Duration::from_secs(60)));
     for _ in 0..3 {
-        assert!(looks_until(&polling, 1, now() + Duration::from_millis(1), &mut || false, false) > 0);
+        assert!(looks_until(&polling, 1, now() + LATEST + Duration::from_millis(1), &mut || false, false) > 0);
     }
+    // A yield that returns late would end after this one.
+    assert_eq!(looks_until(&polling, 1, now() + LATEST / 2, &mut || false, false), 0);
     assert!(polls(&polling, true));
 }
 
