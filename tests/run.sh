@@ -93,6 +93,8 @@ part_every-check() {
     )
     cargo clippy --locked --no-default-features --profile test --lib -- -D warnings
     cargo clippy --locked -p dlock-embedded --tests -- -D warnings
+    # A workspace of its own, which nothing else builds.
+    cargo check --locked --manifest-path benches/peers/Cargo.toml --target-dir target/peers
     tests -p redis-dlock --lib
     tests -p redis-dlock --no-default-features --features test-util --lib
 }

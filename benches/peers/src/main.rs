@@ -1,11 +1,17 @@
-//! Lock + unlock, a key for each thread or task, nobody else wants them: this crate, other lock crates, and the raw pair.
+//! Lock + unlock, a key for each thread or task, nobody else wants them: this crate, other lock crates, locks for other languages, and the raw pair.
 //!
-//! Arguments: port of a Redis server, rounds, milliseconds a round. Writes lines `name, threads, pairs a second of each round`, by tabs.
+//! Arguments: port of a Redis server, rounds, milliseconds a round; then a name and a command for each program of another language. Writes lines `name, threads, pairs a second of each round`, by tabs.
 
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 #[path = "../../report/support/crew.rs"]
 mod crew;
+#[allow(dead_code)]
+#[path = "../../../tests/support"]
+mod kit {
+    pub(crate) mod crew;
+}
 mod locks;
+mod programs;
 #[allow(dead_code)]
 #[path = "../../report/support/raw.rs"]
 mod raw;
@@ -15,6 +21,7 @@ mod stats;
 
 use crew::Work;
 use locks::{Asynchronous, Dist, RedisLock, Rslock};
+use programs::Program;
 use raw::{Address, Pair, Raw};
 use stats::{Variant, interleave};
 use std::cell::RefCell;
@@ -27,15 +34,27 @@ fn main() {
     let argument = |n| std::env::args().nth(n).and_then(|word| word.parse::<u64>().ok()).expect("port, rounds, ms");
     let (address, rounds) = (Address::Tcp(argument(1) as u16), argument(2) as usize);
     let window = Duration::from_millis(argument(3));
+    let words: Vec<_> = std::env::args().skip(4).collect();
+    let programs: Vec<_> = words.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect();
     // As many workers as the figures of others that we know of were measured with.
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     for threads in [1, 16] {
-        measure(&address, &runtime, threads, rounds, window);
+        measure(&address, &runtime, &programs, threads, rounds, window);
     }
 }
 
-fn measure(address: &Address, runtime: &Runtime, threads: usize, rounds: usize, window: Duration) {
+fn measure(
+    address: &Address,
+    runtime: &Runtime,
+    programs: &[(&str, &str)],
+    threads: usize,
+    rounds: usize,
+    window: Duration,
+) {
     let url = address.url();
+    let Address::Tcp(port) = *address else { panic!("the programs take a port") };
+    let started: Vec<_> =
+        programs.iter().map(|(_, command)| RefCell::new(Program::start(command, port, threads))).collect();
     let keys: Vec<_> = (0..threads).map(|n| n.to_string()).collect();
     let mut connections: Vec<_> = keys.iter().map(|_| Raw::connect(address)).collect();
     let pairs: Vec<_> = keys.iter().map(|key| Pair::new(address, key)).collect();
@@ -88,6 +107,9 @@ fn measure(address: &Address, runtime: &Runtime, threads: usize, rounds: usize, 
         ("redis-lock (tokio)", Box::new(|| tasks_do(runtime, &peers.borrow().1, &keys, window))),
         ("distributed-lock-redis (tokio)", Box::new(|| tasks_do(runtime, &peers.borrow().2, &keys, window))),
     ];
+    for ((name, _), program) in programs.iter().zip(&started) {
+        variants.push((name, Box::new(|| program.borrow_mut().work(window))));
+    }
     let names: Vec<_> = variants.iter().map(|(name, _)| *name).collect();
     let mut variants: Vec<_> = variants.drain(..).map(|(_, variant)| variant).collect();
     for (name, figures) in names.iter().zip(interleave(rounds, &mut variants)) {
