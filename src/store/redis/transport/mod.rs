@@ -167,7 +167,7 @@ impl<C: Connector> Transport<C> {
             connect_took: AtomicU64::new(0),
             polling: PollPolicy::new(polling),
         });
-        let mux = |n: usize| Mux::new(&settings, (MUXES + n) as u64, MUXES as u64);
+        let mux = |n: usize| Mux::new(&settings, (MUXES + n) as u64, MUXES as u64, n != URGENT);
         Self {
             muxes: std::array::from_fn(mux),
             settings,

@@ -180,7 +180,7 @@ impl<C: Connector> Mux<C> {
     /// Polls for the answer, if the policy expects it soon.
     pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let at = now();
-        if call.may_read_on() && at < deadline {
+        if self.polls && call.may_read_on() && at < deadline {
             let find = || !call.may_read_on() || self.read(call, deadline, false);
             self.settings.polling.poll(|| self.load(), at, deadline, find, || call.is_over());
         }

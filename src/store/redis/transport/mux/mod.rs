@@ -156,6 +156,9 @@ impl<C> MuxSettings<C> {
 /// One connection and its callers: see the module.
 pub(crate) struct Mux<C: Connector> {
     settings: Arc<MuxSettings<C>>,
+    /// Whether its callers may poll. Those of the urgent connection do not: nobody waits for them, and they must share nothing with the
+    /// callers of other connections, such as the mutex of the policy. A thread of low priority may have it while others keep the cores.
+    polls: bool,
     /// A handle for the thread that connects.
     this: Weak<Self>,
     state: Mutex<MuxState<C>>,
@@ -172,10 +175,11 @@ pub(crate) struct Mux<C: Connector> {
 type Guard<'a, C> = MutexGuard<'a, MuxState<C>>;
 
 impl<C: Connector> Mux<C> {
-    /// Creates a mux that connects with its first call. Its epochs are `first`, `first + step`, …
-    pub(crate) fn new(settings: &Arc<MuxSettings<C>>, first: u64, step: u64) -> Arc<Self> {
+    /// Creates a mux that connects with its first call. Its epochs are `first`, `first + step`, … `polls` says whether its callers may poll.
+    pub(crate) fn new(settings: &Arc<MuxSettings<C>>, first: u64, step: u64, polls: bool) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             settings: Arc::clone(settings),
+            polls,
             this: Weak::clone(this),
             state: Mutex::new(MuxState::new(first, step)),
             connected: Condvar::new(),
