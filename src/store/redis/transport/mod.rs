@@ -165,9 +165,14 @@ impl<C: Connector> Transport<C> {
             confirming,
             stamp,
             connect_took: AtomicU64::new(0),
-            polling: PollPolicy::new(polling),
         });
-        let mux = |n: usize| Mux::new(&settings, (MUXES + n) as u64, MUXES as u64, n != URGENT);
+        let of_callers = Arc::new(PollPolicy::new(polling));
+        // Urgent calls do not poll, and share no policy: a caller of low priority may have its mutex while other threads keep the cores.
+        let of_urgent = Arc::new(PollPolicy::new(Polling::Off));
+        let mux = |n: usize| {
+            let polling = if n == URGENT { &of_urgent } else { &of_callers };
+            Mux::new(&settings, Arc::clone(polling), (MUXES + n) as u64, MUXES as u64)
+        };
         Self {
             muxes: std::array::from_fn(mux),
             settings,

@@ -17,8 +17,8 @@
 //! * *Other threads want the core for longer than callers do*. A thread that computes then keeps the core for milliseconds, and a caller
 //!   that sleeps and is woken gets it back sooner. When yields return late, no caller yields for a while.
 //!
-//! The state of the first case is a count of callers, and that of the second case is a moment. All connections to a server share both,
-//! because they describe that server and this machine.
+//! The state of the first case is a count of callers, and that of the second case is a moment. The connections that callers share have both
+//! in common, because both describe the server and this machine.
 
 use super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, NO_YIELD, POLLS_FOR};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -46,14 +46,14 @@ pub enum Polling {
     /// connection at the same time poll a few times each.
     #[default]
     Automatic,
-    /// No thread polls: each sleeps at once. This suits a program whose processor time costs more than its waiting.
+    /// No thread polls: each sleeps at once, and leaves the core to others while its answer is on the way.
     Off,
     /// The same as `Automatic`, but for up to this time. More suits a server that takes longer than 100 µs to answer, where cores are idle
     /// meanwhile.
     AtMost(Duration),
 }
 
-/// See the module. All connections of a transport share one.
+/// See the module. The connections that callers share have one in common.
 #[derive(Debug)]
 pub(super) struct PollPolicy {
     /// How long a caller polls. Zero if no caller polls.
@@ -197,9 +197,10 @@ impl PollPolicy {
 
     #[cold]
     fn note_late(&self, begin: Instant, end: Instant, forgiven_part: u32) {
-        let mut late = self.late.lock();
+        // Of several yields at the same time only one counts. A caller does not wait for another one here: that may be of low priority, and kept
+        // from its core.
+        let Some(mut late) = self.late.try_lock() else { return };
         if begin < late.until {
-            // Of several yields at the same time only one counts.
             late.until = late.until.max(end);
             return;
         }

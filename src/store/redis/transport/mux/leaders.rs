@@ -180,9 +180,9 @@ impl<C: Connector> Mux<C> {
     /// Polls for the answer, if the policy expects it soon.
     pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let at = now();
-        if self.polls && call.may_read_on() && at < deadline {
+        if call.may_read_on() && at < deadline {
             let find = || !call.may_read_on() || self.read(call, deadline, false);
-            self.settings.polling.poll(|| self.load(), at, deadline, find, || call.is_over());
+            self.polling.poll(|| self.load(), at, deadline, find, || call.is_over());
         }
     }
 
@@ -236,7 +236,7 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
             let number = state.gather();
             drop(state);
             // The result says whether the yield returned late. The writer writes now in both cases.
-            let _ = mux.settings.polling.yield_once(at, mux.load());
+            let _ = mux.polling.yield_once(at, mux.load());
             state = mux.state.lock();
             if !state.has_gathered(number) {
                 return state;

@@ -137,7 +137,6 @@ pub(crate) struct MuxSettings<C> {
     // ORDERING: Relaxed: an estimate; nothing is read through it. A caller that was answered has taken a mux's mutex after the value was
     // stored.
     pub(crate) connect_took: AtomicU64,
-    pub(super) polling: PollPolicy,
 }
 
 impl<C> MuxSettings<C> {
@@ -156,9 +155,8 @@ impl<C> MuxSettings<C> {
 /// One connection and its callers: see the module.
 pub(crate) struct Mux<C: Connector> {
     settings: Arc<MuxSettings<C>>,
-    /// Whether its callers may poll. Those of the urgent connection do not: nobody waits for them, and they must share nothing with the
-    /// callers of other connections, such as the mutex of the policy. A thread of low priority may have it while others keep the cores.
-    polls: bool,
+    /// Shared by the connections that callers share.
+    polling: Arc<PollPolicy>,
     /// A handle for the thread that connects.
     this: Weak<Self>,
     state: Mutex<MuxState<C>>,
@@ -175,11 +173,11 @@ pub(crate) struct Mux<C: Connector> {
 type Guard<'a, C> = MutexGuard<'a, MuxState<C>>;
 
 impl<C: Connector> Mux<C> {
-    /// Creates a mux that connects with its first call. Its epochs are `first`, `first + step`, … `polls` says whether its callers may poll.
-    pub(crate) fn new(settings: &Arc<MuxSettings<C>>, first: u64, step: u64, polls: bool) -> Arc<Self> {
+    /// Creates a mux that connects with its first call. Its epochs are `first`, `first + step`, …
+    pub(super) fn new(settings: &Arc<MuxSettings<C>>, polling: Arc<PollPolicy>, first: u64, step: u64) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             settings: Arc::clone(settings),
-            polls,
+            polling,
             this: Weak::clone(this),
             state: Mutex::new(MuxState::new(first, step)),
             connected: Condvar::new(),
@@ -377,7 +375,7 @@ impl<C: Connector> Mux<C> {
         let at = now();
         if at < deadline && self.load() > 1 {
             // Callers that are already answered may call or post during the yield. One write then carries the commands of all.
-            let _ = self.settings.polling.yield_once(at, self.load());
+            let _ = self.polling.yield_once(at, self.load());
         }
         let mut claim = WriterClaim::AtOnce;
         // A promoted poster goes on even if its call is already sent: it must take the role on.

@@ -1,6 +1,6 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
-use super::{AtLimit, Batch, Begun, Polling, Transport, Waits};
+use super::{AtLimit, Batch, Begun, Polling, Replies, Transport, Waits};
 use crate::error::Error;
 use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
@@ -192,27 +192,45 @@ fn an_idle_connection_is_closed() {
 }
 
 /// Runs that many calls, and counts those whose callers have looked for their answers before they waited.
-fn calls_that_poll(transport: &Transport<Server>, server: &Server, calls: usize) -> usize {
+fn calls_that_poll(server: &Server, calls: usize, call: impl Fn() -> Replies) -> usize {
     let polls = |_: &usize| {
         let before = server.0.lock().looks;
-        transport
-            .round_trip(batch(transport, LONG), LONG, AtLimit::BreakConnection)
-            .pop()
-            .expect("one")
-            .expect("an answer");
+        call().pop().expect("one").expect("an answer");
         server.0.lock().looks > before
     };
     (0..calls).filter(polls).count()
+}
+
+/// The same for calls of callers.
+fn callers_that_poll(transport: &Transport<Server>, server: &Server, calls: usize) -> usize {
+    let call = || transport.round_trip(batch(transport, LONG), LONG, AtLimit::BreakConnection);
+    calls_that_poll(server, calls, call)
 }
 
 #[test]
 fn a_caller_that_is_alone_polls_and_only_now_and_then_if_the_server_is_far() {
     let far = Server::default();
     far.0.lock().is_far = true;
-    let polled = calls_that_poll(&connect(&far, Polling::AtMost(SHORT / 500)), &far, 2000);
+    let polled = callers_that_poll(&connect(&far, Polling::AtMost(SHORT / 500)), &far, 2000);
     // One after 1, 2, 4 … 64 others each, and after that one of 129.
     assert!(polled <= 8 + 2000 / 129, "{polled}");
     let near = Server::default();
-    assert_eq!(calls_that_poll(&connect(&near, Polling::Automatic), &near, 100), 100);
-    assert_eq!(calls_that_poll(&connect(&near, Polling::Off), &near, 100), 0);
+    assert_eq!(callers_that_poll(&connect(&near, Polling::Automatic), &near, 100), 100);
+    assert_eq!(callers_that_poll(&connect(&near, Polling::Off), &near, 100), 0);
+}
+
+#[test]
+fn an_urgent_caller_does_not_poll() {
+    let server = Server::default();
+    let transport = connect(&server, Polling::Automatic);
+    assert_eq!(callers_that_poll(&transport, &server, 1), 1);
+    while !transport.urgent_batch(LONG).is_urgent {
+        thread::yield_now();
+    }
+    let call = || {
+        let mut batch = transport.urgent_batch(LONG);
+        batch.push("k", |packed| packed.words(&["PING"]));
+        transport.round_trip(batch, LONG, AtLimit::BreakConnection)
+    };
+    assert_eq!(calls_that_poll(&server, 100, call), 0);
 }
