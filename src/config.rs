@@ -57,9 +57,11 @@ pub struct DLockConfig {
     pub(crate) reentry: bool,
     pub(crate) linger: Duration,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) hold_warning: Option<Duration>,
     pub(crate) lock_delay: Duration,
     pub(crate) poller_gap: Option<Duration>,
     reason: Option<String>,
+    holder_name: Option<String>,
 }
 
 impl DLockConfig {
@@ -81,9 +83,11 @@ impl DLockConfig {
             reentry: true,
             linger: Duration::ZERO,
             max_hold: None,
+            hold_warning: None,
             lock_delay: Duration::ZERO,
             poller_gap: None,
             reason: None,
+            holder_name: None,
         }
     }
 
@@ -180,6 +184,18 @@ impl DLockConfig {
         self
     }
 
+    /// Sets after which time a hold is reported in the log, once, with a WARN that names its holder. Nothing else happens to the hold. Defaults
+    /// to never.
+    ///
+    /// It finds a [`Hold`](crate::Hold) that is kept by mistake: no thread's end ends it, so its lease is renewed for as long as the process
+    /// lives. The report comes when the lease is next looked at, which is at once unless the process stands still.
+    ///
+    /// Like all settings of a tenure, the time is that of the handle that asked the store for the lock.
+    pub fn with_hold_warning(mut self, after: Duration) -> Self {
+        self.hold_warning = Some(after);
+        self
+    }
+
     /// Sets for how long the lock stays taken after its holder's lease has ended, so that what a dead holder still has under way (a
     /// request to another server, say) ends before the next one is inside. Defaults to zero. Consul calls it `lock-delay`.
     ///
@@ -215,6 +231,14 @@ impl DLockConfig {
     /// that cannot be printed are escaped. Defaults to none.
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(OneLine(reason.into()).to_string());
+        self
+    }
+
+    /// Sets the name under which a [`Hold`](crate::Hold) of this lock, and a call that waits for one, is shown to people: in descriptions, in
+    /// warnings, and in what the store is told with a request ([`Note::thread`](crate::processor::Note::thread)). Without it, that is the name
+    /// of the thread that called. Characters that cannot be printed are escaped. A guard is always shown with the name of its thread.
+    pub fn with_holder_name(mut self, name: impl Into<String>) -> Self {
+        self.holder_name = Some(OneLine(name.into()).to_string());
         self
     }
 
@@ -279,6 +303,12 @@ impl DLockConfig {
         self.max_hold
     }
 
+    /// Returns after which time a hold is reported in the log: [`with_hold_warning`](Self::with_hold_warning). `None` means never.
+    #[must_use]
+    pub fn hold_warning(&self) -> Option<Duration> {
+        self.hold_warning
+    }
+
     /// Returns for how long the lock stays taken after its holder's lease has ended: [`with_lock_delay`](Self::with_lock_delay).
     #[must_use]
     pub fn lock_delay(&self) -> Duration {
@@ -314,6 +344,13 @@ impl DLockConfig {
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
+    }
+
+    /// Returns the name under which a [`Hold`](crate::Hold) is shown: [`with_holder_name`](Self::with_holder_name), with characters that cannot
+    /// be printed escaped.
+    #[must_use]
+    pub fn holder_name(&self) -> Option<&str> {
+        self.holder_name.as_deref()
     }
 
     /// The lock's key, as a pointer that can be shared.

@@ -112,7 +112,7 @@ pub use description::{ClientRecord, Description, ListedLock, Party, Told, Waitin
 pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use event::{Event, SlowWait};
 pub use lock::{
-    DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Holder, ListedLocks, LockState,
+    DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Hold, Holder, ListedLocks, LockState,
     OwnedDLockGuard, UnguardedLock,
 };
 pub use store::memory::MemoryLockProcessor;

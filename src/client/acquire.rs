@@ -44,8 +44,8 @@ use std::time::Duration;
 pub(crate) struct Acquire<'c> {
     parts: &'c Parts,
     key: &'c Arc<Key>,
-    /// The number of the thread.
-    thread: u64,
+    /// The number of the thread, or of the [`Hold`](crate::Hold) that it wants.
+    owner: u64,
     /// The settings of the handle on which it was called.
     settings: &'c Arc<DLockConfig>,
     limit: WaitLimit<'c>,
@@ -95,12 +95,12 @@ impl<'c> Acquire<'c> {
         key: &'c Arc<Key>,
         settings: &'c Arc<DLockConfig>,
         limit: &WaitLimit<'c>,
-        thread: u64,
+        owner: u64,
     ) -> Self {
-        Self { parts, key, thread, settings, limit: *limit, called_at: None, slow_at: None }
+        Self { parts, key, owner, settings, limit: *limit, called_at: None, slow_at: None }
     }
 
-    /// Gets the hold for the calling thread, which must not have it yet. Returns the hold's token, or `None` if the limit ends first.
+    /// Gets the hold for the owner, which must not have it yet. Returns the hold's token, or `None` if the limit ends first.
     pub(crate) fn lock(mut self) -> Result<Option<u64>, Error> {
         let (parts, key) = (self.parts, self.key);
         // Check this before a lingering tenure is taken up, too: in a forked child it belongs to the parent.
@@ -109,7 +109,6 @@ impl<'c> Acquire<'c> {
         let token = self.lock_first()?;
         if let Some(token) = token {
             inside.begin_hold();
-            owner::hold_begins();
             log::trace!(ACQUIRE, "lock {:?}: held, token {token}", key.name);
         }
         Ok(token)
@@ -199,7 +198,7 @@ impl<'c> Acquire<'c> {
             // Threads of this process hold the key, ask for it or wait for it.
             return self.limit.outcome(state.failure.clone()).map(|()| Progress::Ended);
         }
-        let waiter = Waiter::new(self.thread, Arc::clone(self.settings), parts.core.clock.now());
+        let waiter = Waiter::new(self.owner, Arc::clone(self.settings), parts.core.clock.now());
         state.queue.push_back(Arc::clone(&waiter));
         drop(state);
         // The holder in this process must hear when others wait.
@@ -224,8 +223,8 @@ impl<'c> Acquire<'c> {
         }
         tenure.kept_on = true;
         tenure.hold_begins(now);
-        if tenure.settings.max_hold.is_some() {
-            // The hold may reach its limit before the lease thread would check.
+        if tenure.times_holds() {
+            // That moment may come before the lease thread would check.
             parts.renewals.put(key, &tenure);
         }
         key.hold.begin(self.taker(), &tenure);
@@ -304,7 +303,7 @@ impl<'c> Acquire<'c> {
     }
 
     fn taker(&self) -> Taker<'c> {
-        Taker { thread: self.thread, settings: self.settings }
+        Taker { owner: self.owner, settings: self.settings }
     }
 
     fn call(&self, how: How) -> LockCall<'c> {
@@ -414,7 +413,8 @@ impl<'c> Acquire<'c> {
         let (parts, key) = (self.parts, self.key);
         let limit = self.limit.limit(sent_at, parts.core.limits.command);
         let thread = thread::current();
-        let result = parts.core.run(&question.request(&key.name, parts.core.id.current(), thread.name()), limit);
+        let name = self.settings.holder_name().filter(|_| !owner::is_thread(self.owner)).or(thread.name());
+        let result = parts.core.run(&question.request(&key.name, parts.core.id.current(), name), limit);
         question.take_in(turn, result, sent_at)
     }
 
@@ -481,7 +481,7 @@ impl<'c> Acquire<'c> {
             return Err(error);
         }
         let now = parts.core.clock.now();
-        let waiter = Waiter::new(self.thread, Arc::clone(self.settings), now);
+        let waiter = Waiter::new(self.owner, Arc::clone(self.settings), now);
         let mut state = key.state.lock();
         state.queue.push_front(Arc::clone(&waiter));
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others

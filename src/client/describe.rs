@@ -206,16 +206,16 @@ fn account(core: &Core, name: &str) -> Account {
         first_waits_for: first.as_ref().map(|first| now.since(first.since)),
         ..Told::default()
     };
-    let waiting = state.queue.iter().take(MOST_WAITERS).map(|waiter| (waiter.thread, now.since(waiter.since)));
+    let waiting = state.queue.iter().take(MOST_WAITERS).map(|waiter| (waiter.owner, now.since(waiter.since)));
     let waiting: Vec<_> = waiting.collect();
-    let (mut thread, mut reason) = (None, None);
+    let (mut owner, mut reason) = (None, None);
     let is_held = matches!(state.phase, Phase::Held(_));
     let locker = if let Some(tenure) = state.kept() {
         told.lease_left = Some(tenure.deadline().since(now));
         told.lingering = !is_held;
         reason = tenure.settings.reason().map(str::to_owned);
         if is_held {
-            thread = Some(key.hold.owner());
+            owner = Some(key.hold.owner());
             told.held_for = Some(now.since(tenure.held_since()));
             told.hold_count = key.hold.count();
             told.token = Some(key.hold.token());
@@ -223,7 +223,7 @@ fn account(core: &Core, name: &str) -> Account {
         Some(tenure.locker.to_string())
     } else {
         if let Some(first) = &first {
-            thread = Some(first.thread);
+            owner = Some(first.owner);
             reason = first.settings.reason().map(str::to_owned);
         }
         match &state.phase {
@@ -232,11 +232,11 @@ fn account(core: &Core, name: &str) -> Account {
         }
     };
     drop(state);
-    if let Some(name) = thread.and_then(owner::name_of) {
+    if let Some(name) = owner.and_then(owner::name_of) {
         (told.thread, told.thread_id) = (name.name, name.id);
     }
-    let named = |(thread, waits_for)| {
-        let owner::ThreadName { name: thread, id: thread_id } = owner::name_of(thread).unwrap_or_default();
+    let named = |(owner, waits_for)| {
+        let owner::OwnerName { name: thread, id: thread_id } = owner::name_of(owner).unwrap_or_default();
         WaitingThread { thread, thread_id, waits_for }
     };
     told.waiters = waiting.into_iter().map(named).collect();

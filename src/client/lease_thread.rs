@@ -133,6 +133,7 @@ impl RenewalTask {
         if owner::has_ended(owner) && end_orphan(parts, &key, owner) {
             return None;
         }
+        report_long_hold(&key, owner, now);
         let mut state = key.state.lock();
         let tenure = state.kept()?;
         if tenure.is_lost() {
@@ -218,6 +219,24 @@ fn end(parts: &Parts, key: &Arc<Key>, locker: &str, result: Result<Outcome, Erro
         }
     }
     None
+}
+
+/// Logs that a hold has lasted as long as its settings say that it is reported.
+fn report_long_hold(key: &Key, owner: u64, now: Moment) {
+    let mut state = key.state.lock();
+    let Phase::Held(tenure) = &mut state.phase else { return };
+    if tenure.is_lost() || !tenure.warns(now) {
+        return;
+    }
+    let (held, token, settings) = (now.since(tenure.held_since()), key.hold.token(), Arc::clone(&tenure.settings));
+    drop(state);
+    let name = owner::name_of(owner).and_then(|name| name.name).unwrap_or_default();
+    let reason = settings.reason().unwrap_or("no reason given");
+    log::warn!(
+        LEASE,
+        "lock {:?}: {name:?} has held it for {held:?} ({reason}, token {token}); its lease is still renewed",
+        key.name
+    );
 }
 
 /// Ends the hold of a thread that has ended, and its tenure. The key is not released, because that thread may have left its work half done.

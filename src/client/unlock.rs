@@ -22,7 +22,6 @@ use crate::port::{Note, ReleaseOutcome, Request};
 use crate::state::hold::Exit;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State, Waiter};
-use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use crossbeam_channel::Sender;
@@ -79,7 +78,6 @@ impl<'c> Unlock<'c> {
             Exit::InnerLost => return Err(loss::error(parts, key)),
             Exit::NotHeld => return Err(self.not_held()),
         }
-        owner::hold_ends();
         let hands_over = parts.core.hands_over;
         let mut state = key.state.lock();
         if hands_over {

@@ -11,7 +11,7 @@ use crate::error::{Error, LeaseLoss};
 use crate::log;
 use crate::state::hold::{Exit, Reentry};
 use crate::state::key::Key;
-use crate::state::owner::current_thread;
+use crate::state::owner::{self, HoldNumber, current_thread};
 use crossbeam_channel::Receiver;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -53,7 +53,11 @@ impl Handle {
     pub(crate) fn acquire(&self, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let (hold, thread) = (&self.key.hold, current_thread());
         if !hold.is_owned_by(thread) {
-            return Acquire::new(&self.client.parts, &self.key, &self.settings, limit, thread).lock();
+            let token = self.acquire_for(thread, limit)?;
+            if token.is_some() {
+                owner::hold_begins();
+            }
+            return Ok(token);
         }
         // As on the JVM, cancellation takes precedence over reentry.
         if limit.is_cancelled() {
@@ -63,6 +67,17 @@ impl Handle {
             Reentry::Entered => Ok(Some(hold.token())),
             refused => Err(self.client.why_not_again(&self.key, refused)),
         }
+    }
+
+    /// Acquires a hold that belongs to no thread. Returns its number and its token, or `None` when the limit ended first.
+    pub(crate) fn acquire_hold(&self, limit: &WaitLimit<'_>) -> Result<Option<(HoldNumber, u64)>, Error> {
+        let number = HoldNumber::new(self.settings.holder_name());
+        let token = self.acquire_for(number.get(), limit)?;
+        Ok(token.map(|token| (number, token)))
+    }
+
+    fn acquire_for(&self, owner: u64, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
+        Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner).lock()
     }
 
     fn now(&self) -> Moment {
@@ -107,7 +122,7 @@ impl Handle {
     pub(crate) fn unlock(&self, token: Option<u64>) -> Result<(), Error> {
         match self.key.hold.leave(current_thread(), token) {
             Exit::Inner => Ok(()),
-            exit => Unlock::new(&self.client.parts, &self.key, ReleaseReply::Awaited).unlock(exit),
+            exit => self.end_of_thread(exit, ReleaseReply::Awaited),
         }
     }
 
@@ -116,12 +131,34 @@ impl Handle {
     pub(crate) fn unlock_dropped(&self, token: u64) {
         match self.key.hold.leave(current_thread(), Some(token)) {
             Exit::Inner => {}
-            exit => self.end_dropped(exit),
+            exit => self.note_dropped(self.end_of_thread(exit, ReleaseReply::Unawaited)),
         }
     }
 
-    fn end_dropped(&self, exit: Exit) {
-        if let Err(error) = Unlock::new(&self.client.parts, &self.key, ReleaseReply::Unawaited).unlock(exit) {
+    /// Does what is left to do after the calling thread has unlocked once.
+    fn end_of_thread(&self, exit: Exit, reply: ReleaseReply) -> Result<(), Error> {
+        if exit == Exit::Last {
+            owner::hold_ends();
+        }
+        self.end(exit, reply)
+    }
+
+    /// Ends the hold with this number and token.
+    pub(crate) fn release(&self, number: &HoldNumber, token: u64) -> Result<(), Error> {
+        self.end(self.key.hold.leave(number.get(), Some(token)), ReleaseReply::Awaited)
+    }
+
+    /// Ends the hold with this number and token, for a [`Hold`](crate::Hold) that was dropped.
+    pub(crate) fn release_dropped(&self, number: &HoldNumber, token: u64) {
+        self.note_dropped(self.end(self.key.hold.leave(number.get(), Some(token)), ReleaseReply::Unawaited));
+    }
+
+    fn end(&self, exit: Exit, reply: ReleaseReply) -> Result<(), Error> {
+        Unlock::new(&self.client.parts, &self.key, reply).unlock(exit)
+    }
+
+    fn note_dropped(&self, unlocked: Result<(), Error>) {
+        if let Err(error) = unlocked {
             // Lost leases and unanswered releases have already been logged with their causes.
             log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
         }

@@ -3,6 +3,7 @@
 mod generator;
 mod guard;
 mod handle;
+mod hold;
 mod inspected;
 mod limits;
 pub(crate) mod properties;
@@ -15,6 +16,7 @@ mod unguarded;
 
 pub use generator::{DLockGenerator, GeneratorBuilder, ListedLocks};
 pub use guard::DLockGuard;
+pub use hold::Hold;
 pub use inspected::{Holder, LockState};
 pub use owned_guard::OwnedDLockGuard;
 pub use reentrant::DistributedReentrantLock;

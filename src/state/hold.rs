@@ -1,8 +1,8 @@
-//! The hold of one thread: owner, count, token and validity, readable without a mutex.
+//! The current hold of a key: owner, count, token and validity, readable without a mutex.
 //!
-//! Reentry stays within the thread (as in `java.util.concurrent.locks.ReentrantLock` and `parking_lot`'s reentrant
-//! mutex). Only a thread that finds its own number in `owner` may change the count, and no other thread can become
-//! the owner before it has left.
+//! The owner is a thread or a [`Hold`](crate::Hold). Reentry stays within the thread (as in `java.util.concurrent.locks.ReentrantLock` and
+//! `parking_lot`'s reentrant mutex). Only a thread that finds its own number in `owner` may change the count, and no other owner can take its
+//! place before it has left. A `Hold` has a number of its own, under which nobody enters again, and one thread at a time ends it.
 //!
 //! | field | written by | read by |
 //! |---|---|---|
@@ -24,7 +24,7 @@ const MAX_COUNT: u32 = i32::MAX as u32;
 /// apart from all others, so that reentry takes no step more than without this.
 const ONCE: u32 = 0;
 
-/// The bit of `owner` that says that the hold is lost. The numbers of threads do not come so far.
+/// The bit of `owner` that says that the hold is lost. The numbers of owners do not come so far.
 const LOST: u64 = 1 << 63;
 
 /// The outcome of a reentrant call.
@@ -56,7 +56,7 @@ pub(crate) enum Exit {
 }
 
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct CurrentHold {
     // ORDERING: `begin` stores `owner` last, with Release. A thread that finds its own number there (Acquire) sees the
     // token, the count and the deadline of its hold, even if another thread granted it. Whoever finds the bit `LOST` takes the key's mutex to
     // learn the cause.
@@ -72,7 +72,7 @@ pub(crate) struct Hold {
     deadline: AtomicU64,
 }
 
-impl Hold {
+impl CurrentHold {
     pub(crate) const fn none() -> Self {
         Self {
             owner: AtomicU64::new(NOBODY),
@@ -165,7 +165,7 @@ impl Hold {
         self.token.store(tenure.tokens.current(), Ordering::Release);
         self.deadline.store(tenure.valid_until().as_nanos(), Ordering::Release);
         self.count.store(if to.settings.reentry { 1 } else { ONCE }, Ordering::Relaxed);
-        self.owner.store(to.thread, Ordering::Release);
+        self.owner.store(to.owner, Ordering::Release);
     }
 
     /// Ends a hold. Call it with the key's mutex held.
@@ -201,15 +201,15 @@ mod tests {
     use std::time::Duration;
 
     /// Begins the first hold of the tenure with this number for the calling thread.
-    fn begin(hold: &Hold, reentry: bool, number: u64) {
+    fn begin(hold: &CurrentHold, reentry: bool, number: u64) {
         let settings = Arc::new(DLockConfig::new("T", "x").with_lease(Duration::from_secs(1)).with_reentry(reentry));
         let tenure = Tenure::new("me-1".into(), Arc::clone(&settings), Grant::new(number, 0), Moment::from_nanos(0));
-        hold.begin(Taker { thread: current_thread(), settings: &settings }, &tenure);
+        hold.begin(Taker { owner: current_thread(), settings: &settings }, &tenure);
     }
 
     #[test]
     fn the_count_stops_at_the_limit() {
-        let hold = Hold::none();
+        let hold = CurrentHold::none();
         begin(&hold, true, 1);
         hold.count.store(MAX_COUNT - 1, Ordering::Relaxed);
         assert_eq!(hold.reenter(current_thread()), Reentry::Entered);
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_hold_without_reentry_counts_one_and_stays_so() {
-        let hold = Hold::none();
+        let hold = CurrentHold::none();
         begin(&hold, false, 1);
         assert_eq!(hold.reenter(current_thread()), Reentry::Refused);
         assert_eq!(hold.count(), 1);
@@ -236,7 +236,7 @@ mod tests {
     /// Shows: G6.
     #[test]
     fn loss_is_sticky_until_the_next_hold() {
-        let hold = Hold::none();
+        let hold = CurrentHold::none();
         begin(&hold, true, 1);
         assert!(hold.is_valid(1024, Moment::from_nanos(5)));
         hold.lose();

@@ -2,7 +2,7 @@
 //!
 //! The operations on a key stand in the module [`client`](crate::client).
 
-use crate::state::hold::Hold;
+use crate::state::hold::CurrentHold;
 use crate::state::machine::{Phase, State, Waiter};
 use crate::state::owner;
 use crate::sync::{Mutex, before_notifying};
@@ -15,14 +15,14 @@ pub(crate) struct Key {
     /// Identifies this key in the schedules.
     pub(crate) id: u64,
     pub(crate) name: Arc<str>,
-    pub(crate) hold: Hold,
+    pub(crate) hold: CurrentHold,
     pub(crate) state: Mutex<State>,
     table: Weak<KeyTable>,
 }
 
 impl Key {
     fn new(id: u64, name: Arc<str>, table: Weak<KeyTable>) -> Self {
-        Self { id, name, hold: Hold::none(), state: Mutex::new(State::new()), table }
+        Self { id, name, hold: CurrentHold::none(), state: Mutex::new(State::new()), table }
     }
 
     pub(crate) fn queue_length(&self) -> usize {

@@ -135,7 +135,7 @@ impl State {
         debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing { .. }));
         let next = self.queue.pop_front();
         self.phase = match &next {
-            Some(waiter) => Phase::Asking { turn: Some(waiter.thread), about: None },
+            Some(waiter) => Phase::Asking { turn: Some(waiter.owner), about: None },
             None => Phase::Idle,
         };
         if next.is_none() {
@@ -170,8 +170,8 @@ impl State {
 
     /// Removes a waiter that gives up. If it was the last one and only the retry thread would still ask, returns to
     /// `Idle`; the first value is then `true`, and the second is the locker that must be cleaned up, if there is one.
-    pub(crate) fn give_up(&mut self, thread: u64) -> (bool, Option<Unsettled>) {
-        self.queue.retain(|waiter| waiter.thread != thread);
+    pub(crate) fn give_up(&mut self, owner: u64) -> (bool, Option<Unsettled>) {
+        self.queue.retain(|waiter| waiter.owner != owner);
         if !self.queue.is_empty() || !matches!(self.phase, Phase::Waiting { .. }) {
             return (false, None);
         }
@@ -217,9 +217,9 @@ impl State {
         self.queue.pop_front().map(|waiter| (tenure, waiter))
     }
 
-    /// Returns whether it is this thread's turn to ask.
-    pub(crate) fn is_turn_of(&self, thread: u64) -> bool {
-        matches!(self.phase, Phase::Asking { turn: Some(t), .. } if t == thread)
+    /// Returns whether it is the turn to ask of the thread that waits for this owner.
+    pub(crate) fn is_turn_of(&self, owner: u64) -> bool {
+        matches!(self.phase, Phase::Asking { turn: Some(turn), .. } if turn == owner)
     }
 
     /// Notes the locker of a request, because the inbox may hear of it before the reply arrives.
@@ -311,25 +311,25 @@ impl State {
     }
 }
 
-/// The thread that gets a hold, with the settings of the handle that it has called.
+/// Whoever gets a hold, with the settings of the handle that was called for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taker<'a> {
-    pub(crate) thread: u64,
+    /// The number of a thread, or of a [`Hold`](crate::Hold).
+    pub(crate) owner: u64,
     pub(crate) settings: &'a DLockConfig,
 }
 
 impl<'a> From<&'a Arc<Waiter>> for Taker<'a> {
     fn from(waiter: &'a Arc<Waiter>) -> Self {
-        Self { thread: waiter.thread, settings: &waiter.settings }
+        Self { owner: waiter.owner, settings: &waiter.settings }
     }
 }
 
 /// One parked thread. One thread at a time asks the store for the key, for the whole client; the others wait parked.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// The thread's number, from [`current_thread`](crate::state::owner::current_thread). A thread waits in only one
-    /// place at a time.
-    pub(crate) thread: u64,
+    /// For whom the thread waits: for itself, or for a [`Hold`](crate::Hold). A thread waits in only one place at a time, and for one owner.
+    pub(crate) owner: u64,
     /// The settings of the handle through which it waits.
     pub(crate) settings: Arc<DLockConfig>,
     /// When the thread began to wait, or to wait again after its turn.
@@ -341,8 +341,8 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    pub(crate) fn new(thread: u64, settings: Arc<DLockConfig>, since: Moment) -> Arc<Self> {
-        Arc::new(Self { thread, settings, since, parked: Condvar::new(), parked_until: AtomicU64::new(0) })
+    pub(crate) fn new(owner: u64, settings: Arc<DLockConfig>, since: Moment) -> Arc<Self> {
+        Arc::new(Self { owner, settings, since, parked: Condvar::new(), parked_until: AtomicU64::new(0) })
     }
 
     /// Returns the moment until which the thread sleeps at most. If the thread does not sleep yet, this is a moment that has come. Call it

@@ -1,6 +1,8 @@
-//! Threads as owners of holds: the number of each thread, its name for people, and whether it has ended without unlocking.
+//! The owners of holds: threads, and the values of type [`Hold`](crate::Hold), which belong to no thread. Each owner has a number that no
+//! other owner of this process ever has, and a name for people. Of a thread this file also knows whether it has ended without unlocking.
 //!
-//! A thread enters its name in a table when it gets its number, and removes it when it ends.
+//! A thread enters its name in a table when it gets its number, and removes it when it ends. A [`HoldNumber`] does so when it is made and
+//! dropped.
 //!
 //! Each thread counts its holds. A thread that ends while its count is not zero leaves its number in the table of
 //! *ended* threads, where the lease thread finds it before it next extends the lease. (A guard can be left behind
@@ -14,8 +16,14 @@ use std::collections::BTreeMap;
 // Not the model's atomics: these only count, and outlive the model's executions.
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The number that no thread has.
+/// The number that no owner has.
 pub(crate) const NOBODY: u64 = 0;
+
+/// The bit that the number of a hold has, and that of a thread does not have.
+const OF_A_HOLD: u64 = 1 << 62;
+
+/// The number of the newest owner.
+static LAST: AtomicU64 = AtomicU64::new(NOBODY);
 
 /// How many threads are in the table of ended ones. It is mostly zero, and then nobody has to look.
 // ORDERING: Relaxed would do. It changes only under the mutex of `BOOKS`, and whoever sees more than zero reads the
@@ -26,20 +34,59 @@ static BOOKS: Mutex<Books> =
     Mutex::new(Books { names: BTreeMap::new(), ended: BTreeMap::new(), gone: BTreeMap::new() });
 
 struct Books {
-    /// The names of the threads that have not ended.
-    names: BTreeMap<u64, ThreadName>,
+    /// The names of the owners that have not ended.
+    names: BTreeMap<u64, OwnerName>,
     /// The ended threads, with the number of holds that they left.
     ended: BTreeMap<u64, usize>,
     /// Threads that have not ended, with the number of their holds that were dropped with their clients.
     gone: BTreeMap<u64, usize>,
 }
 
-/// The name and the id of a thread, as far as they are known.
+/// The name and the id of a thread, as far as they are known; or the name of a hold, and the id of the thread that took it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ThreadName {
+pub(crate) struct OwnerName {
     pub(crate) name: Option<String>,
     /// The number in its `ThreadId`.
     pub(crate) id: Option<u64>,
+}
+
+impl OwnerName {
+    fn of_current_thread() -> Self {
+        let thread = std::thread::current();
+        let id: String = format!("{:?}", thread.id()).chars().filter(char::is_ascii_digit).collect();
+        Self { name: thread.name().map(str::to_owned), id: id.parse().ok() }
+    }
+}
+
+/// The number of one hold that belongs to no thread. Its name is in the table for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct HoldNumber(u64);
+
+impl HoldNumber {
+    /// Makes a number. Without a name, people are shown that of the calling thread.
+    pub(crate) fn new(name: Option<&str>) -> Self {
+        let number = next_number() | OF_A_HOLD;
+        let mut shown = OwnerName::of_current_thread();
+        shown.name = name.map(str::to_owned).or(shown.name);
+        BOOKS.lock().names.insert(number, shown);
+        Self(number)
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Drop for HoldNumber {
+    fn drop(&mut self) {
+        let name = BOOKS.lock().names.remove(&self.0);
+        drop(name);
+    }
+}
+
+/// Returns whether this is the number of a thread.
+pub(crate) fn is_thread(number: u64) -> bool {
+    number & OF_A_HOLD == 0
 }
 
 /// The holds of one thread. Dropped when the thread ends.
@@ -91,22 +138,23 @@ pub(crate) fn current_thread() -> u64 {
 /// Gives the calling thread a number, and enters its name.
 #[cold]
 fn enter(place: &Cell<u64>) -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(NOBODY);
-    // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
-    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    let number = next_number();
     place.set(number);
     // If the thread-locals of the thread are already gone, nothing would remove the name any more, so it is not entered.
     if HOLDS.try_with(|_| ()).is_ok() {
-        let thread = std::thread::current();
-        let id: String = format!("{:?}", thread.id()).chars().filter(char::is_ascii_digit).collect();
-        let name = ThreadName { name: thread.name().map(str::to_owned), id: id.parse().ok() };
+        let name = OwnerName::of_current_thread();
         BOOKS.lock().names.insert(number, name);
     }
     number
 }
 
-/// Returns the name of the thread with this number, if it has not ended.
-pub(crate) fn name_of(number: u64) -> Option<ThreadName> {
+fn next_number() -> u64 {
+    // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// Returns the name of the owner with this number, if it has not ended.
+pub(crate) fn name_of(number: u64) -> Option<OwnerName> {
     BOOKS.lock().names.get(&number).cloned()
 }
 
@@ -135,8 +183,14 @@ pub(crate) fn forget_hold(thread: u64) {
     BOOKS.lock().count_out(thread);
 }
 
-/// Counts out a hold that was dropped with its client. Any thread may call this.
-pub(crate) fn hold_is_gone(thread: u64) {
+/// Counts out a hold that was dropped with its client. Any thread may call this. A hold that belongs to no thread is not counted.
+pub(crate) fn hold_is_gone(owner: u64) {
+    if is_thread(owner) {
+        thread_hold_is_gone(owner);
+    }
+}
+
+fn thread_hold_is_gone(thread: u64) {
     if thread == current_thread() {
         return hold_ends();
     }

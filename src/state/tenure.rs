@@ -54,6 +54,8 @@ pub(crate) struct Tenure {
     held_since: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
+    /// When the current hold is to be reported, because it lasts long. [`Moment::NEVER`] once it was.
+    warns_at: Moment,
     /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
     pub(crate) is_confirmed: bool,
     /// Whether a hold followed another one, by passing on or lingering.
@@ -80,6 +82,7 @@ impl Tenure {
             heard_at: counts_from,
             held_since: counts_from,
             hold_ends: Moment::NEVER,
+            warns_at: Moment::NEVER,
             is_confirmed: false,
             kept_on: false,
             gap: None,
@@ -107,12 +110,29 @@ impl Tenure {
     /// Notes that a hold begins.
     pub(crate) fn hold_begins(&mut self, now: Moment) {
         self.held_since = now;
-        self.hold_ends = self.settings.max_hold.map_or(Moment::NEVER, |limit| now + limit);
+        let after = |time: Option<Duration>| time.map_or(Moment::NEVER, |time| now + time);
+        self.hold_ends = after(self.settings.max_hold);
+        self.warns_at = after(self.settings.hold_warning);
     }
 
     /// Notes that the hold has ended and that the tenure is kept.
     pub(crate) fn hold_ended(&mut self) {
         self.hold_ends = Moment::NEVER;
+        self.warns_at = Moment::NEVER;
+    }
+
+    /// Returns whether the current hold is to be reported now. It is reported once.
+    pub(crate) fn warns(&mut self, now: Moment) -> bool {
+        let is_due = now >= self.warns_at;
+        if is_due {
+            self.warns_at = Moment::NEVER;
+        }
+        is_due
+    }
+
+    /// Returns whether something is due a certain time after a hold has begun.
+    pub(crate) fn times_holds(&self) -> bool {
+        self.settings.max_hold.is_some() || self.settings.hold_warning.is_some()
     }
 
     /// Returns when the current hold began, or else the last one.
@@ -193,7 +213,7 @@ impl Tenure {
 
     /// Returns when the lease thread must look at this tenure next. The lease is due before its deadline.
     pub(crate) fn due(&self, trip: Duration) -> Moment {
-        self.lease.due(trip).min(self.hold_ends)
+        self.lease.due(trip).min(self.hold_ends).min(self.warns_at)
     }
 
     /// Returns why and when the tenure was lost.

@@ -14,7 +14,7 @@ use crate::work::{KEY, Other, Work};
 use parking_lot::Mutex;
 use redis_dlock::port::LockProcessor;
 use redis_dlock::{
-    BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error,
+    BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold, Receiver,
     RedisLockProcessor, SystemClock,
 };
 use std::fs::File;
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often a holder looks at its guard.
+/// How often a holder looks at its hold.
 const LOOK: Duration = Duration::from_millis(15);
 
 pub(crate) fn now() -> Nanos {
@@ -178,7 +178,7 @@ impl Hand {
         while !self.stop.load(Ordering::SeqCst) {
             let lock = self.lock.clone();
             match self.acquire(&lock) {
-                Some(guard) => self.hold(&lock, guard, &mut fenced),
+                Some(taken) => self.hold(&lock, taken, &mut fenced),
                 None => thread::sleep(Duration::from_millis(5)),
             }
             let pause = self.dice.up_to(self.work.pause);
@@ -190,29 +190,35 @@ impl Hand {
         self.recorder.note(now(), self.actor, what);
     }
 
-    fn acquire<'a>(&mut self, lock: &'a DistributedReentrantLock) -> Option<DLockGuard<'a>> {
+    /// Takes the lock for the thread, or each fourth time for a [`Hold`].
+    fn acquire<'a>(&mut self, lock: &'a DistributedReentrantLock) -> Option<Taken<'a>> {
         let op = match self.dice.up_to(99) {
             n if n >= self.work.tries => Op::Lock,
             n if n % 2 == 0 => Op::Try,
             _ => Op::TryFor(self.work.lease / 2),
         };
-        self.acquire_by(op, lock)
+        let is_hold = self.dice.up_to(3) == 0;
+        self.acquire_by(op, lock, is_hold)
     }
 
-    fn acquire_by<'a>(&self, op: Op, lock: &'a DistributedReentrantLock) -> Option<DLockGuard<'a>> {
+    fn acquire_by<'a>(&self, op: Op, lock: &'a DistributedReentrantLock, is_hold: bool) -> Option<Taken<'a>> {
         self.note(What::Begin(op));
-        let got = match op {
-            Op::Try => lock.try_lock(),
-            Op::TryFor(limit) => lock.try_lock_for(Duration::from_millis(limit)),
-            _ => lock.lock().map(Some),
+        let limit = |limit| Duration::from_millis(limit);
+        let got = match (op, is_hold) {
+            (Op::Try, true) => lock.try_hold().map(|got| got.map(Taken::Hold)),
+            (Op::TryFor(ms), true) => lock.try_hold_for(limit(ms)).map(|got| got.map(Taken::Hold)),
+            (_, true) => lock.hold().map(|hold| Some(Taken::Hold(hold))),
+            (Op::Try, false) => lock.try_lock().map(|got| got.map(Taken::Guard)),
+            (Op::TryFor(ms), false) => lock.try_lock_for(limit(ms)).map(|got| got.map(Taken::Guard)),
+            (_, false) => lock.lock().map(|guard| Some(Taken::Guard(guard))),
         };
-        let count = count(lock);
+        let count = count(lock) + u32::from(matches!(got, Ok(Some(Taken::Hold(_)))));
         match got {
-            Ok(Some(guard)) => {
-                let (at, until) = known(&guard);
-                let got = What::Got { token: guard.fencing_token(), count, until };
+            Ok(Some(taken)) => {
+                let (at, until) = known(&taken);
+                let got = What::Got { token: taken.fencing_token(), count, until };
                 self.recorder.note(at, self.actor, got);
-                Some(guard)
+                Some(taken)
             }
             Ok(None) => {
                 self.note(What::Fail { count, why: "busy".to_owned() });
@@ -226,17 +232,19 @@ impl Hand {
     }
 
     /// Holds for a while: reads the fenced store at the beginning and writes it at the end.
-    fn hold(&mut self, lock: &DistributedReentrantLock, guard: DLockGuard<'_>, fenced: &mut fenced::Access) {
+    fn hold(&mut self, lock: &DistributedReentrantLock, taken: Taken<'_>, fenced: &mut fenced::Access) {
         let (shortest, longest) = self.work.hold;
         let end = now() + (shortest + self.dice.up_to(longest - shortest)) * 1_000_000;
-        let read = fenced.read(guard.fencing_token());
-        let inner = (self.dice.up_to(99) < self.work.reentries).then(|| self.acquire_by(Op::Lock, lock)).flatten();
-        let lost = guard.lost();
+        let read = fenced.read(taken.fencing_token());
+        // Nobody enters a `Hold` again.
+        let reenters = self.dice.up_to(99) < self.work.reentries && matches!(taken, Taken::Guard(_));
+        let inner = reenters.then(|| self.acquire_by(Op::Lock, lock, false)).flatten();
+        let lost = taken.lost();
         let mut holds_on = false;
         loop {
             match lost.recv_timeout(LOOK) {
                 Ok(()) => break self.note(What::Lost),
-                Err(_) => self.look(&guard),
+                Err(_) => self.look(&taken),
             }
             if now() >= end {
                 if !self.holds_on.load(Ordering::SeqCst) {
@@ -249,25 +257,25 @@ impl Hand {
         }
         if let Some(value) = read {
             // Also by a holder that has lost its hold: that is what the token is for.
-            fenced.write(guard.fencing_token(), value);
+            fenced.write(taken.fencing_token(), value);
         }
         if let Some(inner) = inner {
             self.release(lock, inner);
         }
-        self.release(lock, guard);
+        self.release(lock, taken);
     }
 
-    fn look(&self, guard: &DLockGuard<'_>) {
+    fn look(&self, taken: &Taken<'_>) {
         // What was left when it was looked at may be over by now: that is not what a loss is.
-        match known(guard) {
+        match known(taken) {
             (_, 0) => self.note(What::Lost),
             (at, until) => self.recorder.note(at, self.actor, What::Valid { until }),
         }
     }
 
-    fn release(&self, lock: &DistributedReentrantLock, guard: DLockGuard<'_>) {
+    fn release(&self, lock: &DistributedReentrantLock, taken: Taken<'_>) {
         self.note(What::Begin(Op::Unlock));
-        let left = guard.unlock();
+        let left = taken.unlock();
         let count = count(lock);
         match left {
             Ok(()) => self.note(What::Left { count }),
@@ -281,10 +289,47 @@ impl Hand {
     }
 }
 
-/// A moment, and until when the guard is known to be valid: never later than it is, and 0 when it is lost.
-fn known(guard: &DLockGuard<'_>) -> (Nanos, Nanos) {
+/// What a hand has of the lock.
+enum Taken<'a> {
+    Guard(DLockGuard<'a>),
+    Hold(Hold),
+}
+
+impl Taken<'_> {
+    fn fencing_token(&self) -> u64 {
+        match self {
+            Self::Guard(guard) => guard.fencing_token(),
+            Self::Hold(hold) => hold.fencing_token(),
+        }
+    }
+
+    fn remaining(&self) -> Duration {
+        match self {
+            Self::Guard(guard) => guard.remaining(),
+            Self::Hold(hold) => hold.remaining(),
+        }
+    }
+
+    fn lost(&self) -> Receiver<()> {
+        match self {
+            Self::Guard(guard) => guard.lost(),
+            Self::Hold(hold) => hold.lost(),
+        }
+    }
+
+    /// Unlocks. A hold is released by another thread.
+    fn unlock(self) -> Result<(), Error> {
+        match self {
+            Self::Guard(guard) => guard.unlock(),
+            Self::Hold(hold) => thread::spawn(move || hold.release()).join().unwrap(),
+        }
+    }
+}
+
+/// A moment, and until when the lock is known to be held: never later than it is, and 0 when it is lost.
+fn known(taken: &Taken<'_>) -> (Nanos, Nanos) {
     let at = now();
-    let remaining = u64::try_from(guard.remaining().as_nanos()).unwrap();
+    let remaining = u64::try_from(taken.remaining().as_nanos()).unwrap();
     (now(), if remaining == 0 { 0 } else { at + remaining })
 }
 

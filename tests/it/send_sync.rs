@@ -11,7 +11,7 @@ use redis_dlock::processor::{
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
-    DistributedReentrantLock, Error, Event, GeneratorBuilder, Holder, LeaseLoss, ListedLock, ListedLocks,
+    DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, Holder, LeaseLoss, ListedLock, ListedLocks,
     LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Polling,
     Receiver, RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Told, UnguardedLock, WaitingThread,
 };
@@ -30,6 +30,7 @@ const _: () = {
     goes_anywhere::<DLockConfig>();
     goes_anywhere::<DistributedReentrantLock>();
     goes_anywhere::<UnguardedLock>();
+    goes_anywhere::<Hold>();
     goes_anywhere::<CancelToken>();
     goes_anywhere::<Receiver<()>>();
     // The thread that locked must unlock.
@@ -44,6 +45,7 @@ const _: () = {
     survives_a_panic::<CancelToken>();
     survives_a_panic::<DLockGuard<'_>>();
     survives_a_panic::<OwnedDLockGuard>();
+    survives_a_panic::<Hold>();
     survives_a_panic::<Error>();
 
     // What it is told.

@@ -29,8 +29,8 @@ impl Sleeper for Parked {
 
     fn sleeps_until(&self) -> Moment {
         let state = self.key.state.lock();
-        let thread = self.waiter.thread;
-        if self.key.hold.is_owned_by(thread) || state.is_turn_of(thread) { AT_WORK } else { self.waiter.parked_until() }
+        let owner = self.waiter.owner;
+        if self.key.hold.is_owned_by(owner) || state.is_turn_of(owner) { AT_WORK } else { self.waiter.parked_until() }
     }
 }
 
@@ -46,10 +46,10 @@ impl Acquire<'_> {
         let (mut circle_at, mut long_wait) = (Events::circle_at(waiter), None);
         let mut state = key.state.lock();
         loop {
-            if key.hold.is_owned_by(waiter.thread) {
+            if key.hold.is_owned_by(waiter.owner) {
                 return Ok(Progress::Holds(How::Granted));
             }
-            if state.is_turn_of(waiter.thread) {
+            if state.is_turn_of(waiter.owner) {
                 return Ok(Progress::HasTurn);
             }
             let now = parts.core.clock.now();
@@ -79,7 +79,7 @@ impl Acquire<'_> {
     fn leave(&self, waiter: &Waiter, mut state: MutexGuard<'_, State>, now: Moment) -> Result<Progress, Error> {
         let (parts, key) = (self.parts, self.key);
         let failure = if parts.core.activity.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
-        let (was_last, unsettled) = state.give_up(waiter.thread);
+        let (was_last, unsettled) = state.give_up(waiter.owner);
         if was_last {
             // Do this before the mutex is released: the next thread that waits adds an entry of its own.
             parts.retries.forget(key);

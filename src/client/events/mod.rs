@@ -249,9 +249,11 @@ impl Events {
 
     /// Enters the calling thread among those that have waited long, and tells the program if that closes a circle.
     pub(super) fn waits_long(&self, key: &Arc<Key>, waiter: &Waiter) -> LongWait<'_> {
-        let wait = self.long_waits.enter(waiter.thread, key);
+        // A thread that waits for a `Hold` is in a circle by what it holds itself.
+        let thread = owner::current_thread();
+        let wait = self.long_waits.enter(thread, key);
         if !wait.circle.is_empty() {
-            let name = owner::name_of(waiter.thread).and_then(|name| name.name).unwrap_or_default();
+            let name = owner::name_of(thread).and_then(|name| name.name).unwrap_or_default();
             log::warn!(
                 ACQUIRE,
                 "lock {:?}: thread {name:?} waits in a circle, which will not end by itself: each of the locks {:?} is held by the thread \

@@ -382,3 +382,5 @@ impl fmt::Debug for DistributedReentrantLock {
 mod scoped;
 
 mod owned;
+
+mod holds;

@@ -6,6 +6,7 @@ mod closing;
 mod giving_up;
 mod granted;
 mod handles;
+mod holds;
 mod late_answers;
 mod lingering;
 mod lingering_unheard;

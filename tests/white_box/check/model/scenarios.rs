@@ -3,7 +3,7 @@
 use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
-use super::visitor::Act::{Break, Cancel, Cancellable, Close, For, Host, Lock, Nap, Try};
+use super::visitor::Act::{Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock, Nap, Try};
 use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
 use std::time::Duration;
@@ -128,6 +128,17 @@ pub(crate) const BREAKING_ASKING: Scenario = Scenario { listener: false, ..BREAK
 /// What is broken lingers.
 pub(crate) const BREAKING_LINGERING: Scenario = Scenario { linger: Duration::from_millis(60), ..BREAKING };
 
+/// Holds that belong to no thread, beside those of threads.
+pub(crate) const CARRYING: Scenario =
+    Scenario { clients: &[&[&[Carry, Lock], &[Carry], &[CarryFor(SHORT), Lock]], &[&[Carry]]], ..TWO };
+
+pub(crate) const CARRYING_FAULTY: Scenario =
+    Scenario { faults: SOME, leaps: true, probe: true, linger: Duration::from_millis(60), ..CARRYING };
+
+/// A client is closed while such holds begin and end.
+pub(crate) const CARRYING_CLOSING: Scenario =
+    Scenario { clients: &[&[&[Carry, Carry], &[Carry], &[Close]], &[&[Carry]]], ..CLOSING };
+
 /// Without this property a seed would be worthless.
 #[test]
 fn replays() {
@@ -197,4 +208,10 @@ holds! {
     holds_that_are_broken_unheard: BREAKING_ASKING;
     // Shows: L2.
     a_lock_that_lingers_and_is_broken: BREAKING_LINGERING;
+    // Shows: G1, L3.
+    holds_that_belong_to_no_thread: CARRYING;
+    // Shows: G6, G11.
+    holds_that_belong_to_no_thread_with_faults: CARRYING_FAULTY;
+    // Shows: L6.
+    a_client_that_is_closed_while_others_release: CARRYING_CLOSING;
 }

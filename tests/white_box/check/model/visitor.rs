@@ -7,6 +7,7 @@ use crate::error::{Error, LossCause};
 use crate::lock::DLockGenerator;
 use crate::lock::DLockGuard;
 use crate::lock::DistributedReentrantLock;
+use crate::lock::Hold;
 use crate::state::machine::Phase;
 use crossbeam_channel::TryRecvError;
 use shuttle::rand::{Rng, thread_rng};
@@ -21,6 +22,10 @@ const LOOKS: u32 = 30;
 pub(crate) enum Act {
     /// Locks, stays a while, unlocks.
     Lock,
+    /// Takes a [`Hold`], which another thread releases.
+    Carry,
+    /// Does as `Carry` if the lock is acquired within this time.
+    CarryFor(Duration),
     /// Does as `Lock`, but stays until all calls that end by themselves have ended.
     Host,
     /// Does as `Lock` if the lock is free.
@@ -42,7 +47,7 @@ pub(crate) enum Act {
 impl Act {
     /// Whether the call ends by itself, whoever holds the lock.
     pub(crate) fn is_guest(self) -> bool {
-        matches!(self, Self::For(_) | Self::Cancellable)
+        matches!(self, Self::For(_) | Self::CarryFor(_) | Self::Cancellable)
     }
 }
 
@@ -67,6 +72,8 @@ impl Visitor {
         let began = time::now();
         let recalled = self.recalled();
         let got = match act {
+            Act::Carry => return self.carry(act, None),
+            Act::CarryFor(limit) => return self.carry(act, Some(limit)),
             Act::Lock | Act::Host => self.lock.lock().map(Some),
             Act::Try => self.lock.try_lock(),
             Act::For(limit) => self.lock.try_lock_for(limit),
@@ -94,10 +101,87 @@ impl Visitor {
         if self.lock.hold_count() != 0 || self.lock.is_held_by_current_thread() {
             self.object("holds the lock without a guard");
         }
+        self.leave(act);
+    }
+
+    fn leave(&self, act: Act) {
         if act.is_guest() {
             self.world.guest_leaves();
         }
         self.world.look(&self.lock.handle.key, || self.lock.handle.client.is_closed());
+    }
+
+    /// Takes a hold that belongs to no thread.
+    fn carry(&self, act: Act, limit: Option<Duration>) {
+        let began = time::now();
+        let recalled = self.recalled();
+        let got = match limit {
+            None => self.lock.hold().map(Some),
+            Some(limit) => self.lock.try_hold_for(limit),
+        };
+        match (limit, got) {
+            (_, Ok(Some(hold))) => {
+                if recalled.is_some() && self.locker() == recalled {
+                    self.object("got what others had asked to be given back");
+                }
+                self.pass_to_another_thread(hold);
+            }
+            (None, Ok(None)) => self.object("hold() came back without"),
+            (Some(limit), Ok(None)) if time::now() < began + limit => self.object("gave up too early"),
+            (_, Ok(None) | Err(Error::ShutDown)) => {}
+            (Some(_), Err(Error::Backend { .. })) => {}
+            (_, Err(error)) => self.object(error.to_string()),
+        }
+        self.leave(act);
+    }
+
+    /// Lets another thread stay with a hold, and end it.
+    /// Shows: G6.
+    fn pass_to_another_thread(&self, hold: Hold) {
+        if self.lock.hold_count() != 0 || self.lock.is_held_by_current_thread() {
+            self.object("a hold is its thread's");
+        }
+        if self.locker().is_some_and(|locker| !self.world.network.may_begin(&locker)) {
+            self.object("is inside by a message alone");
+        }
+        self.count_pass();
+        let (name, world) = (self.name.clone(), Arc::clone(&self.world));
+        let locker = self.locker();
+        let carrier = thread::spawn(move || {
+            let network = world.network.clone();
+            let is_broken = move || locker.as_ref().is_some_and(|locker| network.is_broken(locker));
+            let entry = world.journal.enter(&*name, hold.fencing_token()).excused_if(is_broken.clone());
+            let lost = hold.lost();
+            entry.ask(|| hold.is_valid());
+            if matches!(hold.lock().try_hold(), Ok(Some(_))) {
+                world.journal.object(format!("{name}: a hold is entered again"));
+            }
+            match thread_rng().gen_range(0..3) {
+                0 => {}
+                1 => time::step(),
+                _ => thread::sleep(LEASE / 8),
+            }
+            if thread_rng().gen_ratio(1, 3) {
+                return entry.ask_with(|| {
+                    drop(hold);
+                    None::<()>
+                });
+            }
+            let valid = entry.ask(|| hold.is_valid());
+            let mut ended = None;
+            entry.ask_with(|| ended.insert(hold.release()).is_ok().then_some(()));
+            match (ended, lost.try_recv()) {
+                (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
+                (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline || is_broken() => {}
+                (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
+                (ended, told) => {
+                    let told = format!("{name}: valid: {valid}, releasing: {ended:?}, told of a loss: {told:?}");
+                    world.journal.object(told);
+                }
+            }
+            None
+        });
+        let _ = carrier.join();
     }
 
     /// Shows: G6.

@@ -73,7 +73,7 @@ impl World {
             Phase::Waiting { unsettled: Some(unsettled) } if self.network.has_heard_grant(&unsettled.locker) => {
                 Some("waits for what it was given")
             }
-            Phase::Asking { turn: Some(turn), .. } if state.queue.iter().any(|waiter| waiter.thread == *turn) => {
+            Phase::Asking { turn: Some(turn), .. } if state.queue.iter().any(|waiter| waiter.owner == *turn) => {
                 Some("a thread waits that has its turn")
             }
             phase if matches!(phase, Phase::Held(_)) == key.hold.is_owned_by(0) => Some("held, or not"),

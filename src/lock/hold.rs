@@ -1,0 +1,124 @@
+//! A hold that belongs to no thread.
+
+use crate::client::wait_limit::WaitLimit;
+use crate::error::{Error, LeaseLoss};
+use crate::lock::reentrant::DistributedReentrantLock;
+use crate::state::owner::HoldNumber;
+use crossbeam_channel::Receiver;
+use std::time::Duration;
+
+/// Keeps the lock until it is dropped or [released](Self::release), and belongs to no thread.
+///
+/// It is made by [`hold`](DistributedReentrantLock::hold) and its other forms. It owns a handle of the lock, is `Send`, `Sync` and `'static`,
+/// and any thread may query, release or drop it. So a session map, an actor or a task can keep it, also across an `.await`.
+///
+/// # What it shares with a guard, and what not
+///
+/// * It has a fencing token, its lease is renewed, and it hears of a loss, like a [`DLockGuard`](crate::DLockGuard). It waits in the same queues as
+///   guards do, in order of arrival, and is passed on within the process, too.
+/// * It is never entered twice. A second `hold()` of the same thread waits like anybody's, and its `try_hold()` returns `None`. While a thread's
+///   guard holds the key, a `Hold` waits, and the other way round. A thread that waits in `hold()` for a key that its own guard holds waits for
+///   ever: the generator logs this as a circle of one thread.
+/// * It does not end with the thread that took it. One that is kept by mistake ([`mem::forget`](std::mem::forget), a map that nobody cleans) is
+///   renewed for as long as the process lives. [`with_max_hold`](crate::DLockConfig::with_max_hold) sets a limit, and
+///   [`with_hold_warning`](crate::DLockConfig::with_hold_warning) a time after which the log names it.
+/// * [`hold_count`](DistributedReentrantLock::hold_count) and [`is_held_by_current_thread`](DistributedReentrantLock::is_held_by_current_thread)
+///   do not count it. [`describe`](crate::DLockGenerator::describe) shows it with the name that
+///   [`with_holder_name`](crate::DLockConfig::with_holder_name) has set, or else with that of the thread that took it.
+///
+/// Dropping it does what the drop of a [`DLockGuard`](crate::DLockGuard) does, the end of the program included. While it lives, the client behind
+/// its generator lives, too: see [`OwnedDLockGuard`](crate::OwnedDLockGuard).
+///
+/// ```
+/// use redis_dlock::{DLockGenerator, Error, Hold, MemoryLockProcessor};
+/// use std::collections::HashMap;
+///
+/// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+/// let lock = generator.generate("ORDER", "4711")?;
+/// let mut sessions: HashMap<u32, Hold> = HashMap::new();
+/// sessions.insert(17, lock.hold()?);
+/// assert!(lock.try_hold()?.is_none() && lock.try_lock()?.is_none());
+///
+/// // Another thread ends the session.
+/// std::thread::spawn(move || sessions.remove(&17).expect("a session").release()).join().expect("no panic")?;
+/// assert!(lock.try_lock()?.is_some());
+/// # Ok::<_, Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the lock is unlocked at once when its hold is dropped"]
+pub struct Hold {
+    lock: DistributedReentrantLock,
+    number: HoldNumber,
+    token: u64,
+    done: bool,
+}
+
+impl Hold {
+    pub(super) fn acquire(lock: &DistributedReentrantLock, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
+        let taken = lock.handle.acquire_hold(limit)?;
+        Ok(taken.map(|(number, token)| Self { lock: lock.clone(), number, token, done: false }))
+    }
+
+    /// Returns the lock that is held.
+    #[must_use]
+    pub fn lock(&self) -> &DistributedReentrantLock {
+        &self.lock
+    }
+
+    /// Returns the fencing token of this hold. See [`DLockGuard::fencing_token`](crate::DLockGuard::fencing_token).
+    #[must_use]
+    pub fn fencing_token(&self) -> u64 {
+        self.token
+    }
+
+    /// Returns `true` if the lease is certainly still ours. Once `false`, it stays `false`. Does not block.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.lock.handle.holds_validly(self.token)
+    }
+
+    /// Returns for how long the lease is certainly ours if it is not extended again; zero if it is lost. Does not block.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.lock.handle.remaining_of(self.token)
+    }
+
+    /// Fails unless the lease is certainly still ours. Call it before each step that must not run beside another holder. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeaseLost`] with the cause.
+    pub fn ensure_valid(&self) -> Result<(), Error> {
+        self.lock.handle.ensure_valid_hold(self.token)
+    }
+
+    /// Returns a channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost). Does not block.
+    #[must_use]
+    pub fn lost(&self) -> Receiver<()> {
+        self.lock.handle.watch_hold(self.token)
+    }
+
+    /// Returns how the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss). Does not block.
+    #[must_use]
+    pub fn loss(&self) -> Option<LeaseLoss> {
+        self.lock.handle.loss_of(self.token)
+    }
+
+    /// Releases the lock, and returns the outcome. Any thread may call this. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
+    pub fn release(mut self) -> Result<(), Error> {
+        self.done = true;
+        self.lock.handle.release(&self.number, self.token)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.done {
+            self.lock.handle.release_dropped(&self.number, self.token);
+        }
+    }
+}

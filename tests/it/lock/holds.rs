@@ -1,0 +1,316 @@
+//! `hold()` and its other forms: a hold that belongs to no thread.
+
+use crate::support::cause;
+use crate::support::crew::{eventually, spawn, spawn_named};
+use crate::support::journal;
+use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::watched::Kind;
+use crossbeam_channel::unbounded;
+use redis_dlock::{CancelToken, Error, Hold, LossCause};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+on_both_stores!(
+    any_thread_may_query_it_and_release_it,
+    a_map_of_holds_outlives_the_threads_that_took_them,
+    nobody_enters_it_again,
+    every_way_to_take_one_ends_with_it_or_by_its_limit,
+    holds_and_guards_are_served_in_the_order_in_which_they_came,
+    it_is_handed_over_between_clients,
+    a_hold_that_is_dropped_gives_the_lock_back,
+    it_is_told_of_its_loss,
+    it_lingers_and_is_taken_up_again,
+    one_that_is_forgotten_is_renewed_until_its_limit,
+    one_that_lasts_long_is_named_in_the_log_once,
+    a_closed_client_ends_with_its_last_hold,
+    a_thread_that_waits_for_its_own_lock_is_told_of_the_circle,
+);
+
+fn any_thread_may_query_it_and_release_it(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let hold = lock.hold().unwrap();
+    let token = hold.fencing_token();
+    let hold = spawn(move || {
+        assert!(hold.is_valid() && hold.ensure_valid().is_ok() && !hold.remaining().is_zero());
+        assert_eq!((hold.fencing_token(), hold.loss()), (token, None));
+        hold
+    })
+    .join();
+    assert!(lab.holder(lock.key()).is_some());
+    let lost = hold.lost();
+    spawn(move || hold.release().unwrap()).join();
+    assert!(lost.recv().is_err(), "it has ended without a loss");
+    assert_eq!(lab.leftovers(), [""; 0]);
+    assert!(lock.hold().unwrap().fencing_token() > token);
+}
+
+/// Shows: G3.
+fn a_map_of_holds_outlives_the_threads_that_took_them(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let locks: Vec<_> = (0..3).map(|n| generator.generate_with(config(&format!("x{n}"), 1500)).unwrap()).collect();
+    let mut sessions: HashMap<String, Hold> = HashMap::new();
+    for lock in &locks {
+        let lock = lock.clone();
+        let hold = spawn(move || lock.hold().unwrap()).join();
+        sessions.insert(hold.lock().key().to_owned(), hold);
+    }
+    let extended = watch.count_of(Kind::Extend);
+    // Each of them twice, at least.
+    lab.time.until("their leases are renewed", || watch.count_of(Kind::Extend) >= extended + 6);
+    for lock in &locks {
+        let hold = sessions.remove(lock.key()).unwrap();
+        assert!(hold.is_valid());
+        hold.release().unwrap();
+    }
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn nobody_enters_it_again(lab: &Lab) {
+    let generator = lab.generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let hold = lock.hold().unwrap();
+    assert!(lock.try_hold().unwrap().is_none() && lock.try_lock().unwrap().is_none());
+    assert!(!lock.unguarded().try_lock().unwrap());
+    assert_eq!((lock.hold_count(), lock.is_held_by_current_thread()), (0, false));
+    assert!(matches!(lock.unguarded().unlock(), Err(Error::NotHeld { .. })), "it is not the thread's");
+    assert!(hold.is_valid());
+    hold.release().unwrap();
+    let guard = lock.lock().unwrap();
+    assert!(lock.try_hold().unwrap().is_none(), "the thread's own hold is another one");
+    assert_eq!(lock.hold_count(), 1);
+    drop(guard);
+    assert!(generator.generate_with(config("x", 30_000).with_reentry(false)).unwrap().try_hold().unwrap().is_some());
+}
+
+/// Shows: G12.
+fn every_way_to_take_one_ends_with_it_or_by_its_limit(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let soon = Duration::from_millis(20);
+    let cancelled = CancelToken::new();
+    let ways: [&dyn Fn() -> Result<Option<Hold>, Error>; 4] =
+        [&|| lock.try_hold(), &|| lock.try_hold_for(soon), &|| lock.try_hold_until(Instant::now() + soon), &|| {
+            lock.try_hold_cancellable_for(soon, &CancelToken::new())
+        }];
+    let takes = || ways.map(|way| way().unwrap().map(Hold::release));
+    assert!(takes().into_iter().all(|got| got.is_some_and(|released| released.is_ok())));
+    lock.hold_cancellable(&cancelled).unwrap().unwrap().release().unwrap();
+    let _guard = lock.lock().unwrap();
+    assert!(lab.time.during(takes).iter().all(Option::is_none));
+    let (other, token) = (lock.clone(), cancelled.clone());
+    let waiter = spawn(move || other.hold_cancellable(&token).unwrap().is_some());
+    eventually("it waits", || lock.queue_length() == 1);
+    cancelled.cancel();
+    assert!(!waiter.join());
+    assert!(lock.hold_cancellable(&cancelled).unwrap().is_none(), "before it asks");
+    assert_eq!(lock.queue_length(), 0);
+}
+
+/// Shows: G7, G8.
+fn holds_and_guards_are_served_in_the_order_in_which_they_came(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let first = lock.hold().unwrap();
+    let (say, order) = unbounded();
+    let waiters: Vec<_> = (0..6)
+        .map(|n| {
+            let (lock, say) = (lock.clone(), say.clone());
+            let waiter = spawn({
+                let lock = lock.clone();
+                move || {
+                    if n % 2 == 0 {
+                        let hold = lock.hold().unwrap();
+                        say.send((n, hold.fencing_token())).unwrap();
+                        spawn(move || hold.release().unwrap()).join();
+                    } else {
+                        let guard = lock.lock().unwrap();
+                        say.send((n, guard.fencing_token())).unwrap();
+                    }
+                }
+            });
+            eventually("it waits", || lock.queue_length() == n + 1);
+            waiter
+        })
+        .collect();
+    let released = watch.count_of(Kind::Release);
+    let token = first.fencing_token();
+    first.release().unwrap();
+    waiters.into_iter().for_each(|waiter| lab.join(waiter));
+    let order: Vec<_> = order.try_iter().collect();
+    assert!(order.iter().map(|(n, _)| *n).eq(0..6), "{order:?}");
+    assert!(order[0].1 > token && order.is_sorted_by(|a, b| a.1 < b.1), "{order:?}");
+    if crate::support::lab::is_listener_on() {
+        assert_eq!(watch.count_of(Kind::Release), released + 1, "it is passed on in the process");
+    }
+}
+
+/// Shows: G8, G10.
+fn it_is_handed_over_between_clients(lab: &Lab) {
+    let [one, two] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
+    let mut hold = one.hold().unwrap();
+    for n in 0..4 {
+        let next = if n % 2 == 0 { two.clone() } else { one.clone() };
+        let waiter = spawn(move || next.hold().unwrap());
+        eventually("it waits in the store", || !crate::support::lab::is_listener_on() || lab.waiting(one.key()) == 1);
+        let token = hold.fencing_token();
+        spawn(move || hold.release().unwrap()).join();
+        hold = lab.join(waiter);
+        assert!(hold.fencing_token() > token);
+    }
+    hold.release().unwrap();
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn a_hold_that_is_dropped_gives_the_lock_back(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let hold = lock.hold().unwrap();
+    spawn(move || drop(hold)).join();
+    eventually("it is given back", || lab.holder(lock.key()).is_none());
+    let panicking = lock.clone();
+    let thread = spawn_named("panics", move || {
+        let _hold = panicking.hold().unwrap();
+        std::panic::resume_unwind(Box::new(()));
+    });
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| thread.join())).is_err());
+    assert!(lock.hold().unwrap().is_valid());
+    eventually("it is given back", || lab.leftovers().is_empty());
+}
+
+/// Shows: G5, G6.
+fn it_is_told_of_its_loss(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 1500)).unwrap();
+    let hold = lock.hold().unwrap();
+    let lost = hold.lost();
+    lab.delete(lock.key());
+    lab.time.recv(&lost);
+    assert!(!hold.is_valid() && hold.remaining().is_zero());
+    assert!(hold.lost().try_recv().is_ok(), "at once");
+    assert_eq!(cause(hold.ensure_valid()), hold.loss().unwrap().cause);
+    assert!(lock.try_lock().unwrap().is_none(), "a lost hold keeps others of its process out");
+    assert!(matches!(spawn(move || hold.release()).join(), Err(Error::LeaseLost(_))));
+    assert!(lock.try_hold().unwrap().is_some());
+}
+
+fn it_lingers_and_is_taken_up_again(lab: &Lab) {
+    if !crate::support::lab::is_listener_on() {
+        return;
+    }
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 30_000).with_linger(Duration::from_secs(3600))).unwrap();
+    let first = lock.hold().unwrap();
+    let token = first.fencing_token();
+    let asked = watch.count();
+    first.release().unwrap();
+    let second = lock.hold().unwrap();
+    assert!(second.fencing_token() > token);
+    second.release().unwrap();
+    assert!(lock.lock().unwrap().fencing_token() > token + 1);
+    assert_eq!(watch.count(), asked, "{:?}", watch.calls());
+    let other = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    assert!(other.hold().unwrap().is_valid(), "others end it");
+}
+
+/// Shows: G6.
+fn one_that_is_forgotten_is_renewed_until_its_limit(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let limited = config("x", 1200).with_renew_at(0.25).with_max_hold(Duration::from_millis(700));
+    let lock = generator.generate_with(limited).unwrap();
+    let other = lab.generator().generate_with(config("x", 6000)).unwrap();
+    let forgotten = lock.clone();
+    spawn(move || std::mem::forget(forgotten.hold().unwrap())).join();
+    let next = lab.time.during(|| other.hold().unwrap());
+    assert!(watch.count_of(Kind::Extend) >= 1, "until its limit it was extended, although its thread had ended");
+    assert!(next.is_valid());
+    assert!(lock.try_lock().unwrap().is_none());
+}
+
+fn one_that_lasts_long_is_named_in_the_log_once(lab: &Lab) {
+    journal::keep();
+    let (generator, watch) = lab.watched_generator();
+    let target = format!("long hold on {}", lab.name());
+    let long = config(&target, 1500).with_hold_warning(Duration::from_millis(300));
+    let lock = generator.generate_with(long.with_holder_name("session\n17").with_reason("checkout")).unwrap();
+    lock.hold().unwrap().release().unwrap();
+    let hold = lock.hold().unwrap();
+    lab.time.until("it is named", || !journal::warnings(lock.key()).is_empty());
+    let extended = watch.count_of(Kind::Extend);
+    lab.time.until("its lease is renewed", || watch.count_of(Kind::Extend) >= extended + 2);
+    let warnings = journal::warnings(lock.key());
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let (name, token) = (r"session\\n17", format!("token {}", hold.fencing_token()));
+    assert!(
+        warnings[0].contains(name) && warnings[0].contains("checkout") && warnings[0].contains(&token),
+        "{warnings:?}"
+    );
+    assert!(hold.is_valid());
+    // A thread's hold, too.
+    hold.release().unwrap();
+    let lock = lock.clone();
+    let guard = lock.lock().unwrap();
+    lab.time.until("it is named", || journal::warnings(lock.key()).len() == 2);
+    drop(guard);
+}
+
+/// Shows: L6.
+fn a_closed_client_ends_with_its_last_hold(lab: &Lab) {
+    let generator = lab.generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let hold = lock.hold().unwrap();
+    let other = lock.clone();
+    let waiter = spawn(move || other.hold().map(drop));
+    eventually("it waits", || lock.queue_length() == 1);
+    generator.close();
+    assert!(matches!(waiter.join(), Err(Error::ShutDown)));
+    assert!(matches!(lock.try_hold(), Err(Error::ShutDown)));
+    assert!(hold.is_valid());
+    drop((lock, generator));
+    spawn(move || hold.release().unwrap()).join();
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn a_thread_that_waits_for_its_own_lock_is_told_of_the_circle(lab: &Lab) {
+    let (say, waits) = unbounded();
+    let builder = lab.builder().on_slow_wait(Duration::from_secs(3600), move |wait| say.send(wait.clone()).unwrap());
+    let lock = builder.build(lab.processor()).unwrap().generate_with(config("x", 30_000)).unwrap();
+    let (other, cancel) = (lock.clone(), CancelToken::new());
+    let token = cancel.clone();
+    let waiter = spawn(move || {
+        let _guard = other.lock().unwrap();
+        assert!(other.hold_cancellable(&token).unwrap().is_none());
+        assert_eq!(other.hold_count(), 1);
+    });
+    assert_eq!(lab.time.recv(&waits).circle, [lock.key()]);
+    cancel.cancel();
+    waiter.join();
+}
+
+/// The name that the program has given, or else that of the thread that took it.
+#[test]
+fn it_is_described_with_its_name() {
+    let lab = Lab::memory();
+    let generator = lab.builder().build(lab.processor()).unwrap();
+    for (name, shown) in [(Some("session 17"), "session 17"), (None, "taker")] {
+        let plain = config("x", 30_000);
+        let named = name.map_or(plain.clone(), |name| plain.with_holder_name(name));
+        let lock = generator.generate_with(named).unwrap();
+        let taker = lock.clone();
+        let hold = spawn_named("taker", move || taker.hold().unwrap()).join();
+        let waiting = lock.clone();
+        let waiter = spawn_named("taker", move || waiting.hold().unwrap());
+        eventually("it waits", || lock.queue_length() == 1);
+        let told = generator.describe("TEST", "x").unwrap().holder.unwrap().told.unwrap();
+        assert_eq!((told.thread.as_deref(), told.hold_count), (Some(shown), 1));
+        assert_eq!(told.token, Some(hold.fencing_token()));
+        assert_eq!(told.waiters[0].thread.as_deref(), Some(shown));
+        assert!(told.thread_id.is_some() && told.waiters[0].thread_id.is_some());
+        hold.release().unwrap();
+        drop(lab.join(waiter));
+    }
+    assert_eq!(cause(lost_hold(&lab).release()), LossCause::Deadline);
+}
+
+/// A hold whose lease has ended because the process stood still.
+fn lost_hold(lab: &Lab) -> Hold {
+    let hold = lab.generator().generate_with(config("still", 1000)).unwrap().hold().unwrap();
+    lab.time.jump(Duration::from_secs(2));
+    hold
+}
