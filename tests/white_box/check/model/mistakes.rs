@@ -69,6 +69,8 @@ pub(crate) enum Mutant {
     BelievesMessages,
     /// A pause counts from the reply, although the clock was moved after the request.
     PausesFromAnswer,
+    /// A `Hold` is owned by the thread that takes it.
+    HoldsForItsThread,
     // Mistakes of the transport: see store/redis/transport/model.
     /// A thread that stops reading promotes no reader.
     ReaderLeavesAlone,

@@ -57,6 +57,7 @@ caught! {
     deaf_while_asking: DeafWhileAsking, TWO_FAULTY, &["waits for what it was given", "inside at once", "cause: TakenOver", "has token"];
     repeats_at_once: RepeatsAtOnce, PAIR, &["cause: TakenOver", "cause: Deleted"];
     keeps_unwanted: KeepsUnwanted, GIVE_UP, LEFT;
+    holds_for_its_thread: HoldsForItsThread, CARRYING, &["a hold is its thread's"];
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;
     misses_bell: MissesBell, TWO_FAULTY, FORGOTTEN;
