@@ -47,11 +47,11 @@ pub struct DLockConfig {
     /// The length of the lock type in bytes; it follows the prefix in the key.
     type_length: usize,
     /// Shared with the key of that name, because a program may have very many of them.
-    unique_key: Arc<str>,
+    pub(crate) unique_key: Arc<str>,
     /// `None`: the lease that the generator has for this type.
-    lease: Option<Duration>,
+    pub(crate) lease: Option<Duration>,
     /// `None`: as late as the store allows.
-    renew_at: Option<f64>,
+    pub(crate) renew_at: Option<f64>,
     pub(crate) probe: bool,
     pub(crate) local_passes: u32,
     pub(crate) reentry: bool,
@@ -255,10 +255,6 @@ impl DLockConfig {
         self.lease.unwrap_or(DEFAULT_LEASE)
     }
 
-    pub(crate) fn has_lease(&self) -> bool {
-        self.lease.is_some()
-    }
-
     /// Returns the lock's type.
     #[must_use]
     pub fn lock_type(&self) -> &str {
@@ -277,11 +273,6 @@ impl DLockConfig {
     #[must_use]
     pub fn renew_after(&self) -> Duration {
         self.lease().mul_f64(self.renew_at.unwrap_or(timing::RENEW_AT))
-    }
-
-    /// Returns `true` if the config says when the lease is extended.
-    pub(crate) fn has_renew_at(&self) -> bool {
-        self.renew_at.is_some()
     }
 
     /// Returns how many more times the threads of this process may pass the lock on once others wait:
@@ -351,11 +342,6 @@ impl DLockConfig {
     #[must_use]
     pub fn holder_name(&self) -> Option<&str> {
         self.holder_name.as_deref()
-    }
-
-    /// The lock's key, as a pointer that can be shared.
-    pub(crate) fn shared_key(&self) -> &Arc<str> {
-        &self.unique_key
     }
 
     /// Checks all settings. Truncates the lease and the time between gaps to whole milliseconds, and rounds the lock-delay up to them.

@@ -39,8 +39,8 @@
 //! ([Stores](manual::stores) compares all).
 //!
 //! All public types are `Send` and `Sync`, with two exceptions. Guards are `Sync` only, because the thread that locked must unlock.
-//! An open inbox and a `ReleaseDone`, which only stores have, are `Send` only. **In async code** the owner of a lock is the thread,
-//! not the task: read [Tasks and thread pools](manual::tasks_and_pools) first.
+//! An open inbox and a `ReleaseDone`, which only stores have, are `Send` only. A [`Hold`] belongs to no thread: a task or a session may keep it.
+//! **In async code** the owner of a guard is the thread, not the task: read [Tasks and thread pools](manual::tasks_and_pools) first.
 //!
 //! # Where to find what
 //!

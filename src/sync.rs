@@ -18,7 +18,7 @@
 //! | `client/server` `number` | the number of the server that answered last | the thread to which the store tells of another server | the same | one exchange |
 //! | `client/renewals` `doubted_until` | when another server than before answered last | the same thread | each grant | a grant reads it under the mutex of its key, and the keys share no mutex for it |
 //! | `state/owner` `ANY` | how many ended threads left holds | ending threads, the lease thread, under the table's mutex | the lease thread, for each due key | it is mostly zero, and then the table's mutex, which all clients share, is not taken |
-//! | `state/owner` `LAST` | the number of the newest thread | a thread at its first lock | the same | one addition; the thread then enters its name, once |
+//! | `state/owner` `LAST` | the number of the newest owner | a thread at its first lock, and whoever takes a `Hold` | the same | one addition; the name is then entered under the table's mutex |
 //! | `state/locker` `tenures` | how many lockers a client has made | each thread that asks | the same | one addition; the keys of a client share no mutex that an asker holds |
 //! | `state/machine` `parked_until` | until when a parked thread sleeps, for a clock that is moved by hand | that thread, under the key's mutex | `ManualClock::next_wake`, under the key's mutex | all threads share the waiter in an `Arc`, and its mutex is the key's |
 //! | `client/retries` `collect_at` | when to collect the replies to posted releases | the poster, the retry thread | both | each posted release looks at it, and mostly finds it set |

@@ -39,7 +39,8 @@ use std::time::Duration;
 ///
 /// The owner is the *thread*, not a task of an async program: do not keep a guard across an `.await`. Where the executor may
 /// move the task to another thread, this does not compile. On a single-threaded executor it compiles, and if another task of
-/// that thread locks, it *reenters*: two tasks are inside. [Tasks and thread pools](crate::manual::tasks_and_pools) says what to do instead.
+/// that thread locks, it *reenters*: two tasks are inside. A task keeps a [`Hold`](crate::Hold) instead:
+/// [Tasks and thread pools](crate::manual::tasks_and_pools).
 ///
 /// # Examples
 ///

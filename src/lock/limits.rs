@@ -47,7 +47,7 @@ pub(super) fn within(config: DLockConfig, limits: &StoreLimits) -> Result<DLockC
         return Err(Error::invalid_config("lock_delay", format!("{:?}", config.lock_delay()), hint));
     }
     let config = if delay == config.lock_delay() { config } else { config.with_lock_delay(delay) };
-    let extends_earlier = !config.has_renew_at() && !limits.outage.is_zero();
+    let extends_earlier = config.renew_at.is_none() && !limits.outage.is_zero();
     Ok(if extends_earlier { config.with_renew_at(timing::renew_at(whole, limits.outage)) } else { config })
 }
 

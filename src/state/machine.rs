@@ -30,7 +30,7 @@
 //!
 //! * **S7** Only one thread may leave `Asking` or `Releasing`, and it does no I/O while it holds the mutex. No other
 //!   thread can change the phase meanwhile, so a reply is always handled in the phase that sent the request.
-//! * **S8** A thread owns the hold if and only if the phase is `Held`.
+//! * **S8** A thread or a [`Hold`](crate::Hold) owns the hold if and only if the phase is `Held`.
 //! * **S9** A thread is parked only while the phase is not `Idle`, or while the client is closed and the thread is about
 //!   to leave.
 //! * **S10** In `Waiting` and `Lingering` the key is in the retry thread's schedule. Phase and schedule change together

@@ -79,7 +79,7 @@ fn leases_are_whole_milliseconds() {
 fn a_config_knows_its_type_and_whether_it_has_a_lease() {
     for lock_type in ["ORDER", "", "_", "é_\u{1}"] {
         let config = DLockConfig::new(lock_type, "_7");
-        assert_eq!((config.lock_type(), config.has_lease(), config.lease()), (lock_type, false, DEFAULT_LEASE));
-        assert!(config.with_lease(DEFAULT_LEASE).has_lease());
+        assert_eq!((config.lock_type(), config.lease, config.lease()), (lock_type, None, DEFAULT_LEASE));
+        assert_eq!(config.with_lease(DEFAULT_LEASE).lease, Some(DEFAULT_LEASE));
     }
 }

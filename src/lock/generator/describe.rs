@@ -42,7 +42,7 @@ impl DLockGenerator {
     pub fn describe(&self, lock_type: impl Into<String>, lock_target: impl AsRef<str>) -> Result<Description, Error> {
         let config = DLockConfig::new(lock_type, lock_target);
         check_name(&config)?;
-        self.client.describe(config.shared_key())
+        self.client.describe(&config.unique_key)
     }
 
     /// Returns the locks that somebody holds or waits for and whose `{type}_{target}` is like the pattern. In it `*` stands for any text, `?`

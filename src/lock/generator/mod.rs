@@ -159,7 +159,7 @@ impl DLockGenerator {
             return Err(Error::ShutDown);
         }
         self.short_leases.warn_of(&config, &limits);
-        let key = self.client.core().keys.key(config.shared_key());
+        let key = self.client.core().keys.key(&config.unique_key);
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }
 
@@ -196,7 +196,7 @@ impl DLockGenerator {
     }
 
     fn with_its_lease(&self, config: DLockConfig) -> Result<DLockConfig, Error> {
-        if config.has_lease() {
+        if config.lease.is_some() {
             return Ok(config);
         }
         let lease = self.lease_of(config.lock_type())?;

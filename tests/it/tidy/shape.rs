@@ -13,7 +13,11 @@ const MOST_METHODS: usize = 30;
 const LONGEST_FUNCTION: usize = 60;
 
 /// The types that have more methods, by the files that define them.
-const LARGE: &[(&str, &str)] = &[];
+const LARGE: &[(&str, &str)] = &[
+    // The lock that programs call, in five forms (a guard, an owned guard, a closure, a pair, a hold) with up to seven limits each. Each method
+    // is one line: it says what is asked of the handle.
+    ("DistributedReentrantLock", "src/lock/reentrant/mod.rs"),
+];
 
 /// The impl blocks that stand elsewhere than their types, by their files.
 const ELSEWHERE: &[(&str, &str)] = &[];
