@@ -127,6 +127,11 @@ pub(crate) fn probe_pause(lease: Duration) -> Duration {
     lease / 6
 }
 
+/// The pause of a leader that has lost its term before it campaigns again. What has cost it the term may last for a while.
+pub(crate) fn campaign_pause(lease: Duration) -> Duration {
+    lease / 6
+}
+
 /// The pause between two checks of one key because of messages that its hold was broken. A true one comes once, so it waits only behind a
 /// forged one.
 pub(crate) const BROKEN_PAUSE: Duration = Duration::from_secs(1);

@@ -5,6 +5,7 @@ mod guard;
 mod handle;
 mod hold;
 mod inspected;
+mod leader;
 mod limits;
 pub(crate) mod properties;
 
@@ -18,6 +19,7 @@ pub use generator::{DLockGenerator, GeneratorBuilder, ListedLocks};
 pub use guard::DLockGuard;
 pub use hold::Hold;
 pub use inspected::{Holder, LockState};
+pub use leader::{Leader, Term};
 pub use owned_guard::OwnedDLockGuard;
 pub use reentrant::DistributedReentrantLock;
 pub use unguarded::UnguardedLock;

@@ -11,9 +11,10 @@ use redis_dlock::processor::{
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
-    DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, Holder, LeaseLoss, ListedLock, ListedLocks,
+    DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, Holder, Leader, LeaseLoss, ListedLock, ListedLocks,
     LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Polling,
-    Receiver, RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Told, UnguardedLock, WaitingThread,
+    Receiver, RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Term, Told, UnguardedLock,
+    WaitingThread,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
@@ -31,6 +32,8 @@ const _: () = {
     goes_anywhere::<DistributedReentrantLock>();
     goes_anywhere::<UnguardedLock>();
     goes_anywhere::<Hold>();
+    goes_anywhere::<Leader>();
+    goes_anywhere::<Term>();
     goes_anywhere::<CancelToken>();
     goes_anywhere::<Receiver<()>>();
     // The thread that locked must unlock.
@@ -46,6 +49,8 @@ const _: () = {
     survives_a_panic::<DLockGuard<'_>>();
     survives_a_panic::<OwnedDLockGuard>();
     survives_a_panic::<Hold>();
+    survives_a_panic::<Leader>();
+    survives_a_panic::<Term>();
     survives_a_panic::<Error>();
 
     // What it is told.

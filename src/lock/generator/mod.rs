@@ -10,6 +10,7 @@ use crate::client::{Client, Options};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
 use crate::error::Error;
+use crate::lock::leader::Leader;
 use crate::lock::limits::{self, ShortLeases};
 use crate::lock::properties::{self, Leases};
 use crate::lock::reentrant::DistributedReentrantLock;
@@ -161,6 +162,24 @@ impl DLockGenerator {
         self.short_leases.warn_of(&config, &limits);
         let key = self.client.core().keys.key(&config.unique_key);
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
+    }
+
+    /// Returns a leadership of this name, to campaign for. Does not ask the store.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`generate`](Self::generate).
+    pub fn leader(&self, lock_type: impl Into<String>, target: impl AsRef<str>) -> Result<Leader, Error> {
+        self.leader_with(DLockConfig::new(lock_type, target))
+    }
+
+    /// Returns a leadership with these settings of its lock, to campaign for. Does not ask the store.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`generate_with`](Self::generate_with).
+    pub fn leader_with(&self, config: DLockConfig) -> Result<Leader, Error> {
+        self.generate_with(config).map(Leader::of)
     }
 
     /// Returns settings for a lock, with the [lease of its type](Self::lease_of), to change and pass to

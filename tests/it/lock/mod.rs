@@ -8,6 +8,7 @@ mod granted;
 mod handles;
 mod holds;
 mod late_answers;
+mod leading;
 mod lingering;
 mod lingering_unheard;
 mod looking;

@@ -1,0 +1,163 @@
+//! A leadership: of all processes that campaign for it, one leads at a time, for a term.
+
+use crate::client::wait_limit::{CancelToken, WaitLimit};
+use crate::error::{Error, LeaseLoss};
+use crate::lock::hold::Hold;
+use crate::lock::reentrant::DistributedReentrantLock;
+use crate::log;
+use crate::timing;
+use crossbeam_channel::{Receiver, TryRecvError};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+/// A leadership that this process campaigns for. Made by [`DLockGenerator::leader`](crate::DLockGenerator::leader).
+///
+/// It is a lock of that name: whoever holds the lock leads, so [`describe`](crate::DLockGenerator::describe) and `dlock show` tell who does. Processes
+/// lead in the order in which they began to campaign. The page [Leaders](crate::manual::leaders) of the manual says what to do with it.
+///
+/// ```
+/// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+/// use std::ops::ControlFlow;
+///
+/// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+/// let billed = generator.leader("LEADER", "billing")?.run(|term| {
+///     let mut bills = 0;
+///     while bills < 3 {
+///         if term.ensure_valid().is_err() {
+///             return ControlFlow::Continue(()); // campaigns again
+///         }
+///         bills += 1; // the work of a leader, with the token of its term
+///     }
+///     ControlFlow::Break(bills)
+/// })?;
+/// assert_eq!(billed, 3);
+/// # Ok::<_, redis_dlock::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Leader {
+    lock: DistributedReentrantLock,
+}
+
+impl Leader {
+    pub(super) fn of(lock: DistributedReentrantLock) -> Self {
+        Self { lock }
+    }
+
+    /// Returns the lock that the leader holds.
+    #[must_use]
+    pub fn lock(&self) -> &DistributedReentrantLock {
+        &self.lock
+    }
+
+    /// Campaigns, and calls `lead` with each [`Term`] that is won. If `lead` continues, campaigns again; if it breaks, returns its value. The
+    /// term ends when it is dropped, as it is where `lead` returns or panics.
+    ///
+    /// Blocks while others lead, also through outages of the store. After a term that was lost it pauses for a sixth of the lease. After one that
+    /// ended without a loss, it campaigns again at once, behind those who wait already.
+    ///
+    /// # Errors
+    ///
+    /// As [`DistributedReentrantLock::hold`]. A loss is no error: it ends a term.
+    pub fn run<T>(&self, lead: impl FnMut(Term) -> ControlFlow<T>) -> Result<T, Error> {
+        // Without a token that is cancelled, the campaigns end only with a value.
+        self.campaign(&CancelToken::new(), lead)?.ok_or(Error::ShutDown)
+    }
+
+    /// As [`run`](Self::run), until `cancel` is cancelled: then a campaign ends at once, none follows a term that `lead` ends, and the call returns
+    /// `None`. The term that goes on is not ended: `lead` watches the token itself ([`CancelToken::cancelled`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_cancellable<T>(
+        &self,
+        cancel: &CancelToken,
+        lead: impl FnMut(Term) -> ControlFlow<T>,
+    ) -> Result<Option<T>, Error> {
+        self.campaign(cancel, lead)
+    }
+
+    fn campaign<T>(
+        &self,
+        cancel: &CancelToken,
+        mut lead: impl FnMut(Term) -> ControlFlow<T>,
+    ) -> Result<Option<T>, Error> {
+        let limit = WaitLimit::FOREVER.or_cancelled(cancel);
+        while let Some(hold) = Hold::acquire(&self.lock, &limit)? {
+            let (token, lost) = (hold.fencing_token(), hold.lost());
+            log::info!(ACQUIRE, "lock {:?}: leads, term {token}", self.lock.key());
+            if let ControlFlow::Break(value) = lead(Term { hold }) {
+                return Ok(Some(value));
+            }
+            if lost.try_recv() != Err(TryRecvError::Disconnected) {
+                self.pause(cancel);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits until it is time for another campaign.
+    fn pause(&self, cancel: &CancelToken) {
+        let _ = cancel.cancelled().recv_timeout(timing::campaign_pause(self.lock.config().lease()));
+    }
+}
+
+/// A term of a [`Leader`]: the process leads until the term is lost, or ended by [`resign`](Self::resign) or its drop.
+///
+/// It belongs to no thread: any thread may query it, and it may be moved to the one that does the work. The next campaign waits until it is dropped.
+#[derive(Debug)]
+#[must_use = "the term ends at once when it is dropped"]
+pub struct Term {
+    hold: Hold,
+}
+
+impl Term {
+    /// Returns the number of the term, the fencing token of its hold: greater than that of every earlier term of any process. See
+    /// [`DLockGuard::fencing_token`](crate::DLockGuard::fencing_token).
+    #[must_use]
+    pub fn token(&self) -> u64 {
+        self.hold.fencing_token()
+    }
+
+    /// Returns `true` if the process certainly still leads. Once `false`, it stays `false`. Does not block.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.hold.is_valid()
+    }
+
+    /// Returns for how long the process certainly leads if the lease is not extended again; zero if the term is lost. Does not block.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.hold.remaining()
+    }
+
+    /// Fails unless the process certainly still leads. Call it before each step that only a leader may do. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeaseLost`] with the cause.
+    pub fn ensure_valid(&self) -> Result<(), Error> {
+        self.hold.ensure_valid()
+    }
+
+    /// Returns a channel that receives one message when the term is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost). Does not block.
+    #[must_use]
+    pub fn lost(&self) -> Receiver<()> {
+        self.hold.lost()
+    }
+
+    /// Returns how the term was lost; `None` while it is valid. Does not block.
+    #[must_use]
+    pub fn loss(&self) -> Option<LeaseLoss> {
+        self.hold.loss()
+    }
+
+    /// Ends the term, and returns the outcome. The next one in line leads. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
+    pub fn resign(self) -> Result<(), Error> {
+        self.hold.release()
+    }
+}
