@@ -170,12 +170,13 @@ impl DLockConfig {
         self
     }
 
-    /// Sets for how long one thread may hold the lock, reentries included. Defaults to no limit.
+    /// Sets for how long one thread, or one [`Hold`](crate::Hold), may hold the lock, reentries included. Defaults to no limit.
     ///
     /// When that time is over, the holder is told that its lease is lost, with the cause
     /// [`HeldTooLong`](crate::LossCause::HeldTooLong), and the lease is no longer extended. The store still keeps the key for
     /// the remainder of the lease (a quarter with the default [`with_renew_at`](Self::with_renew_at), less after extensions
-    /// that failed). The holder must stop within that time, before anybody else is inside.
+    /// that failed). The holder must stop within that time, before anybody else is inside. The other threads of its process wait until it has
+    /// unlocked.
     ///
     /// Like all settings of a tenure, the limit is that of the handle that asked the store for the lock, also for threads of
     /// this process to which the lock is passed on.
@@ -184,13 +185,14 @@ impl DLockConfig {
         self
     }
 
-    /// Sets after which time a hold is reported in the log, once, with a WARN that names its holder. Nothing else happens to the hold. Defaults
-    /// to never.
+    /// Sets after which time a hold is reported in the log, once, with a WARN that names its holder, its token and its
+    /// [reason](Self::with_reason). Nothing else happens to the hold. Defaults to never.
     ///
     /// It finds a [`Hold`](crate::Hold) that is kept by mistake: no thread's end ends it, so its lease is renewed for as long as the process
-    /// lives. The report comes when the lease is next looked at, which is at once unless the process stands still.
+    /// lives.
     ///
-    /// Like all settings of a tenure, the time is that of the handle that asked the store for the lock.
+    /// Like all settings of a tenure, the time and the reason are those of the handle that asked the store for the lock, also for holds of
+    /// this process to which the lock is passed on.
     pub fn with_hold_warning(mut self, after: Duration) -> Self {
         self.hold_warning = Some(after);
         self
@@ -234,9 +236,10 @@ impl DLockConfig {
         self
     }
 
-    /// Sets the name under which a [`Hold`](crate::Hold) of this lock, and a call that waits for one, is shown to people: in descriptions, in
-    /// warnings, and in what the store is told with a request ([`Note::thread`](crate::processor::Note::thread)). Without it, that is the name
-    /// of the thread that called. Characters that cannot be printed are escaped. A guard is always shown with the name of its thread.
+    /// Sets the name under which a [`Hold`](crate::Hold) of this lock is shown to people, and a call that waits for one: in
+    /// [descriptions](crate::DLockGenerator::describe), in the report of a [long hold](Self::with_hold_warning), and to a store that keeps
+    /// [notes](crate::processor::Note::thread). Without this setting, they show the name of the thread that called. Characters that cannot be
+    /// printed are escaped. A guard is always shown with the name of its thread.
     pub fn with_holder_name(mut self, name: impl Into<String>) -> Self {
         self.holder_name = Some(OneLine(name.into()).to_string());
         self
@@ -288,7 +291,7 @@ impl DLockConfig {
         self.reentry
     }
 
-    /// Returns for how long one thread may hold the lock: [`with_max_hold`](Self::with_max_hold). `None` means no limit.
+    /// Returns for how long one hold may last: [`with_max_hold`](Self::with_max_hold). `None` means no limit.
     #[must_use]
     pub fn max_hold(&self) -> Option<Duration> {
         self.max_hold
@@ -367,6 +370,13 @@ impl DLockConfig {
                 "max_hold",
                 "0ns",
                 "give a time greater than zero, or leave it out for no limit",
+            ));
+        }
+        if self.hold_warning.is_some_and(|after| after.is_zero()) {
+            return Err(Error::invalid_config(
+                "hold_warning",
+                "0ns",
+                "give a time greater than zero, or leave it out for no warning",
             ));
         }
         if self.lock_delay > LONGEST_LOCK_DELAY {

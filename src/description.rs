@@ -76,9 +76,10 @@ pub struct ClientRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Told {
-    /// The name of the thread that holds the lock, or that is the first to wait.
+    /// The name of the thread that holds the lock, or that is the first to wait. For a [`Hold`](crate::Hold): the name that the program gave
+    /// it, or else that of the thread that took it, or that waits for it.
     pub thread: Option<String>,
-    /// The number of that thread, as in Rust's `ThreadId(7)`.
+    /// The number of that thread, as in Rust's `ThreadId(7)`. None for a hold with a name of its own.
     pub thread_id: Option<u64>,
     /// What the lock is for: [`DLockConfig::with_reason`](crate::DLockConfig::with_reason) of the handle that asked for it.
     pub reason: Option<String>,
@@ -105,7 +106,7 @@ pub struct Told {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WaitingThread {
-    /// The name of the thread. A long one is cut, and ends with `…`.
+    /// The name of the thread, or of the [`Hold`](crate::Hold) that it waits for. A long one is cut, and ends with `…`.
     pub thread: Option<String>,
     /// The number of the thread, as in Rust's `ThreadId(7)`.
     pub thread_id: Option<u64>,

@@ -224,7 +224,7 @@ impl<'c> Acquire<'c> {
         tenure.kept_on = true;
         tenure.hold_begins(now);
         if tenure.times_holds() {
-            // That moment may come before the lease thread would check.
+            // What is due in this hold may come before the lease thread would check.
             parts.renewals.put(key, &tenure);
         }
         key.hold.begin(self.taker(), &tenure);

@@ -20,22 +20,28 @@ use crate::port::{ExtendOutcome, Extension, Outcome, ProbeOutcome, Request};
 use crate::state::key::Key;
 use crate::state::machine::Phase;
 use crate::state::owner;
+use crate::state::tenure::Tenure;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Runs one round: extends and probes what is due.
 pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
-    let due = parts.renewals.take_due(now).into_iter().filter_map(|key| RenewalTask::due(parts, key, now));
+    let mut long = Vec::new();
+    let due = parts.renewals.take_due(now).into_iter().filter_map(|key| RenewalTask::due(parts, key, now, &mut long));
     renew(parts, due.filter(|task| !renews_on_slow_node(parts, &task.key)).collect(), false);
+    // After the renewals, because a log may take time.
+    long.iter().for_each(LongHold::report);
     keep_record(parts);
     parts.renewals.next().min(parts.record.next())
 }
 
 /// Does the work of [`round`] for keys whose servers keep others waiting.
 pub(crate) fn round_on_slow_nodes(parts: &Parts, now: Moment) -> Moment {
-    let due = parts.slow_nodes.take_renewals().into_iter().filter_map(|key| RenewalTask::due(parts, key, now));
-    renew(parts, due.collect(), true);
+    let mut long = Vec::new();
+    let keys = parts.slow_nodes.take_renewals().into_iter();
+    renew(parts, keys.filter_map(|key| RenewalTask::due(parts, key, now, &mut long)).collect(), true);
+    long.iter().for_each(LongHold::report);
     Moment::NEVER
 }
 
@@ -127,16 +133,16 @@ struct RenewalTask {
 }
 
 impl RenewalTask {
-    /// Returns the work that a due key needs, if its tenure is live.
-    fn due(parts: &Parts, key: Arc<Key>, now: Moment) -> Option<Self> {
+    /// Returns the work that a due key needs, if its tenure is live. Adds its hold to those that are to be reported, if it is one.
+    fn due(parts: &Parts, key: Arc<Key>, now: Moment, long: &mut Vec<LongHold>) -> Option<Self> {
         let owner = key.hold.owner();
         if owner::has_ended(owner) && end_orphan(parts, &key, owner) {
             return None;
         }
-        report_long_hold(&key, owner, now);
         let mut state = key.state.lock();
         let tenure = state.kept()?;
         if tenure.is_lost() {
+            long.extend(LongHold::of(&key, tenure, now));
             parts.renewals.stop_renewing(&key, tenure);
             return None;
         }
@@ -144,6 +150,7 @@ impl RenewalTask {
             loss::notice(parts, &key, state, cause, at);
             return None;
         }
+        long.extend(LongHold::of(&key, tenure, now));
         let trip = parts.renewals.trip();
         if now < tenure.due(trip) {
             parts.renewals.put(&key, tenure);
@@ -221,22 +228,38 @@ fn end(parts: &Parts, key: &Arc<Key>, locker: &str, result: Result<Outcome, Erro
     None
 }
 
-/// Logs that a hold has lasted as long as its settings say that it is reported.
-fn report_long_hold(key: &Key, owner: u64, now: Moment) {
-    let mut state = key.state.lock();
-    let Phase::Held(tenure) = &mut state.phase else { return };
-    if tenure.is_lost() || !tenure.warns(now) {
-        return;
+/// A hold that has lasted as long as its settings say that it is reported.
+struct LongHold {
+    key: Arc<Key>,
+    owner: u64,
+    token: u64,
+    held: Duration,
+    is_lost: bool,
+    settings: Arc<DLockConfig>,
+}
+
+impl LongHold {
+    /// Returns the hold of a tenure if it is to be reported now. Call it with the key's mutex held.
+    fn of(key: &Arc<Key>, tenure: &mut Tenure, now: Moment) -> Option<Self> {
+        (tenure.is_confirmed && tenure.warns(now)).then(|| Self {
+            key: Arc::clone(key),
+            owner: key.hold.owner(),
+            token: key.hold.token(),
+            held: now.since(tenure.held_since()),
+            is_lost: tenure.is_lost(),
+            settings: Arc::clone(&tenure.settings),
+        })
     }
-    let (held, token, settings) = (now.since(tenure.held_since()), key.hold.token(), Arc::clone(&tenure.settings));
-    drop(state);
-    let name = owner::name_of(owner).and_then(|name| name.name).unwrap_or_default();
-    let reason = settings.reason().unwrap_or("no reason given");
-    log::warn!(
-        LEASE,
-        "lock {:?}: {name:?} has held it for {held:?} ({reason}, token {token}); its lease is still renewed",
-        key.name
-    );
+
+    /// Logs it. Call it with no mutex held.
+    fn report(&self) {
+        let Self { key, owner, token, held, is_lost, settings } = self;
+        let by = owner::name_of(*owner).unwrap_or_default();
+        let reason = settings.reason().map_or_else(String::new, |reason| format!(", for {reason}"));
+        let lease =
+            if *is_lost { "its lease is lost, and its process waits for its end" } else { "its lease is renewed" };
+        log::warn!(LEASE, "lock {:?}: {by} has held it for {held:?}, with token {token}{reason}; {lease}", key.name);
+    }
 }
 
 /// Ends the hold of a thread that has ended, and its tenure. The key is not released, because that thread may have left its work half done.

@@ -148,6 +148,10 @@ impl<'c> Unlock<'c> {
         let queued = parts.core.events.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
         tenure.kept_on = true;
         tenure.hold_begins(now);
+        if tenure.times_holds() {
+            // What is due in this hold may come before the lease thread would check.
+            parts.renewals.put(key, tenure);
+        }
         key.hold.end();
         key.hold.begin((&waiter).into(), tenure);
         Some(Kept { waiter: Some(waiter), watchers: std::mem::take(watchers), queued })

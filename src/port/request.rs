@@ -282,7 +282,7 @@ pub struct Note<'a> {
     /// The reason that the program gave, on one line: unprintable characters are escaped. See
     /// [`DLockConfig::with_reason`](crate::DLockConfig::with_reason).
     pub why: Option<&'a str>,
-    /// The name of the thread that asks, as the program gave it.
+    /// The name of the thread that asks, as the program gave it; for a [`Hold`](crate::Hold) with a name of its own, that name, escaped.
     pub thread: Option<&'a str>,
     /// The name of the machine.
     pub host: Option<&'a str>,

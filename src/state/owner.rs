@@ -9,10 +9,12 @@
 //! only by [`mem::forget`](std::mem::forget); a pair of [`UnguardedLock`](crate::UnguardedLock) can simply lack its
 //! unlock.) When a client is dropped, its remaining holds are removed from their threads' counts.
 
+use crate::one_line::OneLine;
 use crate::sync::thread_local;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 // Not the model's atomics: these only count, and outlive the model's executions.
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -42,7 +44,8 @@ struct Books {
     gone: BTreeMap<u64, usize>,
 }
 
-/// The name and the id of a thread, as far as they are known; or the name of a hold, and the id of the thread that took it.
+/// The name and the id of a thread, as far as they are known. A hold has the name that the program gave it, or else those of the thread that
+/// took it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnerName {
     pub(crate) name: Option<String>,
@@ -58,29 +61,50 @@ impl OwnerName {
     }
 }
 
+/// Shows the name on one line, or else the number of the thread.
+impl fmt::Display for OwnerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.name, self.id) {
+            (Some(name), _) => write!(f, "\"{}\"", OneLine(name)),
+            (None, Some(id)) => write!(f, "thread {id}"),
+            (None, None) => f.write_str("a thread that has ended"),
+        }
+    }
+}
+
 /// The number of one hold that belongs to no thread. Its name is in the table for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct HoldNumber(u64);
+pub(crate) struct HoldNumber {
+    number: u64,
+    /// The process that has entered the name. In a forked child, the table's mutex may be taken by a thread that the child does not have.
+    process: u32,
+}
 
 impl HoldNumber {
-    /// Makes a number. Without a name, people are shown that of the calling thread.
+    /// Makes a number. Without a name, people are shown that of the calling thread, and its id.
     pub(crate) fn new(name: Option<&str>) -> Self {
-        let number = next_number() | OF_A_HOLD;
-        let mut shown = OwnerName::of_current_thread();
-        shown.name = name.map(str::to_owned).or(shown.name);
-        BOOKS.lock().names.insert(number, shown);
-        Self(number)
+        let (number, taker) = (next_number() | OF_A_HOLD, current_thread());
+        let mut books = BOOKS.lock();
+        let shown = match name {
+            Some(name) => OwnerName { name: Some(name.to_owned()), id: None },
+            None => books.names.get(&taker).cloned().unwrap_or_default(),
+        };
+        books.names.insert(number, shown);
+        drop(books);
+        Self { number, process: std::process::id() }
     }
 
     pub(crate) fn get(&self) -> u64 {
-        self.0
+        self.number
     }
 }
 
 impl Drop for HoldNumber {
     fn drop(&mut self) {
-        let name = BOOKS.lock().names.remove(&self.0);
-        drop(name);
+        if std::process::id() == self.process {
+            let name = BOOKS.lock().names.remove(&self.number);
+            drop(name);
+        }
     }
 }
 

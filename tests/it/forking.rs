@@ -5,7 +5,7 @@ use crate::support::crew::eventually;
 use crate::support::fork::in_child;
 use crate::support::lab::connect;
 use crate::support::process::{alone, threads_named};
-use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error};
+use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_millis(1500);
@@ -19,7 +19,7 @@ fn is_forked<T>(result: &Result<T, Error>) -> bool {
 }
 
 /// What a child finds that goes on as if nothing had happened.
-fn as_if_nothing_had_happened(generator: DLockGenerator, guard: DLockGuard<'_>, url: &str) {
+fn as_if_nothing_had_happened(generator: DLockGenerator, guard: DLockGuard<'_>, hold: Hold, url: &str) {
     let lock = generator.generate_with(config("other")).unwrap();
     assert!(is_forked(&lock.lock()));
     assert!(is_forked(&lock.try_lock()));
@@ -27,10 +27,13 @@ fn as_if_nothing_had_happened(generator: DLockGenerator, guard: DLockGuard<'_>, 
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     assert!(is_forked(&guard.ensure_valid()));
     assert!(is_forked(&guard.unlock()));
+    assert!(!hold.is_valid() && is_forked(&hold.ensure_valid()) && is_forked(&hold.lock().try_hold()));
+    assert!(is_forked(&hold.release()));
     generator.close();
     drop((lock, generator));
     let own = connect(url);
     assert!(own.generate_with(config("held")).unwrap().try_lock().unwrap().is_none(), "it is the parent's");
+    assert!(own.generate_with(config("a hold")).unwrap().try_lock().unwrap().is_none(), "it is the parent's");
     own.generate_with(config("other")).unwrap().lock().unwrap().unlock().unwrap();
 }
 
@@ -42,7 +45,8 @@ fn a_child_has_nothing_of_its_parents_lock_and_the_parent_keeps_it() {
         let generator = connect(&server.url());
         let lock = generator.generate_with(config("held")).unwrap();
         let other = generator.generate_with(config("other")).unwrap();
-        let mut copies = (Some(generator), Some(lock.lock().unwrap()));
+        let hold = generator.generate_with(config("a hold")).unwrap().hold().unwrap();
+        let mut copies = (Some(generator), Some(lock.lock().unwrap()), Some(hold));
         // All threads and connections are there: for commands, for messages and, from the first probe on, for renewals.
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(lock.try_lock_for(Duration::from_millis(50)).unwrap().is_none()));
@@ -57,17 +61,18 @@ fn a_child_has_nothing_of_its_parents_lock_and_the_parent_keeps_it() {
         let url = server.url();
         // The child takes out of its own copy of the memory.
         assert!(in_child(|| {
-            let (generator, guard) = (copies.0.take().unwrap(), copies.1.take().unwrap());
-            as_if_nothing_had_happened(generator, guard, &url);
+            let (generator, guard, hold) = (copies.0.take(), copies.1.take(), copies.2.take());
+            as_if_nothing_had_happened(generator.unwrap(), guard.unwrap(), hold.unwrap(), &url);
         }));
-        let guard = copies.1.take().unwrap();
+        let (guard, hold) = (copies.1.take().unwrap(), copies.2.take().unwrap());
         assert!(guard.is_valid());
         let token = guard.fencing_token();
         // It is extended as ever.
         std::thread::sleep(LEASE * 2);
-        assert!(guard.is_valid());
+        assert!(guard.is_valid() && hold.is_valid());
         assert_eq!(ids(&clients()), before, "on the same connections");
         guard.unlock().unwrap();
+        hold.release().unwrap();
         assert!(other.lock().unwrap().fencing_token() > token);
     });
 }

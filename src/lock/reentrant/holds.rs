@@ -7,8 +7,8 @@ use crate::lock::reentrant::DistributedReentrantLock;
 use std::time::{Duration, Instant};
 
 impl DistributedReentrantLock {
-    /// Acquires the lock for a [`Hold`], which belongs to no thread. Blocks as [`lock`](Self::lock) does, also while the calling thread holds
-    /// the lock itself.
+    /// Acquires the lock for a [`Hold`], which belongs to no thread. Blocks as [`lock`](Self::lock) does. If the calling thread itself keeps the
+    /// lock, by a guard or by another `Hold`, it waits for ever.
     ///
     /// # Errors
     ///

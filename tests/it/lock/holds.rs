@@ -6,7 +6,7 @@ use crate::support::journal;
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use crossbeam_channel::unbounded;
-use redis_dlock::{CancelToken, Error, Hold, LossCause};
+use redis_dlock::{CancelToken, Error, Hold, LossCause, Moment};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -220,34 +220,74 @@ fn one_that_is_forgotten_is_renewed_until_its_limit(lab: &Lab) {
     let next = lab.time.during(|| other.hold().unwrap());
     assert!(watch.count_of(Kind::Extend) >= 1, "until its limit it was extended, although its thread had ended");
     assert!(next.is_valid());
-    assert!(lock.try_lock().unwrap().is_none());
+    next.release().unwrap();
+    assert!(lock.try_lock().unwrap().is_none() && lock.try_hold().unwrap().is_none(), "its own process stays out");
+    assert!(other.try_lock().unwrap().is_some());
 }
 
+/// However it begins: with the tenure, taken up from a linger, or passed on within the process.
 fn one_that_lasts_long_is_named_in_the_log_once(lab: &Lab) {
+    const AFTER: Duration = Duration::from_millis(300);
     journal::keep();
-    let (generator, watch) = lab.watched_generator();
-    let target = format!("long hold on {}", lab.name());
-    let long = config(&target, 1500).with_hold_warning(Duration::from_millis(300));
-    let lock = generator.generate_with(long.with_holder_name("session\n17").with_reason("checkout")).unwrap();
+    let (generator, watch) = lab.listening_generator();
+    // Nothing else is due for minutes.
+    let long = config(&format!("long hold on {}", lab.name()), 1_000_000).with_probe(false).with_hold_warning(AFTER);
+    let long = long.with_linger(Duration::from_secs(3600)).with_reason("checkout");
+    let lock = generator.generate_with(long.with_holder_name("session\n17")).unwrap();
+    let named = |count: usize, hold: &Hold, since: Moment| {
+        lab.time.until_soon("it is named", || journal::warnings(lock.key()).len() == count);
+        assert!(!lab.time.is_by_hand() || lab.time.now().since(since) <= AFTER + Duration::from_millis(20));
+        let (warnings, token) = (journal::warnings(lock.key()), format!("token {}", hold.fencing_token()));
+        let last = warnings.last().unwrap();
+        assert!(last.contains(r#""session\n17""#) && last.contains("checkout") && last.contains(&token), "{last}");
+    };
+    // One that ends in time is not named.
     lock.hold().unwrap().release().unwrap();
-    let hold = lock.hold().unwrap();
-    lab.time.until("it is named", || !journal::warnings(lock.key()).is_empty());
-    let extended = watch.count_of(Kind::Extend);
-    lab.time.until("its lease is renewed", || watch.count_of(Kind::Extend) >= extended + 2);
-    let warnings = journal::warnings(lock.key());
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let (name, token) = (r"session\\n17", format!("token {}", hold.fencing_token()));
-    assert!(
-        warnings[0].contains(name) && warnings[0].contains("checkout") && warnings[0].contains(&token),
-        "{warnings:?}"
-    );
-    assert!(hold.is_valid());
-    // A thread's hold, too.
-    hold.release().unwrap();
-    let lock = lock.clone();
-    let guard = lock.lock().unwrap();
-    lab.time.until("it is named", || journal::warnings(lock.key()).len() == 2);
-    drop(guard);
+    let (first, since) = (lock.hold().unwrap(), lab.time.now());
+    named(1, &first, since);
+    let other = lock.clone();
+    let waiter = spawn(move || other.hold().unwrap());
+    eventually("it waits", || lock.queue_length() == 1);
+    lab.time.pass(2 * AFTER);
+    assert_eq!(journal::warnings(lock.key()).len(), 1, "once");
+    let since = lab.time.now();
+    first.release().unwrap();
+    let second = lab.join(waiter);
+    named(2, &second, since);
+    second.release().unwrap();
+    let (third, since) = (lock.hold().unwrap(), lab.time.now());
+    named(3, &third, since);
+    assert_eq!(watch.count_of(Kind::Extend), 0, "{:?}", watch.calls());
+}
+
+/// It is named once, also if its lease is over by then: it keeps its process out of the lock for good.
+#[test]
+fn a_forgotten_hold_that_is_lost_is_named_too() {
+    journal::keep();
+    let lab = Lab::memory();
+    let limited = config("lost for good", 1500).with_max_hold(Duration::from_millis(500));
+    let lock = lab.generator().generate_with(limited.with_hold_warning(Duration::from_secs(60))).unwrap();
+    std::mem::forget(lock.hold().unwrap());
+    lab.time.until("it is named", || {
+        journal::warnings(lock.key()).iter().any(|line| line.contains("its lease is lost, and"))
+    });
+    lab.time.pass(Duration::from_secs(120));
+    let named = journal::warnings(lock.key()).into_iter().filter(|line| line.contains("has held it for")).count();
+    assert_eq!(named, 1);
+    assert!(lock.try_lock().unwrap().is_none() && lab.holder(lock.key()).is_none());
+}
+
+/// What the process has slept through is a loss, and no long hold.
+#[test]
+fn a_standstill_is_told_as_a_loss() {
+    journal::keep();
+    let lab = Lab::memory();
+    let long = config("slept", 30_000).with_hold_warning(Duration::from_secs(300));
+    let hold = lab.generator().generate_with(long).unwrap().hold().unwrap();
+    let lost = hold.lost();
+    lab.time.jump(Duration::from_secs(200));
+    lab.time.recv(&lost);
+    assert!(!journal::warnings(hold.lock().key()).iter().any(|line| line.contains("has held it for")));
 }
 
 /// Shows: L6.
@@ -261,9 +301,14 @@ fn a_closed_client_ends_with_its_last_hold(lab: &Lab) {
     generator.close();
     assert!(matches!(waiter.join(), Err(Error::ShutDown)));
     assert!(matches!(lock.try_hold(), Err(Error::ShutDown)));
-    assert!(hold.is_valid());
-    drop((lock, generator));
+    assert!(hold.is_valid() && lock.is_locked().unwrap(), "until the last hold ends, the client is at work");
     spawn(move || hold.release().unwrap()).join();
+    // The embedded store answers after its client has closed it.
+    assert!(lab.time.is_by_hand() || matches!(lock.is_locked(), Err(Error::ShutDown)));
+    assert_eq!(lab.leftovers(), [""; 0]);
+    // The last handle of a client is a hold.
+    let alone = lab.generator().generate_with(config("x", 30_000)).unwrap().hold().unwrap();
+    spawn(move || alone.release().unwrap()).join();
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
@@ -301,7 +346,7 @@ fn it_is_described_with_its_name() {
         assert_eq!((told.thread.as_deref(), told.hold_count), (Some(shown), 1));
         assert_eq!(told.token, Some(hold.fencing_token()));
         assert_eq!(told.waiters[0].thread.as_deref(), Some(shown));
-        assert!(told.thread_id.is_some() && told.waiters[0].thread_id.is_some());
+        assert_eq!((told.thread_id.is_some(), told.waiters[0].thread_id.is_some()), (name.is_none(), name.is_none()));
         hold.release().unwrap();
         drop(lab.join(waiter));
     }

@@ -20,7 +20,7 @@ const LEASE: Duration = Duration::from_millis(300);
 /// Shows: G3.
 #[test]
 #[ignore = "takes 24 seconds, and wants two cores for itself"]
-fn busy_threads_of_low_priority_lose_nobody_a_lease() {
+fn in_most_plays_busy_threads_of_low_priority_lose_nobody_a_lease() {
     let lost: Vec<usize> = (0..PLAYS).map(|_| play()).collect();
     eprintln!("{lost:?} leases lost");
     assert!(lost.iter().filter(|lost| **lost > 0).count() <= 1, "in {PLAYS} plays so many leases were lost: {lost:?}");

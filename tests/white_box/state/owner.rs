@@ -1,7 +1,8 @@
 //! Unit tests of `src/state/owner.rs`.
 
 use super::*;
-use crate::{DLockGenerator, MemoryLockProcessor};
+use crate::{DLockGenerator, DistributedReentrantLock, MemoryLockProcessor};
+use std::sync::Arc;
 use std::thread;
 
 #[test]
@@ -89,4 +90,42 @@ fn a_thread_has_its_name_until_it_ends() {
     });
     let number = named.expect("a thread").join().expect("it ends");
     assert!(name_of(number).is_none());
+}
+
+#[test]
+fn a_hold_of_no_thread_has_a_name_while_it_lives_and_is_not_counted() {
+    let mine = current_thread();
+    let [named, plain] = [Some("session 17"), None].map(HoldNumber::new);
+    assert!(is_thread(mine) && !is_thread(named.get()) && !is_thread(plain.get()) && named.get() != plain.get());
+    let shown = |number: &HoldNumber| name_of(number.get()).expect("entered");
+    assert_eq!((shown(&named).name.as_deref(), shown(&named).id), (Some("session 17"), None));
+    let thread = name_of(mine).expect("entered");
+    assert_eq!((shown(&plain).name, shown(&plain).id), (thread.name, thread.id));
+    hold_begins();
+    hold_is_gone(named.get());
+    assert!(has_holds(), "the thread's own hold is counted on");
+    hold_ends();
+    let number = named.get();
+    drop(named);
+    assert!(name_of(number).is_none() && is_forgotten(number));
+}
+
+/// Calls that get nothing leave no name behind.
+#[test]
+fn a_call_without_a_hold_leaves_no_name() {
+    let lock = generator().generate("OWNER", "names").expect("a lock");
+    let held = lock.hold().expect("held");
+    let name = "a name that no other test has";
+    let named = crate::DLockConfig::new("OWNER", "names").with_holder_name(name);
+    let count = || BOOKS.lock().names.values().filter(|known| known.name.as_deref() == Some(name)).count();
+    let asker = lock.handle.client.clone();
+    let other = DistributedReentrantLock::new(asker, Arc::clone(&lock.handle.key), Arc::new(named));
+    assert!(other.try_hold().expect("an answer").is_none());
+    assert!(other.try_hold_for(std::time::Duration::from_millis(1)).expect("an answer").is_none());
+    assert_eq!(count(), 0);
+    drop(held);
+    let mine = other.try_hold().expect("an answer").expect("free");
+    assert_eq!(count(), 1);
+    drop(mine);
+    assert_eq!(count(), 0);
 }

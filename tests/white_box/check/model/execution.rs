@@ -64,7 +64,7 @@ impl Scenario {
             for (m, script) in scripts.iter().enumerate() {
                 let name = format!("{}{}", ["a", "b", "c"][n], m + 1);
                 let visitor = Visitor::new(name, party.clone(), Arc::clone(&world));
-                threads.push(thread::spawn(move || script.iter().for_each(|act| visitor.act(*act))));
+                threads.push(thread::spawn(move || visitor.play(script)));
             }
         }
         for thread in threads {

@@ -11,6 +11,7 @@ use crate::lock::Hold;
 use crate::state::machine::Phase;
 use crossbeam_channel::TryRecvError;
 use shuttle::rand::{Rng, thread_rng};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub(crate) struct Visitor {
     generator: Arc<DLockGenerator>,
     lock: DistributedReentrantLock,
     world: Arc<World>,
+    /// The threads that end holds which this one has taken.
+    carriers: RefCell<Vec<thread::JoinHandle<()>>>,
 }
 
 impl Visitor {
@@ -64,11 +67,18 @@ impl Visitor {
         (generator, lock): (Arc<DLockGenerator>, DistributedReentrantLock),
         world: Arc<World>,
     ) -> Self {
-        Self { name, generator, lock, world }
+        Self { name, generator, lock, world, carriers: RefCell::default() }
+    }
+
+    pub(crate) fn play(&self, script: &[Act]) {
+        script.iter().for_each(|act| self.act(*act));
+        for carrier in self.carriers.take() {
+            let _ = carrier.join();
+        }
     }
 
     /// Shows: G12, L3.
-    pub(crate) fn act(&self, act: Act) {
+    fn act(&self, act: Act) {
         let began = time::now();
         let recalled = self.recalled();
         let got = match act {
@@ -153,7 +163,9 @@ impl Visitor {
             let entry = world.journal.enter(&*name, hold.fencing_token()).excused_if(is_broken.clone());
             let lost = hold.lost();
             entry.ask(|| hold.is_valid());
-            if matches!(hold.lock().try_hold(), Ok(Some(_))) {
+            let is_entered =
+                matches!(hold.lock().try_hold(), Ok(Some(_))) || matches!(hold.lock().try_lock(), Ok(Some(_)));
+            if is_entered {
                 world.journal.object(format!("{name}: a hold is entered again"));
             }
             match thread_rng().gen_range(0..3) {
@@ -162,10 +174,12 @@ impl Visitor {
                 _ => thread::sleep(LEASE / 8),
             }
             if thread_rng().gen_ratio(1, 3) {
-                return entry.ask_with(|| {
+                // After the drop nobody may take it for valid.
+                entry.ask(|| {
                     drop(hold);
-                    None::<()>
+                    false
                 });
+                return;
             }
             let valid = entry.ask(|| hold.is_valid());
             let mut ended = None;
@@ -179,9 +193,12 @@ impl Visitor {
                     world.journal.object(told);
                 }
             }
-            None
         });
-        let _ = carrier.join();
+        if thread_rng().gen_bool(0.5) {
+            let _ = carrier.join();
+        } else {
+            self.carriers.borrow_mut().push(carrier);
+        }
     }
 
     /// Shows: G6.
