@@ -54,11 +54,13 @@ impl Describe {
             }
         }
         let lock_delay = holder.as_deref().and_then(|locker| lock_delay_left(locker, remaining));
-        let records = match directory.records(&clients, limit) {
+        let mut records = match directory.records(&clients, limit) {
             // Only what a client says of itself is missing.
-            Err(Error::Denied { .. }) => vec![None; clients.len()],
+            Err(Error::Denied { .. }) => Vec::new(),
             other => other?,
         };
+        // Each client is described, whatever the store returns.
+        records.resize(clients.len(), None);
         let records = records.iter().map(|line| line.as_deref().map(ClientRecord::of_line));
         let clients: Vec<_> = clients.into_iter().zip(records).collect();
         let until = Instant::now() + DESCRIBE_LIMIT;
