@@ -15,6 +15,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
 use crate::port::{Claim, Request};
+use crate::state::locker::ClientId;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::timer::Timer;
@@ -96,10 +97,12 @@ impl Drop for InFlight {
     }
 }
 
-/// The list.
+/// The list. It has lockers of the client's present identity only. A copy of this client may have an earlier identity, too: see
+/// [`twin`](super::twin).
 #[derive(Debug)]
 pub(crate) struct Cleanup {
     clock: Timer,
+    id: Arc<ClientId>,
     list: Mutex<List>,
 }
 
@@ -112,12 +115,12 @@ struct List {
 }
 
 impl Cleanup {
-    pub(crate) fn new(clock: Timer) -> Self {
-        Self { clock, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0, hastened: 0 }) }
+    pub(crate) fn new(clock: Timer, id: Arc<ClientId>) -> Self {
+        Self { clock, id, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0, hastened: 0 }) }
     }
 
     /// Adds a locker, due immediately. The caller must wake the retry thread. The ticket of a posted release is dropped when the locker is
-    /// cleaned up.
+    /// cleaned up. A locker of an earlier identity is dropped: its release may have been under way, or posted, when that was given up.
     pub(super) fn add(
         &self,
         key: &str,
@@ -126,39 +129,47 @@ impl Cleanup {
         ending: Ending,
         in_flight: Option<InFlight>,
     ) {
-        if ending == Ending::GivenUp {
-            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up, releasing it in background");
-        } else {
-            log::info!(RELEASE, "lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
-        }
         let mut list = self.list.lock();
-        if list.schedule.len() >= LONGEST {
-            drop(list);
+        if !self.is_ours(locker) {
+            return;
+        }
+        let has_room = list.schedule.len() < LONGEST;
+        if has_room {
+            list.last_id += 1;
+            let cleanup = PendingCleanup {
+                id: list.last_id,
+                key: key.to_owned(),
+                locker: Arc::clone(locker),
+                kept,
+                ending,
+                until: None,
+                failed: Cooldown::default(),
+                answers: 0,
+                seen: 0,
+                _in_flight: in_flight,
+            };
+            list.schedule.put(cleanup.id, self.clock.now(), cleanup);
+        }
+        drop(list);
+        if !has_room {
             log::warn!(
                 RELEASE,
                 "lock {key:?}: the clean-up list is full ({LONGEST}), locker {locker:?} keeps what it has for its lease"
             );
-            return;
+        } else if ending == Ending::GivenUp {
+            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up, releasing it in background");
+        } else {
+            log::info!(RELEASE, "lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
         }
-        list.last_id += 1;
-        let id = list.last_id;
-        let (key, locker) = (key.to_owned(), Arc::clone(locker));
-        let cleanup = PendingCleanup {
-            id,
-            key,
-            locker,
-            kept,
-            ending,
-            until: None,
-            failed: Cooldown::default(),
-            answers: 0,
-            seen: 0,
-            _in_flight: in_flight,
-        };
-        list.schedule.put(id, self.clock.now(), cleanup);
     }
 
-    /// Forgets all lockers: they may be another client's, too.
+    /// Returns whether a locker belongs to the present identity. With the mutex of the list held, no locker of an earlier one is left behind:
+    /// [`forget_all`](Self::forget_all) comes after an identity is given up.
+    fn is_ours(&self, locker: &str) -> bool {
+        self.id.current().owns(locker)
+    }
+
+    /// Forgets all lockers: they may be another client's, too. Call it when the client has another identity.
     pub(crate) fn forget_all(&self) {
         let forgotten = std::mem::replace(&mut self.list.lock().schedule, Schedule::new());
         drop(forgotten);
@@ -222,15 +233,18 @@ impl Cleanup {
             }
         };
         let mut list = self.list.lock();
-        let is_hastened = result.is_err() && cleanup.seen != list.hastened;
-        list.schedule.put(cleanup.id, if is_hastened { now } else { due }, cleanup);
+        if self.is_ours(&cleanup.locker) {
+            let is_hastened = result.is_err() && cleanup.seen != list.hastened;
+            list.schedule.put(cleanup.id, if is_hastened { now } else { due }, cleanup);
+        }
     }
-}
 
-impl Cleanup {
     /// Puts back a locker whose release was not tried.
     pub(crate) fn return_untried(&self, cleanup: PendingCleanup, now: Moment) {
-        self.list.lock().schedule.put(cleanup.id, now, cleanup);
+        let mut list = self.list.lock();
+        if self.is_ours(&cleanup.locker) {
+            list.schedule.put(cleanup.id, now, cleanup);
+        }
     }
 }
 
@@ -262,10 +276,12 @@ mod tests {
     /// The release fails on the earlier server, after the list was told that another one answers.
     #[test]
     fn a_release_that_was_under_way_when_another_server_answers_is_repeated_at_once() {
-        let cleanup = Cleanup::new(Timer::new(Arc::new(ManualClock::new())));
+        let id = Arc::new(ClientId::of_host("h").expect("random numbers"));
+        let cleanup = Cleanup::new(Timer::new(Arc::new(ManualClock::new())), Arc::clone(&id));
+        let locker = Arc::from(id.next_locker(Duration::ZERO, Duration::ZERO));
         let failed = || Err::<(), _>(Error::backend(BackendFailure::Unknown, "the connection was cut"));
         let now = cleanup.clock.now();
-        cleanup.add("k", &Arc::from("c-1"), Duration::from_secs(30), Ending::GivenUp, None);
+        cleanup.add("k", &locker, Duration::from_secs(30), Ending::GivenUp, None);
         let first = cleanup.take_due(now).pop().expect("it is due");
         cleanup.hasten(now);
         cleanup.put_back(first, &failed(), false, now);
@@ -274,5 +290,12 @@ mod tests {
         cleanup.put_back(second, &failed(), false, now);
         assert_eq!(cleanup.take_due(now).len(), 0);
         assert!(cleanup.next() > now);
+        // A copy of this client has the identity that was given up.
+        let third = cleanup.take_due(Moment::NEVER).pop().expect("it is there");
+        id.replace().expect("random numbers");
+        cleanup.forget_all();
+        cleanup.put_back(third, &failed(), false, now);
+        cleanup.add("k", &locker, Duration::from_secs(30), Ending::GivenUp, None);
+        assert_eq!(cleanup.next(), Moment::NEVER);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Core {
     pub(crate) limits: StoreLimits,
     pub(crate) clock: Timer,
     /// The identity. Another one may take its place: see [`ClientId::current`].
-    pub(crate) id: ClientId,
+    pub(crate) id: Arc<ClientId>,
     pub(crate) process: Process,
     pub(crate) keys: Arc<KeyTable>,
     /// Whether waiters are handed the lock: by messages between processes, and by one another within this process. The client listens then.
@@ -53,7 +53,7 @@ impl Core {
             // Without a queue in the store there is nothing to listen to.
             hands_over: listens && processor.queue().is_some(),
             processor,
-            id: ClientId::draw()?,
+            id: Arc::new(ClientId::draw()?),
             process: Process::this(),
             keys: Arc::default(),
             activity: Activity::default(),

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the pending clean-ups that are due.
 pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
     parts.retries.collect(&parts.core, now);
-    let (mut keys, mut cleanups) = (parts.retries.take_due(now), parts.retries.take_cleanups(&parts.core, now));
+    let (mut keys, mut cleanups) = (parts.retries.take_due(now), parts.retries.cleanup.take_due(now));
     retry_on_slow_nodes(parts, &mut keys, &mut cleanups);
     ask(parts, keys, cleanups);
     parts.describe.answer_questions(&parts.core);
