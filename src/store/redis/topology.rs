@@ -87,11 +87,11 @@ impl Topology {
         self.call(std::iter::once(call), options).pop().unwrap_or_else(|| Err(mismatch()))
     }
 
-    /// Sends one call and returns without its reply, which `done` receives.
-    pub(super) fn post(&self, call: Call<'_>, limit: Duration, done: Callback) {
+    /// Sends one call about a key with this hash, and returns without its reply, which `done` receives.
+    pub(super) fn post(&self, call: Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
         match self {
-            Self::One(one) => one.node.post(&call, limit, done),
-            Self::Cluster(cluster) => cluster.post(&call, limit, done),
+            Self::One(one) => one.node.post(&call, hash, limit, done),
+            Self::Cluster(cluster) => cluster.post(&call, hash, limit, done),
         }
     }
 
@@ -239,7 +239,7 @@ impl OneServer {
         }
         let Some(outcome) = outcome else { return };
         if let Some(number) = number_of(outcome) {
-            self.watermarks.note(&self.node.transport, replied.epoch, number, sent_at);
+            self.watermarks.note(replied.epoch, number, sent_at, || self.node.transport.stamp(replied.epoch));
         }
         self.contention.note(request.key(), outcome);
     }

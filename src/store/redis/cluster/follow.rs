@@ -32,7 +32,7 @@ use crate::store::redis::node::{CallOptions, Node};
 use crate::store::redis::script::keys::{Slot, slot_of};
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{AtLimit, Replies, Reply, Waits};
+use crate::store::redis::transport::{AtLimit, Replies, Reply, WaitOrder};
 use crate::timing::end_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -137,7 +137,7 @@ impl RoutedBatch<'_> {
         let is_most = wait.saturating_mul(2) >= self.terms.limit;
         let at_limit = if is_most { self.terms.at_limit } else { AtLimit::KeepConnection };
         // With one group the caller may read by itself at once. With several it must write to all before it reads from any.
-        let waits = if groups.len() == 1 { Waits::AtOnce } else { Waits::AfterOthers };
+        let waits = if groups.len() == 1 { WaitOrder::AtOnce } else { WaitOrder::AfterOthers };
         let mut sent = Vec::with_capacity(groups.len());
         // All are sent before the first reply is awaited, so a batch takes as long as its slowest node, and not as all of them together.
         for (node, members) in &groups {

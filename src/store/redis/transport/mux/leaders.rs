@@ -110,11 +110,11 @@ impl<C: Connector> Mux<C> {
     /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have failed with it, and nothing is
     ///    left to do.
     pub(super) fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
-        let MuxState { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
+        let MuxState { queue, session: Some(session), .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
         let quiet = since.saturating_duration_since(session.last_write);
         session.last_write = since;
-        let (epoch, is_stamped) = self.epochs.write(since, quiet, next_epoch, *epoch_step);
+        let (epoch, is_stamped) = self.epochs.write(since, quiet);
         let stamp = is_stamped.then_some(&self.settings.stamp);
         let confirming = self.settings.confirming.as_ref();
         let mut bytes = std::mem::take(&mut session.bytes);
