@@ -23,7 +23,7 @@
 //! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
 //! | `core.rs` | store, clock, identity and keys, which every part knows |
-//! | `activity.rs`, `events/` | in the core: the users of the store; the events of the client, and their receivers |
+//! | `activity.rs`, `events.rs` | in the core: the users of the store; the events of the client, and their receivers |
 //! | `wait_limit.rs` | the limit of a wait |
 //! | `worker.rs` | a thread that works when something is due; it knows nothing of locks |
 

@@ -2,15 +2,15 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `mod.rs` | the events of an acquisition, a hold, a renewal, a loss, and a call of the store |
-//! | `observer.rs` | the functions and the recorder that receive the events of a client |
-//! | `hook.rs` | the functions of the program, the queue before them, and its thread |
-//! | `metrics.rs` | what is recorded |
-//! | `long_waits.rs` | threads that wait for one another |
+//! | `events.rs` | the events of an acquisition, a hold, a renewal, a loss, and a call of the store |
+//! | `events/observer.rs` | the functions and the recorder that receive the events of a client |
+//! | `events/hook.rs` | the functions of the program, the queue before them, and its thread |
+//! | `events/metrics.rs` | what is recorded |
+//! | `events/long_waits.rs` | threads that wait for one another |
 //!
-//! This folder knows neither the store nor another part of the client.
+//! This file and its folder know neither the store nor another part of the client.
 //!
-//! A client tells its Events (`src/client/events/mod.rs`) what happens. They have an observer (`src/client/events/observer.rs`) only if the
+//! A client tells its Events (`src/client/events.rs`) what happens. They have an observer (`src/client/events/observer.rs`) only if the
 //! builder was given a function or told to record metrics. Without an observer, each event costs a branch, and reads no clock. `on_lost`
 //! and `on_slow_wait` are functions that receive one kind of event each, by the same path.
 //!
