@@ -40,7 +40,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A thread that wants a lock, while it is in `lock()`.
-#[derive(Debug)]
 pub(crate) struct Acquire<'c> {
     parts: &'c Parts,
     key: &'c Arc<Key>,

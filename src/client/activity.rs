@@ -14,7 +14,7 @@ const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
 const DRAINED: u8 = 2;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Activity {
     stage: AtomicU8,
     inside: AtomicUsize,

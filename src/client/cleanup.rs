@@ -42,7 +42,6 @@ pub(crate) enum Ending {
 }
 
 /// One locker whose release must be repeated.
-#[derive(Debug)]
 pub(crate) struct PendingCleanup {
     id: u64,
     key: String,
@@ -63,7 +62,7 @@ pub(crate) struct PendingCleanup {
 
 /// The number of unanswered posted releases, in two halves: those posted before the end of the main thread, and those
 /// posted since. The end waits for the former.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Unanswered {
     half: AtomicUsize,
     counts: [AtomicUsize; 2],
@@ -85,7 +84,6 @@ impl Unanswered {
 }
 
 /// One unanswered release, counted until this is dropped.
-#[derive(Debug)]
 pub(crate) struct InFlight {
     of: Arc<Unanswered>,
     half: usize,
@@ -99,14 +97,12 @@ impl Drop for InFlight {
 
 /// The list. It has lockers of the client's present identity only. A copy of this client may have an earlier identity, too: see
 /// [`twin`](super::twin).
-#[derive(Debug)]
 pub(crate) struct Cleanup {
     clock: Timer,
     id: Arc<ClientId>,
     list: Mutex<List>,
 }
 
-#[derive(Debug)]
 struct List {
     schedule: Schedule<PendingCleanup>,
     last_id: u64,

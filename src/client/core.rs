@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) processor: Box<dyn LockProcessor>,
     /// The limits that the store declares.

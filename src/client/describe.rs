@@ -32,7 +32,7 @@ fn client_of(locker: &str) -> Option<&str> {
 type Account = (Option<String>, Told);
 
 /// What a client says of keys, and asks others.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Describe(Mutex<OpenInquiries>);
 
 /// The client that asks.
@@ -139,7 +139,6 @@ fn hears(core: &Core, subscription: &Subscription, key: &Key, left: &impl Fn() -
 }
 
 /// What is to be done about the words of another client.
-#[derive(Debug)]
 pub(super) enum Heard {
     Nothing,
     /// There is a question to [answer](Describe::answer_questions).
@@ -269,7 +268,7 @@ struct Inquiry {
 type InquiryAnswer = (usize, String);
 
 /// The questions that this client is to answer, and those that it has asked.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct OpenInquiries {
     /// The questions that this client is to answer.
     waiting: VecDeque<Inquiry>,
@@ -388,7 +387,6 @@ impl Describe {
 }
 
 /// Questions that were asked together. Dropping it ends the wait for their answers.
-#[derive(Debug)]
 struct InquiryRound<'t> {
     of: &'t Describe,
     first: u64,

@@ -71,7 +71,6 @@ pub(crate) struct LockCall<'a> {
 }
 
 /// What a client tells. See the module.
-#[derive(Debug)]
 pub(crate) struct Events {
     clock: Timer,
     /// Who is told what happens, if anybody is.

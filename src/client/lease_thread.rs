@@ -116,7 +116,6 @@ pub(super) fn extend_now(
 }
 
 /// The work due for one tenure.
-#[derive(Debug)]
 struct RenewalTask {
     key: Arc<Key>,
     locker: Arc<str>,

@@ -16,7 +16,6 @@ use crate::clock::Moment;
 use std::sync::{Arc, Weak};
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) core: Core,
     /// The tenures that the client keeps.

@@ -13,14 +13,12 @@ use crate::timing::{RECORD_DELAY, RECORD_DELAYS, RECORD_LIFE, RECORD_PAUSE, RECO
 use std::time::{Duration, SystemTime};
 
 /// What a client knows of its record.
-#[derive(Debug)]
 pub(crate) struct Record {
     is_on: bool,
     started: SystemTime,
     state: Mutex<RecordState>,
 }
 
-#[derive(Debug)]
 struct RecordState {
     /// When it is written next; `None` before the first lock.
     due: Option<Moment>,

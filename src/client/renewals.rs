@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Renewals {
     clock: Timer,
     limits: StoreLimits,
@@ -32,7 +31,6 @@ pub(crate) struct Renewals {
     doubted_until: AtomicU64,
 }
 
-#[derive(Debug)]
 struct Tenures {
     /// The keys, by when each must be looked at.
     looks: Schedule<Arc<Key>>,

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Retries {
     pub(super) clock: Timer,
     /// The keys for which threads wait, ordered by when the store must be asked.

@@ -18,7 +18,6 @@ use std::sync::Arc;
 type KeysById = BTreeMap<u64, Arc<Key>>;
 
 /// See the module.
-#[derive(Debug)]
 pub(super) struct SlowNodeWorkers {
     backlog: Mutex<Backlog>,
     pub(super) lease_thread: Worker,
@@ -26,7 +25,7 @@ pub(super) struct SlowNodeWorkers {
 }
 
 /// What the two threads have to do.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Backlog {
     renewals: KeysById,
     retries: KeysById,

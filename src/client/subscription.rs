@@ -16,7 +16,6 @@ use std::time::Duration;
 
 /// See the module. The thread is started when a thread of the program first has to wait, a tenure may linger, a lock has a reason, or a lock is
 /// described.
-#[derive(Debug)]
 pub(crate) struct Subscription {
     thread: Worker,
     // ORDERING: `Subscribed::on` stores `true` with Release after the store has opened the inbox; `is_open` loads
@@ -50,12 +49,6 @@ enum Early {
     No,
     Next,
     Last,
-}
-
-impl std::fmt::Debug for InboxState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InboxState").field("is_stopped", &self.is_stopped).finish_non_exhaustive()
-    }
 }
 
 impl Subscription {

@@ -38,7 +38,7 @@ pub(crate) enum ReleaseReply {
 }
 
 /// A thread that unlocks a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Unlock<'c> {
     parts: &'c Parts,
     key: &'c Arc<Key>,

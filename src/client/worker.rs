@@ -10,7 +10,6 @@ use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
 use crate::timer::{AT_WORK, Registration, Sleeper, Timer};
 use crate::timing::PAUSE_AFTER_PANIC;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 /// Does what is due on a subject. Returns when there is something to do again.
@@ -32,7 +31,6 @@ pub(crate) struct Worker {
     _woken: Option<Registration>,
 }
 
-#[derive(Debug)]
 struct Bell {
     alarm: Mutex<Alarm>,
     /// While the thread works, the moment until which it counts as sleeping.
@@ -40,7 +38,6 @@ struct Bell {
     rung: Condvar,
 }
 
-#[derive(Debug)]
 struct Alarm {
     at: Moment,
     stopped: bool,
@@ -185,12 +182,6 @@ impl Worker {
     }
 }
 
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("name", &self.name).field("bell", &self.bell).finish_non_exhaustive()
-    }
-}
-
 fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option<Moment>) {
     loop {
         {
@@ -250,7 +241,6 @@ impl Process {
 }
 
 /// Items ordered by the moment when they are due, and indexed by their id.
-#[derive(Debug)]
 pub(crate) struct Schedule<T> {
     due: BTreeMap<(Moment, u64), T>,
     // Not a hash map: mostly there are few items, and hashing would take longer than the search.

@@ -51,7 +51,6 @@ impl Hooks {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(super) struct Observer {
     /// The functions, if there are any.
     hook: Option<Arc<Hook>>,
@@ -143,12 +142,10 @@ impl Drop for Observer {
 }
 
 /// An event that is in the queue. What remains to be done may block.
-#[derive(Debug)]
 #[must_use]
 pub(crate) struct Queued(Option<Box<Rest>>);
 
 /// What remains to be done: for the functions, and for the recorder of metrics.
-#[derive(Debug)]
 struct Rest {
     told: Option<FollowUp>,
     sample: Option<Sample>,

@@ -202,9 +202,3 @@ impl Drop for Node {
         self.transport.close();
     }
 }
-
-impl std::fmt::Debug for Node {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Node").field(&self.transport).finish()
-    }
-}

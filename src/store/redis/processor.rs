@@ -262,6 +262,6 @@ impl Drop for RedisLockProcessor {
 
 impl fmt::Debug for RedisLockProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLockProcessor").field("topology", &self.topology).finish()
+        f.debug_struct("RedisLockProcessor").field("address", &self.address).finish_non_exhaustive()
     }
 }

@@ -17,12 +17,11 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::port::{Inbox, Outcome, ReleaseOutcome, Request};
 use ::redis::Value;
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The servers of a store.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Topology {
     One(Arc<OneServer>),
     Cluster(Arc<Cluster>),
@@ -251,11 +250,5 @@ impl OneServer {
         if let Some(outcome) = outcome {
             self.contention.note_release(key, outcome);
         }
-    }
-}
-
-impl fmt::Debug for OneServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("One").field(&self.node).finish()
     }
 }

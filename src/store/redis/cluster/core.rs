@@ -11,7 +11,6 @@ use crate::store::redis::net::identity;
 use crate::store::redis::node::Node;
 use crate::store::redis::script::keys::{SLOTS, Slot};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -133,14 +132,5 @@ impl Cluster {
             let message = format!("no node of the Cluster at {} owns the slot {slot}", self.refresher);
             Error::backend(BackendFailure::NotExecuted, message)
         })
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster")
-            .field("slots", &self.map.view().slots)
-            .field("nodes", &self.map.nodes)
-            .finish_non_exhaustive()
     }
 }

@@ -49,7 +49,6 @@ struct Present {
 }
 
 /// The map at one moment, and the nodes in the order of its places.
-#[derive(Debug)]
 pub(super) struct MapView {
     pub(super) slots: SlotMap,
     pub(super) nodes: Vec<Arc<Node>>,

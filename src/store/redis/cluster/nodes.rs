@@ -196,12 +196,6 @@ impl Nodes {
     }
 }
 
-impl std::fmt::Debug for Nodes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.all().iter().map(|node| node.transport.endpoint().address.to_string())).finish()
-    }
-}
-
 #[cfg(test)]
 #[path = "../../../../tests/white_box/store/redis/cluster/nodes.rs"]
 mod tests;

@@ -74,7 +74,6 @@ use mux::{Mux, MuxSettings, PendingCall};
 use polling::PollPolicy;
 use routes::{BatchPart, Routes};
 use smallvec::SmallVec;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::NO_MORE;
@@ -417,13 +416,4 @@ impl<C: Connector> Transport<C> {
 
 fn lost() -> Error {
     Error::backend(BackendFailure::Unknown, "the connection lost a reply: bug in redis-dlock, please report")
-}
-
-impl<C: Connector> fmt::Debug for Transport<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport")
-            .field("address", &self.settings.server)
-            .field("io_timeout", &self.settings.io_timeout)
-            .finish_non_exhaustive()
-    }
 }

@@ -321,9 +321,3 @@ impl Drop for ClusterInbox {
         self.cluster.listeners.forget(&self.subscriptions);
     }
 }
-
-impl std::fmt::Debug for ClusterInbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClusterInbox").field("client", &self.subscriptions.client).finish_non_exhaustive()
-    }
-}
