@@ -27,7 +27,11 @@ use std::time::Duration;
 /// Runs one round: extends and probes what is due.
 pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
     let due = parts.renewals.take_due(now).into_iter().filter_map(|key| RenewalTask::due(parts, key, now));
-    renew(parts, due.filter(|task| !renews_on_slow_node(parts, &task.key)).collect(), false);
+    // The slow-node worker renews the others.
+    let waits_for = |key: &Arc<Key>| {
+        !parts.core.processor.keeps_waiting(&key.name) || !parts.slow_nodes.takes_renewal(key, parts.core.clock.now())
+    };
+    renew(parts, due.filter(|task| waits_for(&task.key)).collect(), false);
     keep_record(parts);
     parts.renewals.next().min(parts.record.next())
 }
@@ -70,15 +74,6 @@ fn other_deadline(parts: &Parts, is_on_slow_node: bool) -> Moment {
     } else {
         parts.renewals.first_deadline()
     }
-}
-
-/// Returns whether the slow-node worker renews this key, so that the lease thread must not.
-fn renews_on_slow_node(parts: &Parts, key: &Arc<Key>) -> bool {
-    let is_on_slow_node = parts.core.processor.keeps_waiting(&key.name) && parts.slow_nodes.starts_renewing();
-    if is_on_slow_node {
-        parts.slow_nodes.add_renewal(key, parts.core.clock.now());
-    }
-    is_on_slow_node
 }
 
 /// Writes the client record if it is due. The write takes at most a quarter of the time that renewals have left.
