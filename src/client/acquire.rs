@@ -135,13 +135,9 @@ impl<'c> Acquire<'c> {
         }
     }
 
-    /// Prepares for the first lock: starts the lease thread, checks the right to send messages to other processes, and gets ready to hear
-    /// what others say. Each happens once; later calls are cheap.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Denied`] if messages may not be sent, [`Error::Backend`] if the operating system refuses a thread. It
-    /// is not an error here that the store cannot be reached.
+    /// Prepares for the first lock: starts the lease thread, checks the right to send messages to other processes, and gets ready to hear what
+    /// others say. Each happens once; later calls are cheap. Fails with [`Error::Denied`] if messages may not be sent, and with
+    /// [`Error::Backend`] if the operating system refuses a thread. It is not an error here that the store cannot be reached.
     fn prepare(&self) -> Result<(), Error> {
         let (parts, key) = (self.parts, self.key);
         releases::note_use(parts);
@@ -417,12 +413,8 @@ impl<'c> Acquire<'c> {
         question.take_in(turn, result, sent_at)
     }
 
-    /// Takes the hold that the store has granted, as the reply says that arrived `now`. Ends the turn, and confirms the hold if that takes
-    /// no request.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Cloned`] if the client has given up the identity that asked: a copy of this process may have the hold, too.
+    /// Takes the hold that the store has granted, as the reply says that arrived `now`. Ends the turn, and confirms the hold if that takes no
+    /// request. Fails with [`Error::Cloned`] if the client has given up the identity that asked: a copy of this process may have the hold, too.
     fn take(&self, turn: Turn<'c>, tenure: Box<Tenure>, how: How, now: Moment) -> Result<Progress, Error> {
         let (parts, key) = (self.parts, self.key);
         let mut state = key.state.lock();

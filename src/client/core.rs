@@ -16,7 +16,6 @@ use crate::timer::Timer;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
 pub(crate) struct Core {
     pub(crate) processor: Box<dyn LockProcessor>,
     /// The limits that the store declares.
@@ -35,11 +34,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Creates the core of a client that works on a store.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] when the operating system has no random numbers.
+    /// Creates the core of a client that works on a store. Fails with [`Error::Backend`] when the operating system has no random numbers.
     pub(super) fn new(
         processor: Box<dyn LockProcessor>,
         clock: Arc<dyn Clock>,
@@ -108,11 +103,7 @@ impl Core {
         results
     }
 
-    /// Returns the part of the store that answers people's questions.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] if the store has none.
+    /// Returns the part of the store that answers people's questions. Fails with [`Error::Unsupported`] if the store has none.
     pub(crate) fn directory(&self) -> Result<&dyn Directory, Error> {
         let lacks = || Error::unsupported("the store neither lists locks nor names who waits: it has no directory");
         self.processor.directory().ok_or_else(lacks)

@@ -16,7 +16,6 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
 pub(crate) struct Renewals {
     clock: Timer,
     limits: StoreLimits,

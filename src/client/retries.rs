@@ -17,7 +17,6 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// See the module.
 pub(crate) struct Retries {
     pub(super) clock: Timer,
     /// The keys for which threads wait, ordered by when the store must be asked.

@@ -104,12 +104,9 @@ impl Subscription {
         }
     }
 
-    /// Checks the right to send messages to other processes, once; later calls are cheap. A check without an answer is repeated after a
-    /// pause, so that a server that does not answer delays no other lock each time.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Denied`] if messages may not be sent; [`Error::Forked`]. It is not an error here that the store cannot be reached.
+    /// Checks the right to send messages to other processes, once; later calls are cheap. A check without an answer is repeated after a pause,
+    /// so that a server that does not answer delays no other lock each time. Fails with [`Error::Denied`] if messages may not be sent, or with
+    /// [`Error::Forked`]. It is not an error here that the store cannot be reached.
     pub(crate) fn check(&self, core: &Core, key: &str, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         // ORDERING: the flag alone matters, here and below: see `is_checked`.
         if self.is_checked.load(Ordering::Acquire) || !core.hands_over {

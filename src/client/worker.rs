@@ -118,12 +118,9 @@ impl Worker {
         }
     }
 
-    /// Starts the thread unless it was started before. Returns whether this call has.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if the operating system refuses a thread; [`Error::ShutDown`] after [`stop`](Self::stop); [`Error::Forked`] in a
-    /// child of the process that may start it.
+    /// Starts the thread unless it was started before. Returns whether this call has. Fails with [`Error::Backend`] if the operating system
+    /// refuses a thread, with [`Error::ShutDown`] after [`stop`](Self::stop), and with [`Error::Forked`] in a child of the process that may
+    /// start it.
     pub(crate) fn start(&self) -> Result<bool, Error> {
         // ORDERING: a hint: see `started`.
         if self.started.load(Ordering::Acquire) {
@@ -229,12 +226,8 @@ impl Process {
         self.check().is_err()
     }
 
-    /// Checks that the calling process may use the client. A forked child would use its parent's connection, and wait for
-    /// threads that it does not have.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Forked`].
+    /// Checks that the calling process may use the client. A forked child would use its parent's connection, and wait for threads that it does
+    /// not have. Fails with [`Error::Forked`].
     pub(crate) fn check(self) -> Result<(), Error> {
         if std::process::id() == self.0 { Ok(()) } else { Err(Error::Forked) }
     }

@@ -50,7 +50,6 @@ impl Hooks {
     }
 }
 
-/// See the module.
 pub(super) struct Observer {
     /// The functions, if there are any.
     hook: Option<Arc<Hook>>,

@@ -38,12 +38,9 @@ impl InboxBreaker for Arc<Socket> {
 }
 
 impl RedisInbox {
-    /// Connects, which may take `connect_timeout`, and subscribes, which may take `io_timeout`; both together take at most `limit`.
-    /// Returns once the server has confirmed the subscription.
-    ///
-    /// # Errors
-    ///
-    /// Those of a connect; [`Error::Denied`] when the user may not subscribe to the channel.
+    /// Connects, which may take `connect_timeout`, and subscribes, which may take `io_timeout`; both together take at most `limit`. Returns
+    /// once the server has confirmed the subscription. Fails as a connect does, and with [`Error::Denied`] when the user may not subscribe to
+    /// the channel.
     pub(crate) fn open(
         endpoint: &Endpoint,
         client: &str,

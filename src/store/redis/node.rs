@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// See the module.
 pub(crate) struct Node {
     pub(crate) transport: Transport,
     /// The form in which the node gets scripts.

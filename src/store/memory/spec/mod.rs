@@ -120,11 +120,8 @@ pub(crate) trait Environment<L> {
     /// Returns how long a waiter whose client has none keeps its place.
     fn keep(&self) -> Ticks;
 
-    /// Asks whether a call that writes is allowed, by its Redis command in capital letters. The operation then does what the call does.
-    ///
-    /// # Errors
-    ///
-    /// Any [`Stop`] if it is not; usually [`Stop::Refused`].
+    /// Asks whether a call that writes is allowed, by its Redis command in capital letters. The operation then does what the call does. Fails
+    /// with any [`Stop`] if it is not, usually with [`Stop::Refused`].
     fn call(&mut self, command: &'static str) -> Result<(), Stop>;
 
     /// Issues a fence number, greater than every number before it. The call for it is already allowed.

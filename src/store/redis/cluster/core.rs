@@ -22,7 +22,6 @@ pub(crate) struct ClusterSettings {
     pub(crate) address_map: Option<AddressMap>,
 }
 
-/// See the module.
 pub(crate) struct Cluster {
     // For callbacks of posted calls. They must not have the last pointer to a Cluster, because its end would then run on a thread that
     // reads replies.

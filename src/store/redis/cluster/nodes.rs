@@ -49,7 +49,6 @@ impl Reach {
     }
 }
 
-/// See the module.
 pub(crate) struct Nodes {
     pub(crate) reach: Reach,
     /// Called when another server answers at a node's place than before.

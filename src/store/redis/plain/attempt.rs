@@ -137,11 +137,8 @@ fn pack(claim: &Claim<'_>, packed: &mut Packed) {
     packed.is_confirmed = true;
 }
 
-/// Interprets the replies to the four commands.
-///
-/// # Errors
-///
-/// [`Error::Backend`] (unknown) when the first reply leaves open whether the command was executed.
+/// Interprets the replies to the four commands. Fails with [`Error::Backend`] (unknown) when the first reply leaves open whether the command
+/// was executed.
 fn read(replies: &[&Value], claim: &Claim<'_>) -> Result<Found, Error> {
     match replies {
         // The key was not taken. The commands after the `SET` have changed nothing but the fence.

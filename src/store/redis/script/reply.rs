@@ -21,11 +21,8 @@ const POLLERS: &str = "(free for pollers)";
 /// How many characters of what the key says are read: other programs may write it, too.
 const MOST_READ: usize = 4096;
 
-/// Reads the reply to a request.
-///
-/// # Errors
-///
-/// The error that the server's error reply stands for; [`Error::Backend`] (unknown) for an unexpected shape.
+/// Reads the reply to a request. Fails with the error that the server's error reply stands for, and with [`Error::Backend`] (unknown) for an
+/// unexpected shape.
 pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, Error> {
     if let Value::ServerError(e) = reply {
         return Err(classify(e, request.key()));

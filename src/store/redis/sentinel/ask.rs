@@ -67,11 +67,8 @@ impl Sentinel {
         self.line.try_lock().is_some_and(|line| line.cooldown.lasts(now))
     }
 
-    /// Asks where the master of a service is.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] (not executed), [`Error::Denied`], [`Error::Unsupported`] if it is no Sentinel.
+    /// Asks where the master of a service is. Fails with [`Error::Backend`] (not executed), [`Error::Denied`], or [`Error::Unsupported`] if it
+    /// is no Sentinel.
     pub(super) fn master(&self, dialer: &Dialer, service: &str, deadline: Instant) -> Result<SentinelAnswer, Error> {
         match self.ask(dialer, &["SENTINEL", "MASTER", service], deadline)? {
             Value::ServerError(e) if e.details().is_some_and(|words| words.starts_with("No such master")) => {
@@ -83,10 +80,6 @@ impl Sentinel {
     }
 
     /// Asks which other Sentinels watch a service.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`master`](Self::master).
     pub(super) fn others(
         &self,
         dialer: &Dialer,

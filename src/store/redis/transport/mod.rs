@@ -101,7 +101,6 @@ pub(crate) type Reply = Result<Replied, Error>;
 /// The replies to the calls of a batch, in their order. The reply to one call needs no heap.
 pub(crate) type Replies = SmallVec<[Reply; 1]>;
 
-/// See the module.
 pub(crate) struct Transport<C: Connector = Endpoint> {
     settings: Arc<MuxSettings<C>>,
     muxes: [Arc<Mux<C>>; MUXES],
@@ -182,10 +181,6 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Opens the first connection, before any call.
-    ///
-    /// # Errors
-    ///
-    /// Those of the connector.
     pub(crate) fn connect(&self, limit: Duration) -> Result<(), Error> {
         self.muxes[0].connect_first(end_of(limit, now()))
     }

@@ -34,7 +34,6 @@ use std::time::{Duration, Instant};
 /// With more slots than this, the client drops those that no tenure needs at once, and not only when they have been idle for a while.
 const MANY: usize = 4096;
 
-/// See the module.
 pub(crate) struct SlotSubscriptions {
     pub(super) client: String,
     pub(super) waker: Waker,

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SubscriberId(pub(super) u64);
 
-/// See the module.
 pub(super) struct Subscriber {
     pub(super) id: SubscriberId,
     pub(super) place: Place,

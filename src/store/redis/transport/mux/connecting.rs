@@ -28,10 +28,6 @@ use std::time::{Duration, Instant};
 
 impl<C: Connector> Mux<C> {
     /// Opens the connection before the first call, until the deadline at most.
-    ///
-    /// # Errors
-    ///
-    /// Those of the connector.
     pub(in super::super) fn connect_first(&self, deadline: Instant) -> Result<(), Error> {
         let mut state = self.state.lock();
         if state.session.is_none() && !state.closed {

@@ -117,7 +117,6 @@ pub(crate) enum Taken {
     Again,
 }
 
-/// See the module.
 pub(crate) struct PendingCall {
     /// Whether the call is posted: its caller does not wait for the answer.
     pub(crate) is_posted: bool,
