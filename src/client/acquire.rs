@@ -146,7 +146,7 @@ impl<'c> Acquire<'c> {
         }
         parts.subscription.check(&parts.core, &key.name, || self.command_limit())?;
         if self.settings.reason().is_some()
-            && parts.record.is_on()
+            && parts.record.is_on
             && (parts.subscription.is_started(&parts.core) || !parts.record.listens_with_it())
         {
             // A client that gives reasons for its locks must hear questions about them.

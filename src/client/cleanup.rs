@@ -44,8 +44,8 @@ pub(crate) enum Ending {
 /// One locker whose release must be repeated.
 pub(crate) struct PendingCleanup {
     id: u64,
-    key: String,
-    locker: Arc<str>,
+    pub(super) key: String,
+    pub(super) locker: Arc<str>,
     /// How long the store keeps the key for it: its lease, and the lock-delay.
     kept: Duration,
     ending: Ending,
@@ -245,14 +245,6 @@ impl Cleanup {
 }
 
 impl PendingCleanup {
-    pub(crate) fn key(&self) -> &str {
-        &self.key
-    }
-
-    pub(crate) fn locker(&self) -> &str {
-        &self.locker
-    }
-
     /// Describes the locker, one of this client, to the store.
     pub(crate) fn claim<'a>(&'a self, client: &'a str) -> Claim<'a> {
         Claim::new(&self.key, client, &self.locker, self.kept)

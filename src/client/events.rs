@@ -218,7 +218,7 @@ pub(super) fn tell_watchers(watchers: Vec<Sender<()>>) {
 impl Events {
     /// Counts the calling thread as one that waits, until the returned value is dropped. Both must happen with no mutex held.
     pub(super) fn count_waiter(&self, settings: &Arc<DLockConfig>) -> Option<CountedWaiter<'_>> {
-        let observer = self.observer.as_ref().filter(|observer| observer.is_metered())?;
+        let observer = self.observer.as_ref().filter(|observer| observer.is_metered)?;
         observer.record(Sample::Waiting { lock: Arc::clone(settings), more: true });
         Some(CountedWaiter { observer, lock: Arc::clone(settings) })
     }
@@ -269,7 +269,7 @@ impl Events {
 impl Events {
     /// Returns the current time if the durations of calls are recorded.
     pub(super) fn metered_now(&self) -> Option<Moment> {
-        self.observer.as_ref().filter(|observer| observer.is_metered()).map(|_| self.clock.now())
+        self.observer.as_ref().filter(|observer| observer.is_metered).map(|_| self.clock.now())
     }
 
     /// Notes the result of a request that had a limit, and that was sent when [`metered_now`](Self::metered_now) returned `sent_at`.
@@ -334,7 +334,7 @@ fn holder(tenure: &Tenure) -> Arc<DLockConfig> {
 
 #[cold]
 fn released(observer: &Observer, tenure: &Tenure, token: u64, now: Moment, end: HoldEnd) -> Queued {
-    let (lock, held) = (holder(tenure), now.since(tenure.held_since()));
+    let (lock, held) = (holder(tenure), now.since(tenure.held_since));
     let sample = Sample::Released { lock: Arc::clone(&lock), held, end };
     observer.queue(&Event::Released(Released { lock, token, held, end }), Some(sample))
 }

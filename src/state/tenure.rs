@@ -51,7 +51,7 @@ pub(crate) struct Tenure {
     /// When contention was last reported. Replies to requests sent before this are stale.
     heard_at: Moment,
     /// When the current hold began, or else the last one.
-    held_since: Moment,
+    pub(crate) held_since: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
     /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
@@ -113,11 +113,6 @@ impl Tenure {
     /// Notes that the hold has ended and that the tenure is kept.
     pub(crate) fn hold_ended(&mut self) {
         self.hold_ends = Moment::NEVER;
-    }
-
-    /// Returns when the current hold began, or else the last one.
-    pub(crate) fn held_since(&self) -> Moment {
-        self.held_since
     }
 
     /// Returns the moment until which the current hold is certainly valid if nothing is done.

@@ -56,7 +56,7 @@ pub(super) struct Observer {
     /// Whether there is a function for all events.
     has_events: bool,
     /// Whether metrics are recorded.
-    is_metered: bool,
+    pub(super) is_metered: bool,
     /// How long a wait must last to be told of, if anybody wants that.
     pub(super) slow_after: Option<Duration>,
 }
@@ -65,10 +65,6 @@ impl Observer {
     /// Returns whether anybody wants to know how long threads wait and hold.
     pub(super) fn times_holds(&self) -> bool {
         self.has_events || self.is_metered
-    }
-
-    pub(super) fn is_metered(&self) -> bool {
-        self.is_metered
     }
 
     /// Queues an event for all functions that want it. It may be called with mutexes held.

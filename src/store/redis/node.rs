@@ -101,11 +101,6 @@ impl Node {
         &self.transport.endpoint().servers
     }
 
-    /// Opens the first connection, before any call.
-    pub(crate) fn connect(&self, limit: Duration) -> Result<(), Error> {
-        self.transport.connect(limit)
-    }
-
     /// Sends one command that concerns no key.
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);

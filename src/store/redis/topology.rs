@@ -39,7 +39,7 @@ impl Topology {
     /// Connects, and waits until a server has accepted the login.
     pub(super) fn connect(&self, limit: Duration) -> Result<(), Error> {
         match self {
-            Self::One(one) => one.node.connect(limit),
+            Self::One(one) => one.node.transport.connect(limit),
             // `HELLO` is the only command that no access rule can forbid.
             Self::Cluster(cluster) => cluster.say(&["HELLO"], limit).map(drop),
         }

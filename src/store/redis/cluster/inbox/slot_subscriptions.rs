@@ -155,11 +155,6 @@ impl SlotSubscriptions {
         std::mem::take(&mut self.state.lock().opened)
     }
 
-    /// Makes the listening thread look at the map.
-    pub(crate) fn note_map(&self) {
-        self.waker.wake();
-    }
-
     /// Returns `true` if the slot is heard.
     pub(crate) fn hears(&self, slot: Slot) -> bool {
         self.sees(slot) == HEARD
