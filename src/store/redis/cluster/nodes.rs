@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 4;
 const NO_STAMP: Stamp = *b"00000";
 
 /// How nodes are reached.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Reach {
     /// An endpoint with the login for all nodes. Its place is replaced by that of each node.
     pub(crate) endpoint: Endpoint,

@@ -21,7 +21,6 @@ pub(super) fn is_whole(start: Instant, deadline: Instant) -> bool {
 }
 
 /// One Sentinel.
-#[derive(Debug)]
 pub(super) struct Sentinel {
     pub(super) address: Address,
     line: Mutex<SentinelConnection>,
@@ -33,12 +32,6 @@ struct SentinelConnection {
     link: Option<Link>,
     /// Lasts after questions that had no answer, from the last one on.
     cooldown: Cooldown<Instant>,
-}
-
-impl std::fmt::Debug for SentinelConnection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line").field("open", &self.link.is_some()).field("cooldown", &self.cooldown).finish()
-    }
 }
 
 /// What a Sentinel knows of a service.
