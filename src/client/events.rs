@@ -20,11 +20,8 @@
 //! * *The events of a key are in order*, because each is queued under the key's mutex, or by the thread that has the turn before it passes
 //!   it on. So a hand-over that ends a turn queues the event of the release before it wakes the next thread. The reply to a posted release
 //!   is the one exception.
-//! * *The queue has two lanes* (`src/client/events/hook.rs`): one for `on_lost`, which must be delivered at once, and one for `on_event`
-//!   and `on_slow_wait`. One thread delivers both lanes. A second thread is started when a lane would have to wait for the other. So a
-//!   function that blocks does not delay the news of a loss. A lane counts acquisitions and releases apart from all other events, with room
-//!   for 4,096 of each: so many locks cannot crowd out a loss. Events that find no room are counted, and `Dropped` is delivered in their
-//!   place.
+//! * *A function that blocks delays no news of a loss, and many locks crowd out none* (`src/client/events/hook.rs`). Events that find no
+//!   room in the queue are counted, and `Dropped` is delivered in their place.
 //! * *No client waits for a function*, not even when it ends, because a function may close its own client.
 //! * *Metrics are recorded on the thread that locks*, after all mutexes are released. Recorders are made for that, and a queue could drop
 //!   figures.

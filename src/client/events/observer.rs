@@ -1,10 +1,4 @@
 //! The receivers of a client's events: the functions of the program, and the recorder of metrics.
-//!
-//! A client has an observer only if its builder was given a function, or was told to record metrics. Without an observer, each event costs
-//! a branch, and no clock is read for it.
-//!
-//! *Order.* The events of a key are queued under the key's mutex, or by the thread that has the turn. So they are delivered in the order in
-//! which they happened. The one exception is a loss that is known only from the reply to a posted release.
 
 use super::hook::{Failing, FollowUp, Function, Hook};
 use super::metrics::Sample;
