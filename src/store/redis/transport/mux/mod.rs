@@ -315,7 +315,7 @@ impl<C: Connector> Mux<C> {
         self.poll(call, deadline);
         loop {
             if call.may_read_on() {
-                self.read(call, deadline, true);
+                self.read(call, now(), deadline, true);
             }
             // Call `wait` even if the answer is there: a caller that was promoted must take the role on, or its followers would sleep on.
             match call.wait(deadline) {
