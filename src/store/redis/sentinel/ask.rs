@@ -7,7 +7,7 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Address;
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::endpoint::Dialer;
-use crate::store::redis::net::handshake;
+use crate::store::redis::net::handshake::{self, text};
 use crate::store::redis::net::link::Link;
 use crate::store::redis::net::resp::shape;
 use crate::sync::unseen::Mutex;
@@ -139,14 +139,6 @@ impl Sentinel {
 fn fields(reply: &Value) -> Option<HashMap<&str, &str>> {
     let Value::Array(list) = reply else { return None };
     list.chunks_exact(2).map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
 }
 
 fn place(fields: &HashMap<&str, &str>) -> Option<(String, u16)> {
