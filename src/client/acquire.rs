@@ -105,30 +105,24 @@ impl<'c> Acquire<'c> {
         // Check this before a lingering tenure is taken up, too: in a forked child it belongs to the parent.
         parts.core.process.check()?;
         let inside = Inside::of(&parts.core.activity)?;
-        let token = self.lock_first()?;
-        if let Some(token) = token {
-            inside.begin_hold();
-            owner::hold_begins();
-            log::trace!(ACQUIRE, "lock {:?}: held, token {token}", key.name);
-        }
-        Ok(token)
-    }
-
-    fn lock_first(&mut self) -> Result<Option<u64>, Error> {
         if self.limit.is_cancelled() {
             return Ok(None);
         }
-        (self.called_at, self.slow_at) = self.parts.core.events.call_begins();
+        (self.called_at, self.slow_at) = parts.core.events.call_begins();
         self.prepare()?;
         let mut progress = self.arrive()?;
         loop {
             progress = match progress {
                 Progress::Confirmed(queued) => {
                     queued.finish();
-                    return Ok(Some(self.key.hold.token()));
+                    let token = key.hold.token();
+                    inside.begin_hold();
+                    owner::hold_begins();
+                    log::trace!(ACQUIRE, "lock {:?}: held, token {token}", key.name);
+                    return Ok(Some(token));
                 }
                 Progress::Holds(how) => self.confirm(how)?,
-                Progress::HasTurn => self.ask_again(Turn::of(self.parts, self.key))?,
+                Progress::HasTurn => self.ask_again(Turn::of(parts, key))?,
                 Progress::Waits(waiter) => self.park(&waiter)?,
                 Progress::Ended => return Ok(None),
             };
