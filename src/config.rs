@@ -347,11 +347,8 @@ impl DLockConfig {
         self.holder_name.as_deref()
     }
 
-    /// Checks all settings. Truncates the lease and the time between gaps to whole milliseconds, and rounds the lock-delay up to them.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`], which names the first setting that cannot be used.
+    /// Checks all settings. Truncates the lease and the time between gaps to whole milliseconds, and rounds the lock-delay up to them. Fails
+    /// with [`Error::InvalidConfig`], which names the first setting that cannot be used.
     pub(crate) fn checked(mut self) -> Result<Self, Error> {
         check_name(&self)?;
         let lease = self.lease();

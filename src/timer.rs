@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A thread that sleeps until a moment of the clock.
-pub(crate) trait Sleeper: fmt::Debug + Send + Sync {
+pub(crate) trait Sleeper: Send + Sync {
     /// Wakes the sleeper, so that it reads the clock again. Takes the mutex under which the sleeper read it.
     fn wake(&self);
 
@@ -89,12 +89,6 @@ impl Timer {
     }
 }
 
-impl fmt::Debug for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.clock.fmt(f)
-    }
-}
-
 impl Sleepers {
     /// Has a sleeper woken by [`wake`](Self::wake), until the registration is dropped.
     pub(crate) fn register(self: &Arc<Self>, sleeper: Arc<dyn Sleeper>) -> Registration {
@@ -119,7 +113,8 @@ impl Sleepers {
 
 impl fmt::Debug for Sleepers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        // It does not wait for the mutex: a thread that is being debugged may call this.
+        f.debug_tuple("Sleepers").field(&self.0.try_lock().map(|sleepers| sleepers.len())).finish()
     }
 }
 
@@ -137,11 +132,5 @@ impl Drop for Registration {
         let removed = place.map(|place| sleepers.swap_remove(place));
         drop(sleepers);
         drop(removed);
-    }
-}
-
-impl fmt::Debug for Registration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Registration { .. }")
     }
 }

@@ -65,11 +65,7 @@ impl TlsSettings {
         self.client_config().map(drop)
     }
 
-    /// Reads the certificates.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] for certificates or keys that cannot be used.
+    /// Reads the certificates. Fails with [`Error::InvalidConfig`] for certificates or keys that cannot be used.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, Error> {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()

@@ -307,7 +307,7 @@ parts_of_changes() {
 }
 # The last column of the table under "Rooms", in the row with the longest path that the file's path begins with.
 room_guards() {
-    awk -F '|' -v file="$1" '
+    awk -F '|' -v file="${1%.rs}" '
         $0 == "| room | path | may use | guarded by |" { in_table = 1; next }
         in_table && !/^\|/ { exit }
         in_table {

@@ -40,7 +40,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A thread that wants a lock, while it is in `lock()`.
-#[derive(Debug)]
 pub(crate) struct Acquire<'c> {
     parts: &'c Parts,
     key: &'c Arc<Key>,
@@ -106,42 +105,32 @@ impl<'c> Acquire<'c> {
         // Check this before a lingering tenure is taken up, too: in a forked child it belongs to the parent.
         parts.core.process.check()?;
         let inside = Inside::of(&parts.core.activity)?;
-        let token = self.lock_first()?;
-        if let Some(token) = token {
-            inside.begin_hold();
-            log::trace!(ACQUIRE, "lock {:?}: held, token {token}", key.name);
-        }
-        Ok(token)
-    }
-
-    fn lock_first(&mut self) -> Result<Option<u64>, Error> {
         if self.limit.is_cancelled() {
             return Ok(None);
         }
-        (self.called_at, self.slow_at) = self.parts.core.events.call_begins();
+        (self.called_at, self.slow_at) = parts.core.events.call_begins();
         self.prepare()?;
         let mut progress = self.arrive()?;
         loop {
             progress = match progress {
                 Progress::Confirmed(queued) => {
                     queued.finish();
-                    return Ok(Some(self.key.hold.token()));
+                    let token = key.hold.token();
+                    inside.begin_hold();
+                    log::trace!(ACQUIRE, "lock {:?}: held, token {token}", key.name);
+                    return Ok(Some(token));
                 }
                 Progress::Holds(how) => self.confirm(how)?,
-                Progress::HasTurn => self.ask_again(Turn::of(self.parts, self.key))?,
+                Progress::HasTurn => self.ask_again(Turn::of(parts, key))?,
                 Progress::Waits(waiter) => self.park(&waiter)?,
                 Progress::Ended => return Ok(None),
             };
         }
     }
 
-    /// Prepares for the first lock: starts the lease thread, checks the right to send messages to other processes, and gets ready to hear
-    /// what others say. Each happens once; later calls are cheap.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Denied`] if messages may not be sent, [`Error::Backend`] if the operating system refuses a thread. It
-    /// is not an error here that the store cannot be reached.
+    /// Prepares for the first lock: starts the lease thread, checks the right to send messages to other processes, and gets ready to hear what
+    /// others say. Each happens once; later calls are cheap. Fails with [`Error::Denied`] if messages may not be sent, and with
+    /// [`Error::Backend`] if the operating system refuses a thread. It is not an error here that the store cannot be reached.
     fn prepare(&self) -> Result<(), Error> {
         let (parts, key) = (self.parts, self.key);
         releases::note_use(parts);
@@ -150,7 +139,7 @@ impl<'c> Acquire<'c> {
         }
         parts.subscription.check(&parts.core, &key.name, || self.command_limit())?;
         if self.settings.reason().is_some()
-            && parts.record.is_on()
+            && parts.record.is_on
             && (parts.subscription.is_started(&parts.core) || !parts.record.listens_with_it())
         {
             // A client that gives reasons for its locks must hear questions about them.
@@ -418,12 +407,8 @@ impl<'c> Acquire<'c> {
         question.take_in(turn, result, sent_at)
     }
 
-    /// Takes the hold that the store has granted, as the reply says that arrived `now`. Ends the turn, and confirms the hold if that takes
-    /// no request.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Cloned`] if the client has given up the identity that asked: a copy of this process may have the hold, too.
+    /// Takes the hold that the store has granted, as the reply says that arrived `now`. Ends the turn, and confirms the hold if that takes no
+    /// request. Fails with [`Error::Cloned`] if the client has given up the identity that asked: a copy of this process may have the hold, too.
     fn take(&self, turn: Turn<'c>, tenure: Box<Tenure>, how: How, now: Moment) -> Result<Progress, Error> {
         let (parts, key) = (self.parts, self.key);
         let mut state = key.state.lock();

@@ -14,7 +14,7 @@ const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
 const DRAINED: u8 = 2;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Activity {
     stage: AtomicU8,
     inside: AtomicUsize,
@@ -62,11 +62,7 @@ impl Activity {
 pub(crate) struct Inside<'a>(&'a Activity);
 
 impl<'a> Inside<'a> {
-    /// Counts the calling thread in.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ShutDown`] after the closing. The caller is not counted then.
+    /// Counts the calling thread in. Fails with [`Error::ShutDown`] after the closing. The caller is not counted then.
     pub(crate) fn of(activity: &'a Activity) -> Result<Self, Error> {
         if activity.is_closed() {
             return Err(Error::ShutDown);

@@ -15,6 +15,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
 use crate::port::{Claim, Request};
+use crate::state::locker::ClientId;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::timer::Timer;
@@ -41,11 +42,10 @@ pub(crate) enum Ending {
 }
 
 /// One locker whose release must be repeated.
-#[derive(Debug)]
 pub(crate) struct PendingCleanup {
     id: u64,
-    key: String,
-    locker: Arc<str>,
+    pub(super) key: String,
+    pub(super) locker: Arc<str>,
     /// How long the store keeps the key for it: its lease, and the lock-delay.
     kept: Duration,
     ending: Ending,
@@ -62,7 +62,7 @@ pub(crate) struct PendingCleanup {
 
 /// The number of unanswered posted releases, in two halves: those posted before the end of the main thread, and those
 /// posted since. The end waits for the former.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Unanswered {
     half: AtomicUsize,
     counts: [AtomicUsize; 2],
@@ -84,7 +84,6 @@ impl Unanswered {
 }
 
 /// One unanswered release, counted until this is dropped.
-#[derive(Debug)]
 pub(crate) struct InFlight {
     of: Arc<Unanswered>,
     half: usize,
@@ -96,14 +95,14 @@ impl Drop for InFlight {
     }
 }
 
-/// The list.
-#[derive(Debug)]
+/// The list. It has lockers of the client's present identity only. A copy of this client may have an earlier identity, too: see
+/// [`twin`](super::twin).
 pub(crate) struct Cleanup {
     clock: Timer,
+    id: Arc<ClientId>,
     list: Mutex<List>,
 }
 
-#[derive(Debug)]
 struct List {
     schedule: Schedule<PendingCleanup>,
     last_id: u64,
@@ -112,12 +111,12 @@ struct List {
 }
 
 impl Cleanup {
-    pub(crate) fn new(clock: Timer) -> Self {
-        Self { clock, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0, hastened: 0 }) }
+    pub(crate) fn new(clock: Timer, id: Arc<ClientId>) -> Self {
+        Self { clock, id, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0, hastened: 0 }) }
     }
 
     /// Adds a locker, due immediately. The caller must wake the retry thread. The ticket of a posted release is dropped when the locker is
-    /// cleaned up.
+    /// cleaned up. A locker of an earlier identity is dropped: its release may have been under way, or posted, when that was given up.
     pub(super) fn add(
         &self,
         key: &str,
@@ -126,39 +125,47 @@ impl Cleanup {
         ending: Ending,
         in_flight: Option<InFlight>,
     ) {
-        if ending == Ending::GivenUp {
-            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up, releasing it in background");
-        } else {
-            log::info!(RELEASE, "lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
-        }
         let mut list = self.list.lock();
-        if list.schedule.len() >= LONGEST {
-            drop(list);
+        if !self.is_ours(locker) {
+            return;
+        }
+        let has_room = list.schedule.len() < LONGEST;
+        if has_room {
+            list.last_id += 1;
+            let cleanup = PendingCleanup {
+                id: list.last_id,
+                key: key.to_owned(),
+                locker: Arc::clone(locker),
+                kept,
+                ending,
+                until: None,
+                failed: Cooldown::default(),
+                answers: 0,
+                seen: 0,
+                _in_flight: in_flight,
+            };
+            list.schedule.put(cleanup.id, self.clock.now(), cleanup);
+        }
+        drop(list);
+        if !has_room {
             log::warn!(
                 RELEASE,
                 "lock {key:?}: the clean-up list is full ({LONGEST}), locker {locker:?} keeps what it has for its lease"
             );
-            return;
+        } else if ending == Ending::GivenUp {
+            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up, releasing it in background");
+        } else {
+            log::info!(RELEASE, "lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
         }
-        list.last_id += 1;
-        let id = list.last_id;
-        let (key, locker) = (key.to_owned(), Arc::clone(locker));
-        let cleanup = PendingCleanup {
-            id,
-            key,
-            locker,
-            kept,
-            ending,
-            until: None,
-            failed: Cooldown::default(),
-            answers: 0,
-            seen: 0,
-            _in_flight: in_flight,
-        };
-        list.schedule.put(id, self.clock.now(), cleanup);
     }
 
-    /// Forgets all lockers: they may be another client's, too.
+    /// Returns whether a locker belongs to the present identity. With the mutex of the list held, no locker of an earlier one is left behind:
+    /// [`forget_all`](Self::forget_all) comes after an identity is given up.
+    fn is_ours(&self, locker: &str) -> bool {
+        self.id.current().owns(locker)
+    }
+
+    /// Forgets all lockers: they may be another client's, too. Call it when the client has another identity.
     pub(crate) fn forget_all(&self) {
         let forgotten = std::mem::replace(&mut self.list.lock().schedule, Schedule::new());
         drop(forgotten);
@@ -222,27 +229,22 @@ impl Cleanup {
             }
         };
         let mut list = self.list.lock();
-        let is_hastened = result.is_err() && cleanup.seen != list.hastened;
-        list.schedule.put(cleanup.id, if is_hastened { now } else { due }, cleanup);
+        if self.is_ours(&cleanup.locker) {
+            let is_hastened = result.is_err() && cleanup.seen != list.hastened;
+            list.schedule.put(cleanup.id, if is_hastened { now } else { due }, cleanup);
+        }
     }
-}
 
-impl Cleanup {
     /// Puts back a locker whose release was not tried.
     pub(crate) fn return_untried(&self, cleanup: PendingCleanup, now: Moment) {
-        self.list.lock().schedule.put(cleanup.id, now, cleanup);
+        let mut list = self.list.lock();
+        if self.is_ours(&cleanup.locker) {
+            list.schedule.put(cleanup.id, now, cleanup);
+        }
     }
 }
 
 impl PendingCleanup {
-    pub(crate) fn key(&self) -> &str {
-        &self.key
-    }
-
-    pub(crate) fn locker(&self) -> &str {
-        &self.locker
-    }
-
     /// Describes the locker, one of this client, to the store.
     pub(crate) fn claim<'a>(&'a self, client: &'a str) -> Claim<'a> {
         Claim::new(&self.key, client, &self.locker, self.kept)
@@ -262,10 +264,12 @@ mod tests {
     /// The release fails on the earlier server, after the list was told that another one answers.
     #[test]
     fn a_release_that_was_under_way_when_another_server_answers_is_repeated_at_once() {
-        let cleanup = Cleanup::new(Timer::new(Arc::new(ManualClock::new())));
+        let id = Arc::new(ClientId::of_host("h").expect("random numbers"));
+        let cleanup = Cleanup::new(Timer::new(Arc::new(ManualClock::new())), Arc::clone(&id));
+        let locker = Arc::from(id.next_locker(Duration::ZERO, Duration::ZERO));
         let failed = || Err::<(), _>(Error::backend(BackendFailure::Unknown, "the connection was cut"));
         let now = cleanup.clock.now();
-        cleanup.add("k", &Arc::from("c-1"), Duration::from_secs(30), Ending::GivenUp, None);
+        cleanup.add("k", &locker, Duration::from_secs(30), Ending::GivenUp, None);
         let first = cleanup.take_due(now).pop().expect("it is due");
         cleanup.hasten(now);
         cleanup.put_back(first, &failed(), false, now);
@@ -274,5 +278,12 @@ mod tests {
         cleanup.put_back(second, &failed(), false, now);
         assert_eq!(cleanup.take_due(now).len(), 0);
         assert!(cleanup.next() > now);
+        // A copy of this client has the identity that was given up.
+        let third = cleanup.take_due(Moment::NEVER).pop().expect("it is there");
+        id.replace().expect("random numbers");
+        cleanup.forget_all();
+        cleanup.put_back(third, &failed(), false, now);
+        cleanup.add("k", &locker, Duration::from_secs(30), Ending::GivenUp, None);
+        assert_eq!(cleanup.next(), Moment::NEVER);
     }
 }

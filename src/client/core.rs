@@ -16,15 +16,13 @@ use crate::timer::Timer;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
-#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) processor: Box<dyn LockProcessor>,
     /// The limits that the store declares.
     pub(crate) limits: StoreLimits,
     pub(crate) clock: Timer,
     /// The identity. Another one may take its place: see [`ClientId::current`].
-    pub(crate) id: ClientId,
+    pub(crate) id: Arc<ClientId>,
     pub(crate) process: Process,
     pub(crate) keys: Arc<KeyTable>,
     /// Whether waiters are handed the lock: by messages between processes, and by one another within this process. The client listens then.
@@ -36,11 +34,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Creates the core of a client that works on a store.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] when the operating system has no random numbers.
+    /// Creates the core of a client that works on a store. Fails with [`Error::Backend`] when the operating system has no random numbers.
     pub(super) fn new(
         processor: Box<dyn LockProcessor>,
         clock: Arc<dyn Clock>,
@@ -53,7 +47,7 @@ impl Core {
             // Without a queue in the store there is nothing to listen to.
             hands_over: listens && processor.queue().is_some(),
             processor,
-            id: ClientId::draw()?,
+            id: Arc::new(ClientId::draw()?),
             process: Process::this(),
             keys: Arc::default(),
             activity: Activity::default(),
@@ -109,11 +103,7 @@ impl Core {
         results
     }
 
-    /// Returns the part of the store that answers people's questions.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] if the store has none.
+    /// Returns the part of the store that answers people's questions. Fails with [`Error::Unsupported`] if the store has none.
     pub(crate) fn directory(&self) -> Result<&dyn Directory, Error> {
         let lacks = || Error::unsupported("the store neither lists locks nor names who waits: it has no directory");
         self.processor.directory().ok_or_else(lacks)

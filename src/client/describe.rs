@@ -32,7 +32,7 @@ fn client_of(locker: &str) -> Option<&str> {
 type Account = (Option<String>, Told);
 
 /// What a client says of keys, and asks others.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Describe(Mutex<OpenInquiries>);
 
 /// The client that asks.
@@ -54,11 +54,13 @@ impl Describe {
             }
         }
         let lock_delay = holder.as_deref().and_then(|locker| lock_delay_left(locker, remaining));
-        let records = match directory.records(&clients, limit) {
+        let mut records = match directory.records(&clients, limit) {
             // Only what a client says of itself is missing.
-            Err(Error::Denied { .. }) => vec![None; clients.len()],
+            Err(Error::Denied { .. }) => Vec::new(),
             other => other?,
         };
+        // Each client is described, whatever the store returns.
+        records.resize(clients.len(), None);
         let records = records.iter().map(|line| line.as_deref().map(ClientRecord::of_line));
         let clients: Vec<_> = clients.into_iter().zip(records).collect();
         let until = Instant::now() + DESCRIBE_LIMIT;
@@ -137,7 +139,6 @@ fn hears(core: &Core, subscription: &Subscription, key: &Key, left: &impl Fn() -
 }
 
 /// What is to be done about the words of another client.
-#[derive(Debug)]
 pub(super) enum Heard {
     Nothing,
     /// There is a question to [answer](Describe::answer_questions).
@@ -216,7 +217,7 @@ fn account(core: &Core, name: &str) -> Account {
         reason = tenure.settings.reason().map(str::to_owned);
         if is_held {
             owner = Some(key.hold.owner());
-            told.held_for = Some(now.since(tenure.held_since()));
+            told.held_for = Some(now.since(tenure.held_since));
             told.hold_count = key.hold.count();
             told.token = Some(key.hold.token());
         }
@@ -267,7 +268,7 @@ struct Inquiry {
 type InquiryAnswer = (usize, String);
 
 /// The questions that this client is to answer, and those that it has asked.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct OpenInquiries {
     /// The questions that this client is to answer.
     waiting: VecDeque<Inquiry>,
@@ -386,7 +387,6 @@ impl Describe {
 }
 
 /// Questions that were asked together. Dropping it ends the wait for their answers.
-#[derive(Debug)]
 struct InquiryRound<'t> {
     of: &'t Describe,
     first: u64,

@@ -29,7 +29,11 @@ use std::time::Duration;
 pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
     let mut long = Vec::new();
     let due = parts.renewals.take_due(now).into_iter().filter_map(|key| RenewalTask::due(parts, key, now, &mut long));
-    renew(parts, due.filter(|task| !renews_on_slow_node(parts, &task.key)).collect(), false);
+    // The slow-node worker renews the others.
+    let waits_for = |key: &Arc<Key>| {
+        !parts.core.processor.keeps_waiting(&key.name) || !parts.slow_nodes.takes_renewal(key, parts.core.clock.now())
+    };
+    renew(parts, due.filter(|task| waits_for(&task.key)).collect(), false);
     // After the renewals, because a log may take time.
     long.iter().for_each(LongHold::report);
     keep_record(parts);
@@ -78,15 +82,6 @@ fn other_deadline(parts: &Parts, is_on_slow_node: bool) -> Moment {
     }
 }
 
-/// Returns whether the slow-node worker renews this key, so that the lease thread must not.
-fn renews_on_slow_node(parts: &Parts, key: &Arc<Key>) -> bool {
-    let is_on_slow_node = parts.core.processor.keeps_waiting(&key.name) && parts.slow_nodes.starts_renewing();
-    if is_on_slow_node {
-        parts.slow_nodes.add_renewal(key, parts.core.clock.now());
-    }
-    is_on_slow_node
-}
-
 /// Writes the client record if it is due. The write takes at most a quarter of the time that renewals have left.
 fn keep_record(parts: &Parts) {
     if parts.core.activity.is_closed() {
@@ -122,7 +117,6 @@ pub(super) fn extend_now(
 }
 
 /// The work due for one tenure.
-#[derive(Debug)]
 struct RenewalTask {
     key: Arc<Key>,
     locker: Arc<str>,
@@ -245,7 +239,7 @@ impl LongHold {
             key: Arc::clone(key),
             owner: key.hold.owner(),
             token: key.hold.token(),
-            held: now.since(tenure.held_since()),
+            held: now.since(tenure.held_since),
             is_lost: tenure.is_lost(),
             settings: Arc::clone(&tenure.settings),
         })

@@ -91,7 +91,7 @@ fn live(strong: Arc<Parts>, parts: &Weak<Parts>, inbox: &mut dyn Inbox) {
     // Ask for keys that were granted or freed while the client did not listen.
     strong.retries.ask_about_all(&strong.core.keys);
     let broken = catch_panic(|| {
-        if strong.record.is_on() {
+        if strong.record.is_on {
             describe::hear_questions(&strong.core, &strong.subscription);
         }
         twin::greet(&strong);

@@ -23,7 +23,7 @@
 //! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
 //! | `core.rs` | store, clock, identity and keys, which every part knows |
-//! | `activity.rs`, `events/` | in the core: the users of the store; the events of the client, and their receivers |
+//! | `activity.rs`, `events.rs` | in the core: the users of the store; the events of the client, and their receivers |
 //! | `wait_limit.rs` | the limit of a wait |
 //! | `worker.rs` | a thread that works when something is due; it knows nothing of locks |
 
@@ -65,6 +65,7 @@ use crate::error::Error;
 use crate::port::LockProcessor;
 use crate::state::hold::Reentry;
 use crate::state::key::Key;
+use std::fmt;
 use std::sync::Arc;
 
 /// What a builder says of a client.
@@ -93,9 +94,15 @@ const ROUNDS: Rounds = Rounds {
 };
 
 /// The owner of the parts, shared by the handles. When the last handle is dropped, so is this, and the client ends.
-#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) parts: Arc<Parts>,
+}
+
+/// Shows its identity: a program that prints a generator wants to know which one it is.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Client").field(&self.core().id.current().as_str()).finish()
+    }
 }
 
 impl Client {

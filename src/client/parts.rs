@@ -15,8 +15,6 @@ use super::worker::{Round, Worker};
 use crate::clock::Moment;
 use std::sync::{Arc, Weak};
 
-/// See the module.
-#[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) core: Core,
     /// The tenures that the client keeps.

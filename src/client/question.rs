@@ -18,7 +18,6 @@ use crate::timing;
 use std::sync::Arc;
 
 /// One request: the first for a fresh locker (acquire), or a later one for an unsettled locker (poll).
-#[derive(Debug)]
 pub(crate) struct Question {
     pub(super) about: Unsettled,
     again: bool,

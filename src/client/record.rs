@@ -13,14 +13,12 @@ use crate::timing::{RECORD_DELAY, RECORD_DELAYS, RECORD_LIFE, RECORD_PAUSE, RECO
 use std::time::{Duration, SystemTime};
 
 /// What a client knows of its record.
-#[derive(Debug)]
 pub(crate) struct Record {
-    is_on: bool,
+    pub(super) is_on: bool,
     started: SystemTime,
     state: Mutex<RecordState>,
 }
 
-#[derive(Debug)]
 struct RecordState {
     /// When it is written next; `None` before the first lock.
     due: Option<Moment>,
@@ -38,10 +36,6 @@ impl Record {
         let state =
             RecordState { due: None, put_off: 0, listens: false, line: None, is_written: false, has_warned: false };
         Self { is_on, started: SystemTime::now(), state: Mutex::new(state) }
-    }
-
-    pub(super) fn is_on(&self) -> bool {
-        self.is_on
     }
 
     /// Returns when the record is written next.

@@ -30,20 +30,13 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Releases a tenure. After three failed tries, leaves it to the clean-up list.
-///
-/// # Errors
-///
-/// [`Error::LeaseLost`] if the key was no longer ours; otherwise the error of the last try.
+/// Releases a tenure. After three failed tries, leaves it to the clean-up list. Fails with [`Error::LeaseLost`] if the key was no longer ours,
+/// and otherwise with the error of the last try.
 pub(super) fn give_back(parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
     release(parts, key, tenure, false)
 }
 
-/// Releases a tenure again, after a release of it that may have been executed.
-///
-/// # Errors
-///
-/// As [`give_back`].
+/// Releases a tenure again, after a release of it that may have been executed. Fails as [`give_back`] does.
 pub(super) fn give_back_again(parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
     release(parts, key, tenure, true)
 }

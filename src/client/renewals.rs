@@ -16,8 +16,6 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module.
-#[derive(Debug)]
 pub(crate) struct Renewals {
     clock: Timer,
     limits: StoreLimits,
@@ -32,7 +30,6 @@ pub(crate) struct Renewals {
     doubted_until: AtomicU64,
 }
 
-#[derive(Debug)]
 struct Tenures {
     /// The keys, by when each must be looked at.
     looks: Schedule<Arc<Key>>,

@@ -17,8 +17,6 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// See the module.
-#[derive(Debug)]
 pub(crate) struct Retries {
     pub(super) clock: Timer,
     /// The keys for which threads wait, ordered by when the store must be asked.
@@ -41,7 +39,7 @@ impl Retries {
         Self {
             clock: core.clock.clone(),
             waiting: Mutex::new(Schedule::new()),
-            cleanup: Cleanup::new(core.clock.clone()),
+            cleanup: Cleanup::new(core.clock.clone(), Arc::clone(&core.id)),
             shortest_lease: core.limits.shortest_lease,
             collect_at: AtomicU64::new(0),
             unanswered: Arc::default(),
@@ -138,20 +136,6 @@ impl Retries {
         self.clean_up(key, locker, self.shortest_lease, Ending::GivenUp, None);
     }
 
-    /// Takes the pending clean-ups that are due. Those of an identity that this client has given up are dropped, because a copy of this
-    /// client has that identity, too. They may have come onto the list after it was cleared: a release may have been under way, or posted,
-    /// at that time.
-    pub(super) fn take_cleanups(&self, core: &Core, now: Moment) -> Vec<PendingCleanup> {
-        loop {
-            let mut due = self.cleanup.take_due(now);
-            let are_all_taken = due.is_empty();
-            due.retain(|cleanup| core.is_ours(cleanup.locker()));
-            if are_all_taken || !due.is_empty() {
-                return due;
-            }
-        }
-    }
-
     /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
     /// that can.
     pub(super) fn settle(&self, core: &Core, cleanups: Vec<PendingCleanup>) {
@@ -176,7 +160,7 @@ impl Retries {
     pub(super) fn release_cleanups(&self, core: &Core) {
         let (mut released, mut unanswered) = (0, 0);
         while unanswered == 0 {
-            let mut cleanups = self.take_cleanups(core, Moment::NEVER);
+            let mut cleanups = self.cleanup.take_due(Moment::NEVER);
             if cleanups.is_empty() {
                 break;
             }

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Runs one round: asks for the keys that are due, and releases what has lingered and the pending clean-ups that are due.
 pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
     parts.retries.collect(&parts.core, now);
-    let (mut keys, mut cleanups) = (parts.retries.take_due(now), parts.retries.take_cleanups(&parts.core, now));
+    let (mut keys, mut cleanups) = (parts.retries.take_due(now), parts.retries.cleanup.take_due(now));
     retry_on_slow_nodes(parts, &mut keys, &mut cleanups);
     ask(parts, keys, cleanups);
     parts.describe.answer_questions(&parts.core);
@@ -29,7 +29,7 @@ pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
 pub(crate) fn round_on_slow_nodes(parts: &Parts, _now: Moment) -> Moment {
     let (keys, mut cleanups) = parts.slow_nodes.take_retries();
     // The client may have met a twin since the other thread has looked.
-    cleanups.retain(|cleanup| parts.core.is_ours(cleanup.locker()));
+    cleanups.retain(|cleanup| parts.core.is_ours(&cleanup.locker));
     ask(parts, keys, cleanups);
     // What is to be repeated is in the schedules of the other thread, which may know of nothing that is due.
     parts.retries.wake();
@@ -85,7 +85,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>) {
 fn retry_on_slow_nodes(parts: &Parts, keys: &mut Vec<Arc<Key>>, cleanups: &mut Vec<PendingCleanup>) {
     let is_on_slow_node = |key: &str| parts.core.processor.keeps_waiting(key);
     let slow_keys: Vec<_> = keys.extract_if(.., |key| is_on_slow_node(&key.name)).collect();
-    let mut slow_cleanups: Vec<_> = cleanups.extract_if(.., |cleanup| is_on_slow_node(cleanup.key())).collect();
+    let mut slow_cleanups: Vec<_> = cleanups.extract_if(.., |cleanup| is_on_slow_node(&cleanup.key)).collect();
     if slow_keys.is_empty() && slow_cleanups.is_empty() {
         return;
     }

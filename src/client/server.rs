@@ -15,7 +15,6 @@ use std::sync::Arc;
 /// See the module. The store has a weak pointer to this, and not to the client, because the client owns the store. Clients can share a store,
 /// and a thread of one client may tell all of them of another server. If that thread had the last pointer to a client, it would drop the
 /// store, whose end waits for that thread.
-#[derive(Debug)]
 pub(crate) struct ServerWatch {
     /// The greatest number of a server of which the store has told this client.
     // ORDERING: SeqCst. If the store tells of two servers at the same time, the greater number counts.

@@ -7,7 +7,6 @@
 use super::cleanup::{PendingCleanup, ROUND};
 use super::worker::Worker;
 use crate::clock::Moment;
-use crate::error::Error;
 use crate::log;
 use crate::state::key::Key;
 use crate::sync::Mutex;
@@ -17,8 +16,6 @@ use std::sync::Arc;
 /// The keys to ask about, by their ids: a key may fall due again meanwhile.
 type KeysById = BTreeMap<u64, Arc<Key>>;
 
-/// See the module.
-#[derive(Debug)]
 pub(super) struct SlowNodeWorkers {
     backlog: Mutex<Backlog>,
     pub(super) lease_thread: Worker,
@@ -26,7 +23,7 @@ pub(super) struct SlowNodeWorkers {
 }
 
 /// What the two threads have to do.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Backlog {
     renewals: KeysById,
     retries: KeysById,
@@ -38,20 +35,19 @@ impl SlowNodeWorkers {
         Self { backlog: Mutex::default(), lease_thread, retry_thread }
     }
 
-    /// Starts the thread that renews. Returns `false` if the operating system refuses it.
-    pub(super) fn starts_renewing(&self) -> bool {
-        is_started(&self.lease_thread.start())
+    /// Has a key's lease renewed by the slow-node worker. Returns `false` if the operating system refuses its thread.
+    pub(super) fn takes_renewal(&self, key: &Arc<Key>, now: Moment) -> bool {
+        let starts = starts(&self.lease_thread);
+        if starts {
+            self.backlog.lock().renewals.insert(key.id, Arc::clone(key));
+            self.lease_thread.wake_by(now);
+        }
+        starts
     }
 
     /// Starts the thread that retries. Returns `false` if the operating system refuses it.
     pub(super) fn starts_retrying(&self) -> bool {
-        is_started(&self.retry_thread.start())
-    }
-
-    /// Has a key's lease renewed by the slow-node worker.
-    pub(super) fn add_renewal(&self, key: &Arc<Key>, now: Moment) {
-        self.backlog.lock().renewals.insert(key.id, Arc::clone(key));
-        self.lease_thread.wake_by(now);
+        starts(&self.retry_thread)
     }
 
     /// Has the slow-node worker ask about keys and pending clean-ups. Leaves the pending clean-ups for which the thread would take too
@@ -83,9 +79,7 @@ impl SlowNodeWorkers {
     }
 }
 
-fn is_started(result: &Result<bool, Error>) -> bool {
-    if let Err(error) = result {
-        log::debug!(CLIENT, "no thread for keys whose server keeps others waiting: {error}");
-    }
-    result.is_ok()
+fn starts(worker: &Worker) -> bool {
+    let note = |error: &_| log::debug!(CLIENT, "no thread for keys whose server keeps others waiting: {error}");
+    worker.start().inspect_err(note).is_ok()
 }

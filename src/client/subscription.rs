@@ -16,7 +16,6 @@ use std::time::Duration;
 
 /// See the module. The thread is started when a thread of the program first has to wait, a tenure may linger, a lock has a reason, or a lock is
 /// described.
-#[derive(Debug)]
 pub(crate) struct Subscription {
     thread: Worker,
     // ORDERING: `Subscribed::on` stores `true` with Release after the store has opened the inbox; `is_open` loads
@@ -50,12 +49,6 @@ enum Early {
     No,
     Next,
     Last,
-}
-
-impl std::fmt::Debug for InboxState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InboxState").field("is_stopped", &self.is_stopped).finish_non_exhaustive()
-    }
 }
 
 impl Subscription {
@@ -111,12 +104,9 @@ impl Subscription {
         }
     }
 
-    /// Checks the right to send messages to other processes, once; later calls are cheap. A check without an answer is repeated after a
-    /// pause, so that a server that does not answer delays no other lock each time.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Denied`] if messages may not be sent; [`Error::Forked`]. It is not an error here that the store cannot be reached.
+    /// Checks the right to send messages to other processes, once; later calls are cheap. A check without an answer is repeated after a pause,
+    /// so that a server that does not answer delays no other lock each time. Fails with [`Error::Denied`] if messages may not be sent, or with
+    /// [`Error::Forked`]. It is not an error here that the store cannot be reached.
     pub(crate) fn check(&self, core: &Core, key: &str, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         // ORDERING: the flag alone matters, here and below: see `is_checked`.
         if self.is_checked.load(Ordering::Acquire) || !core.hands_over {

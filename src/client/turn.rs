@@ -15,7 +15,6 @@ use std::time::Duration;
 
 /// The right to leave `Asking` or `Releasing`. When it is dropped, the turn goes to the first waiter. So no code path, not even a panic of
 /// a store, leaves a key that threads wait for and no thread asks for.
-#[derive(Debug)]
 pub(crate) struct Turn<'c> {
     pub(super) parts: &'c Parts,
     pub(super) key: Arc<Key>,

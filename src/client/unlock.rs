@@ -37,7 +37,7 @@ pub(crate) enum ReleaseReply {
 }
 
 /// A thread that unlocks a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Unlock<'c> {
     parts: &'c Parts,
     key: &'c Arc<Key>,
@@ -269,12 +269,9 @@ impl<'c> Unlock<'c> {
         Some(Unsettled { locker, settings, answered: false, counts_from: now })
     }
 
-    /// Releases a tenure and joins the store's queue again, in one command. `next` counts from before that command is
-    /// written. Returns the turn if it is not over; otherwise, has told of the end of the hold.
-    ///
-    /// # Errors
-    ///
-    /// As [`give_back`](crate::client::releases::give_back), in the first value.
+    /// Releases a tenure and joins the store's queue again, in one command. `next` counts from before that command is written. Returns the turn
+    /// if it is not over; otherwise, has told of the end of the hold. The first value fails as
+    /// [`give_back`](crate::client::releases::give_back) does.
     fn hand_over(self, turn: Turn<'c>, tenure: &Tenure, mut next: Unsettled) -> (Result<(), Error>, Option<Turn<'c>>) {
         let (parts, key) = (self.parts, self.key);
         let sent_at = next.counts_from;

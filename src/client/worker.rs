@@ -10,7 +10,6 @@ use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
 use crate::timer::{AT_WORK, Registration, Sleeper, Timer};
 use crate::timing::PAUSE_AFTER_PANIC;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 /// Does what is due on a subject. Returns when there is something to do again.
@@ -32,7 +31,6 @@ pub(crate) struct Worker {
     _woken: Option<Registration>,
 }
 
-#[derive(Debug)]
 struct Bell {
     alarm: Mutex<Alarm>,
     /// While the thread works, the moment until which it counts as sleeping.
@@ -40,7 +38,6 @@ struct Bell {
     rung: Condvar,
 }
 
-#[derive(Debug)]
 struct Alarm {
     at: Moment,
     stopped: bool,
@@ -121,12 +118,9 @@ impl Worker {
         }
     }
 
-    /// Starts the thread unless it was started before. Returns whether this call has.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if the operating system refuses a thread; [`Error::ShutDown`] after [`stop`](Self::stop); [`Error::Forked`] in a
-    /// child of the process that may start it.
+    /// Starts the thread unless it was started before. Returns whether this call has. Fails with [`Error::Backend`] if the operating system
+    /// refuses a thread, with [`Error::ShutDown`] after [`stop`](Self::stop), and with [`Error::Forked`] in a child of the process that may
+    /// start it.
     pub(crate) fn start(&self) -> Result<bool, Error> {
         // ORDERING: a hint: see `started`.
         if self.started.load(Ordering::Acquire) {
@@ -185,12 +179,6 @@ impl Worker {
     }
 }
 
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("name", &self.name).field("bell", &self.bell).finish_non_exhaustive()
-    }
-}
-
 fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option<Moment>) {
     loop {
         {
@@ -238,19 +226,14 @@ impl Process {
         self.check().is_err()
     }
 
-    /// Checks that the calling process may use the client. A forked child would use its parent's connection, and wait for
-    /// threads that it does not have.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Forked`].
+    /// Checks that the calling process may use the client. A forked child would use its parent's connection, and wait for threads that it does
+    /// not have. Fails with [`Error::Forked`].
     pub(crate) fn check(self) -> Result<(), Error> {
         if std::process::id() == self.0 { Ok(()) } else { Err(Error::Forked) }
     }
 }
 
 /// Items ordered by the moment when they are due, and indexed by their id.
-#[derive(Debug)]
 pub(crate) struct Schedule<T> {
     due: BTreeMap<(Moment, u64), T>,
     // Not a hash map: mostly there are few items, and hashing would take longer than the search.

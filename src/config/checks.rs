@@ -9,11 +9,7 @@ pub(crate) fn whole_milliseconds(time: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Checks a lock type.
-///
-/// # Errors
-///
-/// [`Error::InvalidConfig`] if it is empty.
+/// Checks a lock type. Fails with [`Error::InvalidConfig`] if it is empty.
 pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
     if lock_type.is_empty() {
         return Err(Error::invalid_config("lock type", "", "give it at least one character"));
@@ -25,11 +21,8 @@ pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
 /// 1 MiB. Consul is asked with the key in a URL, in which a byte may take three and which the HTTP client limits to 64 KiB.
 pub const LONGEST_KEY: usize = 16 * 1024;
 
-/// Checks the name of a lock.
-///
-/// # Errors
-///
-/// [`Error::InvalidConfig`] if the type is empty, or if the key is longer than 16 KiB. The error shows the beginning of the key.
+/// Checks the name of a lock. Fails with [`Error::InvalidConfig`] if the type is empty, or if the key is longer than 16 KiB. The error shows
+/// the beginning of the key.
 pub(crate) fn check_name(config: &DLockConfig) -> Result<(), Error> {
     check_type(config.lock_type())?;
     let key = config.unique_key();
@@ -47,11 +40,7 @@ pub(crate) fn check_name(config: &DLockConfig) -> Result<(), Error> {
     ))
 }
 
-/// Checks a lease.
-///
-/// # Errors
-///
-/// [`Error::InvalidConfig`] if it is shorter or longer than a lease may be.
+/// Checks a lease. Fails with [`Error::InvalidConfig`] if it is shorter or longer than a lease may be.
 pub(crate) fn check_lease(lease: Duration) -> Result<(), Error> {
     if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
         Ok(())

@@ -45,7 +45,7 @@ impl Handle {
     #[inline]
     pub(crate) fn lock_again(&self) -> Option<u64> {
         let hold = &self.key.hold;
-        (hold.reenter(current_thread()) == Reentry::Entered).then(|| hold.token())
+        matches!(hold.reenter(current_thread()), Reentry::Entered).then(|| hold.token())
     }
 
     /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended

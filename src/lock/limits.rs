@@ -12,12 +12,9 @@ use std::time::Duration;
 /// The most lock types about whose leases is warned.
 const MOST_WARNED: usize = 1000;
 
-/// Checks settings against what a store can keep to, truncates the lease to the units in which the store counts, and lets it be extended
-/// early enough to outlive an outage of the store, unless the config says when.
-///
-/// # Errors
-///
-/// [`Error::InvalidConfig`], which names the setting and the limit of the store.
+/// Checks settings against what a store can keep to, truncates the lease to the units in which the store counts, and lets it be extended early
+/// enough to outlive an outage of the store, unless the config says when. Fails with [`Error::InvalidConfig`], which names the setting and the
+/// limit of the store.
 pub(super) fn within(config: DLockConfig, limits: &StoreLimits) -> Result<DLockConfig, Error> {
     let asked = config.lease();
     let (shortest, longest) = (limits.shortest_lease, limits.longest_lease);

@@ -17,11 +17,7 @@ pub(crate) type Leases = HashMap<String, Duration>;
 
 const WHAT: &str = "properties";
 
-/// Reads a properties file.
-///
-/// # Errors
-///
-/// [`Error::InvalidConfig`], which names the file, or its first wrong line.
+/// Reads a properties file. Fails with [`Error::InvalidConfig`], which names the file, or its first wrong line.
 pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|e| {
@@ -37,11 +33,7 @@ pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
     parse(&text, &name)
 }
 
-/// Parses the text of a properties file; `name` is for messages.
-///
-/// # Errors
-///
-/// [`Error::InvalidConfig`], which names the first wrong line.
+/// Parses the text of a properties file; `name` is for messages. Fails with [`Error::InvalidConfig`], which names the first wrong line.
 pub(crate) fn parse(text: &str, name: &str) -> Result<Leases, Error> {
     let mut leases = Leases::new();
     for (number, line) in logical_lines(text) {

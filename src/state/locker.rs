@@ -34,20 +34,12 @@ pub(crate) struct ClientId {
 }
 
 impl ClientId {
-    /// Draws a new identity.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] when the operating system has no random numbers.
+    /// Draws a new identity. Fails with [`Error::Backend`] when the operating system has no random numbers.
     pub(crate) fn draw() -> Result<Self, Error> {
         Self::of_host(&hostname::get().unwrap_or_default().to_string_lossy())
     }
 
     /// Draws a new identity for a host of this name.
-    ///
-    /// # Errors
-    ///
-    /// As [`draw`](Self::draw).
     pub(crate) fn of_host(host: &str) -> Result<Self, Error> {
         let mut random = [0u8; RANDOM_BYTES];
         getrandom::fill(&mut random).map_err(|e| {
@@ -78,10 +70,6 @@ impl ClientId {
     }
 
     /// Draws an identity that takes the place of this one, unless another thread has done so.
-    ///
-    /// # Errors
-    ///
-    /// As [`draw`](Self::draw).
     pub(crate) fn replace(&self) -> Result<(), Error> {
         let next = Box::new(Self::draw()?);
         // If another thread was faster, its identity counts.

@@ -51,7 +51,7 @@ pub(crate) struct Tenure {
     /// When contention was last reported. Replies to requests sent before this are stale.
     heard_at: Moment,
     /// When the current hold began, or else the last one.
-    held_since: Moment,
+    pub(crate) held_since: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
     /// When the current hold is to be reported, because it lasts long. [`Moment::NEVER`] once it was.
@@ -133,11 +133,6 @@ impl Tenure {
     /// Returns whether something is due a certain time after a hold has begun.
     pub(crate) fn times_holds(&self) -> bool {
         self.settings.max_hold.is_some() || self.settings.hold_warning.is_some()
-    }
-
-    /// Returns when the current hold began, or else the last one.
-    pub(crate) fn held_since(&self) -> Moment {
-        self.held_since
     }
 
     /// Returns the moment until which the current hold is certainly valid if nothing is done.

@@ -63,8 +63,9 @@ fn files() -> BTreeMap<String, String> {
     files.iter().map(|file| (name(file), fs::read_to_string(file).expect("a text"))).collect()
 }
 
-/// The room with the longest path that this path begins with.
+/// The room with the longest path that this path begins with. A room may be one file.
 fn room_of<'a>(rooms: &'a [Room], path: &str) -> &'a Room {
+    let path = path.strip_suffix(".rs").unwrap_or(path);
     let is_in = |room: &&Room| path == room.path || path.strip_prefix(&*room.path).is_some_and(|p| p.starts_with('/'));
     rooms.iter().filter(is_in).max_by_key(|room| room.path.len()).expect("all is below src")
 }

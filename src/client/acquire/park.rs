@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A thread that waits for a key.
-#[derive(Debug)]
 struct Parked {
     key: Arc<Key>,
     waiter: Arc<Waiter>,

@@ -112,7 +112,6 @@ pub(super) struct Seen {
 }
 
 /// One turn of asking.
-#[derive(Debug)]
 pub(super) struct Asking {
     is_one_attempt: bool,
     /// Whether the store can say when a lease ends.
@@ -203,7 +202,6 @@ impl Asking {
 }
 
 /// The time limit and the pauses of one recall.
-#[derive(Debug)]
 struct Recall {
     until: Moment,
     pause: Duration,

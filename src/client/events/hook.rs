@@ -84,7 +84,7 @@ pub(super) struct Hook {
     added: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct EventQueue {
     lanes: [Lane; 2],
     /// How many threads there are, two at most, and whether one of them waits for events.
@@ -97,7 +97,6 @@ pub(super) struct EventQueue {
 }
 
 /// A store that fails.
-#[derive(Debug)]
 pub(super) struct Failing {
     pub(super) since: Moment,
     /// When a request failed last, and the key that it was about.
@@ -106,7 +105,7 @@ pub(super) struct Failing {
 }
 
 /// The events that wait for the functions of a lane.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Lane {
     events: VecDeque<Event>,
     /// How many of them are frequent ones, and how many are not. Events that tell of dropped ones are not counted.
@@ -121,7 +120,6 @@ struct Lane {
 }
 
 /// What is left to do after an event was queued, without any mutex.
-#[derive(Debug)]
 #[must_use]
 pub(super) struct FollowUp {
     hook: Arc<Hook>,
@@ -307,12 +305,6 @@ impl FollowUp {
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl fmt::Debug for Hook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hook").field("functions", &self.functions).finish_non_exhaustive()
     }
 }
 

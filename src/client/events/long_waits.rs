@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The threads that hold a lock and have waited long for another one: which one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct LongWaits(Mutex<BTreeMap<u64, Arc<Key>>>);
 
 /// A thread that is entered in the table until this is dropped.
-#[derive(Debug)]
 pub(in crate::client) struct LongWait<'a> {
     waits: &'a LongWaits,
     thread: u64,

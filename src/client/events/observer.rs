@@ -1,10 +1,4 @@
 //! The receivers of a client's events: the functions of the program, and the recorder of metrics.
-//!
-//! A client has an observer only if its builder was given a function, or was told to record metrics. Without an observer, each event costs
-//! a branch, and no clock is read for it.
-//!
-//! *Order.* The events of a key are queued under the key's mutex, or by the thread that has the turn. So they are delivered in the order in
-//! which they happened. The one exception is a loss that is known only from the reply to a posted release.
 
 use super::hook::{Failing, FollowUp, Function, Hook};
 use super::metrics::Sample;
@@ -50,15 +44,13 @@ impl Hooks {
     }
 }
 
-/// See the module.
-#[derive(Debug)]
 pub(super) struct Observer {
     /// The functions, if there are any.
     hook: Option<Arc<Hook>>,
     /// Whether there is a function for all events.
     has_events: bool,
     /// Whether metrics are recorded.
-    is_metered: bool,
+    pub(super) is_metered: bool,
     /// How long a wait must last to be told of, if anybody wants that.
     pub(super) slow_after: Option<Duration>,
 }
@@ -67,10 +59,6 @@ impl Observer {
     /// Returns whether anybody wants to know how long threads wait and hold.
     pub(super) fn times_holds(&self) -> bool {
         self.has_events || self.is_metered
-    }
-
-    pub(super) fn is_metered(&self) -> bool {
-        self.is_metered
     }
 
     /// Queues an event for all functions that want it. It may be called with mutexes held.
@@ -143,12 +131,10 @@ impl Drop for Observer {
 }
 
 /// An event that is in the queue. What remains to be done may block.
-#[derive(Debug)]
 #[must_use]
 pub(crate) struct Queued(Option<Box<Rest>>);
 
 /// What remains to be done: for the functions, and for the recorder of metrics.
-#[derive(Debug)]
 struct Rest {
     told: Option<FollowUp>,
     sample: Option<Sample>,

@@ -17,9 +17,7 @@ pub(super) struct MemoryInbox {
 }
 
 impl MemoryInbox {
-    /// # Errors
-    ///
-    /// [`Error::Backend`] while the link is cut.
+    /// Fails with [`Error::Backend`] while the link is cut.
     pub(super) fn open(shared: &Arc<Shared>, link: &Arc<InboxLink>, client: &str) -> Result<Self, Error> {
         let mut store = shared.store.lock();
         link.check()?;

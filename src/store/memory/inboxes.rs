@@ -19,9 +19,7 @@ pub(super) struct InboxLink {
 }
 
 impl InboxLink {
-    /// # Errors
-    ///
-    /// [`Error::Backend`] (`NotExecuted`) while the link is cut.
+    /// Fails with [`Error::Backend`] (`NotExecuted`) while the link is cut.
     pub(super) fn check(&self) -> Result<(), Error> {
         // ORDERING: Relaxed: under the store's mutex.
         if self.cut.load(Ordering::Relaxed) {

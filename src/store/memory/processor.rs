@@ -76,11 +76,8 @@ impl MemoryLockProcessor {
         Self { shared: Arc::new(Shared { clock, store: Mutex::new(Store::new()) }), link: Arc::default() }
     }
 
-    /// Runs one atomic operation on one key, for a client.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] while the store is unreachable; the operation is then not executed.
+    /// Runs one atomic operation on one key, for a client. Fails with [`Error::Backend`] while the store is unreachable; the operation is then
+    /// not executed.
     pub(super) fn serve<R>(&self, key: &str, act: impl FnOnce(&mut Entry, &mut Scene<'_>) -> R) -> Result<R, Error> {
         let mut store = self.shared.store.lock();
         self.link.check()?;

@@ -13,14 +13,12 @@ use crate::error::{BackendFailure, Error};
 use crate::port::{Inbox, InboxBreaker, Message};
 use crate::timing::end_of;
 use ::redis::Value;
-use std::fmt;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The inbox of the Redis store. Dropping it ends the subscription, on the server too.
 pub(crate) struct RedisInbox {
-    channel: String,
     place: String,
     /// `None` once the connection has failed.
     link: Option<Link>,
@@ -40,12 +38,9 @@ impl InboxBreaker for Arc<Socket> {
 }
 
 impl RedisInbox {
-    /// Connects, which may take `connect_timeout`, and subscribes, which may take `io_timeout`; both together take at most `limit`.
-    /// Returns once the server has confirmed the subscription.
-    ///
-    /// # Errors
-    ///
-    /// Those of a connect; [`Error::Denied`] when the user may not subscribe to the channel.
+    /// Connects, which may take `connect_timeout`, and subscribes, which may take `io_timeout`; both together take at most `limit`. Returns
+    /// once the server has confirmed the subscription. Fails as a connect does, and with [`Error::Denied`] when the user may not subscribe to
+    /// the channel.
     pub(crate) fn open(
         endpoint: &Endpoint,
         client: &str,
@@ -67,7 +62,7 @@ impl RedisInbox {
             Value::Array(items) if matches!(items.first(), Some(Value::BulkString(kind)) if kind == b"subscribe") => {
                 let breaker = link.socket();
                 let heard = Instant::now();
-                Ok(Self { channel, place, link: Some(link), breaker, heard, pinged: false, io_timeout })
+                Ok(Self { place, link: Some(link), breaker, heard, pinged: false, io_timeout })
             }
             Value::ServerError(e) => Err(endpoint.address.hide(classify(e, &channel))),
             other => {
@@ -128,16 +123,5 @@ impl Inbox for RedisInbox {
 
     fn breaker(&self) -> Box<dyn InboxBreaker> {
         Box::new(Arc::clone(&self.breaker))
-    }
-}
-
-impl fmt::Debug for RedisInbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { channel, place, link, .. } = self;
-        f.debug_struct("RedisInbox")
-            .field("channel", channel)
-            .field("address", place)
-            .field("open", &link.is_some())
-            .finish_non_exhaustive()
     }
 }

@@ -23,7 +23,7 @@
 //! | `script/` | the scripts, requests as calls of them, replies as outcomes, messages, the names of keys |
 //! | `transport/` | the calls of many threads on a few connections, each call with a deadline |
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
-//! | `node/` | one server: calls of scripts on its connections |
+//! | `node.rs` | one server: calls of scripts on its connections |
 //! | `cluster/` | the nodes of a Cluster, which of them owns each slot, and a call from one to another |
 //! | `processor.rs`, `builder.rs`, `inbox.rs` | the store: requests, releases that nobody waits for, its settings, its messages |
 //! | `topology.rs` | one server, or a Cluster: what both can do |

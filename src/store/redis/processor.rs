@@ -96,8 +96,8 @@ impl RedisLockProcessor {
         let start = Instant::now();
         match self.topology.attempt(request, &self.taking_back(), start, limit)? {
             Tried::Done(outcome) => Ok(Outcome::Acquire(outcome)),
-            Tried::Ask(way) => {
-                self.ask(request, CallOptions { way, ..CallOptions::within(limit.saturating_sub(start.elapsed())) })
+            Tried::Ask(route) => {
+                self.ask(request, CallOptions { route, ..CallOptions::within(limit.saturating_sub(start.elapsed())) })
             }
         }
     }
@@ -245,7 +245,7 @@ impl Posting for RedisLockProcessor {
             topology.note_release(hash, reply, outcome.as_ref().ok());
             done(outcome);
         };
-        self.topology.post(Call::of(&Request::Release(*claim)), limit, Box::new(callback));
+        self.topology.post(Call::of(&Request::Release(*claim)), hash, limit, Box::new(callback));
         true
     }
 
@@ -262,6 +262,6 @@ impl Drop for RedisLockProcessor {
 
 impl fmt::Debug for RedisLockProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLockProcessor").field("topology", &self.topology).finish()
+        f.debug_struct("RedisLockProcessor").field("address", &self.address).finish_non_exhaustive()
     }
 }

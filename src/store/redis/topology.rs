@@ -17,12 +17,11 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::port::{Inbox, Outcome, ReleaseOutcome, Request};
 use ::redis::Value;
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The servers of a store.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum Topology {
     One(Arc<OneServer>),
     Cluster(Arc<Cluster>),
@@ -40,7 +39,7 @@ impl Topology {
     /// Connects, and waits until a server has accepted the login.
     pub(super) fn connect(&self, limit: Duration) -> Result<(), Error> {
         match self {
-            Self::One(one) => one.node.connect(limit),
+            Self::One(one) => one.node.transport.connect(limit),
             // `HELLO` is the only command that no access rule can forbid.
             Self::Cluster(cluster) => cluster.say(&["HELLO"], limit).map(drop),
         }
@@ -87,11 +86,11 @@ impl Topology {
         self.call(std::iter::once(call), options).pop().unwrap_or_else(|| Err(mismatch()))
     }
 
-    /// Sends one call and returns without its reply, which `done` receives.
-    pub(super) fn post(&self, call: Call<'_>, limit: Duration, done: Callback) {
+    /// Sends one call about a key with this hash, and returns without its reply, which `done` receives.
+    pub(super) fn post(&self, call: Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
         match self {
-            Self::One(one) => one.node.post(&call, limit, done),
-            Self::Cluster(cluster) => cluster.post(&call, limit, done),
+            Self::One(one) => one.node.post(&call, hash, limit, done),
+            Self::Cluster(cluster) => cluster.post(&call, hash, limit, done),
         }
     }
 
@@ -239,7 +238,7 @@ impl OneServer {
         }
         let Some(outcome) = outcome else { return };
         if let Some(number) = number_of(outcome) {
-            self.watermarks.note(&self.node.transport, replied.epoch, number, sent_at);
+            self.watermarks.note(replied.epoch, number, sent_at, || self.node.transport.stamp(replied.epoch));
         }
         self.contention.note(request.key(), outcome);
     }
@@ -251,11 +250,5 @@ impl OneServer {
         if let Some(outcome) = outcome {
             self.contention.note_release(key, outcome);
         }
-    }
-}
-
-impl fmt::Debug for OneServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("One").field(&self.node).finish()
     }
 }

@@ -77,12 +77,8 @@ impl<L: Clone> KeyState<L> {
         }
     }
 
-    /// Takes the key for a locker if it is free and nobody who waits is heard. If it is free otherwise, gives it to the first waiter that
-    /// is heard.
-    ///
-    /// # Errors
-    ///
-    /// [`Stop`]. If the queue did not take the locker, a waiter may have been given the key nevertheless.
+    /// Takes the key for a locker if it is free and nobody who waits is heard. If it is free otherwise, gives it to the first waiter that is
+    /// heard. If it fails because the queue did not take the locker, a waiter may have been given the key nevertheless.
     pub(crate) fn acquire<N: LockerRef<L>>(
         &mut self,
         context: &mut impl Environment<L>,
@@ -126,10 +122,6 @@ impl<L: Clone> KeyState<L> {
     }
 
     /// Finds out what became of a locker. Gives a free key to the first waiter that is heard, or to this one if it comes before.
-    ///
-    /// # Errors
-    ///
-    /// [`Stop`].
     pub(crate) fn poll<N: LockerRef<L>>(
         &mut self,
         context: &mut impl Environment<L>,
@@ -174,10 +166,6 @@ impl<L: Clone> KeyState<L> {
     }
 
     /// Starts the lease of a locker again if it holds the key.
-    ///
-    /// # Errors
-    ///
-    /// [`Stop`].
     pub(crate) fn extend<N: LockerRef<L>>(
         &mut self,
         context: &mut impl Environment<L>,
@@ -191,12 +179,9 @@ impl<L: Clone> KeyState<L> {
         Ok(ExtendEffect::Extended { waiting: self.waiting() })
     }
 
-    /// Ends a tenure: gives the key to the first waiter that is heard, or else to the `next` locker, or else frees it. If a `gap` is due,
-    /// frees the key for pollers instead. A locker that does not hold the key leaves the queue.
-    ///
-    /// # Errors
-    ///
-    /// [`Stop`]. Once the key has left the locker there is no error: a next locker that the queue did not take is unknown.
+    /// Ends a tenure: gives the key to the first waiter that is heard, or else to the `next` locker, or else frees it. If a `gap` is due, frees
+    /// the key for pollers instead. A locker that does not hold the key leaves the queue. Once the key has left the locker there is no error: a
+    /// next locker that the queue did not take is unknown.
     pub(crate) fn release<N: LockerRef<L>>(
         &mut self,
         context: &mut impl Environment<L>,
@@ -247,12 +232,8 @@ impl<L: Clone> KeyState<L> {
         }
     }
 
-    /// Takes the key from a locker that was seen to hold it: gives it to the first waiter that is heard, or else frees it. If another one
-    /// holds the key by now, changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`Stop`]; as of a release.
+    /// Takes the key from a locker that was seen to hold it: gives it to the first waiter that is heard, or else frees it. If another one holds
+    /// the key by now, changes nothing. Fails as a release does.
     pub(crate) fn break_hold<N: LockerRef<L>>(
         &mut self,
         context: &mut impl Environment<L>,
@@ -287,11 +268,8 @@ impl<L: Clone> KeyState<L> {
         }
     }
 
-    /// Puts a locker at the end of the queue.
-    ///
-    /// # Errors
-    ///
-    /// [`Stop`]; then the queue is as it was. If the locker cannot be taken out again, that is no error: it waits.
+    /// Puts a locker at the end of the queue. If it fails, the queue is as it was. If the locker cannot be taken out again, that is no error:
+    /// it waits.
     pub(super) fn enqueue<N: LockerRef<L>>(
         &mut self,
         context: &mut impl Environment<L>,

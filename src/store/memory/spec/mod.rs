@@ -37,7 +37,6 @@ impl<L, N: Copy + Into<L> + PartialEq<L>> LockerRef<L> for N {}
 /// A locker with its lease, as it is sent and as it stands in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Claimant<L> {
-    /// The locker.
     pub(crate) locker: L,
     /// The length of its lease.
     pub(crate) lease: Ticks,
@@ -46,7 +45,6 @@ pub(crate) struct Claimant<L> {
 /// Who holds a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyHolder<L> {
-    /// Its locker.
     pub(crate) locker: L,
     /// When its lease ends. `None` for a key without a lease: only an administrator leaves such a key.
     pub(crate) until: Option<Ticks>,
@@ -75,7 +73,6 @@ pub(crate) struct NumberedGrant {
 pub(crate) enum BusyReason<L> {
     /// Another locker holds it.
     Held {
-        /// The other locker.
         by: L,
         /// What is left of its lease; `None` for a key without a lease.
         left: Option<Ticks>,
@@ -92,21 +89,14 @@ pub(crate) enum BusyReason<L> {
 pub(crate) enum Notice<L> {
     /// The locker was given the key.
     Granted {
-        /// The locker.
         locker: L,
         /// Its number, and how many wait behind it.
         grant: NumberedGrant,
     },
     /// Others wait for the key, which the locker holds.
-    Contended {
-        /// The locker.
-        locker: L,
-    },
+    Contended { locker: L },
     /// The key was taken from the locker by force.
-    Broken {
-        /// The locker.
-        locker: L,
-    },
+    Broken { locker: L },
 }
 
 /// What an operation needs to know in addition to the key's state.
@@ -120,11 +110,8 @@ pub(crate) trait Environment<L> {
     /// Returns how long a waiter whose client has none keeps its place.
     fn keep(&self) -> Ticks;
 
-    /// Asks whether a call that writes is allowed, by its Redis command in capital letters. The operation then does what the call does.
-    ///
-    /// # Errors
-    ///
-    /// Any [`Stop`] if it is not; usually [`Stop::Refused`].
+    /// Asks whether a call that writes is allowed, by its Redis command in capital letters. The operation then does what the call does. Fails
+    /// with any [`Stop`] if it is not, usually with [`Stop::Refused`].
     fn call(&mut self, command: &'static str) -> Result<(), Stop>;
 
     /// Issues a fence number, greater than every number before it. The call for it is already allowed.

@@ -11,7 +11,6 @@ use crate::store::redis::net::identity;
 use crate::store::redis::node::Node;
 use crate::store::redis::script::keys::{SLOTS, Slot};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -23,7 +22,6 @@ pub(crate) struct ClusterSettings {
     pub(crate) address_map: Option<AddressMap>,
 }
 
-/// See the module.
 pub(crate) struct Cluster {
     // For callbacks of posted calls. They must not have the last pointer to a Cluster, because its end would then run on a thread that
     // reads replies.
@@ -133,14 +131,5 @@ impl Cluster {
             let message = format!("no node of the Cluster at {} owns the slot {slot}", self.refresher);
             Error::backend(BackendFailure::NotExecuted, message)
         })
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster")
-            .field("slots", &self.map.view().slots)
-            .field("nodes", &self.map.nodes)
-            .finish_non_exhaustive()
     }
 }

@@ -32,7 +32,7 @@ use crate::store::redis::node::{CallOptions, Node};
 use crate::store::redis::script::keys::{Slot, slot_of};
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{AtLimit, Replies, Reply, Waits};
+use crate::store::redis::transport::{AtLimit, Replies, Reply, WaitOrder};
 use crate::timing::end_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,39 +49,11 @@ struct RoutedCall<'a> {
     is_over: bool,
 }
 
-/// How calls are sent.
-#[derive(Clone, Copy)]
-struct Terms {
-    begun: Instant,
-    limit: Duration,
-    at_limit: AtLimit,
-    urgent: bool,
-    /// How long the calls may pause in all.
-    pauses: Duration,
-    /// Whether the calls are a batch, after which other batches wait. They do not wait for a new map either.
-    is_batch: bool,
-}
-
-impl Terms {
-    /// One call that a caller waits for may pause for as long as its caller does.
-    fn of(calls: usize, options: &CallOptions) -> Self {
-        let CallOptions { limit, at_limit, urgent, .. } = *options;
-        // A renewal alone is a batch of one: others may fall due behind it, and it must not wait for a node that hangs either.
-        let is_batch = matches!(at_limit, AtLimit::BreakConnection) || calls > 1;
-        let pauses = if is_batch { BATCH_PAUSES } else { limit };
-        Self { begun: Instant::now(), limit, at_limit, urgent, pauses, is_batch }
-    }
-
-    fn left(&self) -> Duration {
-        self.limit.saturating_sub(self.begun.elapsed())
-    }
-}
-
 impl Cluster {
     /// Runs calls together.
     pub(crate) fn call<'a>(&self, calls: impl ExactSizeIterator<Item = Call<'a>>, options: &CallOptions) -> Replies {
-        let batch = RoutedBatch { cluster: self, terms: Terms::of(calls.len(), options) };
-        let Terms { begun, limit, .. } = batch.terms;
+        let batch = RoutedBatch::of(self, calls.len(), options);
+        let RoutedBatch { begun, limit, .. } = batch;
         // The map is read once for all calls. That is the only lock of the Cluster that a call takes which goes well.
         let mut view = self.refresher.fresh_view(begun);
         if !view.is_known() {
@@ -107,10 +79,30 @@ impl Cluster {
 /// Calls that are under way together.
 struct RoutedBatch<'c> {
     cluster: &'c Cluster,
-    terms: Terms,
+    begun: Instant,
+    limit: Duration,
+    at_limit: AtLimit,
+    urgent: bool,
+    /// How long the calls may pause in all.
+    pauses: Duration,
+    /// Whether the calls are a batch, after which other batches wait. They do not wait for a new map either.
+    is_batch: bool,
 }
 
-impl RoutedBatch<'_> {
+impl<'c> RoutedBatch<'c> {
+    /// One call that a caller waits for may pause for as long as its caller does.
+    fn of(cluster: &'c Cluster, calls: usize, options: &CallOptions) -> Self {
+        let CallOptions { limit, at_limit, urgent, .. } = *options;
+        // A renewal alone is a batch of one: others may fall due behind it, and it must not wait for a node that hangs either.
+        let is_batch = matches!(at_limit, AtLimit::BreakConnection) || calls > 1;
+        let pauses = if is_batch { BATCH_PAUSES } else { limit };
+        Self { cluster, begun: Instant::now(), limit, at_limit, urgent, pauses, is_batch }
+    }
+
+    fn left(&self) -> Duration {
+        self.limit.saturating_sub(self.begun.elapsed())
+    }
+
     /// Sends the calls that are not over, and waits for their replies.
     fn send(&self, routed_calls: &mut [RoutedCall<'_>]) {
         let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
@@ -130,25 +122,25 @@ impl RoutedBatch<'_> {
         // Replies are awaited in this order, and those of the last groups have arrived meanwhile.
         // A node that keeps us waiting delays no other.
         groups.sort_by_key(|(node, _)| node.keeps_waiting());
-        let left = self.terms.left();
+        let left = self.left();
         // A single call waits for its node as long as its caller does, because it delays no other call.
-        let wait = if self.terms.is_batch { self.patience(&groups, left) } else { left };
+        let wait = if self.is_batch { self.patience(&groups, left) } else { left };
         // A connection is given up only after most of the time that the batch had.
-        let is_most = wait.saturating_mul(2) >= self.terms.limit;
-        let at_limit = if is_most { self.terms.at_limit } else { AtLimit::KeepConnection };
+        let is_most = wait.saturating_mul(2) >= self.limit;
+        let at_limit = if is_most { self.at_limit } else { AtLimit::KeepConnection };
         // With one group the caller may read by itself at once. With several it must write to all before it reads from any.
-        let waits = if groups.len() == 1 { Waits::AtOnce } else { Waits::AfterOthers };
+        let waits = if groups.len() == 1 { WaitOrder::AtOnce } else { WaitOrder::AfterOthers };
         let mut sent = Vec::with_capacity(groups.len());
         // All are sent before the first reply is awaited, so a batch takes as long as its slowest node, and not as all of them together.
         for (node, members) in &groups {
             let calls = members.iter().map(|at| routed_calls[*at].call);
-            let options = CallOptions { urgent: self.terms.urgent, spare: left - wait, ..CallOptions::within(wait) };
+            let options = CallOptions { urgent: self.urgent, spare: left - wait, ..CallOptions::within(wait) };
             sent.push(node.begin(calls, options, waits));
         }
         // All have the same deadline. Those behind a node that hangs are looked at even if it has used the time up (rule 1).
         for ((node, members), sent) in groups.iter().zip(sent) {
             let replies = node.end(sent, wait, at_limit);
-            if self.terms.is_batch
+            if self.is_batch
                 // In less time a healthy node may not have come to it.
                 && wait >= BATCH_PATIENCE / 2
                 && replies.iter().all(|reply| matches!(reply, Err(Error::Backend { .. })))
@@ -178,7 +170,7 @@ impl RoutedBatch<'_> {
             for routed in routed_calls.iter_mut().filter(|routed| !routed.is_over) {
                 match self.next(routed) {
                     // A pause that leaves no time for an answer is not begun. The call ends with what it was answered, which says why.
-                    Some(wanted) if paused + wanted <= self.terms.pauses && wanted < self.terms.left() => {
+                    Some(wanted) if paused + wanted <= self.pauses && wanted < self.left() => {
                         pause = pause.max(wanted);
                     }
                     // No further way: redirected too often, or answered.
@@ -277,12 +269,12 @@ impl RoutedBatch<'_> {
         }
         // One call waits for the map that it has asked for. A batch does not, since other renewals wait behind it; its caller asks again by
         // itself.
-        if !self.terms.is_batch {
-            self.cluster.refresher.wait(ended, Instant::now() + self.terms.left().min(MAP_WAIT));
+        if !self.is_batch {
+            self.cluster.refresher.wait(ended, Instant::now() + self.left().min(MAP_WAIT));
         }
         let owner = self.cluster.map.owner(routed.slot)?;
         // The same node once more would fail the same. There is no second try without news.
-        if routed.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || self.terms.left().is_zero() {
+        if routed.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || self.left().is_zero() {
             return None;
         }
         routed.node = Some(owner);

@@ -29,7 +29,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// See the module.
 pub(super) struct Map {
     pub(super) nodes: Nodes,
     pub(super) address_map: Option<AddressMap>,
@@ -49,7 +48,6 @@ struct Present {
 }
 
 /// The map at one moment, and the nodes in the order of its places.
-#[derive(Debug)]
 pub(super) struct MapView {
     pub(super) slots: SlotMap,
     pub(super) nodes: Vec<Arc<Node>>,

@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 4;
 const NO_STAMP: Stamp = *b"00000";
 
 /// How nodes are reached.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Reach {
     /// An endpoint with the login for all nodes. Its place is replaced by that of each node.
     pub(crate) endpoint: Endpoint,
@@ -49,7 +49,6 @@ impl Reach {
     }
 }
 
-/// See the module.
 pub(crate) struct Nodes {
     pub(crate) reach: Reach,
     /// Called when another server answers at a node's place than before.
@@ -193,12 +192,6 @@ impl Nodes {
         let former: Vec<_> = table.former.iter().filter_map(Weak::upgrade).collect();
         drop(table);
         self.all().iter().chain(&former).for_each(|node| node.transport.close());
-    }
-}
-
-impl std::fmt::Debug for Nodes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.all().iter().map(|node| node.transport.endpoint().address.to_string())).finish()
     }
 }
 

@@ -11,17 +11,17 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::node::Node;
 use crate::store::redis::script::keys::{Slot, slot_of};
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{CallReplies, Callback};
+use crate::store::redis::transport::{CallReplies, Callback, KeyHash};
 use crate::timing::end_of;
 use ::redis::Value;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 impl Cluster {
-    /// Sends one call and returns without its reply, which `done` receives. A call that is redirected is not sent again, because nobody
+    /// Sends one call about a key with this hash, and returns without its reply, which `done` receives. A call that is redirected is not sent again, because nobody
     /// waits for it: it fails as not executed. So does one to a node that is silent, or to which no connection could be opened a moment ago:
     /// its caller would wait for that node until the call is written.
-    pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
+    pub(crate) fn post(&self, call: &Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
         let slot = slot_of(call.key().as_bytes());
         // By the map alone. To wait for one would block the thread that drops a guard.
         let Some(node) = self.refresher.fresh_view(Instant::now()).owner(slot).cloned() else {
@@ -68,7 +68,7 @@ impl Cluster {
             drop(cluster);
             done(answer);
         };
-        node.post(call, limit, Box::new(callback));
+        node.post(call, hash, limit, Box::new(callback));
     }
 
     /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.

@@ -28,7 +28,6 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// See the module.
 pub(super) struct Refresher {
     this: Weak<Self>,
     /// The configured nodes.

@@ -49,7 +49,6 @@ impl MapSource<'_> {
     }
 }
 
-/// See the module.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SlotMap {
     /// For each slot, the index of its owner.

@@ -21,19 +21,18 @@ use super::tls::Tls;
 use super::tls_session::TlsSession;
 use crate::error::{BackendFailure, Error};
 use crate::log;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Makes links without a handshake.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Dialer {
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Tls>,
 }
 
 /// Says where a server is that may move.
-pub(crate) trait Finder: Send + Sync + fmt::Debug {
+pub(crate) trait Finder: Send + Sync {
     /// Returns the address of the server now. Blocks until the deadline at most.
     ///
     /// # Errors
@@ -52,7 +51,7 @@ pub(crate) trait Finder: Send + Sync + fmt::Debug {
 }
 
 /// Everything that is needed to make a link.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Endpoint {
     /// Where the server is, or what to call it if it is to be found.
     pub(crate) address: Address,

@@ -207,7 +207,8 @@ fn unsupported(address: &Address, why: &str) -> Error {
     Error::Unsupported { message: format!("{address}: {why}") }
 }
 
-fn text(value: &Value) -> Option<&str> {
+/// The text of a value, if it is one.
+pub(crate) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
         Value::SimpleString(text) => Some(text),

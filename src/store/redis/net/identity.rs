@@ -106,12 +106,6 @@ impl Shutdown for ConnectionCut {
     }
 }
 
-impl fmt::Debug for Servers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Servers").field("number", &self.number()).finish_non_exhaustive()
-    }
-}
-
 /// What the last connection was told, and the functions to call when another server answers.
 #[derive(Default)]
 struct Last {

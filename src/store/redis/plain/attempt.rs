@@ -11,7 +11,7 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::keys::{FENCE, queue_name, tag_for};
 use crate::store::redis::script::reply::HIGHEST_NUMBER;
 use crate::store::redis::script::scripts::millis;
-use crate::store::redis::transport::{AtLimit, KeyHash, Transport, Way};
+use crate::store::redis::transport::{AtLimit, KeyHash, Route, Transport};
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -34,8 +34,8 @@ pub(crate) struct Attempt<'a, S> {
 #[derive(Debug)]
 pub(crate) enum Tried {
     Done(AcquireOutcome),
-    /// The locker is not in the store, and the script must be called: on this way, if one was chosen and not used.
-    Ask(Option<Way>),
+    /// The locker is not in the store, and the script must be called: on this route, if one was chosen and not used.
+    Ask(Option<Route>),
 }
 
 impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
@@ -46,12 +46,12 @@ impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         if self.contention.is_at(hash) {
             return Ok(Tried::Ask(None));
         }
-        let way = self.transport.way(hash, limit);
-        let Some(watermark) = self.watermarks.watermark_on(self.transport, &way, start) else {
-            return Ok(Tried::Ask(Some(way)));
+        let route = self.transport.route(hash, limit);
+        let Some(watermark) = self.watermarks.watermark_on(self.transport, &route, start) else {
+            return Ok(Tried::Ask(Some(route)));
         };
-        let mut batch = self.transport.batch_on(way);
-        batch.push(claim.key, |packed| pack(claim, packed));
+        let mut batch = self.transport.batch_on(route);
+        batch.push(Some(claim.key), |packed| pack(claim, packed));
         let replies = self.transport.round_trip(batch, limit, AtLimit::KeepConnection);
         let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; 4]>::new());
         for reply in &replies {
@@ -137,11 +137,8 @@ fn pack(claim: &Claim<'_>, packed: &mut Packed) {
     packed.is_confirmed = true;
 }
 
-/// Interprets the replies to the four commands.
-///
-/// # Errors
-///
-/// [`Error::Backend`] (unknown) when the first reply leaves open whether the command was executed.
+/// Interprets the replies to the four commands. Fails with [`Error::Backend`] (unknown) when the first reply leaves open whether the command
+/// was executed.
 fn read(replies: &[&Value], claim: &Claim<'_>) -> Result<Found, Error> {
     match replies {
         // The key was not taken. The commands after the `SET` have changed nothing but the fence.

@@ -18,7 +18,7 @@
 
 use super::timing::{FRESH, STALE};
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::store::redis::transport::{MUXES, Transport, Way};
+use crate::store::redis::transport::{MUXES, Route, Transport};
 use crate::sync::Mutex;
 use std::time::Instant;
 
@@ -63,21 +63,15 @@ impl FenceWatermarks {
         Self(Mutex::new(Watermarks { muxes: [None; MUXES], ended: None, ends: 0 }))
     }
 
-    /// Records that a script issued a number on the connection; the request was sent at `sent_at`. From now on the fence may lag a
-    /// little, and for a while unchecked numbers may be trusted.
-    pub(crate) fn note(&self, transport: &Transport, epoch: u64, number: u64, sent_at: Moment) {
-        self.prove(epoch, number, sent_at, || transport.stamp(epoch));
-    }
-
     /// Forgets that fence numbers were read on the connections, because the server says that it is or was no master (so another may
     /// have issued numbers since), or because the fence was lost.
     pub(crate) fn end_all(&self, transport: &Transport) {
         self.end(SystemClock.now(), || transport.unstamp());
     }
 
-    /// Returns the watermark by which numbers that are read on this way may be trusted, if there is one at this moment.
-    pub(super) fn watermark_on(&self, transport: &Transport, way: &Way, at: Instant) -> Option<Watermark> {
-        self.of(way.mux, transport.warm_epoch(way, at)?, SystemClock.now())
+    /// Returns the watermark by which numbers that are read on this route may be trusted, if there is one at this moment.
+    pub(super) fn watermark_on(&self, transport: &Transport, route: &Route, at: Instant) -> Option<Watermark> {
+        self.of(route.mux, transport.warm_epoch(route, at)?, SystemClock.now())
     }
 
     /// Whether an unchecked number may be used that was requested under a watermark and read on the connection with that epoch. A number
@@ -93,9 +87,10 @@ impl FenceWatermarks {
         verdict == Verdict::Trusted
     }
 
-    /// Records a number that a script issued, requested at `sent_at`, and then runs `then`. Does nothing if the number was requested
-    /// before all watermarks were last ended: then it proves nothing. An [`end`](Self::end) comes before both steps or after both.
-    fn prove(&self, epoch: u64, number: u64, sent_at: Moment, then: impl FnOnce()) {
+    /// Records a number that a script issued on the connection, requested at `sent_at`, and then runs `then`. From now on the fence may lag
+    /// a little, and for a while unchecked numbers may be trusted. Does nothing if the number was requested before all watermarks were last
+    /// ended: then it proves nothing. An [`end`](Self::end) comes before both steps or after both.
+    pub(crate) fn note(&self, epoch: u64, number: u64, sent_at: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
         if state.ended.is_some_and(|ended| sent_at <= ended) {
             return;

@@ -66,11 +66,8 @@ impl ReplicaAcks {
     }
 
     /// Checks that enough replicas have acknowledged the outcome of a request, if it gives somebody a right. `confirmation` is the reply to
-    /// `WAIT`, if it came.
-    ///
-    /// # Errors
-    ///
-    /// See the table of the module; [`Error::Denied`] and [`Error::Unsupported`] if the user may not use `WAIT`, or the server lacks it.
+    /// `WAIT`, if it came. Fails as the table of the module says, and with [`Error::Denied`] or [`Error::Unsupported`] if the user may not use
+    /// `WAIT`, or the server lacks it.
     pub(crate) fn check(
         &self,
         request: &Request<'_>,
@@ -88,12 +85,8 @@ impl ReplicaAcks {
         self.count(confirmation).map_err(|error| if stays_unknown { error.into_unknown() } else { error })
     }
 
-    /// Checks the reply to `WAIT`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] (unacknowledged) if too few replicas have acknowledged, or it is not known how many; [`Error::Denied`],
-    /// [`Error::Unsupported`].
+    /// Checks the reply to `WAIT`. Fails with [`Error::Backend`] (unacknowledged) if too few replicas have acknowledged, or it is not known how
+    /// many, or with [`Error::Denied`] or [`Error::Unsupported`].
     pub(crate) fn count(&self, confirmation: Option<&Value>) -> Result<(), Error> {
         let Self { wanted, timeout } = self;
         let why = match confirmation {

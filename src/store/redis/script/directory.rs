@@ -6,11 +6,8 @@ use crate::port::Parties;
 use crate::store::redis::net::classify::classify;
 use ::redis::Value;
 
-/// Reads who holds a key and who waits for it.
-///
-/// # Errors
-///
-/// The error that the server's error reply stands for; [`Error::Backend`] (unknown) for an unexpected shape.
+/// Reads who holds a key and who waits for it. Fails with the error that the server's error reply stands for, and with [`Error::Backend`]
+/// (unknown) for an unexpected shape.
 pub(crate) fn parties(key: &str, reply: &Value) -> Result<Parties, Error> {
     if let Value::ServerError(e) = reply {
         return Err(classify(e, key));

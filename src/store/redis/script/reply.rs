@@ -21,11 +21,8 @@ const POLLERS: &str = "(free for pollers)";
 /// How many characters of what the key says are read: other programs may write it, too.
 const MOST_READ: usize = 4096;
 
-/// Reads the reply to a request.
-///
-/// # Errors
-///
-/// The error that the server's error reply stands for; [`Error::Backend`] (unknown) for an unexpected shape.
+/// Reads the reply to a request. Fails with the error that the server's error reply stands for, and with [`Error::Backend`] (unknown) for an
+/// unexpected shape.
 pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, Error> {
     if let Value::ServerError(e) = reply {
         return Err(classify(e, request.key()));
@@ -233,71 +230,5 @@ pub(super) fn text(value: &Value) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::port::Claim;
-    use proptest::prelude::*;
-
-    #[test]
-    fn shapes_that_no_script_has_are_errors() {
-        use Value::{Int, Nil, Okay};
-        let string = || Value::BulkString(b"h-1".to_vec());
-        for reply in [
-            Nil,
-            Okay,
-            Value::Array(vec![]),
-            Int(-1),
-            Value::Array(vec![Int(9)]),
-            Value::Array(vec![Int(1), Int(-5), Int(0)]),
-            Value::Array(vec![Int(0), Nil, Int(5)]),
-            Value::Array(vec![Int(0), string(), Nil]),
-            Value::Array(vec![Int(1), Int(5), Int(0), Int(0)]),
-            Int(9_007_199_254_740_992),
-        ] {
-            assert_eq!(acquire(&reply), None, "{reply:?}");
-        }
-        assert_eq!(extend(&Value::Array(vec![Int(1), Int(0), Int(7), Int(6)])), None);
-        assert_eq!(poll(&Value::Array(vec![Int(1), Int(i64::MAX), Int(0)])), None);
-        let request = Request::Probe(Claim::new("k", "l", "l-1", Duration::ZERO));
-        let error = outcome(&request, &Value::Array(vec![Int(4), string(), Nil])).expect_err("unknown");
-        assert!(error.to_string().contains("[integer, string, nil]"), "{error}");
-        assert!(matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }));
-    }
-
-    #[test]
-    fn foreign_holders_are_shown_as_they_are() {
-        let holder = Value::BulkString(b"\xff 1".to_vec());
-        let reply = Value::Array(vec![Value::Int(0), holder, Value::Int(-1)]);
-        let want = Busy::new("\u{fffd} 1", None);
-        assert_eq!(acquire(&reply), Some(AcquireOutcome::Busy(want)));
-    }
-
-    fn bulk(text: &str) -> Value {
-        Value::BulkString(text.into())
-    }
-
-    #[test]
-    fn shapes_that_no_break_has_are_errors() {
-        let array = Value::Array;
-        let read = |reply| break_outcome(&array(reply));
-        let broken = |next: Option<&str>, waiting| BreakOutcome::Broken { next: next.map(str::to_owned), waiting };
-        assert_eq!(read(vec![Value::Int(1), bulk("b-1"), Value::Int(2)]), Some(broken(Some("b-1"), 2)));
-        assert_eq!(read(vec![Value::Int(1), Value::Nil, Value::Int(0)]), Some(broken(None, 0)));
-        let other = BreakOutcome::NotHeldBy { holder: Some("c-1".to_owned()) };
-        assert_eq!(read(vec![Value::Int(0), bulk("c-1")]), Some(other));
-        assert_eq!(read(vec![Value::Int(0), Value::Nil]), Some(BreakOutcome::NotHeldBy { holder: None }));
-        for reply in [vec![], vec![Value::Int(1)], vec![Value::Int(2), Value::Nil], vec![Value::Nil, Value::Nil]] {
-            assert_eq!(read(reply.clone()), None, "{reply:?}");
-        }
-        assert_eq!(read(vec![Value::Int(1), Value::Nil, Value::Int(-1)]), None);
-        assert!(super::broken(&Value::Int(7)).is_none());
-    }
-
-    proptest! {
-        #[test]
-        fn whatever_stands_there_is_on_one_line(bytes: Vec<u8>) {
-            let Broken { by, reason } = read_words(&bytes);
-            prop_assert!(!(by + &reason).contains(|c: char| c.is_control()));
-        }
-    }
-}
+#[path = "../../../../tests/white_box/store/redis/script/reply.rs"]
+mod tests;

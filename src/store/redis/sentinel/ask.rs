@@ -7,7 +7,7 @@ use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::Address;
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::endpoint::Dialer;
-use crate::store::redis::net::handshake;
+use crate::store::redis::net::handshake::{self, text};
 use crate::store::redis::net::link::Link;
 use crate::store::redis::net::resp::shape;
 use crate::sync::unseen::Mutex;
@@ -21,7 +21,6 @@ pub(super) fn is_whole(start: Instant, deadline: Instant) -> bool {
 }
 
 /// One Sentinel.
-#[derive(Debug)]
 pub(super) struct Sentinel {
     pub(super) address: Address,
     line: Mutex<SentinelConnection>,
@@ -33,12 +32,6 @@ struct SentinelConnection {
     link: Option<Link>,
     /// Lasts after questions that had no answer, from the last one on.
     cooldown: Cooldown<Instant>,
-}
-
-impl std::fmt::Debug for SentinelConnection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line").field("open", &self.link.is_some()).field("cooldown", &self.cooldown).finish()
-    }
 }
 
 /// What a Sentinel knows of a service.
@@ -67,11 +60,8 @@ impl Sentinel {
         self.line.try_lock().is_some_and(|line| line.cooldown.lasts(now))
     }
 
-    /// Asks where the master of a service is.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] (not executed), [`Error::Denied`], [`Error::Unsupported`] if it is no Sentinel.
+    /// Asks where the master of a service is. Fails with [`Error::Backend`] (not executed), [`Error::Denied`], or [`Error::Unsupported`] if it
+    /// is no Sentinel.
     pub(super) fn master(&self, dialer: &Dialer, service: &str, deadline: Instant) -> Result<SentinelAnswer, Error> {
         match self.ask(dialer, &["SENTINEL", "MASTER", service], deadline)? {
             Value::ServerError(e) if e.details().is_some_and(|words| words.starts_with("No such master")) => {
@@ -83,10 +73,6 @@ impl Sentinel {
     }
 
     /// Asks which other Sentinels watch a service.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`master`](Self::master).
     pub(super) fn others(
         &self,
         dialer: &Dialer,
@@ -155,14 +141,6 @@ fn fields(reply: &Value) -> Option<HashMap<&str, &str>> {
     list.chunks_exact(2).map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()
 }
 
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
-}
-
 fn place(fields: &HashMap<&str, &str>) -> Option<(String, u16)> {
     let host = fields.get("ip").filter(|host| !host.is_empty())?;
     Some(((*host).to_owned(), fields.get("port")?.parse().ok().filter(|port| *port != 0)?))
@@ -194,66 +172,5 @@ fn read_master(reply: &Value) -> Option<SentinelAnswer> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn reply(fields: &[(&str, &str)]) -> Value {
-        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        Value::Array(fields.iter().flat_map(|(name, value)| [text(name), text(value)]).collect())
-    }
-
-    const COMPLETE: [(&str, &str); 5] = [
-        ("name", "dlock"),
-        ("ip", "10.0.0.7"),
-        ("port", "6380"),
-        ("config-epoch", "3"),
-        ("down-after-milliseconds", "5000"),
-    ];
-
-    /// A caller whose limit is short looks whether a Sentinel is cooling down that another thread asks.
-    /// Shows: G12.
-    #[test]
-    fn nobody_waits_for_a_question_of_another_to_learn_whether_a_sentinel_rests() {
-        let sentinel = Sentinel::new(Address::parse("redis://127.0.0.1:1").expect("an address"));
-        sentinel.line.lock().cooldown.fail(Instant::now(), ASK_AGAIN);
-        assert!(sentinel.is_cooling_down(Instant::now()));
-        let asking = sentinel.line.lock();
-        let (say, report) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
-            scope.spawn(|| say.send(sentinel.is_cooling_down(Instant::now())));
-            let is_cooling_down = report.recv_timeout(Duration::from_secs(20));
-            drop(asking);
-            assert_eq!(is_cooling_down, Ok(false));
-        });
-    }
-
-    #[test]
-    fn an_answer_names_the_master_and_its_epoch() {
-        let report = MasterReport { epoch: 3, host: "10.0.0.7".to_owned(), port: 6380 };
-        let answer = |fails_over| SentinelAnswer::Master {
-            report: report.clone(),
-            down_after: Duration::from_secs(5),
-            fails_over,
-        };
-        assert_eq!(read_master(&reply(&COMPLETE)), Some(answer(false)));
-        for (flags, fails_over) in [("master", false), ("master,failover_in_progress", true), ("s_down,master", false)]
-        {
-            let fields: Vec<_> = COMPLETE.into_iter().chain([("flags", flags)]).collect();
-            assert_eq!(read_master(&reply(&fields)), Some(answer(fails_over)));
-        }
-    }
-
-    #[test]
-    fn an_answer_that_lacks_something_is_no_answer() {
-        assert_eq!(read_master(&Value::Nil), None);
-        for missing in &COMPLETE[1..] {
-            let fields: Vec<_> = COMPLETE.into_iter().filter(|field| field != missing).collect();
-            assert_eq!(read_master(&reply(&fields)), None, "without {missing:?}");
-        }
-        for (at, value) in [(1, ""), (2, "0"), (2, "x"), (2, "65536"), (3, "-1"), (4, "")] {
-            let mut fields = COMPLETE;
-            fields[at].1 = value;
-            assert_eq!(read_master(&reply(&fields)), None, "{fields:?}");
-        }
-    }
-}
+#[path = "../../../../tests/white_box/store/redis/sentinel/ask.rs"]
+mod tests;

@@ -36,7 +36,6 @@ use watch::Watch;
 const MOST_LEARNT: usize = 64;
 
 /// The Sentinels of a service.
-#[derive(Debug)]
 pub(crate) struct Sentinels {
     /// The service in the place of an address, with the login for its servers.
     service: Address,
@@ -55,7 +54,6 @@ pub(crate) struct Sentinels {
 }
 
 /// What is known of the service.
-#[derive(Debug)]
 struct Known {
     /// Those of the URL first, then those that they name.
     sentinels: Vec<Arc<Sentinel>>,
@@ -265,7 +263,7 @@ pub(crate) fn read(reply: &::redis::Value) {
 }
 
 /// How long a store may be away.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Outage {
     /// What the program has set.
     pub(crate) set: Option<Duration>,

@@ -46,11 +46,7 @@ pub(crate) fn is_sentinel(url: &str) -> bool {
     [OURS, LETTUCE].iter().any(|kind| kind.scheme_of(url).is_some())
 }
 
-/// Reads the URL of a service.
-///
-/// # Errors
-///
-/// [`Error::InvalidConfig`], which shows nothing of the URL except its scheme.
+/// Reads the URL of a service. Fails with [`Error::InvalidConfig`], which shows nothing of the URL except its scheme.
 pub(crate) fn parse(url: &str) -> Result<Service, Error> {
     let is_lettuce = LETTUCE.scheme_of(url).is_some();
     let url = HostsUrl::read(url, if is_lettuce { &LETTUCE } else { &OURS })?;

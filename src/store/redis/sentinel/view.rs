@@ -49,7 +49,6 @@ impl MasterReport {
     }
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct MasterView {
     best: Option<MasterReport>,

@@ -21,13 +21,13 @@ use std::thread;
 use std::time::Instant;
 
 /// What the thread shares with the others.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Watch {
     state: Mutex<WatchState>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct WatchState {
     handle: Option<thread::JoinHandle<()>>,
     /// Whether the thread was started, or refused: it is tried once.

@@ -72,16 +72,15 @@ use crate::sync::{Mutex, now};
 use crate::timing::end_of;
 use mux::{Mux, MuxSettings, PendingCall};
 use polling::PollPolicy;
-use routes::{BatchPart, RouteGuard, Routes};
+use routes::{BatchPart, Routes};
 use smallvec::SmallVec;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::NO_MORE;
 
 pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
 pub use polling::Polling;
-pub(crate) use routes::{AtLimit, Batch, KeyHash, Waits};
+pub(crate) use routes::{AtLimit, Batch, KeyHash, Route, WaitOrder};
 
 /// The most connections that callers share.
 const CALLERS: usize = 4;
@@ -102,7 +101,6 @@ pub(crate) type Reply = Result<Replied, Error>;
 /// The replies to the calls of a batch, in their order. The reply to one call needs no heap.
 pub(crate) type Replies = SmallVec<[Reply; 1]>;
 
-/// See the module.
 pub(crate) struct Transport<C: Connector = Endpoint> {
     settings: Arc<MuxSettings<C>>,
     muxes: [Arc<Mux<C>>; MUXES],
@@ -115,13 +113,6 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     pid: u32,
 }
 
-/// The connection that was chosen for commands about one key. While this value lives, all calls for the key take that connection.
-#[derive(Debug)]
-pub(crate) struct Way {
-    pub(crate) mux: usize,
-    route: RouteGuard,
-}
-
 /// A batch that was sent, and whose replies are to be waited for.
 pub(crate) struct Begun {
     calls: SmallVec<[(usize, Arc<PendingCall>); 1]>,
@@ -130,7 +121,7 @@ pub(crate) struct Begun {
     deadline: Instant,
     /// How much longer than the deadline a command may take whose short form the server did not know.
     pub(crate) spare: Duration,
-    waits: Waits,
+    waits: WaitOrder,
 }
 
 impl Transport {
@@ -171,7 +162,7 @@ impl<C: Connector> Transport<C> {
         let of_urgent = Arc::new(PollPolicy::new(Polling::Off));
         let mux = |n: usize| {
             let polling = if n == URGENT { &of_urgent } else { &of_callers };
-            Mux::new(&settings, Arc::clone(polling), (MUXES + n) as u64, MUXES as u64)
+            Mux::new(&settings, Arc::clone(polling), n)
         };
         Self {
             muxes: std::array::from_fn(mux),
@@ -190,26 +181,22 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Opens the first connection, before any call.
-    ///
-    /// # Errors
-    ///
-    /// Those of the connector.
     pub(crate) fn connect(&self, limit: Duration) -> Result<(), Error> {
         self.muxes[0].connect_first(end_of(limit, now()))
     }
 
     /// Returns an empty batch for commands that are sent together, and answered within `limit`.
-    pub(crate) fn batch(&self, limit: Duration) -> Batch {
-        Batch::new(&self.routes, self.choose(limit), false)
+    pub(crate) fn batch(&self, limit: Duration) -> Batch<'_> {
+        Batch::new(&self.routes, self.choose(limit), None)
     }
 
     /// Returns an empty batch for urgent commands, which must need no order among other commands for their keys. They take the urgent
     /// connection once it is open. Until then they take a connection of the callers, and this call starts to open the urgent one on another
     /// thread. So a connect that hangs or is refused delays no urgent command.
-    pub(crate) fn urgent_batch(&self, limit: Duration) -> Batch {
+    pub(crate) fn urgent_batch(&self, limit: Duration) -> Batch<'_> {
         if self.muxes[URGENT].is_connected() {
             // This path takes no mutex that callers also take.
-            return Batch::new(&self.routes, URGENT, true);
+            return Batch::new(&self.routes, URGENT, None);
         }
         if self.has_answered() {
             self.muxes[URGENT].connect_ahead(NO_MORE);
@@ -217,37 +204,37 @@ impl<C: Connector> Transport<C> {
         self.batch(limit)
     }
 
-    /// Chooses the connection for commands about a key. The choice holds for all of them: see [`batch_on`](Self::batch_on).
-    pub(crate) fn way(&self, hash: KeyHash, limit: Duration) -> Way {
-        let (mux, route) = RouteGuard::enter(&self.routes, hash, self.choose(limit));
-        Way { mux, route }
+    /// Chooses the connection for commands about a key. While the route lives, all calls for the key take that connection.
+    pub(crate) fn route(&self, hash: KeyHash, limit: Duration) -> Route {
+        Route::enter(&self.routes, hash, self.choose(limit))
     }
 
-    /// Returns the epoch in which a command on this way would be written at the moment `at`, unless a new epoch begins before it is
+    /// Returns the epoch in which a command on this route would be written at the moment `at`, unless a new epoch begins before it is
     /// written. `None` if the connection was not written to recently, so that the next command begins a new epoch.
-    pub(crate) fn warm_epoch(&self, way: &Way, at: Instant) -> Option<u64> {
-        self.muxes[way.mux].epochs.at(at)
+    pub(crate) fn warm_epoch(&self, route: &Route, at: Instant) -> Option<u64> {
+        self.muxes[route.mux].epochs.at(at)
     }
 
-    /// Returns an empty batch whose first command takes this way.
-    pub(crate) fn batch_on(&self, way: Way) -> Batch {
-        Batch::on(&self.routes, way.mux, way.route)
+    /// Returns an empty batch whose first command takes this route. The route was chosen for the key of that command.
+    pub(crate) fn batch_on(&self, route: Route) -> Batch<'_> {
+        Batch::new(&self.routes, route.mux, Some(route))
     }
 
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order.
-    pub(crate) fn round_trip(&self, batch: Batch, limit: Duration, at_limit: AtLimit) -> Replies {
+    pub(crate) fn round_trip(&self, batch: Batch<'_>, limit: Duration, at_limit: AtLimit) -> Replies {
         let at = now();
-        self.end(self.begin(batch, at, end_of(limit, at), Waits::AtOnce), limit, at_limit)
+        self.end(self.begin(batch, at, end_of(limit, at), WaitOrder::AtOnce), limit, at_limit)
     }
 
     /// Sends commands, unless the deadline has come by the moment `at`, when the batch was begun. [`end`](Self::end) must follow, and
     /// `waits` says when. If it does not follow at once, or if the batch has several parts, this call does not wait for a connect that the
     /// batch needs, and the caller can begin the rest.
-    pub(crate) fn begin(&self, batch: Batch, mut at: Instant, deadline: Instant, waits: Waits) -> Begun {
-        let waits = if batch.parts.len() == 1 { waits } else { Waits::AfterOthers };
+    pub(crate) fn begin(&self, batch: Batch<'_>, mut at: Instant, deadline: Instant, waits: WaitOrder) -> Begun {
+        let waits = if batch.parts.len() == 1 { waits } else { WaitOrder::AfterOthers };
         let Batch { parts, order, .. } = batch;
         let mut calls = SmallVec::with_capacity(parts.len());
-        for BatchPart { mux, mut packed, route } in parts {
+        for BatchPart { mut packed, route } in parts {
+            let mux = route.mux;
             packed.is_confirmed &= self.settings.confirming.is_some();
             let call = Arc::new(PendingCall::new(packed, route, waits, None));
             if order.len() > 1 {
@@ -265,7 +252,7 @@ impl<C: Connector> Transport<C> {
         let Begun { calls, order, deadline, spare, waits } = begun;
         let mut answers = SmallVec::<[_; 1]>::with_capacity(calls.len());
         for (mux, call) in calls {
-            if matches!(waits, Waits::AfterOthers) {
+            if matches!(waits, WaitOrder::AfterOthers) {
                 self.muxes[mux].attend(&call, deadline);
             }
             let CallReplies { replies, failure } = self.finish(mux, &call, deadline, spare, limit, at_limit);
@@ -299,19 +286,20 @@ impl<C: Connector> Transport<C> {
         {
             // Without time left there is nothing to gain on the first mux, whose callers may be stuck as well.
             if now() < deadline && route.turn(0) {
-                let again = Arc::new(PendingCall::new(packed, route, Waits::AtOnce, None));
-                self.muxes[0].begin(&again, now(), deadline, Waits::AtOnce);
+                let again = Arc::new(PendingCall::new(packed, route, WaitOrder::AtOnce, None));
+                self.muxes[0].begin(&again, now(), deadline, WaitOrder::AtOnce);
                 return self.muxes[0].finish(&again, deadline, spare, limit, at_limit);
             }
         }
         answer
     }
 
-    /// Sends one command about a key and returns without its answer. The callback receives the answer later: when the next reader of the
+    /// Sends one command about a key with this hash, and returns without its answer. The callback receives the answer later: when the next reader of the
     /// connection reads it, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
-    pub(crate) fn post(&self, key: &str, packed: Packed, limit: Duration, callback: Callback) {
-        let (mux, route) = RouteGuard::enter(&self.routes, KeyHash::of(key), self.choose(limit));
-        let call = Arc::new(PendingCall::new(packed, route, Waits::AtOnce, Some(callback)));
+    pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) {
+        let route = self.route(hash, limit);
+        let mux = route.mux;
+        let call = Arc::new(PendingCall::new(packed, route, WaitOrder::AtOnce, Some(callback)));
         self.muxes[mux].post(&call, end_of(limit, now()));
         self.note_unsent(mux);
     }
@@ -423,13 +411,4 @@ impl<C: Connector> Transport<C> {
 
 fn lost() -> Error {
     Error::backend(BackendFailure::Unknown, "the connection lost a reply: bug in redis-dlock, please report")
-}
-
-impl<C: Connector> fmt::Debug for Transport<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport")
-            .field("address", &self.settings.server)
-            .field("io_timeout", &self.settings.io_timeout)
-            .finish_non_exhaustive()
-    }
 }

@@ -128,9 +128,9 @@ impl PollPolicy {
         self.is_back(before, at, callers).then_some(at)
     }
 
-    /// Polls by calling `find`, which returns `true` if there is nothing more to poll for. Then asks `is_found` whether the answer was
-    /// found. `callers` returns the number of callers that use the connection. The bound counts from the moment `at`. A caller whose time is
-    /// nearly over does not poll: a yield may return late.
+    /// Polls by calling `find` with the time, which returns `true` if there is nothing more to poll for. Then asks `is_found` whether the
+    /// answer was found. `callers` returns the number of callers that use the connection. The bound counts from the moment `at`. A caller
+    /// whose time is nearly over does not poll: a yield may return late.
     ///
     /// Several callers that begin at the same time may miscount the callers that sleep at once, which does no harm.
     pub(super) fn poll(
@@ -138,7 +138,7 @@ impl PollPolicy {
         callers: impl Fn() -> usize,
         mut at: Instant,
         deadline: Instant,
-        find: impl Fn() -> bool,
+        find: impl Fn(Instant) -> bool,
         is_found: impl Fn() -> bool,
     ) {
         if self.bound.is_zero() || is_spared() || self.is_cooling_down(at) || at + LATEST >= deadline {
@@ -154,7 +154,7 @@ impl PollPolicy {
         let is_alone = began_with < 2 && poller.is_first;
         let (mut polls, mut is_over) = (0, false);
         // One that is not alone lets the others run first.
-        while !((is_alone || polls > 0) && find()) {
+        while !((is_alone || polls > 0) && find(at)) {
             if is_over {
                 return self.note(false);
             }

@@ -16,6 +16,7 @@
 //! The route of a command is entered when the command is added, and not when it is written. Another call for its key that comes in between
 //! takes the same connection. It is written before or behind the command, but never overtakes it on another connection.
 
+use super::URGENT;
 use crate::store::redis::net::resp::Packed;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use smallvec::{SmallVec, smallvec};
@@ -39,10 +40,11 @@ pub(crate) struct KeyHash(pub(crate) u16);
 #[derive(Debug)]
 pub(crate) struct Routes(Vec<AtomicU32>);
 
-/// Counts calls in flight, and so keeps their keys on their mux. Counts the calls out when it is dropped.
+/// The mux that calls take. Counts the calls in flight, and so keeps their keys on that mux. Counts them out when it is dropped.
 #[derive(Debug)]
-pub(crate) struct RouteGuard {
+pub(crate) struct Route {
     routes: Arc<Routes>,
+    pub(crate) mux: usize,
     /// The hash of the key of each call.
     keys: SmallVec<[KeyHash; 8]>,
 }
@@ -100,15 +102,15 @@ impl Routes {
     }
 }
 
-impl RouteGuard {
-    pub(crate) fn new(routes: &Arc<Routes>) -> Self {
-        Self { routes: Arc::clone(routes), keys: SmallVec::new() }
+impl Route {
+    /// The route of calls that need no order.
+    pub(crate) fn on(routes: &Arc<Routes>, mux: usize) -> Self {
+        Self { routes: Arc::clone(routes), mux, keys: SmallVec::new() }
     }
 
-    /// Counts one more call in and returns the mux that it must take.
-    pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> (usize, Self) {
-        let mux = routes.enter(hash, preferred);
-        (mux, Self { routes: Arc::clone(routes), keys: smallvec![hash] })
+    /// Counts one more call in. It takes the mux that its key is on, or else the preferred one.
+    pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> Self {
+        Self { routes: Arc::clone(routes), mux: routes.enter(hash, preferred), keys: smallvec![hash] }
     }
 
     /// Moves the keys of these calls to another mux. Returns `false` if other calls for one of the keys are in flight.
@@ -117,18 +119,18 @@ impl RouteGuard {
         self.keys.chunk_by(|one, other| one == other).all(|calls| self.routes.turn(calls[0], calls.len() as u32, mux))
     }
 
-    /// Moves the calls into the guard that is returned.
+    /// Moves the calls into the route that is returned.
     pub(crate) fn take(&mut self) -> Self {
-        Self { routes: Arc::clone(&self.routes), keys: std::mem::take(&mut self.keys) }
+        Self { routes: Arc::clone(&self.routes), mux: self.mux, keys: std::mem::take(&mut self.keys) }
     }
 
-    /// Takes over the calls of another guard.
+    /// Takes over the calls of another route on the same mux.
     pub(crate) fn join(&mut self, mut other: Self) {
         self.keys.append(&mut other.keys);
     }
 }
 
-impl Drop for RouteGuard {
+impl Drop for Route {
     fn drop(&mut self) {
         for hash in &self.keys {
             self.routes.leave(*hash);
@@ -137,28 +139,25 @@ impl Drop for RouteGuard {
 }
 
 /// Commands that are sent together, each on the mux of its key.
-pub(crate) struct Batch {
+pub(crate) struct Batch<'t> {
     pub(super) parts: SmallVec<[BatchPart; 1]>,
-    routes: Arc<Routes>,
+    routes: &'t Arc<Routes>,
     preferred: usize,
     /// The index of each command's part.
     pub(super) order: SmallVec<[u8; 16]>,
-    /// Whether all commands go on the preferred mux, which is the one for urgent calls.
-    pub(super) is_urgent: bool,
-    /// The guard that keeps the key of the first command on its mux, if the mux was chosen before the batch was begun.
-    first: Option<RouteGuard>,
+    /// The route of the first command, if it was chosen before the batch was begun.
+    first: Option<Route>,
 }
 
 /// The commands of a batch that go on one mux.
 pub(super) struct BatchPart {
-    pub(super) mux: usize,
     pub(super) packed: Packed,
-    pub(super) route: RouteGuard,
+    pub(super) route: Route,
 }
 
 /// When a caller waits for the answer to what it begins.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Waits {
+pub(crate) enum WaitOrder {
     /// The caller waits at once, and begins nothing else before.
     AtOnce,
     /// The caller begins other calls first, and may wait for their answers before it waits for this one.
@@ -173,46 +172,29 @@ pub(crate) enum AtLimit {
     BreakConnection,
 }
 
-impl Batch {
-    /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux.
-    pub(super) fn new(routes: &Arc<Routes>, preferred: usize, is_urgent: bool) -> Self {
-        Self {
-            parts: SmallVec::new(),
-            routes: Arc::clone(routes),
-            preferred,
-            order: SmallVec::new(),
-            is_urgent,
-            first: None,
-        }
+impl<'t> Batch<'t> {
+    /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux; all do if that is [`URGENT`].
+    pub(super) fn new(routes: &'t Arc<Routes>, preferred: usize, first: Option<Route>) -> Self {
+        Self { parts: SmallVec::new(), routes, preferred, order: SmallVec::new(), first }
     }
 
-    /// Returns an empty batch whose first command takes this mux. Its route was entered before, for the key of that command.
-    pub(super) fn on(routes: &Arc<Routes>, mux: usize, route: RouteGuard) -> Self {
-        Self { first: Some(route), ..Self::new(routes, mux, false) }
+    /// Returns `true` if the commands go on the mux for urgent calls.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.preferred == URGENT
     }
 
-    /// Adds commands about one key. They stay together on one mux.
-    pub(crate) fn push(&mut self, key: &str, pack: impl FnOnce(&mut Packed)) {
-        let (mux, route) = if self.is_urgent {
-            (self.preferred, RouteGuard::new(&self.routes))
-        } else if let Some(route) = self.first.take() {
-            (self.preferred, route)
-        } else {
-            RouteGuard::enter(&self.routes, KeyHash::of(key), self.preferred)
+    /// Adds commands about one key, which stay together on one mux, or commands that are about none.
+    pub(crate) fn push(&mut self, key: Option<&str>, pack: impl FnOnce(&mut Packed)) {
+        let route = match (self.first.take(), key) {
+            (Some(route), _) => route,
+            (None, Some(_)) if self.is_urgent() => Route::on(self.routes, URGENT),
+            (None, Some(key)) => Route::enter(self.routes, KeyHash::of(key), self.preferred),
+            (None, None) => Route::on(self.routes, 0),
         };
-        self.add(mux, route, pack);
-    }
-
-    /// Adds one command that is about no key.
-    pub(crate) fn push_any(&mut self, pack: impl FnOnce(&mut Packed)) {
-        self.add(0, RouteGuard::new(&self.routes), pack);
-    }
-
-    fn add(&mut self, mux: usize, route: RouteGuard, pack: impl FnOnce(&mut Packed)) {
-        let at = self.parts.iter().position(|part| part.mux == mux).unwrap_or(self.parts.len());
+        let at = self.parts.iter().position(|part| part.route.mux == route.mux).unwrap_or(self.parts.len());
         match self.parts.get_mut(at) {
             Some(part) => part.route.join(route),
-            None => self.parts.push(BatchPart { mux, packed: Packed::for_one(), route }),
+            None => self.parts.push(BatchPart { packed: Packed::for_one(), route }),
         }
         let packed = &mut self.parts[at].packed;
         let before = packed.replies();
@@ -231,14 +213,14 @@ mod tests {
     fn a_key_stays_on_its_mux_until_its_last_call_is_over() {
         let routes = Arc::new(Routes::new());
         let hash = KeyHash::of("DLOCK_ORDER_4711");
-        let (first, route) = RouteGuard::enter(&routes, hash, 2);
-        let (second, mut other) = RouteGuard::enter(&routes, hash, 0);
-        assert_eq!((first, second), (2, 2));
-        drop(route);
-        let (third, joined) = RouteGuard::enter(&routes, hash, 1);
-        assert_eq!(third, 2);
-        other.join(joined);
-        drop(other);
-        assert_eq!(RouteGuard::enter(&routes, hash, 1).0, 1);
+        let first = Route::enter(&routes, hash, 2);
+        let mut second = Route::enter(&routes, hash, 0);
+        assert_eq!((first.mux, second.mux), (2, 2));
+        drop(first);
+        let third = Route::enter(&routes, hash, 1);
+        assert_eq!(third.mux, 2);
+        second.join(third);
+        drop(second);
+        assert_eq!(Route::enter(&routes, hash, 1).mux, 1);
     }
 }

@@ -56,7 +56,7 @@ impl Scene {
                 return;
             }
             drop(queue);
-            assert!(begun.elapsed() < HANG, "{:?}", self.hook.queue.lock());
+            assert!(begun.elapsed() < HANG, "{} threads", self.hook.queue.lock().threads);
             thread::yield_now();
         }
     }

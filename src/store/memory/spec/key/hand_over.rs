@@ -72,10 +72,7 @@ struct Look {
 }
 
 impl<L: Clone> KeyState<L> {
-    /// Issues a number, and gives the key to the first waiter that is heard. Call it only when the key may be given away.
-    ///
-    /// # Errors
-    ///
+    /// Issues a number, and gives the key to the first waiter that is heard. Call it only when the key may be given away. Fails with
     /// [`Stop::Refused`]; then only dead waiters have left the queue, and the winner may have come before those that are passed over.
     /// [`Stop::Raised`]; then the winner may have left the queue, or the one behind may stand in it.
     pub(super) fn hand_over<N: LockerRef<L>>(

@@ -8,7 +8,6 @@ use crate::store::redis::net::address::Place;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct PlaceCooldowns {
     places: HashMap<Place, PlaceCooldown>,

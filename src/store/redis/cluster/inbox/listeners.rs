@@ -49,8 +49,8 @@ impl Listeners {
         self.look(client, |subscriptions| subscriptions.note_need(slot_of(key.as_bytes()), lease));
     }
 
-    /// Tells all of a new map.
+    /// Makes all listening threads look at the map.
     pub(in super::super) fn note_map(&self) {
-        self.0.read().iter().for_each(|subscriptions| subscriptions.note_map());
+        self.0.read().iter().for_each(|subscriptions| subscriptions.waker.wake());
     }
 }

@@ -173,7 +173,7 @@ impl ClusterInbox {
     /// Waits until something comes, for at most this time, and takes it in.
     fn hear(&mut self, time: Duration) {
         let sockets: Vec<_> =
-            self.subscribers.iter().map(|subscriber| (subscriber.socket(), subscriber.is_behind())).collect();
+            self.subscribers.iter().map(|subscriber| (subscriber.socket(), subscriber.is_behind)).collect();
         let sockets: Vec<_> = sockets.iter().map(|(socket, is_behind)| (&**socket, *is_behind)).collect();
         // If it cannot be waited for, all are read.
         let ready = self.subscriptions.waker.wait(&sockets, time).unwrap_or_else(|_| vec![true; sockets.len()]);
@@ -205,13 +205,13 @@ impl ClusterInbox {
         // It worked for a while: its server was restarted, or a network has lost it. To pause would cost a second of deafness for nothing.
         // One that breaks as soon as it is open would be opened in a circle, so that one pauses.
         if subscriber.has_answered && now.saturating_duration_since(subscriber.opened) >= SHORT_CONNECTION {
-            subscriber.slots().iter().for_each(|slot| self.lose(*slot, subscriber.id, now));
+            subscriber.slots.iter().for_each(|slot| self.lose(*slot, subscriber.id, now));
             return;
         }
         let message = format!("the subscription at {address} is broken: {cause}");
         let error = Error::backend_caused_by(BackendFailure::NotExecuted, message, cause);
         let until = self.cooldowns.fail(subscriber.place.clone(), error.clone(), now);
-        subscriber.slots().iter().for_each(|slot| self.refuse(*slot, Some(subscriber.id), error.clone(), |_| until));
+        subscriber.slots.iter().for_each(|slot| self.refuse(*slot, Some(subscriber.id), error.clone(), |_| until));
     }
 
     /// Takes in what a server sends. Returns the slot if it is not wanted on this connection any more.
@@ -306,7 +306,7 @@ impl ClusterInbox {
         self.lost.retain(|slot| !forgotten.contains(slot));
         self.detours.retain(|slot, _| !forgotten.contains(slot));
         for mut subscriber in std::mem::take(&mut self.subscribers) {
-            if !subscriber.slots().is_empty() {
+            if !subscriber.slots.is_empty() {
                 // A connection whose last slot goes here is closed at the next look, when it has none.
                 let ended = subscriber.unsubscribe(&idle, &self.subscriptions.client);
                 self.keep(subscriber, ended, now);
@@ -319,11 +319,5 @@ impl Drop for ClusterInbox {
     fn drop(&mut self) {
         self.subscriptions.close();
         self.cluster.listeners.forget(&self.subscriptions);
-    }
-}
-
-impl std::fmt::Debug for ClusterInbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClusterInbox").field("client", &self.subscriptions.client).finish_non_exhaustive()
     }
 }

@@ -34,7 +34,6 @@ use std::time::{Duration, Instant};
 /// With more slots than this, the client drops those that no tenure needs at once, and not only when they have been idle for a while.
 const MANY: usize = 4096;
 
-/// See the module.
 pub(crate) struct SlotSubscriptions {
     pub(super) client: String,
     pub(super) waker: Waker,
@@ -154,11 +153,6 @@ impl SlotSubscriptions {
     /// Takes the connections that were opened.
     pub(super) fn take_opened(&self) -> Vec<Opened> {
         std::mem::take(&mut self.state.lock().opened)
-    }
-
-    /// Makes the listening thread look at the map.
-    pub(crate) fn note_map(&self) {
-        self.waker.wake();
     }
 
     /// Returns `true` if the slot is heard.

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SubscriberId(pub(super) u64);
 
-/// See the module.
 pub(super) struct Subscriber {
     pub(super) id: SubscriberId,
     pub(super) place: Place,
@@ -27,7 +26,7 @@ pub(super) struct Subscriber {
     pub(super) node: Weak<Node>,
     link: Link,
     /// The slots that were subscribed here, and neither ended nor left since.
-    slots: HashSet<Slot>,
+    pub(super) slots: HashSet<Slot>,
     /// The slots that belong to another node by a newer map. The client sends no `SUNSUBSCRIBE` for them: a node answers it with `MOVED`
     /// if it does not own the slot. The node ends such a subscription by itself, and says so.
     leaving: HashSet<Slot>,
@@ -40,8 +39,8 @@ pub(super) struct Subscriber {
     pub(super) opened: Instant,
     /// Whether the server has answered a command.
     pub(super) has_answered: bool,
-    /// Whether some bytes wait for room.
-    is_behind: bool,
+    /// Whether some bytes wait for room. The connection must be looked at when the socket has room.
+    pub(super) is_behind: bool,
     io_timeout: Duration,
 }
 
@@ -85,15 +84,6 @@ impl Subscriber {
 
     pub(super) fn socket(&self) -> Arc<Socket> {
         self.link.socket()
-    }
-
-    pub(super) fn slots(&self) -> &HashSet<Slot> {
-        &self.slots
-    }
-
-    /// Returns `true` if the connection must be looked at when the socket has room.
-    pub(super) fn is_behind(&self) -> bool {
-        self.is_behind
     }
 
     /// Subscribes a client's channels in some slots. The replies come later.

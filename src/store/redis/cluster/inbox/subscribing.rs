@@ -147,7 +147,7 @@ impl ClusterInbox {
         let before = std::mem::replace(&mut self.view, Arc::clone(&view));
         for mut subscriber in std::mem::take(&mut self.subscribers) {
             let gone: Vec<_> =
-                subscriber.slots().iter().copied().filter(|slot| !owns(&view, &subscriber.node, *slot)).collect();
+                subscriber.slots.iter().copied().filter(|slot| !owns(&view, &subscriber.node, *slot)).collect();
             // Without an `SUNSUBSCRIBE`: the earlier owner would refuse it, and a node that hangs would keep its slots until it answers
             // (rule 1).
             subscriber.leave(&gone);

@@ -28,10 +28,6 @@ use std::time::{Duration, Instant};
 
 impl<C: Connector> Mux<C> {
     /// Opens the connection before the first call, until the deadline at most.
-    ///
-    /// # Errors
-    ///
-    /// Those of the connector.
     pub(in super::super) fn connect_first(&self, deadline: Instant) -> Result<(), Error> {
         let mut state = self.state.lock();
         if state.session.is_none() && !state.closed {
@@ -156,9 +152,7 @@ impl<C: Connector> Mux<C> {
                 self.settings.connect_took.store(took, Ordering::Relaxed);
                 // A mux that was closed meanwhile keeps no connection: this one ends when `open` is dropped.
                 if !state.closed {
-                    let step = state.epoch_step;
-                    let epoch = self.epochs.begin(&mut state.next_epoch, step);
-                    state.session = Some(Session::new(epoch, open));
+                    state.session = Some(Session::new(self.epochs.begin(), open));
                     self.is_connected.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
                 }
                 state

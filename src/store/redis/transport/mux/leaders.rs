@@ -110,11 +110,11 @@ impl<C: Connector> Mux<C> {
     /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have failed with it, and nothing is
     ///    left to do.
     pub(super) fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
-        let MuxState { queue, session: Some(session), next_epoch, epoch_step, .. } = &mut *state else { return state };
+        let MuxState { queue, session: Some(session), .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
         let quiet = since.saturating_duration_since(session.last_write);
         session.last_write = since;
-        let (epoch, is_stamped) = self.epochs.write(since, quiet, next_epoch, *epoch_step);
+        let (epoch, is_stamped) = self.epochs.write(since, quiet);
         let stamp = is_stamped.then_some(&self.settings.stamp);
         let confirming = self.settings.confirming.as_ref();
         let mut bytes = std::mem::take(&mut session.bytes);
@@ -181,16 +181,15 @@ impl<C: Connector> Mux<C> {
     pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let at = now();
         if call.may_read_on() && at < deadline {
-            let find = || !call.may_read_on() || self.read(call, deadline, false);
+            let find = |at| !call.may_read_on() || self.read(call, at, deadline, false);
             self.polling.poll(|| self.load(), at, deadline, find, || call.is_over());
         }
     }
 
-    /// Reads for all callers until the caller's own answer is there or its time is over. Returns `false` if there is nothing to read for
-    /// it, or if another caller reads. Without `waits` it takes only what has come already. The caller must then come again after `false`,
-    /// and the role is free until it does.
-    pub(super) fn read(&self, own: &Arc<PendingCall>, deadline: Instant, waits: bool) -> bool {
-        let mut at = now();
+    /// Reads for all callers, from the moment `at` on, until the caller's own answer is there or its time is over. Returns `false` if there
+    /// is nothing to read for it, or if another caller reads. Without `waits` it takes only what has come already. The caller must then come
+    /// again after `false`, and the role is free until it does.
+    pub(super) fn read(&self, own: &Arc<PendingCall>, mut at: Instant, deadline: Instant, waits: bool) -> bool {
         if at >= deadline {
             return false;
         }

@@ -102,7 +102,7 @@ mod pending;
 mod state;
 
 use super::polling::PollPolicy;
-use super::routes::{AtLimit, Waits};
+use super::routes::{AtLimit, WaitOrder};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
@@ -173,17 +173,17 @@ pub(crate) struct Mux<C: Connector> {
 type Guard<'a, C> = MutexGuard<'a, MuxState<C>>;
 
 impl<C: Connector> Mux<C> {
-    /// Creates a mux that connects with its first call. Its epochs are `first`, `first + step`, …
-    pub(super) fn new(settings: &Arc<MuxSettings<C>>, polling: Arc<PollPolicy>, first: u64, step: u64) -> Arc<Self> {
+    /// Creates the mux of this number, which connects with its first call.
+    pub(super) fn new(settings: &Arc<MuxSettings<C>>, polling: Arc<PollPolicy>, number: usize) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             settings: Arc::clone(settings),
             polling,
             this: Weak::clone(this),
-            state: Mutex::new(MuxState::new(first, step)),
+            state: Mutex::new(MuxState::new()),
             connected: Condvar::new(),
             load: AtomicUsize::new(0),
             is_connected: AtomicBool::new(false),
-            epochs: Epochs::new(),
+            epochs: Epochs::of(number),
         })
     }
 
@@ -217,7 +217,7 @@ impl<C: Connector> Mux<C> {
 
     /// Sends a call, unless its deadline has come by the moment `at`. [`finish`](Self::finish) must follow: at once, or after the caller's
     /// other calls and [`attend`](Self::attend).
-    pub(crate) fn begin(&self, call: &Arc<PendingCall>, at: Instant, deadline: Instant, waits: Waits) {
+    pub(crate) fn begin(&self, call: &Arc<PendingCall>, at: Instant, deadline: Instant, waits: WaitOrder) {
         self.load.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         if at >= deadline {
             // The call stays `Queued` and is never written; `finish` reports that.
@@ -234,7 +234,7 @@ impl<C: Connector> Mux<C> {
         let state = self.write(state, call, deadline, WriterClaim::Free);
         // No reader is promoted if this caller is about to read: a reply to it is due, and `finish` follows at once. Otherwise the write that
         // was made here may have replies for callers that all sleep.
-        let reads = matches!(waits, Waits::AfterOthers) || !state.will_read(call);
+        let reads = matches!(waits, WaitOrder::AfterOthers) || !state.will_read(call);
         self.hand_on(state, reads);
     }
 
@@ -315,7 +315,7 @@ impl<C: Connector> Mux<C> {
         self.poll(call, deadline);
         loop {
             if call.may_read_on() {
-                self.read(call, deadline, true);
+                self.read(call, now(), deadline, true);
             }
             // Call `wait` even if the answer is there: a caller that was promoted must take the role on, or its followers would sleep on.
             match call.wait(deadline) {

@@ -32,7 +32,7 @@
 //! * Each reply has the epoch and the confirmation of the write that contained its command. The two writes may go on two connections, and a
 //!   confirmation says nothing about a write on another connection.
 
-use super::super::routes::{RouteGuard, Waits};
+use super::super::routes::{Route, WaitOrder};
 use crate::error::Error;
 use crate::log;
 use crate::store::redis::net::classify::is_noscript;
@@ -117,7 +117,6 @@ pub(crate) enum Taken {
     Again,
 }
 
-/// See the module.
 pub(crate) struct PendingCall {
     /// Whether the call is posted: its caller does not wait for the answer.
     pub(crate) is_posted: bool,
@@ -134,7 +133,7 @@ struct CallState {
     promotion: Promotion,
     packed: Packed,
     /// Keeps later calls for the same keys on this mux until the last reply is read.
-    route: RouteGuard,
+    route: Route,
     /// Whether the caller waits for this call, or is about to wait, so that it can take a role on.
     is_attended: bool,
     /// Whether all bytes of a posted call were handed to the operating system.
@@ -203,14 +202,14 @@ impl CallState {
 impl PendingCall {
     /// Creates a call. Its caller waits for it at once, or later, when it [`attend`](Self::attend)s to it. A call with a callback is
     /// posted: its poster [`leave`](Self::leave_sent)s once the call is sent.
-    pub(crate) fn new(packed: Packed, route: RouteGuard, waits: Waits, callback: Option<Callback>) -> Self {
+    pub(crate) fn new(packed: Packed, route: Route, waits: WaitOrder, callback: Option<Callback>) -> Self {
         let (is_posted, is_confirmed) = (callback.is_some(), packed.is_confirmed);
         let core = CallState {
             phase: CallPhase::Queued,
             promotion: Promotion { to_writer: false, to_reader: false },
             packed,
             route,
-            is_attended: matches!(waits, Waits::AtOnce),
+            is_attended: matches!(waits, WaitOrder::AtOnce),
             is_sent: false,
             epoch: 0,
             came: 0,
@@ -223,7 +222,7 @@ impl PendingCall {
         };
         Self {
             is_posted,
-            is_part: matches!(waits, Waits::AfterOthers),
+            is_part: matches!(waits, WaitOrder::AfterOthers),
             is_confirmed,
             core: Mutex::new(core),
             changed: Condvar::new(),
@@ -447,7 +446,7 @@ impl PendingCall {
     }
 
     /// Returns the commands and the route of a call that was never written, and that failed because no connection could be opened.
-    pub(crate) fn unconnected(&self) -> Option<(Packed, RouteGuard)> {
+    pub(crate) fn unconnected(&self) -> Option<(Packed, Route)> {
         let mut core = self.core.lock();
         // A call that was queued again was written before. Some of its commands may have been executed, and must not be sent once more.
         let is_new = core.repeated.is_none();

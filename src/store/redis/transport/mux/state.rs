@@ -25,6 +25,7 @@
 //! An answer says in which epoch its call was written. When the server says that it is no master, that counts for the current epoch and for
 //! all earlier ones. A *stamp* is written into the commands of one epoch alone.
 
+use super::super::MUXES;
 use super::super::timing::{IDLE, QUIET};
 use super::overdue_by;
 use super::pending::{PendingCall, Taken};
@@ -58,9 +59,6 @@ pub(super) struct MuxState<C: Connector> {
     pub(super) gatherings: u64,
     /// Whether the writer was promoted and is not awake yet. A caller that clears this takes the role over.
     pub(super) promoted: bool,
-    /// The next epoch. No two epochs of a transport are equal.
-    pub(super) next_epoch: u64,
-    pub(super) epoch_step: u64,
     pub(super) closed: bool,
 }
 
@@ -92,7 +90,7 @@ impl Connecting {
 
 impl<C: Connector> MuxState<C> {
     /// The state of a mux without a connection.
-    pub(super) fn new(first_epoch: u64, epoch_step: u64) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             queue: VecDeque::new(),
             session: None,
@@ -101,8 +99,6 @@ impl<C: Connector> MuxState<C> {
             gathering: None,
             gatherings: 0,
             promoted: false,
-            next_epoch: first_epoch,
-            epoch_step,
             closed: false,
         }
     }
@@ -487,7 +483,8 @@ fn unasked() -> io::Error {
 
 /// The epochs of a mux: see the module.
 pub(in super::super) struct Epochs {
-    /// The current epoch.
+    /// The current epoch. No two epochs of a transport are equal: each is [`MUXES`] above the one before it. Before the first connection, it is
+    /// the number of the mux.
     // ORDERING: Relaxed, also for `written`: stored with the mutex of the mux's `state` held. `at` loads without it, and may guess wrong.
     // The answer says in which epoch the call was written, and a caller that relies on the epoch compares the two.
     current: AtomicU64,
@@ -505,13 +502,14 @@ pub(in super::super) struct Epochs {
 }
 
 impl Epochs {
-    pub(super) fn new() -> Self {
+    /// The epochs of the mux of this number. No command is written in the first of them.
+    pub(super) fn of(mux: usize) -> Self {
         Self {
-            current: AtomicU64::new(0),
+            current: AtomicU64::new(mux as u64),
             written: AtomicU64::new(0),
             since: now(),
             stamped: AtomicU64::new(0),
-            deposed: AtomicU64::new(0),
+            deposed: AtomicU64::new(mux as u64),
         }
     }
 
@@ -547,22 +545,22 @@ impl Epochs {
     }
 
     /// Begins an epoch. It is not stamped, because only the epoch in `stamped` is. The mutex of the mux must be held.
-    pub(super) fn begin(&self, next: &mut u64, step: u64) -> u64 {
-        let epoch = *next;
-        *next += step;
-        self.current.store(epoch, Ordering::Relaxed); // ORDERING: Relaxed: see the field.
+    pub(super) fn begin(&self) -> u64 {
+        // ORDERING: Relaxed: see the field.
+        let epoch = self.current.load(Ordering::Relaxed) + MUXES as u64;
+        self.current.store(epoch, Ordering::Relaxed);
         epoch
     }
 
     /// Notes a write that comes `quiet` after the one before it. A write after a long pause begins an epoch. Returns the epoch of the
     /// write, and whether that epoch is stamped. The mutex of the mux must be held.
-    pub(super) fn write(&self, at: Instant, quiet: Duration, next: &mut u64, step: u64) -> (u64, bool) {
+    pub(super) fn write(&self, at: Instant, quiet: Duration) -> (u64, bool) {
         // ORDERING: Relaxed: the mutex of the mux is held. Only `stamped` is stored without it: see there.
         let mut epoch = self.current.load(Ordering::Relaxed);
         // The server's word that it is no master ends the epoch, as a long pause does: in both cases another server may have been the
         // master since.
         if quiet > QUIET || self.is_deposed(epoch) {
-            epoch = self.begin(next, step);
+            epoch = self.begin();
         }
         let nanos = u64::try_from(at.saturating_duration_since(self.since).as_nanos()).unwrap_or(u64::MAX);
         self.written.store(nanos, Ordering::Relaxed);
@@ -578,7 +576,7 @@ mod tests {
 
     #[test]
     fn a_writer_that_comes_back_does_not_take_the_role_of_a_successor_that_yields() {
-        let mut state = MuxState::<Endpoint>::new(0, 1);
+        let mut state = MuxState::<Endpoint>::new();
         let first = state.gather();
         assert!(state.take_idle_role());
         let second = state.gather();

@@ -1,6 +1,6 @@
 //! Tests that batches to several servers, begun together, do not wait for one another.
 
-use super::{AtLimit, Batch, Begun, Polling, Replies, Transport, Waits};
+use super::{AtLimit, Batch, Begun, Polling, Replies, Transport, WaitOrder};
 use crate::error::Error;
 use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use ::redis::Value;
@@ -93,9 +93,9 @@ impl Shutdown for Server {
     }
 }
 
-fn batch(transport: &Transport<Server>, limit: Duration) -> Batch {
+fn batch(transport: &Transport<Server>, limit: Duration) -> Batch<'_> {
     let mut batch = transport.batch(limit);
-    batch.push("k", |packed| packed.words(&["PING"]));
+    batch.push(Some("k"), |packed| packed.words(&["PING"]));
     batch
 }
 
@@ -116,7 +116,7 @@ fn open(server: &Server) -> Transport<Server> {
 }
 
 fn begin(transport: &Transport<Server>, deadline: Instant) -> Begun {
-    transport.begin(batch(transport, SHORT), Instant::now(), deadline, Waits::AfterOthers)
+    transport.begin(batch(transport, SHORT), Instant::now(), deadline, WaitOrder::AfterOthers)
 }
 
 fn is_answered(transport: &Transport<Server>, begun: Begun, limit: Duration) -> bool {
@@ -224,12 +224,12 @@ fn an_urgent_caller_does_not_poll() {
     let server = Server::default();
     let transport = connect(&server, Polling::Automatic);
     assert_eq!(callers_that_poll(&transport, &server, 1), 1);
-    while !transport.urgent_batch(LONG).is_urgent {
+    while !transport.urgent_batch(LONG).is_urgent() {
         thread::yield_now();
     }
     let call = || {
         let mut batch = transport.urgent_batch(LONG);
-        batch.push("k", |packed| packed.words(&["PING"]));
+        batch.push(Some("k"), |packed| packed.words(&["PING"]));
         transport.round_trip(batch, LONG, AtLimit::BreakConnection)
     };
     assert_eq!(calls_that_poll(&server, 100, call), 0);

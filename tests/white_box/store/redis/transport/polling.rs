@@ -28,7 +28,7 @@ fn looks_until(
 ) -> u32 {
     let count = Cell::new(0);
     let find = RefCell::new(find);
-    let counted = || {
+    let counted = |_| {
         count.set(count.get() + 1);
         (find.borrow_mut())()
     };

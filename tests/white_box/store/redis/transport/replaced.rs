@@ -100,7 +100,7 @@ fn a_connection_that_another_server_has_ended_is_not_written_to() {
         Transport::over(servers.clone(), "replaced".to_owned(), LIMIT, LIMIT, Polling::Automatic, *b"00000", None);
     let call = || {
         let mut batch = transport.batch(LIMIT);
-        batch.push("k", |packed| packed.words(&["PING"]));
+        batch.push(Some("k"), |packed| packed.words(&["PING"]));
         transport.round_trip(batch, LIMIT, AtLimit::KeepConnection).pop().expect("an answer")
     };
     call().expect("the first server answers");

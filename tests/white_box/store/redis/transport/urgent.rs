@@ -143,7 +143,7 @@ fn command() -> Packed {
 
 fn call(transport: &Transport<Crowded>, key: &str, packed: Packed, limit: Duration) -> Reply {
     let mut batch = transport.batch(limit);
-    batch.push(key, |into| *into = packed);
+    batch.push(Some(key), |into| *into = packed);
     transport.round_trip(batch, limit, AtLimit::KeepConnection).pop().expect("a reply")
 }
 
@@ -168,13 +168,13 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
             crowded.wait_until(|state| state.standing == n + 1);
         }
         // Nobody waits for the connection for urgent calls, and no other caller opens it.
-        while !transport.urgent_batch(LONG).is_urgent {
+        while !transport.urgent_batch(LONG).is_urgent() {
             std::thread::yield_now();
         }
         // This holds even for a key that a caller asks about.
         for key in ["a", "e"] {
             let mut batch = transport.urgent_batch(LONG);
-            batch.push(key, |packed| *packed = command());
+            batch.push(Some(key), |packed| *packed = command());
             let answers = transport.round_trip(batch, LONG, AtLimit::BreakConnection);
             assert!(matches!(&answers[..], [Ok(Replied { value: Value::Okay, .. })]), "{answers:?}");
         }
@@ -191,7 +191,7 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
 /// Creates a transport with one open connection, on which callers are answered. Later connects end as told.
 fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
     let (crowded, transport) = transport();
-    assert!(!transport.urgent_batch(LONG).is_urgent);
+    assert!(!transport.urgent_batch(LONG).is_urgent());
     assert_eq!(crowded.with(|state| state.opens), 0, "the server has never answered");
     crowded.with(|state| state.stands = false);
     call(&transport, "a", command(), LONG).expect("an answer");
@@ -201,8 +201,8 @@ fn with_one_connection(opening: Opening) -> (Crowded, Transport<Crowded>) {
 
 fn call_urgently(transport: &Transport<Crowded>) {
     let mut batch = transport.urgent_batch(LONG);
-    assert!(!batch.is_urgent);
-    batch.push("a", |packed| *packed = command());
+    assert!(!batch.is_urgent());
+    batch.push(Some("a"), |packed| *packed = command());
     assert!(transport.round_trip(batch, LONG, AtLimit::BreakConnection).iter().all(Result::is_ok));
 }
 
@@ -215,7 +215,7 @@ fn urgent_calls_go_with_the_callers_while_their_own_connect_hangs() {
     }
     crowded.wait_until(|state| state.opens == 2);
     crowded.with(|state| state.is_let_go = true);
-    while !transport.urgent_batch(LONG).is_urgent {
+    while !transport.urgent_batch(LONG).is_urgent() {
         std::thread::yield_now();
     }
     assert_eq!(crowded.with(|state| state.opens), 2);

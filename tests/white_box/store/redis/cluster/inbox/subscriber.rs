@@ -52,13 +52,13 @@ fn confirmations_ends_and_messages_are_told_by_their_slots() {
         panic!("{confirmed:?}");
     };
     assert_eq!(error.code(), "MOVED");
-    assert_eq!(subscriber.slots().len(), 2);
+    assert_eq!(subscriber.slots.len(), 2);
     // The server ends one; the other is ended by us, and its reply says nothing new.
     subscriber.unsubscribe(&[3, 4], "c").expect("sent");
     let ended =
         pushed(&mut subscriber, &mut far, &[push("sunsubscribe", 1), push("sunsubscribe", 3), push("sunsubscribe", 1)]);
     assert_eq!(ended, [ServerPush::Ended(1)]);
-    assert!(subscriber.slots().is_empty() && subscriber.asked.is_empty());
+    assert!(subscriber.slots.is_empty() && subscriber.asked.is_empty());
     let message = "*3\r\n$8\r\nsmessage\r\n$1\r\nx\r\n$5\r\nhello\r\n".to_owned();
     let pong = "*2\r\n$4\r\npong\r\n$0\r\n\r\n+PONG\r\n-NOPERM no\r\n".to_owned();
     assert_eq!(pushed(&mut subscriber, &mut far, &[message, pong]), [ServerPush::Message(b"hello".to_vec())]);
@@ -79,7 +79,7 @@ fn a_redirection_counts_for_the_slot_that_it_names() {
     subscriber.subscribe(&[2], "c").expect("sent");
     let words = [push("sunsubscribe", 1), "-MOVED 1 h:7\r\n".to_owned(), push("ssubscribe", 2)];
     assert_eq!(pushed(&mut subscriber, &mut far, &words), [ServerPush::Confirmed(2)]);
-    assert!(subscriber.slots().len() == 1 && subscriber.slots().contains(&2) && subscriber.asked.is_empty());
+    assert!(subscriber.slots.len() == 1 && subscriber.slots.contains(&2) && subscriber.asked.is_empty());
 }
 
 /// An error without a slot that is taken for the answer to a later command costs one more subscription, and nobody is deaf.
@@ -95,7 +95,7 @@ fn a_confirmation_that_nobody_counts_on_is_taken_back() {
     let [ServerPush::Refused(2, _)] = pushed(&mut subscriber, &mut far, &words).as_slice() else {
         panic!("no refusal")
     };
-    assert!(subscriber.slots().is_empty());
+    assert!(subscriber.slots.is_empty());
     let channel = slot_inbox_channel(2, "c");
     assert!(sent(&mut far).contains(&format!("SUNSUBSCRIBE\r\n${}\r\n{channel}", channel.len())));
     // It is subscribed again before that is answered.
@@ -126,7 +126,7 @@ fn what_has_no_room_is_sent_later() {
     let slots: Vec<Slot> = (0..16_000).collect();
     let begun = Instant::now();
     subscriber.subscribe(&slots, "c").expect("sent");
-    assert!(subscriber.is_behind() && begun.elapsed() < subscriber.io_timeout);
+    assert!(subscriber.is_behind && begun.elapsed() < subscriber.io_timeout);
     let mut expected = Packed::default();
     slots.iter().for_each(|slot| expected.words(&["SSUBSCRIBE", &slot_inbox_channel(*slot, "c")]));
     let reader = std::thread::spawn(move || {
@@ -135,7 +135,7 @@ fn what_has_no_room_is_sent_later() {
         assert!(bytes == expected.bytes);
         far
     });
-    while subscriber.is_behind() {
+    while subscriber.is_behind {
         subscriber.read("c").1.expect("no failure");
     }
     drop(reader.join().expect("no panic"));

@@ -1,6 +1,6 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{AtLimit, Batch, CallReplies, Confirming, MUXES, Polling, Replied, Transport};
+use super::super::{AtLimit, CallReplies, Confirming, KeyHash, MUXES, Polling, Replied, Transport};
 use super::book::{Book, Entry};
 use super::network::{COMMAND, CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, STAMP_AT, command, reply_to};
 use super::scenarios::{Act, Limit, Scenario};
@@ -127,10 +127,10 @@ impl Execution {
 
     fn call(&self, parts: &[(u8, u8)], limit: Limit, at_limit: AtLimit, is_confirmed: bool) {
         let calls: Vec<_> = parts.iter().map(|(key, replies)| self.enter(*key, *replies, limit)).collect();
-        let mut batch: Batch = self.transport.batch(limit.time());
+        let mut batch = self.transport.batch(limit.time());
         for ((key, replies), call) in parts.iter().zip(&calls) {
             for place in 0..*replies {
-                batch.push(name_of(*key), |packed| {
+                batch.push(Some(name_of(*key)), |packed| {
                     pack(packed, command(*call, place, *key));
                     packed.is_confirmed = is_confirmed;
                 });
@@ -181,7 +181,7 @@ impl Execution {
             execution.answer(call, 0, replied.ok_or_else(|| answer.failure.expect("a reply or a failure")));
             execution.answered(call);
         };
-        self.transport.post(name_of(key), packed, limit.time(), Box::new(callback));
+        self.transport.post(KeyHash::of(name_of(key)), packed, limit.time(), Box::new(callback));
         self.sent(call);
         // Where connections break or refuse, the call may have failed instead.
         let must_be_given = Faults { unknown: 0, ..self.faults } == NO_FAULTS && limit == Limit::Long;

@@ -85,7 +85,7 @@ impl Shutdown for Arc<Steps> {
 
 fn call(transport: &Transport<Shaky>) -> bool {
     let mut batch = transport.batch(LIMIT);
-    batch.push("k", |packed| packed.words(&["PING"]));
+    batch.push(Some("k"), |packed| packed.words(&["PING"]));
     transport.round_trip(batch, LIMIT, AtLimit::KeepConnection).pop().is_some_and(|reply| reply.is_ok())
 }
 

@@ -7,7 +7,9 @@ use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::{Call, Form};
-use crate::store::redis::transport::{AtLimit, Begun, Callback, Confirming, Replies, Reply, Transport, Waits, Way};
+use crate::store::redis::transport::{
+    AtLimit, Begun, Callback, Confirming, KeyHash, Replies, Reply, Route, Transport, WaitOrder,
+};
 use crate::sync::now;
 use crate::timing::end_of;
 use ::redis::Value;
@@ -16,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// See the module.
 pub(crate) struct Node {
     pub(crate) transport: Transport,
     /// The form in which the node gets scripts.
@@ -41,14 +42,14 @@ pub(crate) struct CallOptions {
     pub(crate) at_limit: AtLimit,
     /// Whether the calls go on the connection for urgent calls: they need no order among others for their keys.
     pub(crate) urgent: bool,
-    /// The way that was chosen for the key of the first call, if one was.
-    pub(crate) way: Option<Way>,
+    /// The route that was chosen for the key of the first call, if one was.
+    pub(crate) route: Option<Route>,
 }
 
 impl CallOptions {
     /// Calls that a caller waits for.
     pub(crate) fn within(limit: Duration) -> Self {
-        Self { limit, spare: Duration::ZERO, at_limit: AtLimit::KeepConnection, urgent: false, way: None }
+        Self { limit, spare: Duration::ZERO, at_limit: AtLimit::KeepConnection, urgent: false, route: None }
     }
 }
 
@@ -100,15 +101,10 @@ impl Node {
         &self.transport.endpoint().servers
     }
 
-    /// Opens the first connection, before any call.
-    pub(crate) fn connect(&self, limit: Duration) -> Result<(), Error> {
-        self.transport.connect(limit)
-    }
-
     /// Sends one command that concerns no key.
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
-        batch.push_any(|packed| packed.words(words));
+        batch.push(None, |packed| packed.words(words));
         let reply =
             self.transport.round_trip(batch, limit, AtLimit::KeepConnection).pop().unwrap_or_else(|| Err(mismatch()));
         reply.map(|replied| replied.value)
@@ -117,15 +113,20 @@ impl Node {
     /// Runs calls in one batch.
     pub(crate) fn call<'a>(&self, calls: impl Iterator<Item = Call<'a>>, options: CallOptions) -> Replies {
         let (limit, at_limit) = (options.limit, options.at_limit);
-        self.end(self.begin(calls, options, Waits::AtOnce), limit, at_limit)
+        self.end(self.begin(calls, options, WaitOrder::AtOnce), limit, at_limit)
     }
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, and `waits` says when.
-    pub(crate) fn begin<'a>(&self, calls: impl Iterator<Item = Call<'a>>, options: CallOptions, waits: Waits) -> Sent {
-        let CallOptions { limit, spare, urgent, way, .. } = options;
+    pub(crate) fn begin<'a>(
+        &self,
+        calls: impl Iterator<Item = Call<'a>>,
+        options: CallOptions,
+        waits: WaitOrder,
+    ) -> Sent {
+        let CallOptions { limit, spare, urgent, route, .. } = options;
         let at = now();
-        let mut batch = match way {
-            Some(way) => self.transport.batch_on(way),
+        let mut batch = match route {
+            Some(route) => self.transport.batch_on(route),
             None if urgent => self.transport.urgent_batch(limit),
             None => self.transport.batch(limit),
         };
@@ -135,10 +136,10 @@ impl Node {
             if call.asking {
                 // Both take the connection of the key, one behind the other. `ASKING` applies to the next command only. So the call has its
                 // full form: a short form that the server does not know would be repeated without `ASKING`.
-                batch.push(call.key(), |packed| packed.words(&["ASKING"]));
-                batch.push(call.key(), |packed| call.pack_in_full(self.form, packed));
+                batch.push(Some(call.key()), |packed| packed.words(&["ASKING"]));
+                batch.push(Some(call.key()), |packed| call.pack_in_full(self.form, packed));
             } else {
-                batch.push(call.key(), |packed| call.pack(self.form, packed));
+                batch.push(Some(call.key()), |packed| call.pack(self.form, packed));
             }
         }
         let mut begun = self.transport.begin(batch, at, end_of(limit, at), waits);
@@ -161,11 +162,11 @@ impl Node {
         replies
     }
 
-    /// Sends one call and returns without its reply, which `done` receives.
-    pub(crate) fn post(&self, call: &Call<'_>, limit: Duration, done: Callback) {
+    /// Sends one call about a key with this hash, and returns without its reply, which `done` receives.
+    pub(crate) fn post(&self, call: &Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
         let mut packed = Packed::for_one();
         call.pack(self.form, &mut packed);
-        self.transport.post(call.key(), packed, limit, done);
+        self.transport.post(hash, packed, limit, done);
     }
 }
 
@@ -193,11 +194,5 @@ pub(crate) fn confirming(acks: Option<&ReplicaAcks>) -> Option<Confirming> {
 impl Drop for Node {
     fn drop(&mut self) {
         self.transport.close();
-    }
-}
-
-impl std::fmt::Debug for Node {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Node").field(&self.transport).finish()
     }
 }

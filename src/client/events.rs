@@ -2,15 +2,15 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `mod.rs` | the events of an acquisition, a hold, a renewal, a loss, and a call of the store |
-//! | `observer.rs` | the functions and the recorder that receive the events of a client |
-//! | `hook.rs` | the functions of the program, the queue before them, and its thread |
-//! | `metrics.rs` | what is recorded |
-//! | `long_waits.rs` | threads that wait for one another |
+//! | `events.rs` | the events of an acquisition, a hold, a renewal, a loss, and a call of the store |
+//! | `events/observer.rs` | the functions and the recorder that receive the events of a client |
+//! | `events/hook.rs` | the functions of the program, the queue before them, and its thread |
+//! | `events/metrics.rs` | what is recorded |
+//! | `events/long_waits.rs` | threads that wait for one another |
 //!
-//! This folder knows neither the store nor another part of the client.
+//! This file and its folder know neither the store nor another part of the client.
 //!
-//! A client tells its Events (`src/client/events/mod.rs`) what happens. They have an observer (`src/client/events/observer.rs`) only if the
+//! A client tells its Events (`src/client/events.rs`) what happens. They have an observer (`src/client/events/observer.rs`) only if the
 //! builder was given a function or told to record metrics. Without an observer, each event costs a branch, and reads no clock. `on_lost`
 //! and `on_slow_wait` are functions that receive one kind of event each, by the same path.
 //!
@@ -20,11 +20,8 @@
 //! * *The events of a key are in order*, because each is queued under the key's mutex, or by the thread that has the turn before it passes
 //!   it on. So a hand-over that ends a turn queues the event of the release before it wakes the next thread. The reply to a posted release
 //!   is the one exception.
-//! * *The queue has two lanes* (`src/client/events/hook.rs`): one for `on_lost`, which must be delivered at once, and one for `on_event`
-//!   and `on_slow_wait`. One thread delivers both lanes. A second thread is started when a lane would have to wait for the other. So a
-//!   function that blocks does not delay the news of a loss. A lane counts acquisitions and releases apart from all other events, with room
-//!   for 4,096 of each: so many locks cannot crowd out a loss. Events that find no room are counted, and `Dropped` is delivered in their
-//!   place.
+//! * *A function that blocks delays no news of a loss, and many locks crowd out none* (`src/client/events/hook.rs`). Events that find no
+//!   room in the queue are counted, and `Dropped` is delivered in their place.
 //! * *No client waits for a function*, not even when it ends, because a function may close its own client.
 //! * *Metrics are recorded on the thread that locks*, after all mutexes are released. Recorders are made for that, and a queue could drop
 //!   figures.
@@ -71,7 +68,6 @@ pub(crate) struct LockCall<'a> {
 }
 
 /// What a client tells. See the module.
-#[derive(Debug)]
 pub(crate) struct Events {
     clock: Timer,
     /// Who is told what happens, if anybody is.
@@ -219,7 +215,7 @@ pub(super) fn tell_watchers(watchers: Vec<Sender<()>>) {
 impl Events {
     /// Counts the calling thread as one that waits, until the returned value is dropped. Both must happen with no mutex held.
     pub(super) fn count_waiter(&self, settings: &Arc<DLockConfig>) -> Option<CountedWaiter<'_>> {
-        let observer = self.observer.as_ref().filter(|observer| observer.is_metered())?;
+        let observer = self.observer.as_ref().filter(|observer| observer.is_metered)?;
         observer.record(Sample::Waiting { lock: Arc::clone(settings), more: true });
         Some(CountedWaiter { observer, lock: Arc::clone(settings) })
     }
@@ -272,7 +268,7 @@ impl Events {
 impl Events {
     /// Returns the current time if the durations of calls are recorded.
     pub(super) fn metered_now(&self) -> Option<Moment> {
-        self.observer.as_ref().filter(|observer| observer.is_metered()).map(|_| self.clock.now())
+        self.observer.as_ref().filter(|observer| observer.is_metered).map(|_| self.clock.now())
     }
 
     /// Notes the result of a request that had a limit, and that was sent when [`metered_now`](Self::metered_now) returned `sent_at`.
@@ -337,7 +333,7 @@ fn holder(tenure: &Tenure) -> Arc<DLockConfig> {
 
 #[cold]
 fn released(observer: &Observer, tenure: &Tenure, token: u64, now: Moment, end: HoldEnd) -> Queued {
-    let (lock, held) = (holder(tenure), now.since(tenure.held_since()));
+    let (lock, held) = (holder(tenure), now.since(tenure.held_since));
     let sample = Sample::Released { lock: Arc::clone(&lock), held, end };
     observer.queue(&Event::Released(Released { lock, token, held, end }), Some(sample))
 }
