@@ -340,8 +340,9 @@ impl Watched {
         let Some(watch) = &self.watch else { return work() };
         let fail = |error: Error| requests.iter().map(|_| Err(error.clone())).collect();
         watch.record(requests, limit);
-        watch.pass_gates(requests, When::Going);
+        // First, so that a gate stops no thread that is barred.
         watch.wait_at_bar(requests);
+        watch.pass_gates(requests, When::Going);
         watch.panic_if_told(requests);
         if let Err(error) = watch.fail_if_told(limit) {
             return fail(error);
