@@ -14,19 +14,19 @@ use std::time::Duration;
 ///
 /// # What it shares with a guard, and what not
 ///
-/// * It has a fencing token, its lease is renewed, and it hears of a loss, like a [`DLockGuard`](crate::DLockGuard). It waits in the same queues as
-///   guards do, in order of arrival, and is passed on within the process, too.
-/// * It is never entered twice. A second `hold()` of the same thread waits like anybody's, and its `try_hold()` returns `None`. While a thread's
-///   guard holds the key, a `Hold` waits, and the other way round. A thread that waits in `hold()` for a key that its own guard holds waits for
-///   ever: the generator logs this as a circle of one thread.
-/// * It does not end with the thread that took it. One that is kept by mistake ([`mem::forget`](std::mem::forget), a map that nobody cleans) is
-///   renewed for as long as the process lives. [`with_max_hold`](crate::DLockConfig::with_max_hold) sets a limit, and
+/// * It has a fencing token, its lease is renewed, and it learns of a loss, like a [`DLockGuard`](crate::DLockGuard). `hold()` waits in the
+///   same queues as `lock()`, in order of arrival, and the lock is passed on within the process, too.
+/// * It is not reentrant. A second `hold()` of the same thread waits like that of any other thread, and its `try_hold()` returns `None`.
+///   `hold()` waits while a thread's guard holds the key, and `lock()` waits while a `Hold` does. A thread that calls `hold()` for a key that
+///   its own guard holds waits for ever: the generator logs this as a circle of one thread.
+/// * It does not end with the thread that took it. A `Hold` that is kept by mistake ([`mem::forget`](std::mem::forget), a map that nobody
+///   cleans) is renewed for as long as the process lives. [`with_max_hold`](crate::DLockConfig::with_max_hold) sets a limit, and
 ///   [`with_hold_warning`](crate::DLockConfig::with_hold_warning) a time after which the log names it.
 /// * [`hold_count`](DistributedReentrantLock::hold_count) and [`is_held_by_current_thread`](DistributedReentrantLock::is_held_by_current_thread)
 ///   do not count it. [`describe`](crate::DLockGenerator::describe) shows it with the name that
 ///   [`with_holder_name`](crate::DLockConfig::with_holder_name) has set, or else with that of the thread that took it.
 ///
-/// Dropping it does what the drop of a [`DLockGuard`](crate::DLockGuard) does, the end of the program included. While it lives, the client behind
+/// Its drop does the same as that of a [`DLockGuard`](crate::DLockGuard), also at the end of the program. While it lives, the client behind
 /// its generator lives, too: see [`OwnedDLockGuard`](crate::OwnedDLockGuard).
 ///
 /// ```
