@@ -11,8 +11,7 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The lease of a lock for which neither its config nor its generator set one: thirty seconds, as long as Redisson's watchdog
-/// gives.
+/// The lease of a lock if neither its config nor its generator sets one: thirty seconds, as long as the lease of Redisson's watchdog.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// The shortest lease. Below it, the safety margin of the deadline (2 ms) would leave hardly any time to extend the lease.
@@ -21,7 +20,7 @@ pub const MIN_LEASE: Duration = Duration::from_millis(20);
 /// The longest lease: 2,147,483,647 ms (24 days), the range of JVM DLock's `int` of milliseconds.
 pub const MAX_LEASE: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// The longest lock-delay. What a dead holder has sent arrives within a minute, or not at all.
+/// The longest lock-delay. A request that a dead holder has sent arrives within a minute, or not at all.
 pub(crate) const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 
 /// The prefix of all lock keys.
@@ -102,9 +101,9 @@ impl DLockConfig {
         self
     }
 
-    /// Sets the fraction of the lease after which it is extended, from 0.1 to 0.85. Defaults to 0.75, as in JVM DLock. Where the store
-    /// may be away for a while during a failover ([`StoreLimits::outage`](crate::processor::StoreLimits::outage)), the default is as much
-    /// earlier as the rest of the lease needs to outlive that, but at least a third.
+    /// Sets the fraction of the lease after which it is extended, from 0.1 to 0.85. Defaults to 0.75, as in JVM DLock. If the store
+    /// may be away for a while during a failover ([`StoreLimits::outage`](crate::processor::StoreLimits::outage)), the default is smaller, so
+    /// that the rest of the lease outlives the failover, but at least a third.
     pub fn with_renew_at(mut self, part: f64) -> Self {
         self.renew_at = Some(part);
         self
@@ -120,10 +119,10 @@ impl DLockConfig {
     /// Sets how many more times the threads of this process may pass the lock on among themselves once they know that other
     /// processes wait. Defaults to 16. More passes give more throughput; fewer give the other processes shorter waits.
     ///
-    /// While no other process waits, the threads pass the lock on without limit and without the store. Once others wait, it
-    /// goes to them after 10 ms of passing in any case. Until the inbox is open, which happens some milliseconds after a thread first waits,
-    /// nobody could tell the client of others, so it assumes that others wait. This setting has no effect with
-    /// [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener) off: then the lock is given back after every hold.
+    /// While no other process waits, the threads pass the lock on without limit and without asking the store. Once others wait, the lock
+    /// goes to them after 10 ms of passing in any case. The inbox opens some milliseconds after a thread first waits. Until then the client
+    /// cannot hear of other processes, so it assumes that some wait. With [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener)
+    /// off, this setting has no effect: the lock is given back after every hold.
     pub fn with_local_passes(mut self, passes: u32) -> Self {
         self.local_passes = passes;
         self
@@ -152,7 +151,7 @@ impl DLockConfig {
     }
 
     /// Sets for how long this process keeps the lock after its last hold, in case one of its threads wants it again. That
-    /// thread then gets it without the store. Defaults to zero: the lock is given back at once.
+    /// thread then gets it without asking the store. Defaults to zero: the lock is given back at once.
     ///
     /// Use it for work that comes in bursts to the same process (lock caching with revocation, as in distributed file systems).
     /// A message from any process that waits for the lock ends the lingering at once.
@@ -178,7 +177,7 @@ impl DLockConfig {
     /// that failed). The holder must stop within that time, before anybody else is inside. The other threads of its process wait until it has
     /// unlocked.
     ///
-    /// Like all settings of a tenure, the limit is that of the handle that asked the store for the lock, also for threads of
+    /// Like all settings of a tenure, the limit is that of the handle that asked the store for the lock, even for threads of
     /// this process to which the lock is passed on.
     pub fn with_max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = Some(limit);
@@ -188,8 +187,8 @@ impl DLockConfig {
     /// Sets after which time a hold is reported in the log, once, with a WARN that names its holder, its token and its
     /// [reason](Self::with_reason). Nothing else happens to the hold. Defaults to never.
     ///
-    /// It finds a [`Hold`](crate::Hold) that is kept by mistake: no thread's end ends it, so its lease is renewed for as long as the process
-    /// lives.
+    /// It finds a [`Hold`](crate::Hold) that is kept by mistake. Such a hold does not end with a thread, so its lease is renewed for as long as
+    /// the process lives.
     ///
     /// Like all settings of a tenure, the time and the reason are those of the handle that asked the store for the lock, also for holds of
     /// this process to which the lock is passed on.
@@ -198,15 +197,15 @@ impl DLockConfig {
         self
     }
 
-    /// Sets for how long the lock stays taken after its holder's lease has ended, so that what a dead holder still has under way (a
-    /// request to another server, say) ends before the next one is inside. Defaults to zero. Consul calls it `lock-delay`.
+    /// Sets for how long the lock stays taken after its holder's lease has ended, so that work that a dead holder has started (a
+    /// request to another server, say) ends before the next holder begins. Defaults to zero. Consul calls it `lock-delay`.
     ///
     /// From 0 to 60 s, in whole milliseconds; fractions are rounded up. The store keeps the lock for the lease and this time from each
     /// extension on, and the holder counts on the lease alone. So a holder that dies, is cut off or hangs keeps others out for longer by this
-    /// time. One that unlocks gives the lock away at once, also after it has lost its lease: then its work has ended. (On Consul a delay that has
-    /// begun is not ended by a late `unlock`.)
+    /// time. A holder that unlocks gives the lock away at once, even after it has lost its lease, because its work has ended. (On Consul a late
+    /// `unlock` does not end a delay that has begun.)
     ///
-    /// Set the same time in all processes: the one of the holder counts. JVM processes see a longer time to live, and wait for it.
+    /// Set the same time in all processes: that of the holder counts. JVM processes see a longer time to live, and wait for it.
     pub fn with_lock_delay(mut self, delay: Duration) -> Self {
         self.lock_delay = delay;
         self
@@ -214,14 +213,14 @@ impl DLockConfig {
 
     /// Lets processes that only poll, such as those of JVM DLock, get the lock between processes that hand it over. At most
     /// once per `every`, counted over all processes together, a release leaves the lock free for about a sixth of its lease,
-    /// the time after which a poller asks again. No process of this crate takes it meanwhile. Defaults to never; then pollers
+    /// the time after which a poller asks again. No process of this crate takes the lock in that time. Defaults to never: then pollers
     /// may starve.
     ///
     /// From the lease to 24 days, in whole milliseconds; fractions are truncated. If no poller uses a gap, nobody is inside
     /// during it, and `try_lock` finds the lock taken. With a gap after every lease, that is up to a sixth of the time. Pollers
     /// are expected to have the same lease as this lock.
     ///
-    /// Set this in all processes. The time until the next gap is the one set by the process that made the last gap. For that
+    /// Set this in all processes. The process that made the last gap determines the time until the next gap. For that
     /// time, the server keeps a small key for each lock name that had a gap.
     pub fn with_poller_gap(mut self, every: Duration) -> Self {
         self.poller_gap = Some(every);
@@ -245,14 +244,14 @@ impl DLockConfig {
         self
     }
 
-    /// Returns the lock's key in Redis: `DLOCK_{lock_type}_{lock_target}`. A lock is made only of a key of at most 16 KiB.
+    /// Returns the lock's key in Redis: `DLOCK_{lock_type}_{lock_target}`. A lock can be made only with a key of at most 16 KiB.
     #[must_use]
     pub fn unique_key(&self) -> &str {
         &self.unique_key
     }
 
     /// Returns the lease that [`with_lease`](Self::with_lease) or [`DLockGenerator::config`](crate::DLockGenerator::config) has
-    /// set, else [`DEFAULT_LEASE`]. A config without a lease gets that of its generator when the lock is made.
+    /// set, or else [`DEFAULT_LEASE`]. A config without a lease gets that of its generator when the lock is made.
     #[must_use]
     pub fn lease(&self) -> Duration {
         self.lease.unwrap_or(DEFAULT_LEASE)
@@ -291,7 +290,8 @@ impl DLockConfig {
         self.reentry
     }
 
-    /// Returns for how long one hold may last: [`with_max_hold`](Self::with_max_hold). `None` means no limit.
+    /// Returns for how long one thread or [`Hold`](crate::Hold) may hold the lock: [`with_max_hold`](Self::with_max_hold). `None` means no
+    /// limit.
     #[must_use]
     pub fn max_hold(&self) -> Option<Duration> {
         self.max_hold
@@ -309,8 +309,8 @@ impl DLockConfig {
         self.lock_delay
     }
 
-    /// For how long the store keeps the lock without an extension: the lease, and the lock-delay after it. Every request for a tenure says
-    /// this. What the holder counts on is the [lease](Self::lease).
+    /// For how long the store keeps the lock without an extension: the lease, and the lock-delay after it. Every request for a tenure contains
+    /// this. The holder counts only on the [lease](Self::lease).
     pub(crate) fn kept(&self) -> Duration {
         self.lease() + self.lock_delay
     }

@@ -100,9 +100,9 @@ pub enum Error {
         key: String,
     },
 
-    /// Another process has the identity of this generator: one of them is a copy of the other, made while it ran (a virtual machine
-    /// whose snapshot was restored twice, a process that CRIU has restored). The generator has drawn a new identity. What it held is lost
-    /// ([`LossCause::Cloned`]), and what it waited for is asked for again. Call again.
+    /// Another process has the identity of this generator: one process is a copy of the other, made while it ran (a virtual machine
+    /// whose snapshot was restored twice, a process that CRIU has restored). The generator has taken a new identity. Its holds are lost
+    /// ([`LossCause::Cloned`]), and its waits go on under the new identity. Call again.
     #[non_exhaustive]
     #[error(
         "the lock {key:?} is held with this client's own locker {locker:?}, so a copy of this process runs elsewhere: this client has drawn a new identity and has lost its holds; call again"
@@ -119,7 +119,7 @@ pub enum Error {
     ShutDown,
 
     /// The process was forked after the generator was made. The generator's threads and connections, and the locks it held,
-    /// belong to the parent alone. Nothing was sent.
+    /// belong only to the parent. Nothing was sent.
     #[error("this process is a fork of the one that made the lock generator: make a new generator after forking")]
     Forked,
 }
@@ -172,7 +172,7 @@ pub struct LeaseLoss {
     pub locker: String,
     /// Why it was lost.
     pub cause: LossCause,
-    /// How long before this error was made the loss was noticed, or, for a passed deadline, happened.
+    /// How long before this error was made the loss was noticed. For a passed deadline: how long before that the deadline passed.
     pub ago: Duration,
 }
 
@@ -190,7 +190,7 @@ impl fmt::Display for LeaseLoss {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The lease ran out without being extended in time: the process was stopped, or the store was unreachable.
+    /// The lease was not extended before its deadline: the process was stopped, or the store was unreachable.
     Deadline,
     /// The key contains the locker of another holder.
     TakenOver {
@@ -203,19 +203,18 @@ pub enum LossCause {
     /// for the remainder of its lease, which is no longer extended.
     HeldTooLong,
     /// An operator has taken the lock away: [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock). A holder that asks for the
-    /// cause in the moment in which the loss is noticed may be told `Deleted` or `TakenOver`; `unlock`, `on_lost` and the log say this.
+    /// cause at the moment of the loss may be told `Deleted` or `TakenOver` instead. `unlock`, `on_lost` and the log report `Broken`.
     #[non_exhaustive]
     Broken {
-        /// The client that did it: the beginning of its lockers.
+        /// The client that broke the lock: the beginning of its lockers.
         by: String,
         /// The reason that was given.
         reason: String,
     },
-    /// A copy of this process runs elsewhere with the same identity, so it may hold the lock, too: [`Error::Cloned`]. The lock is not
-    /// released, because the copy may hold it by now.
+    /// A copy of this process runs elsewhere with the same identity: [`Error::Cloned`]. The lock is not released, because the copy may hold
+    /// it.
     Cloned,
-    /// The thread that held the lock ended without unlocking. The lease is no longer extended; others get the lock when it has
-    /// run out.
+    /// The thread that held the lock ended without unlocking. The lease is no longer extended. Others get the lock when it is over.
     ThreadEnded,
 }
 
@@ -236,8 +235,8 @@ impl fmt::Display for LossCause {
 impl Error {
     /// Returns `true` if the store could not be reached or answered too late, or if its replicas did not acknowledge in time. The same
     /// attempt to lock, or the same query, may succeed later without anybody's help. If the store executed the failed attempt
-    /// nevertheless, it is undone in the background. Do not repeat an `unlock`: after it the hold is over, whatever it returns, and its release is repeated in
-    /// the background.
+    /// nevertheless, it is undone in the background. Do not repeat an `unlock`: the hold is over, whatever `unlock` returns, and its release is
+    /// repeated in the background.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(

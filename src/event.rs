@@ -1,6 +1,6 @@
-//! What a generator tells the program: the events of [`GeneratorBuilder::on_event`](crate::GeneratorBuilder::on_event).
+//! The events that a generator delivers to the program: [`GeneratorBuilder::on_event`](crate::GeneratorBuilder::on_event).
 //!
-//! The manual has a page on them ([events](crate::manual::events)): when each is told, in which order, and which may be dropped.
+//! The manual's page [events](crate::manual::events) says when each comes, in which order, and which may be dropped.
 
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss};
@@ -11,15 +11,15 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A thread has the lock. Reentries are not told.
+    /// A thread has the lock. A reentry is no event.
     Acquired(Acquired),
     /// A thread no longer has the lock.
     Released(Released),
-    /// The lease of a hold is lost. [`GeneratorBuilder::on_lost`](crate::GeneratorBuilder::on_lost) is told of the same losses.
+    /// The lease of a hold is lost. [`GeneratorBuilder::on_lost`](crate::GeneratorBuilder::on_lost) is called for the same losses.
     Lost(LeaseLoss),
     /// A lease was extended, but late.
     RenewedLate(RenewedLate),
-    /// A thread waits long for a lock. [`GeneratorBuilder::on_slow_wait`](crate::GeneratorBuilder::on_slow_wait) is told of the same waits.
+    /// A thread waits long for a lock. [`GeneratorBuilder::on_slow_wait`](crate::GeneratorBuilder::on_slow_wait) is called for the same waits.
     SlowWait(SlowWait),
     /// A request to the store has failed, and the one before had not.
     StoreFailing(StoreFailing),
@@ -45,7 +45,7 @@ impl Event {
         }
     }
 
-    /// Returns whether such events come with each lock. All others are rare, and have room of their own in the queue.
+    /// Returns whether such events come with each lock. All other events are rare, and have separate room in the queue.
     pub(crate) fn is_frequent(&self) -> bool {
         matches!(self, Self::Acquired(_) | Self::Released(_))
     }
@@ -59,7 +59,7 @@ pub struct Acquired {
     pub lock: Arc<DLockConfig>,
     /// The fencing token of the hold.
     pub token: u64,
-    /// How long the call took that got the lock.
+    /// How long the call that got the lock took.
     pub waited: Duration,
     /// How the thread got it.
     pub how: How,
@@ -139,8 +139,8 @@ impl HoldEnd {
     }
 }
 
-/// A lease was extended late: when the store had answered, less than half of the time was left that the settings leave between an extension
-/// and the end of the lease. [`Event::RenewedLate`].
+/// A lease was extended late: [`Event::RenewedLate`]. The settings leave some time between an extension and the end of the lease. When the
+/// store had answered, less than half of that time was left.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RenewedLate {
@@ -162,8 +162,8 @@ pub struct SlowWait {
     pub thread: Option<String>,
     /// What the lock is for, as set in its [config](crate::DLockConfig::with_reason).
     pub reason: Option<String>,
-    /// The keys of a circle of waiting threads: each key is held by the thread that waits for the next one, and the last key by this
-    /// thread. The first key is [`key`](Self::key). Empty if no circle of this generator's holds is known. A circle is told after about one
+    /// The keys of a circle of waiting threads. The thread that holds a key waits for the next key, and this thread holds the last
+    /// one. The first key is [`key`](Self::key). Empty if no circle of this generator's holds is known. A circle is reported after about one
     /// second, whatever the time after which waits count as slow.
     pub circle: Vec<String>,
 }
@@ -180,7 +180,7 @@ pub struct StoreFailing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreBack {
-    /// The time since the first request that failed was answered, or given up.
+    /// The time since the first failed request was answered or given up.
     pub after: Duration,
 }
 

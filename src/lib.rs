@@ -1,7 +1,7 @@
 //! A distributed reentrant lock over Redis, etcd or Consul, for blocking programs.
 //!
-//! Of all processes that use the same server and the same lock name, one thread is inside at a time. The lock is a *lease*:
-//! Redis keeps it for a limited time, a thread of this crate renews it for as long as it is held, and it ends by itself when
+//! One thread at a time holds a lock, among all threads of all processes that use the same server and lock name. The lock is a *lease*:
+//! the server keeps it for a limited time, a thread of this crate renews it for as long as it is held, and it expires when
 //! its holder dies. The crate is a port of Baidu's DLock for the JVM. Rust and JVM processes exclude each other on the same
 //! key.
 //!
@@ -27,10 +27,11 @@
 //! # }
 //! ```
 //!
-//! An error of `unlock()` comes *after* the work. [`Error::LeaseLost`] says that the work may have run beside another holder.
-//! [`Error::Backend`] and [`Error::Denied`] say only that the store has not confirmed the release: the work was exclusive and is done, and
-//! the release is repeated in the background. A `?` there would report work as failed that is done.
-//! [`lock.with(work)`](DistributedReentrantLock::with) makes this distinction by itself: it returns the result of `work` unless the lease was lost.
+//! `unlock()` returns an error *after* the work is done. [`Error::LeaseLost`] means that the work may have run beside another holder.
+//! [`Error::Backend`] and [`Error::Denied`] mean only that the store has not confirmed the release: the work was exclusive, and
+//! the client repeats the release in the background. A `?` there would report finished work as failed.
+//! [`lock.with(work)`](DistributedReentrantLock::with) makes this distinction for you: it returns the result of `work` unless the lease was
+//! lost.
 //!
 //! A lock is named by a *type* (`ORDER`) and a *target* (`4711`); its key in Redis is `DLOCK_ORDER_4711`. All handles of a key
 //! that one [`DLockGenerator`] made are the same lock: a thread that locked through one handle reenters through another.

@@ -14,9 +14,9 @@ use std::time::Duration;
 /// it.
 ///
 /// Dropping the guard writes the release to the connection and does not wait for the store's reply. It does wait for it if
-/// threads of this process are waiting for the lock, because the reply decides who of them is next, and until the server is
-/// known to have the release's script, as at a client's first drop. It blocks while it writes, or while another thread writes
-/// for it. Where the connection takes no data, that is at most the limit of one command (one second unless set otherwise).
+/// threads of this process are waiting for the lock, because the reply decides which of them is next. It blocks while it writes,
+/// or while another thread writes for it. If the connection takes no data, that is at most the limit of one command (one second
+/// unless set otherwise).
 ///
 /// A release that fails is repeated in the background, and logged. If the lease turns out to have been lost, the loss is
 /// reported to the log, to [`lost`](Self::lost) and to the hook. [`unlock`](Self::unlock) waits for the reply, and returns the
@@ -164,7 +164,7 @@ impl<'a> DLockGuard<'a> {
     ///
     /// # Errors
     ///
-    /// * [`Error::LeaseLost`]: the hold was not exclusive to its end. It is over nevertheless.
+    /// * [`Error::LeaseLost`]: the lease was lost during the hold, so somebody else may have been inside. The hold is over.
     /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm the release. The work was exclusive, and is done: do not
     ///   repeat it, and do not repeat the `unlock`. The hold is over for this process. The release is repeated in the background;
     ///   the key is free at the latest when the lease ends.

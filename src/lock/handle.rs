@@ -1,5 +1,5 @@
-//! What all forms of a lock share: a key of a client with settings, and what can be done with it. The lock, its guards and the
-//! unguarded lock are made of this, so none of them needs to know the others.
+//! The handle that all forms of a lock share: a key of a client, its settings, and the operations on it. The lock, its guards and the
+//! unguarded lock contain a handle, so none of them needs to know the others.
 
 use crate::client::Client;
 use crate::client::acquire::Acquire;

@@ -14,14 +14,15 @@ use std::time::Duration;
 ///
 /// # What it shares with a guard, and what not
 ///
-/// * It has a fencing token, its lease is renewed, and it hears of a loss, like a [`DLockGuard`](crate::DLockGuard). It waits in the same queues as
-///   guards do, in order of arrival, and is passed on within the process, too.
-/// * It is never entered twice. While it lives, every other call for its key waits or returns `None`, also one of the thread that took it. A
-///   thread that keeps a `Hold` and calls `lock()` or `hold()` for the same key waits for ever, and the generator cannot notice that.
-/// * It does not end with the thread that took it. One that is kept by mistake ([`mem::forget`](std::mem::forget), a map that nobody cleans) is
-///   renewed for as long as the process lives. [`with_hold_warning`](crate::DLockConfig::with_hold_warning) sets a time after which the log
-///   names it. [`with_max_hold`](crate::DLockConfig::with_max_hold) sets a limit, after which other processes get the lock. In its own process
-///   the key stays taken until the `Hold` is dropped, as after every loss.
+/// * It has a fencing token, its lease is renewed, and it learns of a loss, like a [`DLockGuard`](crate::DLockGuard). `hold()` waits in the
+///   same queues as `lock()`, in order of arrival, and the lock is passed on within the process, too.
+/// * It is not reentrant. While it lives, every other call for its key waits or returns `None`, also one of the thread that took it. A thread
+///   that keeps a `Hold` and calls `lock()` or `hold()` for the same key waits for ever, and the generator cannot notice that. If a thread
+///   calls `hold()` for a key that its own guard holds, the generator logs this as a circle of one thread.
+/// * It does not end with the thread that took it. A `Hold` that is kept by mistake ([`mem::forget`](std::mem::forget), a map that nobody
+///   cleans) is renewed for as long as the process lives. [`with_hold_warning`](crate::DLockConfig::with_hold_warning) sets a time after which
+///   the log names it. [`with_max_hold`](crate::DLockConfig::with_max_hold) sets a limit, after which other processes get the lock. In its own
+///   process the key stays taken until the `Hold` is dropped, as after every loss.
 /// * [`hold_count`](DistributedReentrantLock::hold_count) and [`is_held_by_current_thread`](DistributedReentrantLock::is_held_by_current_thread)
 ///   do not count it. [`describe`](crate::DLockGenerator::describe) shows it with the name that
 ///   [`with_holder_name`](crate::DLockConfig::with_holder_name) has set, or else with that of the thread that took it.

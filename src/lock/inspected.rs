@@ -1,4 +1,4 @@
-//! What the store says about a lock.
+//! The store's answer about a lock.
 
 use std::time::Duration;
 

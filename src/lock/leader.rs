@@ -1,4 +1,4 @@
-//! A leadership: of all processes that campaign for it, one leads at a time, for a term.
+//! A leadership: one of the processes that campaign for it leads at a time, for a term.
 
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::{Error, LeaseLoss};
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// A leadership that this process campaigns for. Made by [`DLockGenerator::leader`](crate::DLockGenerator::leader).
 ///
-/// It is a lock of that name: whoever holds the lock leads, so [`describe`](crate::DLockGenerator::describe) and `dlock show` tell who does. Processes
-/// lead in the order in which they began to campaign. The page [Leaders](crate::manual::leaders) of the manual says what to do with it.
+/// It is a lock of that name: the holder of the lock leads, so [`describe`](crate::DLockGenerator::describe) and `dlock show` tell who leads.
+/// Processes lead in the order in which they began to campaign. The manual's page [Leaders](crate::manual::leaders) says how to use it.
 ///
 /// ```
 /// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -50,10 +50,10 @@ impl Leader {
     }
 
     /// Campaigns, and calls `lead` with each [`Term`] that is won. If `lead` continues, campaigns again; if it breaks, returns its value. The
-    /// term ends when it is dropped, as it is where `lead` returns or panics.
+    /// term ends when it is dropped: when `lead` returns or panics, unless `lead` has moved it elsewhere.
     ///
     /// Blocks while others lead, also through outages of the store. After a term that was lost it pauses for a sixth of the lease. After one that
-    /// ended without a loss, it campaigns again at once, behind those who wait already.
+    /// ended without a loss, it campaigns again at once, behind the processes that already wait.
     ///
     /// # Errors
     ///
@@ -63,8 +63,8 @@ impl Leader {
         self.campaign(&CancelToken::new(), lead)?.ok_or(Error::ShutDown)
     }
 
-    /// As [`run`](Self::run), until `cancel` is cancelled: then a campaign ends at once, none follows a term that `lead` ends, and the call returns
-    /// `None`. The term that goes on is not ended: `lead` watches the token itself ([`CancelToken::cancelled`]).
+    /// Does the same as [`run`](Self::run) until `cancel` is cancelled. Then a campaign ends at once, no campaign follows a term, and the call
+    /// returns `None`. The call does not end a term: `lead` must watch `cancel` itself ([`CancelToken::cancelled`]).
     ///
     /// # Errors
     ///
@@ -104,7 +104,8 @@ impl Leader {
 
 /// A term of a [`Leader`]: the process leads until the term is lost, or ended by [`resign`](Self::resign) or its drop.
 ///
-/// It belongs to no thread: any thread may query it, and it may be moved to the one that does the work. The next campaign waits until it is dropped.
+/// It belongs to no thread: any thread may query it, and it may be moved to the thread that does the work. The next campaign waits until
+/// it is dropped.
 #[derive(Debug)]
 #[must_use = "the term ends at once when it is dropped"]
 pub struct Term {
@@ -152,7 +153,8 @@ impl Term {
         self.hold.loss()
     }
 
-    /// Ends the term, and returns the outcome. The next one in line leads. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock) does.
+    /// Ends the term, and returns the outcome. The next process in line leads. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock)
+    /// does.
     ///
     /// # Errors
     ///

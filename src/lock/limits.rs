@@ -1,4 +1,4 @@
-//! What a store demands of a lock's settings.
+//! Checks a lock's settings against the limits of its store.
 
 use crate::config::{DLockConfig, MIN_LEASE};
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! The lock with the JVM's pairs of calls, without guards.
+//! The lock without guards, with pairs of `lock` and `unlock` as on the JVM.
 
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;

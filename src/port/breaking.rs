@@ -1,4 +1,4 @@
-//! Forced breaks: what takes a key from its holder because an operator wants that.
+//! Forced breaks: they take a key from its holder by an operator's order.
 
 /// An order to break a hold: [`Request::Break`](super::Request::Break).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl<'a> Break<'a> {
     }
 }
 
-/// What came of a forced break: [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock).
+/// The outcome of a forced break: [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakOutcome {

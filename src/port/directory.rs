@@ -1,15 +1,15 @@
-//! What a store may be able to tell people: who holds and who waits, which locks there are, and what clients say of themselves.
+//! An optional capability of a store: to tell people who holds a lock and who waits, which locks there are, and what clients are.
 
 use super::KeyFilter;
 use crate::error::Error;
 use std::time::Duration;
 
-/// Knowledge of a store for people and tools: [`LockProcessor::directory`](super::LockProcessor::directory). No lock needs it.
+/// A store's answers for people and tools: [`LockProcessor::directory`](super::LockProcessor::directory). No lock needs them.
 ///
-/// All methods fail as those of [`LockProcessor`](super::LockProcessor) do, and each blocks for at most its `limit`. Whatever they return may
-/// be out of date when it is read.
+/// All methods fail as those of [`LockProcessor`](super::LockProcessor) do, and each blocks for at most its `limit`. The answers may
+/// be out of date when they are read.
 pub trait Directory: Send + Sync {
-    /// Returns who holds a key, and who waits for it, the longest first; at least the first hundred of them.
+    /// Returns who holds a key and who waits for it, the longest wait first. At least the first hundred waiters are returned.
     ///
     /// # Errors
     ///
@@ -21,24 +21,24 @@ pub trait Directory: Send + Sync {
     ///
     /// # Errors
     ///
-    /// See the trait; [`Error::InvalidConfig`] for a `from` that is of no page.
+    /// See the trait; [`Error::InvalidConfig`] if no page returned this `from`.
     fn list(&self, keys: &KeyFilter, from: Option<&str>, limit: Duration) -> Result<ListPage, Error>;
 
-    /// Keeps what a client says of itself, for `life`.
+    /// Stores a client's record about itself, for `life`.
     ///
     /// # Errors
     ///
     /// See the trait.
     fn put_record(&self, client: &str, text: &str, life: Duration, limit: Duration) -> Result<(), Error>;
 
-    /// Forgets what a client says of itself.
+    /// Removes a client's record.
     ///
     /// # Errors
     ///
     /// See the trait.
     fn remove_record(&self, client: &str, limit: Duration) -> Result<(), Error>;
 
-    /// Returns for each of these clients what it says of itself, if it is kept. The text may be anybody's.
+    /// Returns the record of each of these clients, if there is one. The text may be written by anybody.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ pub trait Directory: Send + Sync {
 pub struct Parties {
     /// The locker that holds the key.
     pub holder: Option<String>,
-    /// The time until the holder's lease ends if it is not extended. `None` if it never ends, and where the store does not know.
+    /// The time until the holder's lease ends if it is not extended. `None` if it never ends, or if the store does not know.
     pub remaining: Option<Duration>,
     /// The first of the lockers that wait.
     pub waiting: Vec<String>,
@@ -69,7 +69,7 @@ pub struct Parties {
 }
 
 impl Parties {
-    /// Describes a key that this locker holds, or nobody.
+    /// Describes a key that this locker holds, or that is free.
     #[must_use]
     pub const fn new(holder: Option<String>, remaining: Option<Duration>) -> Self {
         Self { holder, remaining, waiting: Vec::new(), queue_length: 0 }
@@ -91,7 +91,7 @@ pub struct ListPage {
     pub locks: Vec<(String, super::Inspection)>,
     /// Where the next page begins; `None` after the last one.
     pub next: Option<String>,
-    /// Which server does not answer, so that its locks are missing here, and why, in words for people.
+    /// Which server does not answer, so that its locks are missing here, and why. The text is for people.
     pub missing: Option<String>,
 }
 

@@ -33,18 +33,19 @@ pub enum Message {
         /// The locker that held it.
         locker: String,
     },
-    /// Something happened to a key, or to any key, that the store cannot say: messages were merged or lost, or this key can be heard of
-    /// only from now on. The client asks at once about what it waits for, and assumes that others wait for what it holds.
+    /// Messages about a key, or about any key, may be missing: they were merged or lost, or the inbox covers this key
+    /// only from now on. The client asks at once about the keys that it waits for, and assumes that others wait for those that it holds.
     Changed {
         /// The lock's unique key; `None` for all keys.
         key: Option<String>,
     },
-    /// Another client says something to this one: [`Directory::say`](super::Directory::say).
+    /// A text from another client: [`Directory::say`](super::Directory::say).
     Said {
-        /// Its words, which may be anybody's.
+        /// The text, which may be written by anybody.
         text: String,
     },
-    /// As [`Changed`](Self::Changed), for some of the keys, such as those on one server. The store need not know which keys the client uses.
+    /// The same as [`Changed`](Self::Changed), for some of the keys, such as those on one server. The store need not know which keys the
+    /// client uses.
     ChangedAmong {
         /// The keys.
         keys: KeyFilter,
@@ -92,7 +93,7 @@ pub trait Inbox: Send {
     /// [`Error::Backend`] if the subscription is broken. Messages may have been lost: open a new inbox.
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error>;
 
-    /// Returns a handle with which another thread can make a [`next`](Self::next) fail, one that waits now or a later one.
+    /// Returns a handle with which another thread can make a waiting or later [`next`](Self::next) fail.
     fn breaker(&self) -> Box<dyn InboxBreaker>;
 }
 

@@ -1,4 +1,4 @@
-//! What a store can keep to.
+//! The limits of a store.
 
 use crate::config::{MAX_LEASE, MIN_LEASE};
 use std::time::Duration;
@@ -18,20 +18,21 @@ pub struct StoreLimits {
     pub tick: Duration,
     /// How long a single command may take if the caller sets no other limit. The default is one second.
     pub command: Duration,
-    /// How long an outage the store survives with its locks: the time that it may need to elect another leader, for example. A lock that
-    /// does not say when its lease is extended extends it early enough for the rest to outlive this, and a lease that is too short for
-    /// it gets a warning in the log. The default is zero.
+    /// The longest outage that the store survives with its locks: the time that it may need to elect another leader, for example. If a lock
+    /// does not set when its lease is extended, the lease is extended early enough for the rest to outlive this. If the lease is too short
+    /// for that, the log has a warning. The default is zero.
     pub outage: Duration,
-    /// How many leases a key stays taken, at most, after its holder died, if no other server begins to lead meanwhile. For people: the client does not use it. The default is 1.
+    /// How many leases a key stays taken, at most, after its holder died, if no other server begins to lead in that time. This is for people:
+    /// the client does not use it. The default is 1.
     pub dead_holder_leases: u32,
     /// When the store passes over a waiter whose process died. The default is [`DeadWaiters::AtOnce`].
     pub dead_waiters: DeadWaiters,
-    /// How long a waiter that the store has passed over as dead keeps its place. If its client opens an inbox within this time, it is
-    /// served in its order; a client that loses its connection for a moment loses no place. Later hand-overs drop the waiter. The default
-    /// is zero: it is dropped when it is passed over.
+    /// How long a waiter that the store has passed over as dead keeps its place. If its client opens an inbox within this time, the waiter is
+    /// served in its order, so a client that loses its connection for a moment keeps its places. Later hand-overs drop the waiter. The default
+    /// is zero: a waiter is dropped when it is passed over.
     pub keeps_unheard: Duration,
-    /// Whether the client extends a lease of which only a message has told ([`Message::Granted`](super::Message::Granted)) before it lets a
-    /// thread begin its hold. For a store that can answer for an extension, but not for a message: Redis with
+    /// Whether the client extends a lease that it knows only from a message ([`Message::Granted`](super::Message::Granted)) before it lets a
+    /// thread begin its hold. This is for a store whose replicas confirm an extension, but not a message: Redis with
     /// `RedisBuilder::replica_acks`. The default is `false`.
     pub extends_heard_grants: bool,
     /// Whether [`Busy::remaining`](super::Busy::remaining) is known. The default is `true`.
@@ -42,7 +43,7 @@ pub struct StoreLimits {
     /// Whether the store can issue ranges of numbers: [`Request::ExtendWithNumbers`](super::Request::ExtendWithNumbers). The default is
     /// `false`: a tenure is given back after 1,024 holds.
     pub numbers: bool,
-    /// Whether the store can end a locker for certain whose last request had no reply: [`Request::Settle`](super::Request::Settle). The
+    /// Whether the store can certainly end a locker whose last request had no reply: [`Request::Settle`](super::Request::Settle). The
     /// default is `false`: the client repeats the release of such a locker for a lease, because the lost request may still be executed.
     pub settles: bool,
     /// Whether the store can take a key from its holder by force: [`Request::Break`](super::Request::Break) and
@@ -57,7 +58,7 @@ pub struct StoreLimits {
 pub enum DeadWaiters {
     /// When the waiter's turn comes, without a delay.
     AtOnce,
-    /// At most this many of the waiter's leases after its death. Until then the key may be given to it.
+    /// At most this many of the waiter's leases after its death. Until then the store may give it the key.
     AfterLeases(u32),
 }
 

@@ -1,4 +1,4 @@
-//! The contract of a store, a method for each kind of request, and pointers to a store.
+//! The contract of a store, the methods for each kind of request, and pointers to a store.
 
 use super::{
     AcquireOutcome, Break, BreakOutcome, Broken, Claim, Directory, ExtendOutcome, Inspection, Limit, Outcome,
@@ -9,15 +9,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A store of locks (JVM: `DLockProcessor`). [`run`](Self::run) is what it must do; whoever asks it has a method for each request:
-/// [`Operations`](super::Operations).
+/// A store of locks (JVM: `DLockProcessor`). A store must implement [`run`](Self::run). Its callers use the methods of
+/// [`Operations`](super::Operations), one for each request.
 ///
 /// Any number of threads may call every method at once. Each method with a limit blocks until the store has replied or the limit is
-/// over; the others do not block, except [`close`](Self::close). A store never *executes* a request twice: it sends a request again only
+/// over. The others do not block, except [`close`](Self::close). A store never *executes* a request twice: it sends a request again only
 /// if it knows that the first one was not executed, or that the server recognises the second one. All methods fail with
 ///
-/// * [`Error::Backend`], whose [`BackendFailure`](crate::BackendFailure) says what is known of the command (`Unknown` after a
-///   limit that ended while the command was in flight: it may still be executed later),
+/// * [`Error::Backend`], whose [`BackendFailure`](crate::BackendFailure) says what is known of the command (`Unknown` if the
+///   limit ended while the command was in flight: it may still be executed later),
 /// * [`Error::Denied`], [`Error::Conflict`] and [`Error::Unsupported`], which recur until somebody intervenes. They guarantee
 ///   that nothing was done for the locker: it holds, waits or is unknown as before. A request that failed after a part of it
 ///   was done is `Backend` with `Unknown`,
@@ -26,36 +26,36 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// Runs requests in order, and returns one result for each. A store behind a network sends them together; others run them
     /// [one by one](super::one_by_one). Each request is one atomic operation; all of them together are not.
     ///
-    /// `limit` applies to all of them together. Requests that were not answered by then fail; those that were keep their outcomes.
+    /// `limit` applies to all of them together. Requests that are not answered by then fail. The others keep their outcomes.
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>>;
 
-    /// Returns whether the server of this key may keep a request waiting, while the store has others that will not: it has not answered
-    /// lately, or its replicas have not acknowledged lately. The client then asks about the key on a thread of its own, so that other keys
-    /// do not wait for it. An [attempt](Limit::Attempt) without such keys should not wait long for a server that does not answer. It must be
-    /// cheap. The default is `false`.
+    /// Returns whether the server of this key may keep a request waiting, while the store has other servers that do not: the server has not
+    /// answered lately, or its replicas have not acknowledged lately. The client then asks about the key on a separate thread, so that other
+    /// keys do not wait for it. An [attempt](Limit::Attempt) without such keys should not wait long for a server that does not answer. This
+    /// method must be cheap. The default is `false`.
     fn keeps_waiting(&self, key: &str) -> bool {
         let _ = key;
         false
     }
 
-    /// Returns what the store can keep to. The default is that of [`StoreLimits`].
+    /// Returns the limits of the store. The default is that of [`StoreLimits`].
     fn limits(&self) -> StoreLimits {
         StoreLimits::default()
     }
 
     /// Returns whether the store has ever answered. Until then a blocking `lock()` fails instead of waiting for the store, so that a wrong
-    /// address or password is noticed at once. It must be cheap. The default is `true`.
+    /// address or password is noticed at once. This method must be cheap. The default is `true`.
     fn has_answered(&self) -> bool {
         true
     }
 
-    /// Takes a function to call whenever another server than before answers, one that may not know what the earlier one knew: it was
+    /// Takes a function to call whenever another server than before answers, which may lack data of the earlier one: it was
     /// restarted, restored from a backup, or promoted. The client then asks at once about every lock that it waits for, and checks every
-    /// one that it holds.
+    /// lock that it holds.
     ///
-    /// The function is given a number that has risen. It must have returned, or another thread must be calling it, before an answer of the
-    /// other server is returned. It does not block; the store may call it on any thread, while it holds no mutex. Each client of the
-    /// store gives one, once. The default ignores it, for a store that cannot tell.
+    /// The store passes a number that is greater than before. Before the store returns an answer of the other server, the function must have
+    /// returned, or another thread must be calling it. The function does not block. The store may call it on any thread that holds no mutex
+    /// of the store. Each client of the store gives one function, once. The default ignores it, for a store that cannot tell.
     fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
         drop(told);
     }
@@ -70,19 +70,19 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Returns what the store can tell people of its locks and clients, if it can.
+    /// Returns the directory of the store's locks and clients, if the store has one.
     fn directory(&self) -> Option<&dyn Directory> {
         None
     }
 
-    /// Releases sockets and other resources; later calls fail with [`Error::ShutDown`]. Called when no lock of the generator
-    /// needs the store any more; may be called again. It may wait, for a bounded time, until threads of the store have ended. The
+    /// Releases sockets and other resources. Later calls fail with [`Error::ShutDown`]. It is called when no lock of the generator
+    /// needs the store any more, and may be called again. It may wait, for a bounded time, until threads of the store have ended. The
     /// default does nothing. An [`Arc`](std::sync::Arc) that is not the last one does not forward the call, because other generators
     /// may share the store.
     fn close(&self) {}
 }
 
-/// A method for each kind of [`Request`], for code that asks a store. Every [`LockProcessor`] has these methods, and cannot replace them.
+/// The methods for each kind of [`Request`], for callers of a store. Every [`LockProcessor`] has these methods, and cannot replace them.
 /// Each method runs its request, and blocks until the store has replied or the caller's limit is over.
 ///
 /// All methods fail as [`LockProcessor::run`] does, and with [`Error::Backend`] (unknown) if the store answers with an outcome of another
@@ -171,8 +171,8 @@ pub(crate) fn unanswered() -> Error {
     Error::backend(BackendFailure::Unknown, "the store returned fewer results than there were requests")
 }
 
-/// Forwards every method to the store behind the pointer. The store is closed with the last pointer to it. So if several generators share a
-/// store, the end of the first one does not close it.
+/// Forwards every method to the store behind the pointer. The last pointer closes the store. So if several generators share a
+/// store, the end of the first generator does not close it.
 macro_rules! forward_to_target {
     ($($pointer:ident is_last: $is_last:expr),+ $(,)?) => { $(
         impl<P: LockProcessor + ?Sized> LockProcessor for $pointer<P> {

@@ -1,8 +1,8 @@
 //! The port: how to write a store of locks. Programs that only lock do not need this module.
 //!
 //! [`DLockGenerator::new`](crate::DLockGenerator::new) takes any [`LockProcessor`]. A store keeps a *holder* for each lock key: a locker
-//! string, a lease, and a number that rises from tenure to tenure. Everything that decides who holds a lock is one atomic operation of the
-//! store. A store has one method that it must write, [`run`](LockProcessor::run), which carries out [requests](Request) and returns an
+//! string, a lease, and a number that rises from tenure to tenure. Every operation that decides who holds a lock is atomic in the
+//! store. A store must implement one method, [`run`](LockProcessor::run), which carries out [requests](Request) and returns an
 //! [outcome](Outcome) for each.
 //!
 //! # The smallest store
@@ -101,30 +101,31 @@
 //!
 //! # What to write next
 //!
-//! 1. [`StoreLimits`], by [`limits`](LockProcessor::limits): what the store can keep to. A lock whose settings exceed it is refused by name.
+//! 1. The limits of the store: [`limits`](LockProcessor::limits) returns [`StoreLimits`]. If the settings of a lock exceed a limit, the lock
+//!    is refused, and the error names the setting.
 //! 2. The right errors: [`Error::backend`](crate::Error::backend) and the functions beside it create them, and
 //!    [`BackendFailure`](crate::BackendFailure) says what is known of a command. [`has_answered`](LockProcessor::has_answered) tells a wrong
 //!    address from an outage.
-//! 3. The crate `dlock-conformance` has the tests that every store must pass. Whoever asks a store has a
-//!    method for each request: [`Operations`].
-//! 4. Whatever else the store can do, in the order of what it gains:
+//! 3. Tests: the crate `dlock-conformance` has those that every store must pass. Tests of your own can call the methods of [`Operations`], one
+//!    for each request.
+//! 4. Optional capabilities, the most useful first:
 //!
 //! | a store that can … | says so by | and gets |
 //! |---|---|---|
 //! | send several requests together | its [`run`](LockProcessor::run) | one round trip for all renewals that are due |
 //! | keep a queue for each key, and send messages | [`queue`](LockProcessor::queue) | hand-over without polling, order across processes, passing on inside a process, lingering |
-//! | look at a key cheaply | a [`Poll`](Request::Poll) and a [`Probe`](Request::Probe) of its own | fewer extensions |
-//! | tell that another server answers | [`on_new_server`](LockProcessor::on_new_server) | checks at once of what is held and waited for |
+//! | look at a key cheaply | carrying out [`Poll`](Request::Poll) and [`Probe`](Request::Probe) itself | fewer extensions |
+//! | tell that another server answers | [`on_new_server`](LockProcessor::on_new_server) | immediate checks of all holds and waits |
 //! | issue ranges of numbers | [`StoreLimits::numbers`] | tenures that are passed on more than 1,024 times |
 //! | send a release without waiting for the reply | [`posting`](LockProcessor::posting) | dropped guards that do not wait |
 //! | end a locker for certain | [`StoreLimits::settles`] | a clean-up after lost replies that ends with one answer |
 //! | take a key from its holder by force | [`StoreLimits::breaks`] | [`break_lock`](crate::DLockGenerator::break_lock) |
-//! | tell people what it keeps | [`directory`](LockProcessor::directory) | `describe` and `list` |
+//! | tell people about its locks | [`directory`](LockProcessor::directory) | `describe` and `list` |
 //!
-//! A store is `Send` and `Sync`: any thread may call any method at any time. So is every type of this module except an open [`Inbox`] and
-//! a [`ReleaseDone`], which are `Send` only: one thread at a time has them.
+//! A store is `Send` and `Sync`: any thread may call any method at any time. Every type of this module is `Send` and `Sync`, too, except an
+//! open [`Inbox`] and a [`ReleaseDone`], which are only `Send`: one thread at a time has them.
 //!
-//! `dlock-consensus` is a crate with two stores (etcd and Consul) that use this module alone.
+//! The crate `dlock-consensus` has two stores (etcd and Consul) that use only this module.
 
 mod breaking;
 mod capabilities;

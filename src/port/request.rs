@@ -6,7 +6,7 @@ use crate::error::{BackendFailure, Error, LossCause};
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-/// What a client asks of a store about one key: [`LockProcessor::run`](super::LockProcessor::run).
+/// A client's request to a store about one key: [`LockProcessor::run`](super::LockProcessor::run).
 ///
 /// A request that a store does not know fails as [unsupported](Error::Unsupported).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,19 +14,19 @@ use std::time::{Duration, Instant};
 pub enum Request<'a> {
     /// Takes the key if it is free and nobody waits for it.
     ///
-    /// A client sends each locker only once. If the outcome is unknown, [`Poll`](Self::Poll) tells it. A repeated acquire could take the
-    /// key a second time for a tenure that has ended.
+    /// A client acquires only once with each locker. If the outcome is unknown, a [`Poll`](Self::Poll) tells it. A repeated acquire could take
+    /// the key a second time for a tenure that has ended.
     Acquire(Claim<'a>),
-    /// Takes the key as [`Acquire`](Self::Acquire) does, and otherwise puts the locker at the end of the queue. Only for a store with a
+    /// Takes the key as [`Acquire`](Self::Acquire) does, or puts the locker at the end of the queue. Only for a store with a
     /// [queue](super::WaitQueue).
     ///
-    /// If a store knows that the key is busy, it says so even when the limit ends before the asker is in the queue:
+    /// If the store knows that the key is busy, it says so even if the limit ends before the locker is in the queue:
     /// [`AcquireOutcome::Unqueued`].
     Join(Claim<'a>),
-    /// Tells what became of a locker. Safe to repeat: for a locker that neither holds nor waits, the outcome is
+    /// Tells whether a locker holds, waits or is unknown. Safe to repeat: for a locker that neither holds nor waits, the outcome is
     /// [`Gone`](PollOutcome::Gone), and nothing is changed. A store may [extend](Self::by_extension) the lease instead.
     Poll(Claim<'a>),
-    /// Starts the lease again if the key still contains the locker; otherwise changes nothing. Safe to repeat.
+    /// Starts the lease again if the key still contains the locker. Otherwise it changes nothing. Safe to repeat.
     Extend(Claim<'a>),
     /// Extends as [`Extend`](Self::Extend) does, and fetches a range of numbers that no other tenure of the key was or will be given:
     /// [`Extension::numbers`]. Each number serves 1,024 holds of a tenure that is passed on among the threads of a process. Only for a
@@ -35,30 +35,29 @@ pub enum Request<'a> {
     /// Ends a tenure: frees the key if it contains the locker, or gives it to the first live waiter. Removes the locker from the queue, if
     /// there is one. Safe to repeat.
     Release(Claim<'a>),
-    /// Ends the first tenure as [`Release`](Self::Release) does, for a client that wants the key again: gives it to the first live waiter
-    /// and puts the locker of the second claim at the end of the queue, or gives it to that locker if nobody waits. The second claim is a
-    /// fresh one of the same client and key. Only for a store with a [queue](super::WaitQueue).
+    /// Ends the first tenure as [`Release`](Self::Release) does, for a client that wants the key again. It gives the key to the first live
+    /// waiter and puts the locker of the second claim at the end of the queue. If nobody waits, it gives the key to that locker. The second
+    /// claim is a fresh one of the same client and key. Only for a store with a [queue](super::WaitQueue).
     HandOver(Claim<'a>, Claim<'a>),
-    /// Tells whether the key still contains the locker, as known to the authority that would grant it to others (never a stale copy). A
-    /// store may [extend](Self::by_extension) the lease instead.
+    /// Tells whether the key still contains the locker. The answer comes from the server that could grant the key to others, and never from a
+    /// stale copy. A store may [extend](Self::by_extension) the lease instead.
     Probe(Claim<'a>),
     /// Tells who holds a key and how many wait. For people and logs: the outcome may be out of date when it is read.
     Inspect {
         /// The lock's unique key.
         key: &'a str,
     },
-    /// Makes sure that no request sent for this locker earlier takes effect after the outcome is there, and that the locker neither holds
-    /// the key nor waits for it. If it held the key, the key is free or handed over, as after a release. Safe to repeat. Only for a store
+    /// Makes sure that no earlier request for this locker takes effect after the outcome is returned, and that the locker neither holds
+    /// the key nor waits for it. If it held the key, the key is freed or handed over, as by a release. Safe to repeat. Only for a store
     /// that [settles](super::StoreLimits::settles).
     Settle(Claim<'a>),
-    /// Takes the key from a locker if it contains that very locker, and gives it to the first live waiter, or frees it; otherwise changes
-    /// nothing. It is one atomic step. The next number is greater, as after a release. The client of the locker gets a
+    /// Takes the key from a locker if it contains exactly that locker, and gives it to the first live waiter, or frees it. Otherwise it changes
+    /// nothing. This is one atomic step. The next number is greater, as after a release. The client of the locker gets a
     /// [`Message::Broken`](super::Message::Broken). Safe to repeat. Only for a store that [breaks](super::StoreLimits::breaks).
     Break(Break<'a>),
-    /// Tells by whom a hold of this locker was broken, and why, if it was. The store must know it for a minute, and longer until the lease
-    /// that was broken would have ended; it may forget it then. Asked when the client of the locker has found that the key does not
-    /// contain it, and by whoever has broken the hold and has lost the reply. Only for a store that
-    /// [breaks](super::StoreLimits::breaks).
+    /// Tells whether a hold of this locker was broken, by whom and why. The store must keep this for at least a minute, and at least until the
+    /// broken lease would have ended. The client of the locker asks when it has found that the key does not contain the locker. The
+    /// client that has broken the hold asks when it has lost the reply. Only for a store that [breaks](super::StoreLimits::breaks).
     Broken {
         /// The lock's unique key.
         key: &'a str,
@@ -67,7 +66,7 @@ pub enum Request<'a> {
     },
 }
 
-/// What came of a [`Request`]. Each kind of outcome converts into this, and this into the kind that was asked for.
+/// The outcome of a [`Request`]. Each kind of outcome converts into this type, and this type converts into the kind that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -151,7 +150,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the claim of a request of a tenure's own client: of a hand-over, that of the tenure that ends.
+    /// Returns the claim of a request by a tenure's own client. For a hand-over it is the claim of the tenure that ends.
     #[must_use]
     pub const fn claim(&self) -> Option<&Claim<'a>> {
         match self {
@@ -211,13 +210,13 @@ impl<'a> Request<'a> {
     }
 }
 
-/// How long a store may take for requests, and who waits for that.
+/// How long a store may take for requests, and which thread waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// A caller waits, and has set the limit, which may be as short as it likes.
+    /// A caller waits, and has set the limit, which may be very short.
     Call(Duration),
-    /// A thread of the client waits, and will try again. If a request had no answer by then, the next attempt should not depend on
-    /// whatever carried this one: a store behind a network drops the connection.
+    /// A thread of the client waits, and will try again. If a request has no answer by then, a store behind a network drops the connection,
+    /// so that the next attempt does not depend on it.
     Attempt(Duration),
 }
 
@@ -275,7 +274,7 @@ pub struct Claim<'a> {
     pub note: Note<'a>,
 }
 
-/// What a store may keep beside a tenure for people to read.
+/// Text about a tenure for people, which a store may keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Note<'a> {
@@ -310,17 +309,17 @@ impl<'a> Claim<'a> {
     }
 
     /// Returns the [lock-delay](crate::DLockConfig::with_lock_delay) that the locker contains. It is a part of [`lease`](Self::lease). A
-    /// store that has a lock-delay of its own uses it. It is zero for a locker that this crate has not made.
+    /// store with its own lock-delay, such as Consul, uses it. It is zero for a locker that this crate has not made.
     #[must_use]
     pub fn lock_delay(&self) -> Duration {
         marks(self.locker).map_or(Duration::ZERO, |(delay, _)| delay)
     }
 }
 
-/// A period in which a released key is free, but not for clients that use the queue. A poller, which only asks now and then
+/// A period in which a released key is free, but not for clients that use the queue. A poller, which only asks at intervals
 /// whether the key is free, as JVM DLock does, finds it free. Both fields are whole milliseconds, at least one.
 ///
-/// Where waiters hand a key over to one another, the key is never free, and such a poller would starve.
+/// Without gaps, waiters hand the key over to one another, the key is never free, and a poller starves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
@@ -381,11 +380,11 @@ impl Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Busy {
-    /// The holder's locker, in any format. `None` if the key has no holder, but the store keeps it free. It does so for clients that only
-    /// poll ([`Claim::poller_gap`](super::Claim::poller_gap)), or after the death of a holder that asked for that (Consul's lock-delay).
+    /// The holder's locker, in any format. `None` if the key has no holder, but the store gives it to nobody: it keeps it for clients that only
+    /// poll ([`Claim::poller_gap`](super::Claim::poller_gap)), or the lock-delay of a dead holder is not over (Consul).
     pub holder: Option<String>,
     /// The time until the holder's lease ends if it is not extended, or until the store gives the free key away again. `None` for a key
-    /// that never expires, and where the store does not know. A store that does not know how long it keeps a key free names the time
+    /// that never expires, or if the store does not know. A store that does not know how long it keeps a key free returns the time
     /// after which to ask again.
     pub remaining: Option<Duration>,
 }
@@ -550,14 +549,13 @@ impl From<Broken> for LossCause {
     }
 }
 
-/// What a store knows about a key, for people: [`Request::Inspect`](super::Request::Inspect).
+/// A store's facts about a key, for people: [`Request::Inspect`](super::Request::Inspect).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
     /// The locker that holds the key; `None` if nobody holds it.
     pub holder: Option<String>,
-    /// The time until the holder's lease ends if it is not extended. `None` for a key that never expires, and where the store does not
-    /// know.
+    /// The time until the holder's lease ends if it is not extended. `None` for a key that never expires, or if the store does not know.
     pub remaining: Option<Duration>,
     /// How many tenures wait in the queue; zero in a store without a queue.
     pub waiting: u64,

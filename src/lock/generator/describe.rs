@@ -1,4 +1,4 @@
-//! Who holds what: the questions of people and tools.
+//! Describes and lists locks, for people and tools.
 
 use crate::client::Client;
 use crate::config::{DLockConfig, PREFIX, check_name};

@@ -1,4 +1,4 @@
-//! The part of the builder that sets what the program is told.
+//! The methods of the builder that set the functions for events, losses and long waits, and the metrics.
 
 use crate::client::Function;
 use crate::error::LeaseLoss;

@@ -1,4 +1,4 @@
-//! Methods whose guard has no lifetime, and the way to the JVM's pairs, which have no guard.
+//! Methods whose guard has no lifetime, and the method that returns the lock without guards.
 
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;
