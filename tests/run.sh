@@ -119,6 +119,7 @@ part_lock-elsewhere() {
     tests --only "$lock_on_cluster" "${it[@]}"
     consensus_stores --only 'all::'
     local of_messages='lock::(granted|passing|lingering|twins)|lock::reentry::(memory|redis)::a_hold_without_reentry'
+    of_messages+='|lock::holds::(memory|redis)::(it_lingers|one_that_lasts_long)'
     DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but "$of_messages" --threads 4 "${it[@]}"
 }
 part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crates[@]}" --test faults; }
