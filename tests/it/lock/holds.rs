@@ -3,7 +3,7 @@
 use crate::support::cause;
 use crate::support::crew::{eventually, spawn, spawn_named};
 use crate::support::journal;
-use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::Kind;
 use crossbeam_channel::unbounded;
 use redis_dlock::{CancelToken, Error, Hold, LossCause, Moment};
@@ -107,7 +107,7 @@ fn every_way_to_take_one_ends_with_it_or_by_its_limit(lab: &Lab) {
 
 /// Shows: G7, G8.
 fn holds_and_guards_are_served_in_the_order_in_which_they_came(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
+    let (generator, watch) = if is_listener_on() { lab.listening_generator() } else { lab.watched_generator() };
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
     let first = lock.hold().unwrap();
     let (say, order) = unbounded();
@@ -138,7 +138,7 @@ fn holds_and_guards_are_served_in_the_order_in_which_they_came(lab: &Lab) {
     let order: Vec<_> = order.try_iter().collect();
     assert!(order.iter().map(|(n, _)| *n).eq(0..6), "{order:?}");
     assert!(order[0].1 > token && order.is_sorted_by(|a, b| a.1 < b.1), "{order:?}");
-    if crate::support::lab::is_listener_on() {
+    if is_listener_on() {
         assert_eq!(watch.count_of(Kind::Release), released + 1, "it is passed on in the process");
     }
 }
@@ -150,7 +150,7 @@ fn it_is_handed_over_between_clients(lab: &Lab) {
     for n in 0..4 {
         let next = if n % 2 == 0 { two.clone() } else { one.clone() };
         let waiter = spawn(move || next.hold().unwrap());
-        eventually("it waits in the store", || !crate::support::lab::is_listener_on() || lab.waiting(one.key()) == 1);
+        eventually("it waits in the store", || !is_listener_on() || lab.waiting(one.key()) == 1);
         let token = hold.fencing_token();
         spawn(move || hold.release().unwrap()).join();
         hold = lab.join(waiter);
@@ -191,9 +191,6 @@ fn it_is_told_of_its_loss(lab: &Lab) {
 }
 
 fn it_lingers_and_is_taken_up_again(lab: &Lab) {
-    if !crate::support::lab::is_listener_on() {
-        return;
-    }
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(config("x", 30_000).with_linger(Duration::from_secs(3600))).unwrap();
     let first = lock.hold().unwrap();
