@@ -7,6 +7,7 @@ mod giving_up;
 mod granted;
 mod handles;
 mod holds;
+mod holds_by_hand;
 mod late_answers;
 mod leading;
 mod lingering;

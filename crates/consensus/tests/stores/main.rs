@@ -63,6 +63,8 @@ mod all {
     mod giving_up;
     mod granted;
     mod handles;
+    mod holds;
+    mod leading;
     mod lingering;
     mod looking;
     mod loss;
