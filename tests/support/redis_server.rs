@@ -131,10 +131,16 @@ impl RedisServer {
         self.process.is_some()
     }
 
-    /// Starts a killed server again, on the same port, with the same arguments and files, and waits until it answers.
+    /// Starts a killed server again, on the same port, with the same arguments and files, and waits until it answers. The system may have given
+    /// the port to a connection of another test meanwhile: then it tries again.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        self.try_run().unwrap();
+        let limit = Instant::now() + START_LIMIT;
+        while let Err(error) = self.try_run() {
+            assert!(error.contains("Address already in use") && Instant::now() < limit, "{error}");
+            self.kill();
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 
     fn try_run(&mut self) -> Result<(), String> {
