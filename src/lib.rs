@@ -116,6 +116,8 @@ pub use lock::{
     DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Hold, Holder, Leader, ListedLocks,
     LockState, OwnedDLockGuard, Term, UnguardedLock,
 };
+#[cfg(feature = "async")]
+pub use lock::{HoldFuture, LossFuture, ReleaseFuture, TryHoldFuture};
 pub use store::memory::MemoryLockProcessor;
 // The name of the port in 0.1.0.
 #[doc(hidden)]

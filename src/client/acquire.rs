@@ -13,6 +13,11 @@
 
 mod park;
 mod steps;
+#[cfg(feature = "async")]
+mod task;
+
+#[cfg(feature = "async")]
+pub(crate) use self::task::TaskWait;
 
 use self::steps::{Asking, QueuePlace, Seen, Step};
 use crate::client::activity::Inside;
@@ -39,7 +44,7 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A thread that wants a lock, while it is in `lock()`.
+/// A thread that wants a lock, while it is in `lock()`, or a task while it is polled.
 pub(crate) struct Acquire<'c> {
     parts: &'c Parts,
     key: &'c Arc<Key>,
@@ -52,6 +57,8 @@ pub(crate) struct Acquire<'c> {
     called_at: Option<Moment>,
     /// The moment from which the wait counts as slow. `None` if no function wants to know, or once the function was told.
     slow_at: Option<Moment>,
+    /// The waiter of the task. `None` for a thread, which has one while it waits.
+    task: Option<Arc<Waiter>>,
 }
 
 /// How far the thread is.
@@ -96,7 +103,7 @@ impl<'c> Acquire<'c> {
         limit: &WaitLimit<'c>,
         owner: u64,
     ) -> Self {
-        Self { parts, key, owner, settings, limit: *limit, called_at: None, slow_at: None }
+        Self { parts, key, owner, settings, limit: *limit, called_at: None, slow_at: None, task: None }
     }
 
     /// Gets the hold for the owner, which must not have it yet. Returns the hold's token, or `None` if the limit ends first.
@@ -166,6 +173,10 @@ impl<'c> Acquire<'c> {
     fn arrive(&self) -> Result<Progress, Error> {
         let (parts, key) = (self.parts, self.key);
         let mut state = key.state.lock();
+        if self.task.is_some() && parts.core.activity.is_closed() {
+            // The closing thread has looked, or will look, for the tasks in the queue.
+            return Err(Error::ShutDown);
+        }
         if matches!(state.phase, Phase::Lingering { .. }) {
             match self.take_up(&mut state) {
                 Lingering::No => {}
@@ -179,15 +190,24 @@ impl<'c> Acquire<'c> {
             }
         }
         if matches!(state.phase, Phase::Idle) {
+            if let Some(waiter) = &self.task {
+                state.phase = Phase::Waiting { unsettled: None };
+                state.queue.push_back(Arc::clone(waiter));
+                parts.retries.ask_at(key, parts.core.clock.now());
+                return Ok(Progress::Waits(Arc::clone(waiter)));
+            }
             state.phase = Phase::Asking { turn: None, about: None };
             drop(state);
             return self.ask(Turn::of(parts, key));
         }
-        if self.limit.is_one_attempt {
-            // Threads of this process hold the key, ask for it or wait for it.
+        // The retry thread is about to send a release. A task that has just dropped its hold finds the key free after that.
+        let is_free_soon =
+            self.task.is_some() && state.queue.is_empty() && matches!(state.phase, Phase::Releasing { .. });
+        if self.limit.is_one_attempt && !is_free_soon {
+            // Others of this process hold the key, ask for it or wait for it.
             return self.limit.outcome(state.failure.clone()).map(|()| Progress::Ended);
         }
-        let waiter = Waiter::new(self.owner, Arc::clone(self.settings), parts.core.clock.now());
+        let waiter = self.waiter();
         state.queue.push_back(Arc::clone(&waiter));
         drop(state);
         // The holder in this process must hear when others wait.
@@ -224,7 +244,11 @@ impl<'c> Acquire<'c> {
 
     /// Confirms the thread's hold, or gives it back and goes on without it.
     fn confirm(&self, how: How) -> Result<Progress, Error> {
-        match self.confirmed(self.call(how)) {
+        self.after_confirmation(self.confirmed(self.call(how)))
+    }
+
+    fn after_confirmation(&self, confirmed: Confirmed) -> Result<Progress, Error> {
+        match confirmed {
             Confirmed::Yes(queued) => Ok(Progress::Confirmed(queued)),
             Confirmed::Failed(error) => self.after_unconfirmed(self.discard(), error),
             Confirmed::Lost => {
@@ -254,7 +278,12 @@ impl<'c> Acquire<'c> {
         let failure =
             lease_thread::extend_now(parts, key, &expiring, false, self.limit.limit(now, parts.core.limits.command));
         std::mem::forget(unconfirmed);
-        let mut state = key.state.lock();
+        self.after_extension(&mut key.state.lock(), call, failure)
+    }
+
+    /// Confirms the thread's hold, after an extension that has ended with this failure, or without one.
+    fn after_extension(&self, state: &mut State, call: LockCall<'_>, failure: Option<Error>) -> Confirmed {
+        let parts = self.parts;
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && parts.core.clock.now() < tenure.deadline() => {
                 tenure.is_confirmed = tenure.counts(&parts.core.limits);
@@ -289,6 +318,12 @@ impl<'c> Acquire<'c> {
             parts.retries.release_later(&key.name, &tenure);
         }
         Turn::of(parts, key)
+    }
+
+    /// Returns who waits.
+    fn waiter(&self) -> Arc<Waiter> {
+        let new = || Waiter::new(self.owner, Arc::clone(self.settings), self.parts.core.clock.now());
+        self.task.clone().unwrap_or_else(new)
     }
 
     fn taker(&self) -> Taker<'c> {
@@ -352,6 +387,11 @@ impl<'c> Acquire<'c> {
             };
             drop(turn);
             return self.limit.outcome(failure).map(|()| Progress::Ended);
+        }
+        if let Some(waiter) = &self.task {
+            self.key.state.lock().queue.push_front(Arc::clone(waiter));
+            drop(turn);
+            return Ok(Progress::Waits(Arc::clone(waiter)));
         }
         self.ask(turn)
     }
@@ -466,7 +506,7 @@ impl<'c> Acquire<'c> {
             return Err(error);
         }
         let now = parts.core.clock.now();
-        let waiter = Waiter::new(self.owner, Arc::clone(self.settings), now);
+        let waiter = self.waiter();
         let mut state = key.state.lock();
         state.queue.push_front(Arc::clone(&waiter));
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others

@@ -1,5 +1,5 @@
-//! Counts the users of the store: threads in `lock`, and holds. When a client is [closed](super::closing), waiting threads leave, and holds
-//! continue. The end of the last hold shuts the client down.
+//! Counts the users of the store: threads in `lock`, tasks that wait, and holds. When a client is [closed](super::closing), waiting threads leave,
+//! waiting tasks are sent away, and holds continue. The end of the last hold shuts the client down.
 //!
 //! A thread is counted in before it uses the client, and counted out after its clean-up. If it gets a hold, the hold is counted in its
 //! place. After the closing, no thread can enter. The closing thread waits until all threads have left. If no hold is left then, it runs
@@ -33,6 +33,17 @@ impl Activity {
     /// Lets no thread enter any more. Returns `false` if that was so before.
     pub(crate) fn close(&self) -> bool {
         self.stage.fetch_max(CLOSED, SeqCst) == OPEN
+    }
+
+    /// Counts a task in, as a hold: nobody waits for a task that waits, because the thread that closes the client may be the one that polls it.
+    /// Fails with [`Error::ShutDown`] after the closing. The caller must count it out in each case in which it succeeds.
+    #[cfg(feature = "async")]
+    pub(crate) fn begin_task(&self) -> Result<(), Error> {
+        if self.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        self.holds.fetch_add(1, SeqCst);
+        Ok(())
     }
 
     /// Counts a hold out. Returns `true` if it was the last one and the closing thread has gone: the caller must then

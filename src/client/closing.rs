@@ -1,7 +1,11 @@
 //! How a client is closed: waiting threads leave, and holds continue. The end of the last hold ends the client's threads and closes the store.
 
+use super::give_back::{GiveBack, Repeat};
+use super::orders::Order;
 use super::parts::Parts;
 use super::turn::Turn;
+use crate::error::Error;
+use crate::sync::MutexGuard;
 
 /// A hold that is counted out when this is dropped, after its release.
 #[must_use]
@@ -10,7 +14,7 @@ pub(crate) struct Leaving<'a>(pub(super) &'a Parts);
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         if self.0.core.activity.end_hold() {
-            shut_down(self.0);
+            shut_down_if_needed(self.0);
         }
     }
 }
@@ -23,6 +27,8 @@ pub(super) fn close(parts: &Parts) {
     }
     if parts.core.activity.close() {
         for key in parts.core.keys.all() {
+            // Their waits end here, because nobody knows when they are polled.
+            Turn::send_tasks_away(parts, &key, &Error::ShutDown);
             key.nudge_all();
         }
     }
@@ -49,16 +55,49 @@ fn end_lingering(parts: &Parts) {
     parts.retries.thread.wake_by(parts.retries.cleanup.next());
 }
 
-/// Ends the threads and closes the store. Runs only once.
+/// Gives back the tenures that tasks have left to the retry thread, which has ended.
+fn give_back_ordered(parts: &Parts) {
+    let mut ended = Vec::new();
+    for order in parts.take_orders().into_iter().chain(parts.slow_nodes.take_orders()) {
+        if let Order::GiveBack { ended: tenure, released, in_flight } = order {
+            ended.push((GiveBack::of(parts, tenure), released, in_flight));
+        }
+    }
+    let requests: Vec<_> = ended.iter().map(|(back, ..)| back.request()).collect();
+    let results = parts.core.batch(&requests, parts.core.limits.command);
+    drop(requests);
+    for ((back, released, _in_flight), result) in ended.into_iter().zip(results) {
+        let outcome = back.answered(result, Repeat::Later);
+        if let Some(released) = released {
+            released.set(outcome);
+        }
+    }
+}
+
+/// Shuts the client down, and waits if another thread does.
 fn shut_down(parts: &Parts) {
-    let mut is_down = parts.core.activity.is_down.lock();
+    let is_down = parts.core.activity.is_down.lock();
+    run_shutdown(parts, is_down);
+}
+
+/// Shuts the client down unless another thread does. That thread may wait for the calling one to end.
+pub(super) fn shut_down_if_needed(parts: &Parts) {
+    if let Some(is_down) = parts.core.activity.is_down.try_lock() {
+        run_shutdown(parts, is_down);
+    }
+}
+
+/// Ends the threads and closes the store. Runs only once.
+fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     if std::mem::replace(&mut *is_down, true) {
         return;
     }
     end_lingering(parts);
     parts.retries.thread.stop();
+    parts.alarms.thread.stop();
     let now = parts.core.clock.now();
     parts.slow_nodes.stop_retrying().into_iter().for_each(|cleanup| parts.retries.cleanup.return_untried(cleanup, now));
+    give_back_ordered(parts);
     // Stop the subscription before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
     parts.subscription.stop();
     parts.retries.await_replies(&parts.core);

@@ -50,10 +50,10 @@ use crate::port::{Outcome, ReleaseOutcome, Request};
 use crate::state::key::Key;
 use crate::state::machine::Waiter;
 use crate::state::owner;
+use crate::state::task::Watcher;
 use crate::state::tenure::Tenure;
 use crate::timer::Timer;
 use crate::timing;
-use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,13 +183,13 @@ impl Events {
 
     /// Announces a lost tenure to the log, the loss channels and the program. Does nothing if the tenure is not lost. Call it without holding
     /// any mutex.
-    pub(super) fn tell_lost(&self, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
+    pub(super) fn tell_lost(&self, key: &str, tenure: &Tenure, watchers: Vec<Watcher>) {
         tell_queued(self.queue_lost(key, tenure), key, tenure, watchers);
     }
 }
 
 /// As [`Events::tell_lost`], for a loss that is queued for the program.
-pub(super) fn tell_queued(queued: Queued, key: &str, tenure: &Tenure, watchers: Vec<Sender<()>>) {
+pub(super) fn tell_queued(queued: Queued, key: &str, tenure: &Tenure, watchers: Vec<Watcher>) {
     let Some((loss, at)) = tenure.loss() else { return };
     let error = tenure.loss_error(key, *at).map(|error| error.to_string()).unwrap_or_default();
     match tenure.settings.reason() {
@@ -203,12 +203,9 @@ pub(super) fn tell_queued(queued: Queued, key: &str, tenure: &Tenure, watchers: 
     queued.finish();
 }
 
-/// Sends the message of a loss to the loss channels of the hold.
-pub(super) fn tell_watchers(watchers: Vec<Sender<()>>) {
-    for watcher in watchers {
-        // There is room for it, and the receiver may be gone.
-        let _ = watcher.try_send(());
-    }
+/// Tells those who watch the hold of its loss.
+pub(super) fn tell_watchers(watchers: Vec<Watcher>) {
+    watchers.into_iter().for_each(Watcher::tell);
 }
 
 /// Waits.
@@ -218,6 +215,14 @@ impl Events {
         let observer = self.observer.as_ref().filter(|observer| observer.is_metered)?;
         observer.record(Sample::Waiting { lock: Arc::clone(settings), more: true });
         Some(CountedWaiter { observer, lock: Arc::clone(settings) })
+    }
+
+    /// Records that one more task waits, or one less. Call it with no mutex held.
+    #[cfg(feature = "async")]
+    pub(super) fn note_waiting(&self, settings: &Arc<DLockConfig>, more: bool) {
+        if let Some(observer) = self.observer.as_ref().filter(|observer| observer.is_metered) {
+            observer.record(Sample::Waiting { lock: Arc::clone(settings), more });
+        }
     }
 
     /// Tells the program that the calling thread's wait has been slow for `since`, and the circle that it has closed.

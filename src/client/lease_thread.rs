@@ -111,9 +111,14 @@ pub(super) fn extend_now(
     let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
     let result = parts.core.run(&request, limit);
     let failure = result.as_ref().err().cloned();
+    extended(parts, key, locker, result, sent_at);
+    failure
+}
+
+/// Handles the reply to an extension that another thread has sent.
+pub(super) fn extended(parts: &Parts, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) {
     let lost = end(parts, key, locker, result, sent_at);
     Lost::announce(parts, lost);
-    failure
 }
 
 /// The work due for one tenure.

@@ -205,7 +205,7 @@ fn on_granted(parts: &Parts, key: &Arc<Key>, locker: &str, grant: Grant) -> bool
             parts.retries.forget(key);
             parts.renewals.grant(key, &mut state, granted.heard(grant), (&waiter).into(), parts.core.clock.now());
             drop(state);
-            waiter.parked.notify_one();
+            waiter.wake();
             true
         }
         _ => false,

@@ -9,10 +9,10 @@ use crate::log;
 use crate::port::Operations;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
+use crate::state::task::Watcher;
 use crate::state::tenure::Tenure;
 use crate::sync::{MutexGuard, catch_panic};
 use crate::timing;
-use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -147,7 +147,7 @@ pub(super) fn why_invalid(parts: &Parts, key: &Key, token: u64) -> Error {
 }
 
 /// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because then its thread has told them.
-fn watchers_of(key: &Key, tenure: &Tenure) -> Vec<Sender<()>> {
+fn watchers_of(key: &Key, tenure: &Tenure) -> Vec<Watcher> {
     let mut state = key.state.lock();
     match &state.phase {
         Phase::Held(held) if held.locker == tenure.locker => std::mem::take(&mut state.watchers),

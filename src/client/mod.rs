@@ -1,5 +1,5 @@
 //! One client at work: a store, a clock, an identity, the keys in use, and up to three threads. If one of several servers keeps the others
-//! waiting, there are two more. `dlock-events` calls the functions of the program.
+//! waiting, there are two more. `dlock-alarm` wakes tasks, and `dlock-events` calls the functions of the program.
 //!
 //! A client lives as long as a generator or a lock that belongs to it. After it is closed, its threads and its store go on until the last
 //! thread has left `lock` and the last hold has ended: see [`activity`].
@@ -11,6 +11,7 @@
 //! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
 //! | `lease_thread.rs`, `retry_thread.rs`, `listen_thread.rs` | the work of the threads `dlock-lease`, `dlock-retry`, `dlock-listen` |
 //! | `closing.rs` | how a client is closed |
+//! | `give_back.rs` | how a tenure goes back to the store |
 //! | `question.rs` | one request of a turn, and what its reply means |
 //! | `releases.rs` | releases, also posted ones; what the end of the main thread waits for |
 //! | `twin.rs` | how a client notices that a copy of it has the same identity |
@@ -20,6 +21,7 @@
 //! | `server.rs` | a part: makes all due when another server than before answers |
 //! | `renewals.rs`, `retries.rs`, `cleanup.rs` | parts: what `dlock-lease` and `dlock-retry` have to do, and when; the clean-up list |
 //! | `subscription.rs` | a part: whether the client hears of grants |
+//! | `orders.rs`, `alarms.rs` | two parts for tasks: what they leave to `dlock-retry`, and when they are to be woken |
 //! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
 //! | `core.rs` | store, clock, identity and keys, which every part knows |
@@ -29,14 +31,19 @@
 
 pub(crate) mod acquire;
 pub(crate) mod activity;
+#[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only tasks use all of it"))]
+mod alarms;
 mod cleanup;
 mod closing;
 mod core;
 mod describe;
 mod events;
+mod give_back;
 mod lease_thread;
 mod listen_thread;
 mod loss;
+#[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only tasks use all of it"))]
+pub(crate) mod orders;
 pub(crate) mod parts;
 mod question;
 mod record;
@@ -90,6 +97,7 @@ const ROUNDS: Rounds = Rounds {
     lease_on_slow_nodes: lease_thread::round_on_slow_nodes,
     retry: retry_thread::round,
     retry_on_slow_nodes: retry_thread::round_on_slow_nodes,
+    alarm: |parts, now| parts.alarms.ring(now),
     listen: listen_thread::listen,
 };
 

@@ -3,8 +3,10 @@
 //! A part is data: what is to be done, and when. Its methods know the [core](super::core), and at most a part below. What is done with
 //! several parts at once, such as a turn, a loss or the work of a thread, stands above them, and receives all of them.
 
+use super::alarms::Alarms;
 use super::core::Core;
 use super::describe::Describe;
+use super::orders::{Order, Orders};
 use super::record::Record;
 use super::renewals::Renewals;
 use super::retries::Retries;
@@ -13,6 +15,7 @@ use super::slow_nodes::SlowNodeWorkers;
 use super::subscription::Subscription;
 use super::worker::{Round, Worker};
 use crate::clock::Moment;
+use crate::state::machine::Waiter;
 use std::sync::{Arc, Weak};
 
 pub(crate) struct Parts {
@@ -22,6 +25,9 @@ pub(crate) struct Parts {
     /// What is asked for, cleaned up and collected.
     pub(crate) retries: Arc<Retries>,
     pub(super) slow_nodes: SlowNodeWorkers,
+    orders: Orders,
+    /// When tasks are to be woken.
+    pub(super) alarms: Alarms,
     pub(super) subscription: Arc<Subscription>,
     /// What the client says of itself in the store.
     pub(super) record: Record,
@@ -38,6 +44,7 @@ pub(super) struct Rounds {
     pub(super) lease_on_slow_nodes: Round<Parts>,
     pub(super) retry: Round<Parts>,
     pub(super) retry_on_slow_nodes: Round<Parts>,
+    pub(super) alarm: Round<Parts>,
     /// Listens until the inbox breaks. Returns `None` if the client is gone or stops listening.
     pub(super) listen: fn(&Weak<Parts>) -> Option<Moment>,
 }
@@ -56,6 +63,8 @@ impl Parts {
                     worker("dlock-lease-2", rounds.lease_on_slow_nodes),
                     worker("dlock-retry-2", rounds.retry_on_slow_nodes),
                 ),
+                orders: Orders::default(),
+                alarms: Alarms::new(worker("dlock-alarm", rounds.alarm)),
                 record: Record::new(has_record),
                 describe: Describe::default(),
                 server: Arc::new(ServerWatch::new(&core, &renewals, &retries, &subscription)),
@@ -68,5 +77,27 @@ impl Parts {
         });
         parts.server.watch(&*parts.core.processor);
         parts
+    }
+
+    /// Leaves an order to the retry thread.
+    pub(super) fn order(&self, order: Order) {
+        self.orders.add(order, &self.retries.thread, self.core.clock.now());
+    }
+
+    pub(super) fn take_orders(&self) -> Vec<Order> {
+        self.orders.take()
+    }
+
+    /// Wakes a waiting task whose wait a thread of the client has ended, and counts it out. Call it with no mutex held.
+    pub(super) fn dismiss(&self, waiter: Arc<Waiter>) {
+        self.count_out_task();
+        waiter.wake();
+    }
+
+    /// Counts out a task that waited, or the hold of one. If it was the last one after the closing, the retry thread shuts the client down.
+    pub(super) fn count_out_task(&self) {
+        if self.core.activity.end_hold() {
+            self.order(Order::ShutDown);
+        }
     }
 }

@@ -10,11 +10,12 @@ use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::port::{AcquireOutcome, Busy, Claim, Note, Outcome, PollOutcome, Request};
 use crate::state::key::Key;
-use crate::state::locker::ClientId;
+use crate::state::locker::{self, ClientId};
 use crate::state::machine::{Phase, State};
+use crate::state::task::{Attempt, Recall};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
-use crate::timing;
+use crate::timing::{self, MOST_RECALLS, RECALL, RECALL_TRIPS};
 use std::sync::Arc;
 
 /// One request: the first for a fresh locker (acquire), or a later one for an unsettled locker (poll).
@@ -50,12 +51,14 @@ impl Question {
     pub(crate) fn of_waiters<'c>(parts: &'c Parts, key: &Arc<Key>) -> Option<(Turn<'c>, Self)> {
         let mut state = key.state.lock();
         let settings = Arc::clone(&state.queue.front()?.settings);
+        let wait = match state.first_task() {
+            Some(task) if task.is_one_attempt => matches!(task.attempt().recall, Recall::Until(_)),
+            _ => parts.subscription.hears(&parts.core, key),
+        };
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Self::again(unsettled),
-            None => {
-                Self::fresh(parts.core.next_locker(&settings), settings, parts.subscription.hears(&parts.core, key))
-            }
+            None => Self::fresh(parts.core.next_locker(&settings), settings, wait),
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(&question.about.locker);
@@ -159,19 +162,97 @@ impl Answer {
                     drop(state);
                     return Some((turn, tenure));
                 };
+                if let Some(task) = &waiter.task {
+                    task.note_granted(state.has_asked());
+                }
                 parts.renewals.grant(&key, &mut state, tenure, (&waiter).into(), parts.core.clock.now());
                 turn.end();
                 drop(state);
-                waiter.parked.notify_one();
+                waiter.wake();
             }
-            // A refusal is for the first waiter, which asks again itself and gets the error as its own.
+            // A refusal is for the first waiter. A thread asks again itself, and gets the error as its own.
             answer if state.queue.is_empty() || answer.is_refusal(&parts.core) => {
+                let error = if let Answer::Failed { error, .. } = &answer { error.clone() } else { Error::ShutDown };
+                let refused = state.first_task().is_some().then(|| state.end_first(Err(error))).flatten();
                 drop(state);
                 parts.retries.abandon(&key.name, answer.into_unsettled());
+                drop(turn);
+                refused.into_iter().for_each(|waiter| parts.dismiss(waiter));
             }
-            answer => answer.wait_more(turn, state, sent_at, true),
+            answer if state.first_task().is_some_and(|task| task.is_one_attempt) => {
+                answer.go_on_with_attempt(turn, state, sent_at);
+            }
+            answer => {
+                if state.first_task().is_some() {
+                    parts.subscription.listen(&parts.core);
+                }
+                answer.wait_more(turn, state, sent_at, true);
+            }
         }
         None
+    }
+
+    /// Goes on with the single attempt of a task, which is the first waiter, or ends it. The table in
+    /// [`steps`](crate::client::acquire) says what comes after each answer. Here each step is a turn of the retry thread.
+    fn go_on_with_attempt(self, turn: Turn<'_>, mut state: MutexGuard<'_, State>, sent_at: Moment) {
+        let (parts, key) = (turn.parts, Arc::clone(&turn.key));
+        let Some(task) = state.first_task() else { return };
+        let mut attempt = task.attempt();
+        if let Some(at) = self.repeats(parts, &state, &mut attempt, sent_at) {
+            task.set_attempt(attempt);
+            return enter_waiting(turn, state, self.into_unsettled(), at);
+        }
+        let is_busy = attempt.recall != Recall::None;
+        let end = match &self {
+            Self::Failed { error: Error::Backend { failure, .. }, .. }
+                if is_busy && *failure != BackendFailure::Unacknowledged =>
+            {
+                Ok(())
+            }
+            Self::Failed { error, .. } => Err(error.clone()),
+            Self::Gone if !is_busy => attempt.unanswered.map_or(Ok(()), Err),
+            Self::Gone | Self::Busy { .. } | Self::Acquired(_) => Ok(()),
+        };
+        let waiter = state.end_first(end);
+        drop(state);
+        parts.retries.abandon(&key.name, self.into_unsettled());
+        drop(turn);
+        waiter.into_iter().for_each(|waiter| parts.dismiss(waiter));
+    }
+
+    /// Returns when to ask again for a single attempt, if it is to be asked again after this answer.
+    fn repeats(&self, parts: &Parts, state: &State, attempt: &mut Attempt, sent_at: Moment) -> Option<Moment> {
+        let now = parts.core.clock.now();
+        match self {
+            // An acquire without a reply is settled once.
+            Self::Failed { error, unsettled: Some(_) } if !attempt.was_repeated && error.is_unknown() => {
+                (attempt.was_repeated, attempt.unanswered) = (true, Some(error.clone()));
+                Some(now)
+            }
+            Self::Gone if matches!(attempt.recall, Recall::Until(_)) => {
+                attempt.recall = Recall::Over;
+                Some(now)
+            }
+            Self::Busy { busy, .. } => {
+                let holder = busy.holder.as_deref()?;
+                if !attempt.was_repeated && state.released.as_deref() == Some(holder) {
+                    // The request has overtaken the release.
+                    attempt.was_repeated = true;
+                    return Some(now);
+                }
+                let may_recall = parts.core.processor.queue().is_some() && locker::may_linger(holder);
+                match attempt.recall {
+                    Recall::None if may_recall => {
+                        let lasts = RECALL.max(now.since(sent_at).saturating_mul(RECALL_TRIPS));
+                        attempt.recall = Recall::Until(now + lasts);
+                        Some(now)
+                    }
+                    Recall::Until(until) if may_recall && now < until => Some(until.min(now + RECALL / MOST_RECALLS)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
     }
 
     /// Enters `Waiting` after a reply that is neither a success nor final, which ends the turn, and schedules the next request of the
@@ -202,23 +283,7 @@ impl Answer {
             }
             Answer::Gone | Answer::Acquired(_) => (now, None),
         };
-        let granted = match state.heard_meanwhile(unsettled.as_ref()) {
-            // The grant came after the reply was read: it goes to the first waiter.
-            Some((tenure, waiter)) => {
-                parts.renewals.grant(key, state, tenure, (&waiter).into(), parts.core.clock.now());
-                Some(waiter)
-            }
-            None => {
-                state.phase = Phase::Waiting { unsettled };
-                parts.retries.ask_at(key, due);
-                None
-            }
-        };
-        turn.end();
-        drop(guard);
-        if let Some(waiter) = granted {
-            waiter.parked.notify_one();
-        }
+        enter_waiting(turn, guard, unsettled, due);
         if let Some(warning) = warning {
             log::warn!(ACQUIRE, "{warning}");
         }
@@ -247,5 +312,27 @@ impl Answer {
             Self::Busy { unsettled, .. } | Self::Failed { unsettled, .. } => unsettled,
             Self::Gone | Self::Acquired(_) => None,
         }
+    }
+}
+
+/// Enters `Waiting`, which ends the turn. The retry thread asks next when that is due. If a grant has come since the reply was read, it goes to
+/// the first waiter instead.
+fn enter_waiting(turn: Turn<'_>, mut state: MutexGuard<'_, State>, unsettled: Option<Unsettled>, due: Moment) {
+    let (parts, key) = (turn.parts, &turn.key);
+    let granted = match state.heard_meanwhile(unsettled.as_ref()) {
+        Some((tenure, waiter)) => {
+            parts.renewals.grant(key, &mut state, tenure, (&waiter).into(), parts.core.clock.now());
+            Some(waiter)
+        }
+        None => {
+            state.phase = Phase::Waiting { unsettled };
+            parts.retries.ask_at(key, due);
+            None
+        }
+    };
+    turn.end();
+    drop(state);
+    if let Some(waiter) = granted {
+        waiter.wake();
     }
 }

@@ -23,10 +23,10 @@ use crate::clock::Moment;
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::log;
 use crate::port::{Claim, NotOurs, Operations, ReleaseOutcome, Request};
+use crate::state::task::Watcher;
 use crate::state::tenure::Tenure;
 use crate::sync::thread;
 use crate::timing;
-use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,8 +74,28 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, mut perhaps_done: bool) ->
     }
 }
 
+/// Handles the answer to a release of a tenure. After a failure, leaves it to the clean-up list. Fails as [`give_back`] does.
+pub(super) fn answered(
+    parts: &Parts,
+    key: &str,
+    tenure: &Tenure,
+    outcome: Result<ReleaseOutcome, Error>,
+) -> Result<(), Error> {
+    match outcome {
+        _ if !parts.core.is_ours(&tenure.locker) => Ok(()),
+        Ok(ReleaseOutcome::NotOurs(other)) => not_ours(parts, key, tenure, other),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let locker = &tenure.locker;
+            log::warn!(RELEASE, "lock {key:?}: release of {locker:?} failed, retrying in background: {error}");
+            parts.retries.release_later(key, tenure);
+            Err(error)
+        }
+    }
+}
+
 /// Releases a tenure without waiting for the reply, which is handled when it arrives.
-pub(super) fn post(parts: &Parts, key: &Arc<str>, tenure: Box<Tenure>, watchers: Vec<Sender<()>>, now: Moment) {
+pub(super) fn post(parts: &Parts, key: &Arc<str>, tenure: Box<Tenure>, watchers: Vec<Watcher>, now: Moment) {
     let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
     let claim = Claim { poller_gap: gap, ..parts.core.claim(key, &locker, kept) };
     let limit = release_limit(&parts.core, tenure.deadline().since(now));
@@ -130,7 +150,7 @@ struct Posted {
 
 impl Posted {
     /// Handles the reply. Runs on whichever thread receives it, and must not block.
-    fn answered(self, mut tenure: Box<Tenure>, watchers: Vec<Sender<()>>, answer: Result<ReleaseOutcome, Error>) {
+    fn answered(self, mut tenure: Box<Tenure>, watchers: Vec<Watcher>, answer: Result<ReleaseOutcome, Error>) {
         self.events.note_posted(&self.key, self.posted_at, &answer);
         match answer {
             Ok(ReleaseOutcome::NotOurs(other)) => {

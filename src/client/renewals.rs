@@ -7,12 +7,12 @@ use crate::clock::Moment;
 use crate::port::StoreLimits;
 use crate::state::key::Key;
 use crate::state::machine::{Ended, Phase, State, Taker};
+use crate::state::task::Watcher;
 use crate::state::tenure::Tenure;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::timer::Timer;
 use crate::timing;
-use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,12 +73,7 @@ impl Renewals {
 
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if
     /// there is no hold. Call it with the key's mutex held.
-    pub(super) fn end_hold(
-        &self,
-        key: &Key,
-        state: &mut State,
-        phase: Phase,
-    ) -> Option<(Box<Tenure>, Vec<Sender<()>>)> {
+    pub(super) fn end_hold(&self, key: &Key, state: &mut State, phase: Phase) -> Option<(Box<Tenure>, Vec<Watcher>)> {
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(tenure) => {
                 if let Phase::Releasing { ended, .. } = &mut state.phase {

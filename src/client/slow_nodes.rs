@@ -5,6 +5,7 @@
 //! two threads start with the first of them. They put the result of a request back into the schedules of the main threads.
 
 use super::cleanup::{PendingCleanup, ROUND};
+use super::orders::Order;
 use super::worker::Worker;
 use crate::clock::Moment;
 use crate::log;
@@ -28,6 +29,7 @@ struct Backlog {
     renewals: KeysById,
     retries: KeysById,
     cleanups: Vec<PendingCleanup>,
+    orders: Vec<Order>,
 }
 
 impl SlowNodeWorkers {
@@ -63,6 +65,16 @@ impl SlowNodeWorkers {
 
     pub(super) fn take_renewals(&self) -> Vec<Arc<Key>> {
         std::mem::take(&mut self.backlog.lock().renewals).into_values().collect()
+    }
+
+    /// Has the slow-node worker carry out orders.
+    pub(super) fn add_orders(&self, orders: Vec<Order>, now: Moment) {
+        self.backlog.lock().orders.extend(orders);
+        self.retry_thread.wake_by(now);
+    }
+
+    pub(super) fn take_orders(&self) -> Vec<Order> {
+        std::mem::take(&mut self.backlog.lock().orders)
     }
 
     pub(super) fn take_retries(&self) -> (Vec<Arc<Key>>, Vec<PendingCleanup>) {

@@ -7,14 +7,14 @@ use crate::error::{Error, LossCause};
 use crate::log;
 use crate::port::{Outcome, Request};
 use crate::state::key::Key;
-use crate::state::machine::{Phase, State};
-use crate::state::tenure::Tenure;
+use crate::state::machine::{NextTurn, Phase, State};
+use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The right to leave `Asking` or `Releasing`. When it is dropped, the turn goes to the first waiter. So no code path, not even a panic of
-/// a store, leaves a key that threads wait for and no thread asks for.
+/// The right to leave `Asking` or `Releasing`. When it is dropped, the turn goes to the first waiter, or to the retry thread if that is a task.
+/// So no code path, not even a panic of a store, leaves a key that somebody waits for and no thread asks for.
 pub(crate) struct Turn<'c> {
     pub(super) parts: &'c Parts,
     pub(super) key: Arc<Key>,
@@ -96,6 +96,40 @@ impl<'c> Turn<'c> {
         }
     }
 
+    /// Takes a waiter out of the queue that gives up. Returns a locker that the caller must abandon, without the key's mutex.
+    pub(super) fn leave_queue(parts: &Parts, key: &Arc<Key>, state: &mut State, owner: u64) -> Option<Unsettled> {
+        let (was_last, unsettled) = state.give_up(owner);
+        if was_last {
+            // Do this before the mutex is released: the next one that waits adds an entry of its own.
+            parts.retries.forget(key);
+        }
+        if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
+            // There may have been no time to ask for a place in the store's queue. Those that still wait have that time.
+            parts.retries.ask_at(key, parts.core.clock.now());
+        }
+        unsettled
+    }
+
+    /// Ends the waits of all tasks for a key with an error.
+    pub(super) fn send_tasks_away(parts: &Parts, key: &Arc<Key>, error: &Error) {
+        let mut state = key.state.lock();
+        let waiters: Vec<_> = state.queue.iter().filter(|waiter| waiter.task.is_some()).map(Arc::clone).collect();
+        let mut given_up = Vec::new();
+        for waiter in &waiters {
+            if let Some(task) = &waiter.task {
+                task.end(Err(error.clone()));
+            }
+            given_up.extend(Self::leave_queue(parts, key, &mut state, waiter.owner));
+        }
+        drop(state);
+        for unsettled in given_up {
+            parts.retries.abandon(&key.name, Some(unsettled));
+        }
+        for waiter in waiters {
+            parts.dismiss(waiter);
+        }
+    }
+
     pub(super) fn release_of<'a>(&'a self, tenure: &'a Tenure) -> Request<'a> {
         Request::Release(self.parts.core.ending(&self.key.name, tenure))
     }
@@ -122,12 +156,15 @@ impl Drop for Turn<'_> {
             let orphan = state.about().filter(|about| about.heard.is_some()).map(|about| Arc::clone(&about.locker));
             let again = state.release_ends();
             let next = state.pass_turn();
+            if let NextTurn::Client = next {
+                self.parts.retries.ask_at(&self.key, self.parts.core.clock.now());
+            }
             drop(state);
             for locker in orphan.into_iter().chain(again) {
                 self.parts.retries.give_up_grant(&self.key.name, &locker);
             }
-            if let Some(waiter) = next {
-                waiter.parked.notify_one();
+            if let NextTurn::Thread(waiter) = next {
+                waiter.wake();
             }
         }
     }

@@ -7,33 +7,31 @@
 //! | otherwise | the tenure is released; if threads of this process wait, this client goes to the end of the store's queue again |
 
 use crate::client::closing::Leaving;
-use crate::client::events::{Queued, tell_watchers};
+use crate::client::events::Queued;
+use crate::client::give_back::GiveBack;
 use crate::client::lease_thread;
 use crate::client::loss;
+use crate::client::orders::{EndedTenure, Order, Released};
 use crate::client::parts::Parts;
-use crate::client::question::Answer;
-use crate::client::releases;
-use crate::client::turn::Turn;
-use crate::client::twin;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::HoldEnd;
-use crate::port::{Note, ReleaseOutcome, Request};
 use crate::state::hold::Exit;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State, Waiter};
-use crate::state::tenure::{Tenure, Unsettled};
+use crate::state::task::Watcher;
 use crate::sync::MutexGuard;
-use crossbeam_channel::Sender;
 use std::sync::Arc;
 
 /// What an unlock does about the store's reply to the release.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ReleaseReply {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterRelease {
     /// It waits for the reply, and returns what it says.
     Awaited,
-    /// It waits only if threads of this client wait for the key. Otherwise the reply is handled later.
+    /// It waits only if others of this client wait for the key. Otherwise the reply is handled later.
     Unawaited,
+    /// It does not wait, because it unlocks for a task. The retry thread sends the release.
+    Elsewhere,
 }
 
 /// A thread that unlocks a key.
@@ -41,7 +39,7 @@ pub(crate) enum ReleaseReply {
 pub(crate) struct Unlock<'c> {
     parts: &'c Parts,
     key: &'c Arc<Key>,
-    reply: ReleaseReply,
+    reply: AfterRelease,
 }
 
 /// The work that is left to do, without the key's mutex, for a tenure that is kept.
@@ -49,7 +47,7 @@ struct Kept {
     /// The waiting thread that now has the hold.
     waiter: Option<Arc<Waiter>>,
     /// The channels of the hold that has ended.
-    watchers: Vec<Sender<()>>,
+    watchers: Vec<Watcher>,
     queued: Queued,
 }
 
@@ -57,7 +55,7 @@ impl Kept {
     fn finish(self) {
         let Self { waiter, watchers, queued } = self;
         if let Some(waiter) = waiter {
-            waiter.parked.notify_one();
+            waiter.wake();
         }
         drop(watchers);
         queued.finish();
@@ -65,22 +63,47 @@ impl Kept {
 }
 
 impl<'c> Unlock<'c> {
-    pub(crate) fn new(parts: &'c Parts, key: &'c Arc<Key>, reply: ReleaseReply) -> Self {
+    pub(crate) fn new(parts: &'c Parts, key: &'c Arc<Key>, reply: AfterRelease) -> Self {
         Self { parts, key, reply }
     }
 
     /// Does what is left to do after the thread has unlocked once.
     pub(crate) fn unlock(self, exit: Exit) -> Result<(), Error> {
+        if exit == Exit::Inner {
+            return Ok(());
+        }
+        let ended = self.end_hold(exit)?;
+        let _leaving = Leaving(self.parts);
+        ended.map_or(Ok(()), |ended| self.give_back(ended))
+    }
+
+    /// Ends the hold of a task, without waiting for the store. Returns `false` if that is all. Otherwise the retry thread gives the tenure back,
+    /// and then leaves the outcome in `released`.
+    pub(crate) fn unlock_for_task(self, exit: Exit, released: Option<Released>) -> Result<bool, Error> {
+        let parts = self.parts;
+        let ended = self.end_hold(exit)?;
+        let is_given_back = ended.is_some();
+        match ended {
+            Some(ended) => {
+                let in_flight = parts.retries.unanswered.add();
+                parts.order(Order::GiveBack { ended, released, in_flight });
+            }
+            None => parts.count_out_task(),
+        }
+        Ok(is_given_back)
+    }
+
+    /// Ends the hold. The tenure is passed on, or lingers, or is returned and must be given back.
+    fn end_hold(self, exit: Exit) -> Result<Option<EndedTenure>, Error> {
         let (parts, key) = (self.parts, self.key);
         match exit {
-            Exit::Last => {}
-            Exit::Inner => return Ok(()),
+            Exit::Last | Exit::Inner => {}
             Exit::InnerLost => return Err(loss::error(parts, key)),
             Exit::NotHeld => return Err(self.not_held()),
         }
         let hands_over = parts.core.hands_over;
         let mut state = key.state.lock();
-        if hands_over {
+        if hands_over && self.reply != AfterRelease::Elsewhere {
             state = self.prepare_to_keep(state);
         }
         let now = parts.core.clock.now();
@@ -98,11 +121,10 @@ impl<'c> Unlock<'c> {
             if let Some(kept) = kept {
                 drop(state);
                 kept.finish();
-                drop(Leaving(parts));
-                return Ok(());
+                return Ok(None);
             }
         }
-        self.end_tenure(state, is_told, now)
+        self.end_tenure(state, is_told, now).map(Some)
     }
 
     fn not_held(self) -> Error {
@@ -183,9 +205,8 @@ impl<'c> Unlock<'c> {
         Some(Kept { waiter: None, watchers: std::mem::take(&mut state.watchers), queued })
     }
 
-    /// Ends the hold of the calling thread and its tenure. The key goes back to the store; if threads of this client
-    /// wait, the client goes to the end of the store's queue.
-    fn end_tenure(self, mut state: MutexGuard<'_, State>, is_told: bool, now: Moment) -> Result<(), Error> {
+    /// Ends the hold and its tenure, which is returned to be given back.
+    fn end_tenure(self, mut state: MutexGuard<'_, State>, is_told: bool, at: Moment) -> Result<EndedTenure, Error> {
         let (parts, key) = (self.parts, self.key);
         let forked = parts.core.process.check();
         // In a forked child, the parent's hold continues, and only this process's copy of it ends.
@@ -194,148 +215,23 @@ impl<'c> Unlock<'c> {
         let ended = parts.renewals.end_hold(key, &mut state, next);
         drop(state);
         forked?;
-        let (mut tenure, watchers) = ended.ok_or_else(|| self.not_held())?;
-        let _leaving = Leaving(parts);
-        let turn = Turn::of(parts, key);
-        let is_awaited = matches!(self.reply, ReleaseReply::Awaited);
-        if is_awaited
-            && tenure.may_be_broken()
-            && let Some(cause) = loss::broken(parts, &key.name, &tenure, parts.renewals.side_limit())
-        {
-            // The thread that has noticed the loss is still asking.
-            tenure.lost_by(&cause);
+        let (tenure, watchers) = ended.ok_or_else(|| self.not_held())?;
+        Ok(EndedTenure { key: Arc::clone(key), tenure, watchers, is_told, others_wait, at })
+    }
+
+    /// Gives the key back to the store; if others of this client wait, the client goes to the end of the store's queue.
+    fn give_back(self, ended: EndedTenure) -> Result<(), Error> {
+        let parts = self.parts;
+        let mut ended = GiveBack::of(parts, ended);
+        let is_awaited = self.reply == AfterRelease::Awaited;
+        if is_awaited {
+            ended.ask_why_lost();
         }
-        let is_lost = tenure.is_lost();
-        let next = if others_wait && !is_lost { self.next_in_line(now) } else { None };
-        if next.is_none() && !is_awaited && !is_lost {
-            parts.core.events.queue_released(&tenure, tenure.tokens.current(), now, HoldEnd::Sent).finish();
-            releases::post(parts, &key.name, tenure, watchers, now);
-            drop(turn);
+        ended.plan_next();
+        if ended.may_be_posted() && !is_awaited {
+            ended.post();
             return Ok(());
         }
-        self.give_back(turn, tenure, next, (watchers, is_told), now)
-    }
-
-    /// Gives the key back, waits for the reply, and tells of the end of the hold, and of its loss unless that `is_told`.
-    fn give_back(
-        self,
-        turn: Turn<'c>,
-        mut tenure: Box<Tenure>,
-        next: Option<Unsettled>,
-        (watchers, is_told): (Vec<Sender<()>>, bool),
-        now: Moment,
-    ) -> Result<(), Error> {
-        let (parts, key) = (self.parts, self.key);
-        // Without a next locker the first waiter gets its turn only after everything about this hold has been
-        // announced.
-        let (mut released, rest) = match next {
-            Some(next) => self.hand_over(turn, &tenure, next),
-            None => (releases::give_back(parts, &key.name, &tenure), Some(turn)),
-        };
-        if let Err(Error::LeaseLost(loss)) = &released {
-            tenure.lose(loss.cause.clone(), now);
-        }
-        if let Some(loss) = tenure.loss_error(&key.name, now) {
-            released = Err(loss);
-        }
-        if !is_told {
-            parts.core.events.tell_lost(&key.name, &tenure, watchers);
-        } else {
-            // The thread that has noticed the loss may not have told yet, and this one returns the loss.
-            tell_watchers(watchers);
-        }
-        if rest.is_some() {
-            parts.core.events.tell_released(&tenure, now, &released);
-        }
-        drop(rest);
-        released
-    }
-
-    /// Returns the locker with which this client goes to the end of the store's queue, if threads of it wait and it
-    /// would hear of a grant.
-    fn next_in_line(self, now: Moment) -> Option<Unsettled> {
-        let (parts, key) = (self.parts, self.key);
-        // The thread is started without the key's mutex.
-        if !parts.subscription.hears(&parts.core, key)
-            || parts.core.activity.is_closed()
-            || parts.retries.thread.start().is_err()
-        {
-            return None;
-        }
-        let mut state = key.state.lock();
-        let settings = Arc::clone(&state.queue.front()?.settings);
-        let locker = parts.core.next_locker(&settings);
-        state.ask_about(&locker);
-        Some(Unsettled { locker, settings, answered: false, counts_from: now })
-    }
-
-    /// Releases a tenure and joins the store's queue again, in one command. `next` counts from before that command is written. Returns the turn
-    /// if it is not over; otherwise, has told of the end of the hold. The first value fails as
-    /// [`give_back`](crate::client::releases::give_back) does.
-    fn hand_over(self, turn: Turn<'c>, tenure: &Tenure, mut next: Unsettled) -> (Result<(), Error>, Option<Turn<'c>>) {
-        let (parts, key) = (self.parts, self.key);
-        let sent_at = next.counts_from;
-        let outcome = self.send_hand_over(tenure, &next);
-        let heard = key.state.lock().heard();
-        let answer = match (outcome, heard) {
-            (Ok(ReleaseOutcome::Passed(grant)), _) => Answer::Acquired(next.granted(grant)),
-            (Ok(ReleaseOutcome::Queued(_)), Some(grant)) => Answer::Acquired(next.heard(grant)),
-            (Ok(ReleaseOutcome::Queued(busy)), None) => {
-                next.answered = true;
-                Answer::Busy { busy, unsettled: Some(next) }
-            }
-            // The store knows the next locker only if the tenure was ours.
-            (Ok(ReleaseOutcome::NotOurs(other)), _) => {
-                if other.holder.as_deref() == Some(&*next.locker) {
-                    twin::meet(parts, &key.name, &next.locker);
-                }
-                return (releases::not_ours(parts, &key.name, tenure, other), Some(turn));
-            }
-            (Ok(ReleaseOutcome::Released { .. }), _) => {
-                return (Ok(()), Some(turn));
-            }
-            (Err(error), heard) if error.is_unknown() => {
-                let answer = match heard {
-                    Some(grant) => Answer::Acquired(next.heard(grant)),
-                    // A poll tells its outcome.
-                    None => Answer::Failed { error, unsettled: Some(next) },
-                };
-                parts
-                    .core
-                    .events
-                    .queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::Unconfirmed)
-                    .finish();
-                self.end_hand_over(turn, answer, sent_at);
-                // It is safe to repeat the release without a next locker, whatever its outcome was.
-                return (releases::give_back_again(parts, &key.name, tenure), None);
-            }
-            (Err(_), _) => {
-                // The command was not executed.
-                return (releases::give_back(parts, &key.name, tenure), Some(turn));
-            }
-        };
-        parts.core.events.queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::GivenBack).finish();
-        self.end_hand_over(turn, answer, sent_at);
-        (Ok(()), None)
-    }
-
-    fn send_hand_over(self, tenure: &Tenure, next: &Unsettled) -> Result<ReleaseOutcome, Error> {
-        let (parts, key) = (self.parts, self.key);
-        let note = Note::new(next.settings.reason(), None, Some(parts.core.id.current().host()));
-        let wanted = parts.core.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
-        let request = Request::HandOver(parts.core.ending(&key.name, tenure), wanted);
-        parts.core.run(&request, parts.core.limits.command).and_then(ReleaseOutcome::try_from)
-    }
-
-    fn end_hand_over(self, turn: Turn<'_>, answer: Answer, sent_at: Moment) {
-        let (parts, key) = (self.parts, self.key);
-        let again = key.state.lock().release_ends();
-        if let Some(locker) = again {
-            parts.retries.give_up_grant(&key.name, &locker);
-        }
-        if let Some((turn, unwanted)) = answer.end_retry(turn, sent_at) {
-            let _ = releases::give_back(parts, &key.name, &unwanted);
-            drop(turn);
-        }
+        ended.send()
     }
 }

@@ -3,7 +3,8 @@
 
 use crate::client::Client;
 use crate::client::acquire::Acquire;
-use crate::client::unlock::{ReleaseReply, Unlock};
+use crate::client::orders::Released;
+use crate::client::unlock::{AfterRelease, Unlock};
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
@@ -79,7 +80,12 @@ impl Handle {
     }
 
     fn acquire_for(&self, owner: u64, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
-        Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner).lock()
+        self.acquire_by(owner, limit).lock()
+    }
+
+    /// Returns the call that acquires the hold for the owner with this number.
+    pub(crate) fn acquire_by<'c>(&'c self, owner: u64, limit: &WaitLimit<'c>) -> Acquire<'c> {
+        Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner)
     }
 
     fn now(&self) -> Moment {
@@ -124,7 +130,7 @@ impl Handle {
     pub(crate) fn unlock(&self, token: Option<u64>) -> Result<(), Error> {
         match self.key.hold.leave(current_thread(), token) {
             Exit::Inner => Ok(()),
-            exit => self.end_of_thread(exit, ReleaseReply::Awaited),
+            exit => self.end_of_thread(exit, AfterRelease::Awaited),
         }
     }
 
@@ -133,12 +139,12 @@ impl Handle {
     pub(crate) fn unlock_dropped(&self, token: u64) {
         match self.key.hold.leave(current_thread(), Some(token)) {
             Exit::Inner => {}
-            exit => self.note_dropped(self.end_of_thread(exit, ReleaseReply::Unawaited)),
+            exit => self.note_dropped(self.end_of_thread(exit, AfterRelease::Unawaited)),
         }
     }
 
     /// Does what is left to do after the calling thread has unlocked once.
-    fn end_of_thread(&self, exit: Exit, reply: ReleaseReply) -> Result<(), Error> {
+    fn end_of_thread(&self, exit: Exit, reply: AfterRelease) -> Result<(), Error> {
         if exit == Exit::Last {
             owner::hold_ends();
         }
@@ -147,15 +153,31 @@ impl Handle {
 
     /// Ends the hold with this number and token.
     pub(crate) fn release(&self, number: &HoldNumber, token: u64) -> Result<(), Error> {
-        self.end(self.key.hold.leave(number.get(), Some(token)), ReleaseReply::Awaited)
+        self.end(self.key.hold.leave(number.get(), Some(token)), AfterRelease::Awaited)
     }
 
     /// Ends the hold with this number and token, for a [`Hold`](crate::Hold) that was dropped.
     pub(crate) fn release_dropped(&self, number: &HoldNumber, token: u64) {
-        self.note_dropped(self.end(self.key.hold.leave(number.get(), Some(token)), ReleaseReply::Unawaited));
+        self.note_dropped(self.end(self.key.hold.leave(number.get(), Some(token)), AfterRelease::Unawaited));
     }
 
-    fn end(&self, exit: Exit, reply: ReleaseReply) -> Result<(), Error> {
+    /// Ends the hold with this number and token, for a task. Returns whether the outcome is left in `released` later, or else is known.
+    pub(crate) fn release_for_task(
+        &self,
+        number: &HoldNumber,
+        token: u64,
+        released: Option<Released>,
+    ) -> Result<bool, Error> {
+        let exit = self.key.hold.leave(number.get(), Some(token));
+        Unlock::new(&self.client.parts, &self.key, AfterRelease::Elsewhere).unlock_for_task(exit, released)
+    }
+
+    /// Ends the hold with this number and token, for a [`Hold`](crate::Hold) of a task that was dropped.
+    pub(crate) fn release_dropped_by_task(&self, number: &HoldNumber, token: u64) {
+        self.note_dropped(self.release_for_task(number, token, None).map(|_| ()));
+    }
+
+    fn end(&self, exit: Exit, reply: AfterRelease) -> Result<(), Error> {
         Unlock::new(&self.client.parts, &self.key, reply).unlock(exit)
     }
 

@@ -1,10 +1,16 @@
 //! A hold that belongs to no thread.
 
+#[cfg(feature = "async")]
+use crate::client::orders::Released;
 use crate::client::wait_limit::WaitLimit;
 use crate::error::{Error, LeaseLoss};
+#[cfg(feature = "async")]
+use crate::lock::hold_future::{LossFuture, ReleaseFuture};
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::state::owner::HoldNumber;
 use crossbeam_channel::Receiver;
+#[cfg(feature = "async")]
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Keeps the lock until it is dropped or [released](Self::release), and belongs to no thread.
@@ -52,13 +58,20 @@ pub struct Hold {
     lock: DistributedReentrantLock,
     number: HoldNumber,
     token: u64,
+    /// Whether a task has acquired it. Its drop does not block then.
+    is_of_task: bool,
     done: bool,
 }
 
 impl Hold {
     pub(super) fn acquire(lock: &DistributedReentrantLock, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
         let taken = lock.handle.acquire_hold(limit)?;
-        Ok(taken.map(|(number, token)| Self { lock: lock.clone(), number, token, done: false }))
+        Ok(taken.map(|(number, token)| Self { lock: lock.clone(), number, token, is_of_task: false, done: false }))
+    }
+
+    #[cfg(feature = "async")]
+    pub(super) fn of_task(lock: &DistributedReentrantLock, number: HoldNumber, token: u64) -> Self {
+        Self { lock: lock.clone(), number, token, is_of_task: true, done: false }
     }
 
     /// Returns the lock that is held.
@@ -117,10 +130,38 @@ impl Hold {
     }
 }
 
+/// For a task.
+#[cfg(feature = "async")]
+impl Hold {
+    /// Releases the lock. The future returns the outcome. The release begins with this call, also if the future is dropped or never polled. Never
+    /// blocks: a thread of the client asks the store.
+    ///
+    /// # Errors
+    ///
+    /// The output of the future is an error as that of [`release`](Self::release). A release that had no answer is repeated in the background.
+    pub fn release_async(mut self) -> ReleaseFuture {
+        self.done = true;
+        let released = Released::default();
+        match self.lock.handle.release_for_task(&self.number, self.token, Some(Arc::clone(&released))) {
+            Ok(true) => ReleaseFuture::expected(released),
+            Ok(false) => ReleaseFuture::known(Ok(())),
+            Err(error) => ReleaseFuture::known(Err(error)),
+        }
+    }
+
+    /// Returns a future that ends when the lease is lost. If the hold ends without a loss, the future never ends: use it in a `select!`, beside the
+    /// work. Never blocks.
+    pub fn lost_async(&self) -> LossFuture {
+        LossFuture::new(self.lock.handle.key.watch_for_task(self.token))
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
-        if !self.done {
-            self.lock.handle.release_dropped(&self.number, self.token);
+        match (self.done, self.is_of_task) {
+            (true, _) => {}
+            (false, false) => self.lock.handle.release_dropped(&self.number, self.token),
+            (false, true) => self.lock.handle.release_dropped_by_task(&self.number, self.token),
         }
     }
 }

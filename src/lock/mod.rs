@@ -4,6 +4,8 @@ mod generator;
 mod guard;
 mod handle;
 mod hold;
+#[cfg(feature = "async")]
+mod hold_future;
 mod inspected;
 mod leader;
 mod limits;
@@ -18,6 +20,8 @@ mod unguarded;
 pub use generator::{DLockGenerator, GeneratorBuilder, ListedLocks};
 pub use guard::DLockGuard;
 pub use hold::Hold;
+#[cfg(feature = "async")]
+pub use hold_future::{HoldFuture, LossFuture, ReleaseFuture, TryHoldFuture};
 pub use inspected::{Holder, LockState};
 pub use leader::{Leader, Term};
 pub use owned_guard::OwnedDLockGuard;

@@ -5,6 +5,9 @@
 use crate::state::hold::CurrentHold;
 use crate::state::machine::{Phase, State, Waiter};
 use crate::state::owner;
+#[cfg(feature = "async")]
+use crate::state::task::Reply;
+use crate::state::task::Watcher;
 use crate::sync::{Mutex, before_notifying};
 use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashMap;
@@ -32,13 +35,13 @@ impl Key {
     /// Wakes a parked thread so that it checks again whether its wait is over or the client is closed.
     pub(crate) fn nudge(&self, waiter: &Waiter) {
         before_notifying(&self.state);
-        waiter.parked.notify_one();
+        waiter.wake();
     }
 
     pub(crate) fn nudge_all(&self) {
         let waiters: Vec<_> = self.state.lock().queue.iter().map(Arc::clone).collect();
         for waiter in waiters {
-            waiter.parked.notify_one();
+            waiter.wake();
         }
     }
 
@@ -50,10 +53,26 @@ impl Key {
             if self.hold.is_lost() {
                 let _ = sender.try_send(());
             } else {
-                state.watchers.push(sender);
+                state.watchers.push(Watcher::Channel(sender));
             }
         }
         receiver
+    }
+
+    /// Returns the reply that a task gets when the hold with this token is lost.
+    #[cfg(feature = "async")]
+    pub(crate) fn watch_for_task(&self, token: u64) -> Arc<Reply<()>> {
+        let reply = Arc::new(Reply::default());
+        let mut state = self.state.lock();
+        if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
+            if self.hold.is_lost() {
+                // No task waits for it yet, so this wakes none.
+                reply.set(());
+            } else {
+                state.watchers.push(Watcher::Task(Arc::clone(&reply)));
+            }
+        }
+        reply
     }
 }
 

@@ -49,11 +49,11 @@ use crate::clock::Moment;
 use crate::config::{DEFAULT_LEASE, DLockConfig};
 use crate::error::Error;
 use crate::port::Grant;
+use crate::state::task::{Task, Watcher};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, MutexGuard};
 use crate::timing;
-use crossbeam_channel::Sender;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,8 +108,8 @@ pub(crate) struct State {
     pub(crate) failures: u32,
     /// When this client last asked the store to leave the key free for pollers.
     gap_at: Option<Moment>,
-    /// The channels that are told of the loss of the current hold.
-    pub(crate) watchers: Vec<Sender<()>>,
+    /// Who is told of the loss of the current hold.
+    pub(crate) watchers: Vec<Watcher>,
     /// The locker of the tenure that was released last, whether or not the release was answered.
     pub(crate) released: Option<Arc<str>>,
 }
@@ -128,20 +128,37 @@ impl State {
         }
     }
 
-    /// Gives the turn to the first waiter and returns it, or returns to `Idle` if nobody waits. The caller must wake
-    /// the waiter. Call it in `Asking` or `Releasing`.
+    /// Gives the turn to the first waiter, or returns to `Idle` if nobody waits. Call it in `Asking` or `Releasing`.
     #[must_use]
-    pub(crate) fn pass_turn(&mut self) -> Option<Arc<Waiter>> {
+    pub(crate) fn pass_turn(&mut self) -> NextTurn {
         debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing { .. }));
-        let next = self.queue.pop_front();
-        self.phase = match &next {
-            Some(waiter) => Phase::Asking { turn: Some(waiter.owner), about: None },
-            None => Phase::Idle,
-        };
-        if next.is_none() {
-            self.rest();
+        match self.queue.front() {
+            None => {
+                self.phase = Phase::Idle;
+                self.rest();
+                return NextTurn::Nobody;
+            }
+            Some(first) if first.task.is_some() => {
+                self.phase = Phase::Waiting { unsettled: None };
+                return NextTurn::Client;
+            }
+            Some(first) => self.phase = Phase::Asking { turn: Some(first.owner), about: None },
         }
-        next
+        self.queue.pop_front().map_or(NextTurn::Nobody, NextTurn::Thread)
+    }
+
+    /// Returns the task that waits as the first one, if the first waiter is a task.
+    pub(crate) fn first_task(&self) -> Option<&Task> {
+        self.queue.front().and_then(|first| first.task.as_ref())
+    }
+
+    /// Takes the first waiter out, and ends its wait. It is a task. The caller must count it out, and wake it.
+    pub(crate) fn end_first(&mut self, end: Result<(), Error>) -> Option<Arc<Waiter>> {
+        let first = self.queue.pop_front()?;
+        if let Some(task) = &first.task {
+            task.end(end);
+        }
+        Some(first)
     }
 
     /// Notes that something may have changed for the key in the store, and nobody knows what. A holder assumes that
@@ -180,6 +197,11 @@ impl State {
             Phase::Waiting { unsettled } => (true, unsettled),
             _ => (true, None),
         }
+    }
+
+    /// Returns whether the store has said that the key is busy since this client last had it or last had no waiter.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.asked > 0
     }
 
     /// Returns the lease of the first waiter.
@@ -325,7 +347,20 @@ impl<'a> From<&'a Arc<Waiter>> for Taker<'a> {
     }
 }
 
-/// One parked thread. One thread at a time asks the store for the key, for the whole client; the others wait parked.
+/// Who asks next, after a turn has ended.
+#[must_use]
+#[derive(Debug)]
+pub(crate) enum NextTurn {
+    /// Nobody waits.
+    Nobody,
+    /// This thread, which must be woken.
+    Thread(Arc<Waiter>),
+    /// The retry thread, because a task waits, and tasks ask nothing themselves. The key must be put into its schedule, before the key's mutex
+    /// is given up.
+    Client,
+}
+
+/// One parked thread, or one task that waits. One thread at a time asks the store for the key, for the whole client; the others wait.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     /// For whom the thread waits: for itself, or for a [`Hold`](crate::Hold). A thread waits in only one place at a time, and for one owner.
@@ -334,15 +369,37 @@ pub(crate) struct Waiter {
     pub(crate) settings: Arc<DLockConfig>,
     /// When the thread began to wait, or to wait again after its turn.
     pub(crate) since: Moment,
+    /// What a task has. `None` for a thread.
+    pub(crate) task: Option<Task>,
     /// The condition variable on which the thread is parked, with the key's mutex.
-    pub(crate) parked: Condvar,
+    parked: Condvar,
     // ORDERING: Relaxed: it is written and read with the key's mutex held.
     parked_until: AtomicU64,
 }
 
 impl Waiter {
     pub(crate) fn new(owner: u64, settings: Arc<DLockConfig>, since: Moment) -> Arc<Self> {
-        Arc::new(Self { owner, settings, since, parked: Condvar::new(), parked_until: AtomicU64::new(0) })
+        Arc::new(Self::with(owner, settings, since, None))
+    }
+
+    /// Creates the waiter of a task that waits for a hold with this number.
+    #[cfg(feature = "async")]
+    pub(crate) fn of_task(owner: u64, settings: Arc<DLockConfig>, since: Moment, task: Task) -> Arc<Self> {
+        Arc::new(Self::with(owner, settings, since, Some(task)))
+    }
+
+    fn with(owner: u64, settings: Arc<DLockConfig>, since: Moment, task: Option<Task>) -> Self {
+        Self { owner, settings, since, task, parked: Condvar::new(), parked_until: AtomicU64::new(0) }
+    }
+
+    /// Wakes the thread or the task, so that it looks what has changed. Call it with no mutex held.
+    pub(crate) fn wake(&self) {
+        match &self.task {
+            Some(task) => task.waker.wake(),
+            None => {
+                self.parked.notify_one();
+            }
+        }
     }
 
     /// Returns the moment until which the thread sleeps at most. If the thread does not sleep yet, this is a moment that has come. Call it

@@ -6,4 +6,6 @@ pub(crate) mod key;
 pub(crate) mod locker;
 pub(crate) mod machine;
 pub(crate) mod owner;
+#[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only tasks use all of it"))]
+pub(crate) mod task;
 pub(crate) mod tenure;

@@ -3,6 +3,7 @@
 use super::{Acquire, Progress};
 use crate::client::events::Events;
 use crate::client::parts::Parts;
+use crate::client::turn::Turn;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -54,7 +55,7 @@ impl Acquire<'_> {
             let now = parts.core.clock.now();
             let in_vain = patience.as_mut().is_some_and(|patience| patience.is_in_vain(parts, key, &state));
             if parts.core.activity.is_closed() || limit.is_over(now) || in_vain {
-                return self.leave(waiter, state, now);
+                return self.leave(waiter, state);
             }
             if let Some(at) = self.slow_at.take_if(|at| *at <= now) {
                 drop(state);
@@ -75,18 +76,10 @@ impl Acquire<'_> {
     }
 
     /// Leaves the local queue without the lock.
-    fn leave(&self, waiter: &Waiter, mut state: MutexGuard<'_, State>, now: Moment) -> Result<Progress, Error> {
+    pub(super) fn leave(&self, waiter: &Waiter, mut state: MutexGuard<'_, State>) -> Result<Progress, Error> {
         let (parts, key) = (self.parts, self.key);
         let failure = if parts.core.activity.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
-        let (was_last, unsettled) = state.give_up(waiter.owner);
-        if was_last {
-            // Do this before the mutex is released: the next thread that waits adds an entry of its own.
-            parts.retries.forget(key);
-        }
-        if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
-            // There may have been no time to ask for a place in the store's queue. The threads that still wait have that time.
-            parts.retries.ask_at(key, now);
-        }
+        let unsettled = Turn::leave_queue(parts, key, &mut state, waiter.owner);
         drop(state);
         parts.retries.abandon(&key.name, unsettled);
         self.limit.outcome(failure).map(|()| Progress::Ended)

@@ -384,3 +384,6 @@ mod scoped;
 mod owned;
 
 mod holds;
+
+#[cfg(feature = "async")]
+mod tasks;

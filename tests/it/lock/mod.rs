@@ -1,6 +1,7 @@
 //! The lock, measured against `java.util.concurrent.locks.ReentrantLock` in fair mode, on every store alike.
 
 mod asking;
+mod awaiting;
 mod cancelling;
 mod closing;
 mod giving_up;

@@ -1,0 +1,256 @@
+//! How a task waits for a hold. It is polled, and must not block the thread that polls it, nor wait for the store.
+//!
+//! | the task | then |
+//! |---|---|
+//! | is polled for the first time | it takes up a tenure that lingers, or stands in the local queue. If nobody has asked for the key, the retry thread asks now |
+//! | is polled while it waits | it finds that it has the hold, or that its wait was ended, or it leaves because its limit is over |
+//! | has a hold that must be confirmed | the retry thread extends the lease, and wakes it |
+//! | is dropped while it waits | it leaves the queue, or gives back the hold that it was just given |
+//!
+//! A task is counted as a hold from its first poll to its end: see [`Activity::begin_task`](crate::client::activity::Activity::begin_task).
+//! Whoever takes its waiter out of the queue counts it out: the task itself, or a thread of the client that ends its wait.
+
+use super::{Acquire, Confirmed, Progress};
+use crate::client::orders::{Confirmation, Order};
+use crate::client::releases;
+use crate::client::wait_limit::WaitLimit;
+use crate::clock::Moment;
+use crate::error::{BackendFailure, Error};
+use crate::event::How;
+use crate::state::machine::{Phase, Waiter};
+use crate::state::task::{Extension, Task};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+/// What a task that acquires a hold keeps between two polls.
+#[derive(Debug)]
+pub(crate) struct TaskWait {
+    limit: WaitLimit<'static>,
+    called_at: Option<Moment>,
+    slow_at: Option<Moment>,
+    stage: Stage,
+    /// Whether an alarm is set.
+    has_alarm: bool,
+    /// Whether it is counted among those that wait.
+    is_counted: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// It was not polled yet.
+    New,
+    /// Its waiter stands in the queue, or was taken out: by a grant, or by a thread that has ended the wait.
+    Waits(Arc<Waiter>),
+    /// It has ended.
+    Over,
+}
+
+impl TaskWait {
+    pub(crate) fn new(limit: WaitLimit<'static>) -> Self {
+        Self { limit, called_at: None, slow_at: None, stage: Stage::New, has_alarm: false, is_counted: false }
+    }
+
+    /// Returns the limit of the wait.
+    pub(crate) fn limit(&self) -> WaitLimit<'static> {
+        self.limit
+    }
+
+    /// Returns whether the task was polled, and has not ended.
+    pub(crate) fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::Waits(_))
+    }
+}
+
+/// A task that is polled, or dropped.
+impl Acquire<'_> {
+    /// Gets the hold for the owner, a [`Hold`](crate::Hold). Returns its token, or `None` if the limit has ended before. Do not call it again after
+    /// it has returned something.
+    pub(crate) fn poll(mut self, wait: &mut TaskWait, waker: &Waker) -> Poll<Result<Option<u64>, Error>> {
+        (self.called_at, self.slow_at) = (wait.called_at, wait.slow_at);
+        let progress = match std::mem::replace(&mut wait.stage, Stage::Over) {
+            Stage::New => self.begin(wait, waker),
+            Stage::Waits(waiter) => {
+                self.task = Some(Arc::clone(&waiter));
+                self.look_again(waiter, waker)
+            }
+            Stage::Over => Ok(Progress::Ended),
+        };
+        let polled =
+            progress.map_or_else(|error| Poll::Ready(Err(error)), |progress| self.go_on(progress, wait, waker));
+        wait.slow_at = self.slow_at;
+        if polled.is_ready() {
+            self.end(wait);
+        }
+        polled
+    }
+
+    /// Ends a wait whose future is dropped.
+    pub(crate) fn abandon(self, wait: &mut TaskWait) {
+        self.end(wait);
+        if let Stage::Waits(waiter) = std::mem::replace(&mut wait.stage, Stage::Over) {
+            self.give_up(&waiter);
+        }
+    }
+
+    /// Ends what goes on beside a wait.
+    fn end(&self, wait: &mut TaskWait) {
+        if std::mem::take(&mut wait.has_alarm) {
+            self.parts.alarms.remove(self.owner);
+        }
+        if std::mem::take(&mut wait.is_counted) {
+            self.parts.core.events.note_waiting(self.settings, false);
+        }
+    }
+
+    /// Leaves the queue, or gives back the hold that the task was given.
+    fn give_up(&self, waiter: &Arc<Waiter>) {
+        let (parts, key) = (self.parts, self.key);
+        let state = key.state.lock();
+        if key.hold.is_owned_by(self.owner) {
+            drop(state);
+            // Nobody was told of it. The retry thread gives it back, and the next waiter asks.
+            drop(self.discard());
+        } else if waiter.task.as_ref().is_some_and(|task| task.take_end().is_some()) {
+            // Whoever has ended the wait has counted it out.
+            return;
+        } else {
+            let _ = self.leave(waiter, state);
+        }
+        parts.count_out_task();
+    }
+
+    /// Arrives, for the first poll.
+    fn begin(&mut self, wait: &mut TaskWait, waker: &Waker) -> Result<Progress, Error> {
+        let parts = self.parts;
+        parts.core.activity.begin_task()?;
+        (self.called_at, self.slow_at) = parts.core.events.call_begins();
+        (wait.called_at, wait.slow_at) = (self.called_at, self.slow_at);
+        let task = Task::new(self.limit.is_one_attempt);
+        task.waker.keep(waker);
+        let now = parts.core.clock.now();
+        self.task = Some(Waiter::of_task(self.owner, Arc::clone(self.settings), now, task));
+        let arrived = self.start_threads().and_then(|()| self.arrive());
+        if !matches!(arrived, Ok(Progress::Confirmed(_) | Progress::Waits(_))) {
+            parts.count_out_task();
+        }
+        arrived
+    }
+
+    /// Starts the threads that work for a task. What a thread does besides, before it locks for the first time, the retry thread does.
+    fn start_threads(&self) -> Result<(), Error> {
+        let parts = self.parts;
+        releases::note_use(parts);
+        if parts.renewals.thread.start()? {
+            parts.renewals.thread.wake_by(parts.record.begin(&parts.core));
+        }
+        parts.retries.thread.start().map(|_| ())
+    }
+
+    /// Looks what has become of the wait.
+    fn look_again(&mut self, waiter: Arc<Waiter>, waker: &Waker) -> Result<Progress, Error> {
+        let (parts, key) = (self.parts, self.key);
+        let Some(task) = &waiter.task else { return Ok(Progress::Ended) };
+        task.waker.keep(waker);
+        let state = key.state.lock();
+        if key.hold.is_owned_by(self.owner) {
+            return Ok(Progress::Holds(task.granted()));
+        }
+        if let Some(end) = task.take_end() {
+            return self.limit.outcome(end.err()).map(|()| Progress::Ended);
+        }
+        let now = parts.core.clock.now();
+        if !self.limit.is_over(now) {
+            drop(state);
+            if let Some(at) = self.slow_at.take_if(|at| *at <= now) {
+                parts.core.events.tell_slow(key, &waiter.settings, now.since(at), None);
+            }
+            return Ok(Progress::Waits(waiter));
+        }
+        let is_first = state.queue.front().is_some_and(|first| Arc::ptr_eq(first, &waiter));
+        let is_unanswered = is_first && matches!(state.phase, Phase::Asking { turn: None, .. }) && !state.has_asked();
+        let left = self.leave(&waiter, state);
+        parts.count_out_task();
+        match left {
+            Ok(_) if is_unanswered => {
+                Err(Error::backend(BackendFailure::Unknown, "the store has not answered within the limit"))
+            }
+            left => left,
+        }
+    }
+
+    /// Goes on as far as the task can without waiting.
+    fn go_on(
+        &mut self,
+        mut progress: Progress,
+        wait: &mut TaskWait,
+        waker: &Waker,
+    ) -> Poll<Result<Option<u64>, Error>> {
+        loop {
+            let next = match progress {
+                Progress::Confirmed(queued) => {
+                    queued.finish();
+                    return Poll::Ready(Ok(Some(self.key.hold.token())));
+                }
+                Progress::Holds(how) => match self.confirm_for_task(how) {
+                    Some(next) => next,
+                    None => return self.pause(wait, waker),
+                },
+                Progress::Waits(_) => return self.pause(wait, waker),
+                Progress::HasTurn | Progress::Ended => return Poll::Ready(Ok(None)),
+            };
+            progress = match next {
+                Ok(next) => next,
+                Err(error) => return Poll::Ready(Err(error)),
+            };
+        }
+    }
+
+    /// Waits for the next poll. Sets the alarm for the end of the limit, and for the moment from which the wait counts as slow.
+    fn pause(&self, wait: &mut TaskWait, waker: &Waker) -> Poll<Result<Option<u64>, Error>> {
+        let Some(waiter) = &self.task else { return Poll::Pending };
+        if !std::mem::replace(&mut wait.is_counted, true) {
+            self.parts.core.events.note_waiting(self.settings, true);
+        }
+        if let Some(at) = [self.limit.until, self.slow_at].into_iter().flatten().min() {
+            wait.has_alarm = true;
+            if let Err(error) = self.parts.alarms.set(self.owner, at, waker) {
+                self.give_up(waiter);
+                return Poll::Ready(Err(error));
+            }
+        }
+        wait.stage = Stage::Waits(Arc::clone(waiter));
+        Poll::Pending
+    }
+
+    /// Confirms the task's hold, or gives it back and goes on without it. Returns `None` while the retry thread extends the lease first.
+    fn confirm_for_task(&self, how: How) -> Option<Result<Progress, Error>> {
+        let (parts, key) = (self.parts, self.key);
+        let waiter = self.task.as_ref()?;
+        let task = waiter.task.as_ref()?;
+        let mut state = key.state.lock();
+        let confirmed = match self.tell(&mut state, self.call(how), parts.core.clock.now()) {
+            Some(confirmed) => confirmed,
+            None => {
+                let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker))?;
+                match task.take_extension(&locker) {
+                    Extension::Over(_, failure) => self.after_extension(&mut state, self.call(how), failure),
+                    Extension::Ordered(_) => return None,
+                    Extension::None => {
+                        drop(state);
+                        let (key, waiter) = (Arc::clone(key), Arc::clone(waiter));
+                        parts.order(Order::Confirm(Confirmation { key, locker, waiter }));
+                        return None;
+                    }
+                }
+            }
+        };
+        drop(state);
+        let is_confirmed = matches!(confirmed, Confirmed::Yes(_));
+        let next = self.after_confirmation(confirmed);
+        // It has neither a hold nor a place in the queue any more.
+        if !is_confirmed && !matches!(next, Ok(Progress::Waits(_))) {
+            parts.count_out_task();
+        }
+        Some(next)
+    }
+}

@@ -1,0 +1,72 @@
+//! What tasks leave to the thread `dlock-retry`, because they must not wait for the store: a tenure that is to be given back, a hold that is to
+//! be confirmed, the end of the client.
+
+use super::cleanup::InFlight;
+use super::worker::Worker;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::state::key::Key;
+use crate::state::machine::Waiter;
+use crate::state::task::{Reply, Watcher};
+use crate::state::tenure::Tenure;
+use crate::sync::Mutex;
+use std::sync::Arc;
+
+/// A tenure whose hold has ended, and that is to be given back. The phase of its key is `Releasing`.
+pub(super) struct EndedTenure {
+    pub(super) key: Arc<Key>,
+    pub(super) tenure: Box<Tenure>,
+    pub(super) watchers: Vec<Watcher>,
+    /// Whether the loss of the tenure was told, if it is lost.
+    pub(super) is_told: bool,
+    /// Whether others of this client waited for the key when the hold ended.
+    pub(super) others_wait: bool,
+    /// When the hold ended.
+    pub(super) at: Moment,
+}
+
+/// The outcome of a release, for a task that may wait for it.
+pub(crate) type Released = Arc<Reply<Result<(), Error>>>;
+
+pub(super) enum Order {
+    /// Give this tenure back. The hold is counted out after that.
+    GiveBack { ended: EndedTenure, released: Option<Released>, in_flight: InFlight },
+    /// Extend the lease of this locker, and wake its task, which has the hold.
+    Confirm(Confirmation),
+    /// Shut the client down. The last hold has ended.
+    ShutDown,
+}
+
+/// A hold that a task has been given, and that is to be confirmed by an extension before the task is told.
+pub(super) struct Confirmation {
+    pub(super) key: Arc<Key>,
+    pub(super) locker: Arc<str>,
+    pub(super) waiter: Arc<Waiter>,
+}
+
+impl Order {
+    /// Returns the key that the order is about.
+    pub(super) fn key(&self) -> Option<&Arc<Key>> {
+        match self {
+            Self::GiveBack { ended, .. } => Some(&ended.key),
+            Self::Confirm(Confirmation { key, .. }) => Some(key),
+            Self::ShutDown => None,
+        }
+    }
+}
+
+/// The orders that are not carried out yet.
+#[derive(Default)]
+pub(super) struct Orders(Mutex<Vec<Order>>);
+
+impl Orders {
+    /// Adds an order, and wakes the thread.
+    pub(super) fn add(&self, order: Order, thread: &Worker, now: Moment) {
+        self.0.lock().push(order);
+        thread.wake_by(now);
+    }
+
+    pub(super) fn take(&self) -> Vec<Order> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}

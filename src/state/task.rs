@@ -1,0 +1,193 @@
+//! A task that waits: where it leaves its waker, and what the client's threads leave for it.
+//!
+//! A task is polled on a thread of the program's runtime, and must not block that thread. So it asks the store nothing itself: the thread
+//! `dlock-retry` asks for it, as for all that wait. A task differs from a parked thread in three points: it has a waker in place of a condition
+//! variable, it never takes the turn to ask, and a client's thread may end its wait.
+//!
+//! A waker is code of the program's runtime. It is called, and dropped, while no mutex of the client is held: dropping the last waker of a task
+//! may drop the task, and with it a future that needs the mutex of its key.
+
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::event::How;
+use crate::sync::{Mutex, catch_panic};
+use crossbeam_channel::Sender;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// The place for the waker of the task that waits for something. Only the last waker counts, as with every [`Future`].
+#[derive(Debug, Default)]
+pub(crate) struct WakerCell(Mutex<Option<Waker>>);
+
+impl WakerCell {
+    /// Keeps the waker. Call it before you look at what the task waits for, and with no other mutex held.
+    pub(crate) fn keep(&self, waker: &Waker) {
+        let mut kept = self.0.lock();
+        if kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+            return;
+        }
+        let old = kept.replace(waker.clone());
+        drop(kept);
+        drop(old);
+    }
+
+    /// Wakes the task whose waker is kept, if there is one. Call it after a change, and with no mutex held.
+    pub(crate) fn wake(&self) {
+        let waker = self.0.lock().take();
+        if let Some(waker) = waker {
+            // The work of the calling thread goes on, whatever a runtime does.
+            let _ = catch_panic(|| waker.wake());
+        }
+    }
+}
+
+/// What the waiter of a task has, beside what every waiter has.
+#[derive(Debug, Default)]
+pub(crate) struct Task {
+    pub(crate) waker: WakerCell,
+    /// Whether the task makes a single attempt, and does not wait.
+    pub(crate) is_one_attempt: bool,
+    answers: Mutex<Answers>,
+}
+
+#[derive(Debug, Default)]
+struct Answers {
+    /// How the wait has ended, if a thread of the client has ended it.
+    end: Option<Result<(), Error>>,
+    /// How the store has granted the hold, if the answer to a request says that.
+    granted: Option<How>,
+    extension: Extension,
+    attempt: Attempt,
+}
+
+/// The extension that confirms the hold, if the hold needs one.
+#[derive(Debug, Default)]
+pub(crate) enum Extension {
+    #[default]
+    None,
+    /// A thread of the client has been told to send it, for this locker.
+    Ordered(Arc<str>),
+    /// It has ended for this locker: with a failure, or without one.
+    Over(Arc<str>, Option<Error>),
+}
+
+/// How far a single attempt is. See the table in [`steps`](crate::client::acquire), of which this is the part without a caller that waits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Attempt {
+    /// Whether the store was asked a second time, for one of the reasons for which it is asked again once.
+    pub(crate) was_repeated: bool,
+    /// The failure of the first request, if it had no reply.
+    pub(crate) unanswered: Option<Error>,
+    pub(crate) recall: Recall,
+}
+
+/// The recall of a lock that only lingers elsewhere: the attempt stands in the store's queue for a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Recall {
+    #[default]
+    None,
+    /// It lasts until then.
+    Until(Moment),
+    /// The place in the queue is gone.
+    Over,
+}
+
+impl Task {
+    pub(crate) fn new(is_one_attempt: bool) -> Self {
+        Self { is_one_attempt, ..Self::default() }
+    }
+
+    /// Ends the wait: with an error, or because the lock is busy. The caller has taken the waiter out of the queue, and wakes it.
+    pub(crate) fn end(&self, end: Result<(), Error>) {
+        self.answers.lock().end = Some(end);
+    }
+
+    /// Returns how the wait has ended, if it has.
+    pub(crate) fn take_end(&self) -> Option<Result<(), Error>> {
+        self.answers.lock().end.take()
+    }
+
+    /// Notes that the answer to a request grants the hold. `is_busy` says whether an earlier answer said that the lock was busy.
+    pub(crate) fn note_granted(&self, is_busy: bool) {
+        self.answers.lock().granted = Some(if is_busy { How::Granted } else { How::Free });
+    }
+
+    pub(crate) fn granted(&self) -> How {
+        self.answers.lock().granted.unwrap_or(How::Granted)
+    }
+
+    /// Notes how the extension has ended that confirms the hold of this locker.
+    pub(crate) fn note_extended(&self, locker: Arc<str>, failure: Option<Error>) {
+        self.answers.lock().extension = Extension::Over(locker, failure);
+    }
+
+    /// Takes how the extension has ended that confirms the hold of this locker. After [`Extension::None`], the caller must order it.
+    pub(crate) fn take_extension(&self, locker: &Arc<str>) -> Extension {
+        let mut answers = self.answers.lock();
+        let ordered = Extension::Ordered(Arc::clone(locker));
+        match std::mem::replace(&mut answers.extension, ordered) {
+            Extension::Over(of, failure) if of == *locker => {
+                answers.extension = Extension::None;
+                Extension::Over(of, failure)
+            }
+            Extension::Ordered(of) if of == *locker => Extension::Ordered(of),
+            // That of an earlier hold says nothing about this one.
+            _ => Extension::None,
+        }
+    }
+
+    pub(crate) fn attempt(&self) -> Attempt {
+        self.answers.lock().attempt.clone()
+    }
+
+    pub(crate) fn set_attempt(&self, attempt: Attempt) {
+        self.answers.lock().attempt = attempt;
+    }
+}
+
+/// A value that a thread of the client leaves for a task.
+#[derive(Debug)]
+pub(crate) struct Reply<T> {
+    value: Mutex<Option<T>>,
+    waker: WakerCell,
+}
+
+impl<T> Default for Reply<T> {
+    fn default() -> Self {
+        Self { value: Mutex::new(None), waker: WakerCell::default() }
+    }
+}
+
+impl<T> Reply<T> {
+    /// Leaves the value, and wakes the task. Call it with no mutex held.
+    pub(crate) fn set(&self, value: T) {
+        *self.value.lock() = Some(value);
+        self.waker.wake();
+    }
+
+    /// Takes the value. If there is none yet, the task is woken when there is.
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<T> {
+        self.waker.keep(waker);
+        self.value.lock().take()
+    }
+}
+
+/// Who is told of the loss of a hold.
+#[derive(Debug)]
+pub(crate) enum Watcher {
+    Channel(Sender<()>),
+    Task(Arc<Reply<()>>),
+}
+
+impl Watcher {
+    /// Tells it. Call it with no mutex held.
+    pub(crate) fn tell(self) {
+        match self {
+            Self::Channel(channel) => {
+                // There is room for it, and the receiver may be gone.
+                let _ = channel.try_send(());
+            }
+            Self::Task(reply) => reply.set(()),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! `hold_async()` and its other forms: a hold that a task awaits.
+
+use crate::support::cause;
+use crate::support::crew::{eventually, spawn};
+use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
+use crate::support::watched::Kind;
+use crossbeam_channel::unbounded;
+use futures_lite::future::{block_on, poll_once};
+use redis_dlock::{BackendFailure, Error, Hold};
+use std::time::Duration;
+
+on_both_stores!(
+    a_task_gets_a_hold_and_releases_it,
+    a_single_attempt_and_a_limit_end_without_the_lock,
+    tasks_and_threads_are_served_in_the_order_in_which_they_came,
+    it_is_handed_over_between_clients,
+    a_dropped_future_leaves_nothing,
+    a_dropped_future_that_was_given_the_lock_gives_it_back,
+    it_is_told_of_its_loss,
+    it_lingers_and_is_taken_up_again,
+    a_closed_client_sends_waiting_tasks_away_and_ends_with_its_last_hold,
+    an_unreachable_store_refuses_it,
+);
+
+fn a_task_gets_a_hold_and_releases_it(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let hold = block_on(lock.hold_async()).unwrap();
+    assert!(hold.is_valid() && hold.ensure_valid().is_ok());
+    assert!(lab.holder(lock.key()).is_some());
+    let token = hold.fencing_token();
+    block_on(hold.release_async()).unwrap();
+    assert_eq!(lab.leftovers(), [""; 0]);
+    let hold = block_on(lock.hold_async()).unwrap();
+    assert!(hold.fencing_token() > token);
+    drop(hold);
+    let hold = block_on(lock.try_hold_async()).unwrap().expect("free once the release is sent");
+    assert!(hold.fencing_token() > token + 1);
+    // A blocking release is as good, and another thread may do it.
+    spawn(move || hold.release().unwrap()).join();
+    eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+/// Shows: G12.
+fn a_single_attempt_and_a_limit_end_without_the_lock(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let other = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let held = other.lock().unwrap();
+    assert!(block_on(lock.try_hold_async()).unwrap().is_none());
+    assert!(block_on(lock.try_hold_async_for(Duration::ZERO)).unwrap().is_none());
+    assert!(watch.count() > 0);
+    let soon = Duration::from_millis(50);
+    assert!(lab.time.during(|| block_on(lock.try_hold_async_for(soon)).unwrap()).is_none());
+    assert!(
+        lab.time.during(|| block_on(lock.try_hold_async_until(std::time::Instant::now() + soon)).unwrap()).is_none()
+    );
+    drop(held);
+    assert!(lab.time.during(|| block_on(lock.try_hold_async_for(Duration::from_secs(3600))).unwrap()).is_some());
+}
+
+/// Shows: G7, G8.
+fn tasks_and_threads_are_served_in_the_order_in_which_they_came(lab: &Lab) {
+    let (generator, watch) = if is_listener_on() { lab.listening_generator() } else { lab.watched_generator() };
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let first = block_on(lock.hold_async()).unwrap();
+    let (say, order) = unbounded();
+    let waiters: Vec<_> = (0..6)
+        .map(|n| {
+            let (lock, say) = (lock.clone(), say.clone());
+            let waiter = spawn({
+                let lock = lock.clone();
+                move || {
+                    if n % 2 == 0 {
+                        let hold = block_on(lock.hold_async()).unwrap();
+                        say.send((n, hold.fencing_token())).unwrap();
+                        block_on(hold.release_async()).unwrap();
+                    } else {
+                        let guard = lock.lock().unwrap();
+                        say.send((n, guard.fencing_token())).unwrap();
+                    }
+                }
+            });
+            eventually("it waits", || lock.queue_length() == n + 1);
+            waiter
+        })
+        .collect();
+    let released = watch.count_of(Kind::Release);
+    let token = first.fencing_token();
+    drop(first);
+    waiters.into_iter().for_each(|waiter| lab.join(waiter));
+    let order: Vec<_> = order.try_iter().collect();
+    assert!(order.iter().map(|(n, _)| *n).eq(0..6), "{order:?}");
+    assert!(order[0].1 > token && order.is_sorted_by(|a, b| a.1 < b.1), "{order:?}");
+    if is_listener_on() {
+        assert_eq!(watch.count_of(Kind::Release), released + 1, "it is passed on in the process");
+    }
+}
+
+/// Shows: G8, G10.
+fn it_is_handed_over_between_clients(lab: &Lab) {
+    let [one, two] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
+    let mut hold = block_on(one.hold_async()).unwrap();
+    for n in 0..4 {
+        let next = if n % 2 == 0 { two.clone() } else { one.clone() };
+        let waiter = spawn(move || block_on(next.hold_async()).unwrap());
+        eventually("it waits in the store", || !is_listener_on() || lab.waiting(one.key()) == 1);
+        let token = hold.fencing_token();
+        drop(hold);
+        hold = lab.join(waiter);
+        assert!(hold.fencing_token() > token);
+    }
+    block_on(hold.release_async()).unwrap();
+    assert_eq!(lab.leftovers(), [""; 0]);
+}
+
+fn a_dropped_future_leaves_nothing(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    drop(lock.hold_async());
+    let other = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let held = other.lock().unwrap();
+    let mut waits = Box::pin(lock.hold_async());
+    assert!(block_on(poll_once(&mut waits)).is_none());
+    eventually("it waits in the store", || !is_listener_on() || lab.waiting(lock.key()) == 1);
+    drop(waits);
+    assert_eq!(lock.queue_length(), 0);
+    eventually("its place is given back", || lab.waiting(lock.key()) == 0);
+    held.unlock().unwrap();
+    eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+fn a_dropped_future_that_was_given_the_lock_gives_it_back(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let mut given = Box::pin(lock.hold_async());
+    assert!(block_on(poll_once(&mut given)).is_none());
+    eventually("it is given the lock", || lab.holder(lock.key()).is_some());
+    drop(given);
+    assert!(lab.time.during(|| block_on(lock.hold_async()).unwrap()).is_valid());
+    eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+/// Shows: G5, G6.
+fn it_is_told_of_its_loss(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 1500)).unwrap();
+    let hold = block_on(lock.hold_async()).unwrap();
+    let mut lost = hold.lost_async();
+    assert!(block_on(poll_once(&mut lost)).is_none());
+    lab.delete(lock.key());
+    lab.time.during(|| block_on(lost));
+    assert!(!hold.is_valid() && hold.remaining().is_zero());
+    assert!(block_on(poll_once(hold.lost_async())).is_some(), "at once");
+    assert_eq!(cause(hold.ensure_valid()), hold.loss().unwrap().cause);
+    assert!(block_on(lock.try_hold_async()).unwrap().is_none(), "a lost hold keeps others of its process out");
+    assert!(matches!(block_on(hold.release_async()), Err(Error::LeaseLost(_))));
+    assert!(block_on(lock.try_hold_async()).unwrap().is_some());
+}
+
+fn it_lingers_and_is_taken_up_again(lab: &Lab) {
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 30_000).with_linger(Duration::from_secs(3600))).unwrap();
+    let first = block_on(lock.hold_async()).unwrap();
+    let token = first.fencing_token();
+    let asked = watch.count();
+    drop(first);
+    let second = block_on(poll_once(lock.hold_async())).expect("at once").unwrap();
+    assert!(second.fencing_token() > token);
+    block_on(second.release_async()).unwrap();
+    assert_eq!(watch.count(), asked, "{:?}", watch.calls());
+    let other = lab.listening_generator().0.generate_with(config("x", 30_000)).unwrap();
+    let hold: Option<Hold> = block_on(other.try_hold_async()).unwrap();
+    assert!(hold.is_some(), "a single attempt recalls it");
+}
+
+/// Shows: L6.
+fn a_closed_client_sends_waiting_tasks_away_and_ends_with_its_last_hold(lab: &Lab) {
+    let generator = lab.generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let hold = block_on(lock.hold_async()).unwrap();
+    let mut waits = Box::pin(lock.hold_async());
+    assert!(block_on(poll_once(&mut waits)).is_none());
+    // On the thread that polls the tasks: it waits for none of them.
+    generator.close();
+    assert!(matches!(block_on(waits), Err(Error::ShutDown)));
+    assert!(matches!(block_on(lock.hold_async()), Err(Error::ShutDown)));
+    assert!(hold.is_valid());
+    drop(hold);
+    eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+fn an_unreachable_store_refuses_it(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    watch.fail(BackendFailure::NotExecuted);
+    assert!(matches!(block_on(lock.try_hold_async()), Err(Error::Backend { .. })));
+    let soon = Duration::from_millis(50);
+    assert!(lab.time.during(|| block_on(lock.try_hold_async_for(soon))).is_err());
+    watch.silence();
+    // The client's thread waits for the store, and the task does not.
+    assert!(lab.time.during(|| block_on(lock.try_hold_async_for(soon))).is_err());
+    watch.heal();
+    assert!(lab.time.during(|| block_on(lock.hold_async()).unwrap()).is_valid());
+}
