@@ -46,6 +46,12 @@ impl Activity {
         Ok(())
     }
 
+    /// Counts a release in that a task leaves to a thread of the client, as if that thread were inside already. Do this before the hold is counted
+    /// out.
+    pub(crate) fn begin_release(&self) {
+        self.inside.fetch_add(1, SeqCst);
+    }
+
     /// Counts a hold out. Returns `true` if it was the last one and the closing thread has gone: the caller must then
     /// run the shutdown.
     pub(crate) fn end_hold(&self) -> bool {
@@ -82,6 +88,11 @@ impl<'a> Inside<'a> {
         let inside = Self(activity);
         // The closing thread looks at the count after it has closed. So it sees this thread, or this thread sees that.
         if activity.is_closed() { Err(Error::ShutDown) } else { Ok(inside) }
+    }
+
+    /// Takes over a release that was [counted in](Activity::begin_release).
+    pub(crate) fn of_release(activity: &'a Activity) -> Self {
+        Self(activity)
     }
 
     /// Counts a hold in place of the thread.

@@ -1,5 +1,6 @@
 //! How a client is closed: waiting threads leave, and holds continue. The end of the last hold ends the client's threads and closes the store.
 
+use super::activity::Inside;
 use super::give_back::{GiveBack, Repeat};
 use super::orders::Order;
 use super::parts::Parts;
@@ -60,13 +61,14 @@ fn give_back_ordered(parts: &Parts) {
     let mut ended = Vec::new();
     for order in parts.take_orders().into_iter().chain(parts.slow_nodes.take_orders()) {
         if let Order::GiveBack { ended: tenure, released, in_flight } = order {
-            ended.push((GiveBack::of(parts, tenure), released, in_flight));
+            let inside = Inside::of_release(&parts.core.activity);
+            ended.push((GiveBack::of(parts, tenure), released, (in_flight, inside)));
         }
     }
     let requests: Vec<_> = ended.iter().map(|(back, ..)| back.request()).collect();
     let results = parts.core.batch(&requests, parts.core.limits.command);
     drop(requests);
-    for ((back, released, _in_flight), result) in ended.into_iter().zip(results) {
+    for ((back, released, _counted), result) in ended.into_iter().zip(results) {
         let outcome = back.answered(result, Repeat::Later);
         if let Some(released) = released {
             released.set(outcome);
@@ -78,6 +80,8 @@ fn give_back_ordered(parts: &Parts) {
 fn shut_down(parts: &Parts) {
     let is_down = parts.core.activity.is_down.lock();
     run_shutdown(parts, is_down);
+    // If the retry thread has shut the client down, it could not wait for its own end.
+    parts.retries.thread.stop();
 }
 
 /// Shuts the client down unless another thread does. That thread may wait for the calling one to end.

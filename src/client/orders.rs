@@ -29,7 +29,7 @@ pub(super) struct EndedTenure {
 pub(crate) type Released = Arc<Reply<Result<(), Error>>>;
 
 pub(super) enum Order {
-    /// Give this tenure back. The hold is counted out after that.
+    /// Give this tenure back. It is counted as a thread inside until that is done.
     GiveBack { ended: EndedTenure, released: Option<Released>, in_flight: InFlight },
     /// Extend the lease of this locker, and wake its task, which has the hold.
     Confirm(Confirmation),

@@ -5,8 +5,9 @@
 //! `RetryLockThread` has the same two figures.) All requests that are due go to the store in one batch. Messages only make a hand-over
 //! faster: this thread guarantees that a waiter makes progress.
 
+use super::activity::Inside;
 use super::cleanup::{Ending, InFlight, PendingCleanup};
-use super::closing::{self, Leaving};
+use super::closing;
 use super::give_back::{GiveBack, Repeat};
 use super::lease_thread;
 use super::orders::{Confirmation, Order, Released};
@@ -84,7 +85,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
     for (cleanup, result) in cleanups.into_iter().zip(&mut results) {
         parts.retries.cleanup.put_back(cleanup, &result, false, sent_at);
     }
-    let (leaving, shuts_down) = errands.answered(results, sent_at);
+    let (inside, shuts_down) = errands.answered(results, sent_at);
     parts.retries.settle(&parts.core, unsettled);
     if parts.core.activity.is_closed() {
         // The thread that closes the client waits for this one, and works through the clean-up list next.
@@ -94,7 +95,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
     } else {
         Turn::release_all(parts, unwanted, parts.core.limits.command);
     }
-    drop(leaving);
+    drop(inside);
     if shuts_down {
         closing::shut_down_if_needed(parts);
     }
@@ -156,7 +157,8 @@ struct Errands<'c> {
     confirmations: Vec<Confirmation>,
     /// Whether a release was posted.
     has_posted: bool,
-    leaving: Vec<Leaving<'c>>,
+    /// The releases, which are counted until the round is over.
+    inside: Vec<Inside<'c>>,
     shuts_down: bool,
 }
 
@@ -168,7 +170,7 @@ impl<'c> Errands<'c> {
             tenures: Vec::new(),
             confirmations: Vec::new(),
             has_posted: false,
-            leaving: Vec::new(),
+            inside: Vec::new(),
             shuts_down: false,
         };
         for order in orders {
@@ -177,7 +179,7 @@ impl<'c> Errands<'c> {
                 Order::Confirm(confirmation) => errands.confirmations.push(confirmation),
                 Order::GiveBack { ended, released, in_flight } => {
                     let mut back = GiveBack::of(parts, ended);
-                    errands.leaving.push(Leaving(parts));
+                    errands.inside.push(Inside::of_release(&parts.core.activity));
                     if released.is_some() {
                         back.ask_why_lost();
                     }
@@ -202,14 +204,13 @@ impl<'c> Errands<'c> {
         self.tenures.iter().map(|(back, ..)| back.request()).chain(extensions)
     }
 
-    /// Handles the replies, and tells the tasks. Returns the holds that have ended, which are counted out when the round is over, because that may
-    /// shut the client down; and whether the client is to be shut down.
+    /// Handles the replies, and tells the tasks. Returns the counted releases, and whether the client is to be shut down.
     fn answered(
         self,
         mut results: impl Iterator<Item = Result<Outcome, Error>>,
         sent_at: Moment,
-    ) -> (Vec<Leaving<'c>>, bool) {
-        let Self { parts, tenures, confirmations, leaving, shuts_down, .. } = self;
+    ) -> (Vec<Inside<'c>>, bool) {
+        let Self { parts, tenures, confirmations, inside, shuts_down, .. } = self;
         for ((back, released, _in_flight), result) in tenures.into_iter().zip(&mut results) {
             let outcome = back.answered(result, Repeat::Later);
             if let Some(released) = released {
@@ -224,6 +225,6 @@ impl<'c> Errands<'c> {
             }
             waiter.wake();
         }
-        (leaving, shuts_down)
+        (inside, shuts_down)
     }
 }

@@ -83,13 +83,13 @@ impl<'c> Unlock<'c> {
         let parts = self.parts;
         let ended = self.end_hold(exit)?;
         let is_given_back = ended.is_some();
-        match ended {
-            Some(ended) => {
-                let in_flight = parts.retries.unanswered.add();
-                parts.order(Order::GiveBack { ended, released, in_flight });
-            }
-            None => parts.count_out_task(),
+        if let Some(ended) = ended {
+            // The closing thread waits for it.
+            parts.core.activity.begin_release();
+            let in_flight = parts.retries.unanswered.add();
+            parts.order(Order::GiveBack { ended, released, in_flight });
         }
+        parts.count_out_task();
         Ok(is_given_back)
     }
 

@@ -193,9 +193,13 @@ impl Acquire<'_> {
                 }
                 Progress::Holds(how) => match self.confirm_for_task(how) {
                     Some(next) => next,
-                    None => return self.pause(wait, waker),
+                    // The extension ends by itself, whatever is left of the limit.
+                    None => return self.pause(wait, waker, None),
                 },
-                Progress::Waits(_) => return self.pause(wait, waker),
+                Progress::Waits(_) => {
+                    let alarm = [self.limit.until, self.slow_at].into_iter().flatten().min();
+                    return self.pause(wait, waker, alarm);
+                }
                 Progress::HasTurn | Progress::Ended => return Poll::Ready(Ok(None)),
             };
             progress = match next {
@@ -205,13 +209,13 @@ impl Acquire<'_> {
         }
     }
 
-    /// Waits for the next poll. Sets the alarm for the end of the limit, and for the moment from which the wait counts as slow.
-    fn pause(&self, wait: &mut TaskWait, waker: &Waker) -> Poll<Result<Option<u64>, Error>> {
+    /// Waits for the next poll, with an alarm at a moment.
+    fn pause(&self, wait: &mut TaskWait, waker: &Waker, alarm: Option<Moment>) -> Poll<Result<Option<u64>, Error>> {
         let Some(waiter) = &self.task else { return Poll::Pending };
         if !std::mem::replace(&mut wait.is_counted, true) {
             self.parts.core.events.note_waiting(self.settings, true);
         }
-        if let Some(at) = [self.limit.until, self.slow_at].into_iter().flatten().min() {
+        if let Some(at) = alarm {
             wait.has_alarm = true;
             if let Err(error) = self.parts.alarms.set(self.owner, at, waker) {
                 self.give_up(waiter);

@@ -3,7 +3,10 @@
 use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
-use super::visitor::Act::{Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock, Nap, Try};
+use super::visitor::Act::{
+    Await, AwaitDropped, AwaitFor, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock, Nap,
+    Try,
+};
 use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
 use std::time::Duration;
@@ -139,6 +142,27 @@ pub(crate) const CARRYING_FAULTY: Scenario =
 pub(crate) const CARRYING_CLOSING: Scenario =
     Scenario { clients: &[&[&[Carry, Carry], &[Carry], &[Close]], &[&[Carry]]], ..CLOSING };
 
+/// Tasks that await the lock, beside threads.
+pub(crate) const AWAITING: Scenario =
+    Scenario { clients: &[&[&[Await, Lock], &[Await], &[AwaitFor(SHORT), AwaitTry]], &[&[Await]]], ..TWO };
+
+pub(crate) const AWAITING_FAULTY: Scenario =
+    Scenario { faults: SOME, leaps: true, probe: true, linger: Duration::from_millis(60), ..AWAITING };
+
+pub(crate) const AWAITING_ASKING: Scenario = Scenario { listener: false, ..AWAITING };
+
+/// Futures are dropped while they wait, or have just been given the lock.
+pub(crate) const DROPPING: Scenario =
+    Scenario { clients: &[&[&[AwaitDropped, Await], &[AwaitDropped], &[Lock]], &[&[Await], &[AwaitDropped]]], ..TWO };
+
+pub(crate) const DROPPING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..DROPPING };
+
+pub(crate) const DROPPING_ASKING: Scenario = Scenario { listener: false, ..DROPPING };
+
+/// A client is closed while its tasks wait, hold and release.
+pub(crate) const AWAITING_CLOSING: Scenario =
+    Scenario { clients: &[&[&[Await, Await], &[Await, AwaitDropped], &[Close]], &[&[Await]]], ..CLOSING };
+
 /// Without this property a seed would be worthless.
 #[test]
 fn replays() {
@@ -214,4 +238,17 @@ holds! {
     holds_that_belong_to_no_thread_with_faults: CARRYING_FAULTY;
     // Shows: L6.
     a_client_that_is_closed_while_others_release: CARRYING_CLOSING;
+    // Shows: G1, L3.
+    tasks_that_await: AWAITING;
+    // Shows: G6, G11.
+    tasks_that_await_with_faults: AWAITING_FAULTY;
+    tasks_that_await_unheard: AWAITING_ASKING;
+    // Shows: L2, L3.
+    tasks_that_are_dropped: DROPPING;
+    // Shows: G11, L2.
+    tasks_that_are_dropped_with_faults: DROPPING_FAULTY;
+    // Shows: L2, L3.
+    tasks_that_are_dropped_unheard: DROPPING_ASKING;
+    // Shows: L6.
+    a_client_that_is_closed_while_tasks_wait: AWAITING_CLOSING;
 }

@@ -8,11 +8,16 @@ use crate::lock::DLockGenerator;
 use crate::lock::DLockGuard;
 use crate::lock::DistributedReentrantLock;
 use crate::lock::Hold;
+use crate::lock::HoldFuture;
 use crate::state::machine::Phase;
 use crossbeam_channel::TryRecvError;
+use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// How often `Break` looks for a holder.
@@ -27,6 +32,14 @@ pub(crate) enum Act {
     Carry,
     /// Does as `Carry` if the lock is acquired within this time.
     CarryFor(Duration),
+    /// Awaits a [`Hold`], which another thread releases.
+    Await,
+    /// Does as `Await` if the lock is acquired within this time.
+    AwaitFor(Duration),
+    /// Does as `Await` if the lock is free.
+    AwaitTry,
+    /// Begins to await a [`Hold`], and may drop the future at any step.
+    AwaitDropped,
     /// Does as `Lock`, but stays until all calls that end by themselves have ended.
     Host,
     /// Does as `Lock` if the lock is free.
@@ -48,7 +61,7 @@ pub(crate) enum Act {
 impl Act {
     /// Whether the call ends by itself, whoever holds the lock.
     pub(crate) fn is_guest(self) -> bool {
-        matches!(self, Self::For(_) | Self::CarryFor(_) | Self::Cancellable)
+        matches!(self, Self::For(_) | Self::CarryFor(_) | Self::AwaitFor(_) | Self::AwaitDropped | Self::Cancellable)
     }
 }
 
@@ -82,8 +95,16 @@ impl Visitor {
         let began = time::now();
         let recalled = self.recalled();
         let got = match act {
-            Act::Carry => return self.carry(act, None),
-            Act::CarryFor(limit) => return self.carry(act, Some(limit)),
+            Act::Carry => return self.carry(act, None, || self.lock.hold().map(Some)),
+            Act::CarryFor(limit) => return self.carry(act, Some(limit), || self.lock.try_hold_for(limit)),
+            Act::Await => return self.carry(act, None, || block_on(self.lock.hold_async()).map(Some)),
+            Act::AwaitFor(limit) => {
+                return self.carry(act, Some(limit), || block_on(self.lock.try_hold_async_for(limit)));
+            }
+            Act::AwaitTry => return self.carry(act, Some(Duration::ZERO), || block_on(self.lock.try_hold_async())),
+            Act::AwaitDropped => {
+                return self.carry(act, Some(Duration::ZERO), || poll_for_a_while(self.lock.hold_async()));
+            }
             Act::Lock | Act::Host => self.lock.lock().map(Some),
             Act::Try => self.lock.try_lock(),
             Act::For(limit) => self.lock.try_lock_for(limit),
@@ -121,15 +142,11 @@ impl Visitor {
         self.world.look(&self.lock.handle.key, || self.lock.handle.client.is_closed());
     }
 
-    /// Takes a hold that belongs to no thread.
-    fn carry(&self, act: Act, limit: Option<Duration>) {
+    /// Takes a hold that belongs to no thread, or none if it is not acquired within the `limit`.
+    fn carry(&self, act: Act, limit: Option<Duration>, take: impl FnOnce() -> Result<Option<Hold>, Error>) {
         let began = time::now();
         let recalled = self.recalled();
-        let got = match limit {
-            None => self.lock.hold().map(Some),
-            Some(limit) => self.lock.try_hold_for(limit),
-        };
-        match (limit, got) {
+        match (limit, take()) {
             (_, Ok(Some(hold))) => {
                 if recalled.is_some() && self.locker() == recalled {
                     self.object("got what others had asked to be given back");
@@ -183,7 +200,11 @@ impl Visitor {
             }
             let valid = entry.ask(|| hold.is_valid());
             let mut ended = None;
-            entry.ask_with(|| ended.insert(hold.release()).is_ok().then_some(()));
+            let release = |hold: Hold| match thread_rng().gen_bool(0.5) {
+                true => hold.release(),
+                false => block_on(hold.release_async()),
+            };
+            entry.ask_with(|| ended.insert(release(hold)).is_ok().then_some(()));
             match (ended, lost.try_recv()) {
                 (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
                 (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline || is_broken() => {}
@@ -300,4 +321,21 @@ impl Visitor {
     fn object(&self, what: impl Into<String>) {
         self.world.journal.object(format!("{}: {}", self.name, what.into()));
     }
+}
+
+/// Polls a future at some steps, whether or not it was woken, and drops it.
+fn poll_for_a_while(future: HoldFuture) -> Result<Option<Hold>, Error> {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..thread_rng().gen_range(0..4) {
+        if let Poll::Ready(held) = future.as_mut().poll(&mut context) {
+            return held.map(Some);
+        }
+        match thread_rng().gen_range(0..3) {
+            0 => time::step(),
+            1 => thread::sleep(LEASE / 24),
+            _ => thread::sleep(LEASE / 4),
+        }
+    }
+    Ok(None)
 }
