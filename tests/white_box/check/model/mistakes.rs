@@ -71,6 +71,18 @@ pub(crate) enum Mutant {
     PausesFromAnswer,
     /// A `Hold` is owned by the thread that takes it.
     HoldsForItsThread,
+    /// A task leaves its waker after it has looked whether it has the lock.
+    KeepsWakerLate,
+    /// A future that is dropped stays in the queue.
+    StaysWhenDropped,
+    /// A future that is dropped keeps the hold that it was just given.
+    KeepsGivenHold,
+    /// A task that was given the lock by a message waits for an extension that nobody sends.
+    ConfirmsNothing,
+    /// A task sets the alarm for the end of its limit while it waits for an extension.
+    RingsWhileConfirming,
+    /// Tasks that wait are not sent away when their client is closed.
+    KeepsTasksAtClosing,
     // Mistakes of the transport: see store/redis/transport/model.
     /// A thread that stops reading promotes no reader.
     ReaderLeavesAlone,

@@ -58,6 +58,12 @@ caught! {
     repeats_at_once: RepeatsAtOnce, PAIR, &["cause: TakenOver", "cause: Deleted"];
     keeps_unwanted: KeepsUnwanted, GIVE_UP, LEFT;
     holds_for_its_thread: HoldsForItsThread, CARRYING, &["a hold is its thread's"];
+    keeps_waker_late: KeepsWakerLate, AWAITING, FORGOTTEN;
+    stays_when_dropped: StaysWhenDropped, DROPPING, &["left in the store", "closed in", "never at rest", "on and on", "deadlock", "max_steps"];
+    keeps_given_hold: KeepsGivenHold, DROPPING, &["closed in", "never at rest", "on and on", "deadlock", "max_steps"];
+    confirms_nothing: ConfirmsNothing, AWAITING_FAULTY, FORGOTTEN;
+    rings_while_confirming: RingsWhileConfirming, AWAITING_FAULTY, FORGOTTEN;
+    keeps_tasks_at_closing: KeepsTasksAtClosing, AWAITING_CLOSING, FORGOTTEN;
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;
     misses_bell: MissesBell, TWO_FAULTY, FORGOTTEN;
