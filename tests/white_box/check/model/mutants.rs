@@ -63,7 +63,7 @@ caught! {
     keeps_given_hold: KeepsGivenHold, DROPPING, &["closed in", "never at rest", "on and on", "deadlock", "max_steps"];
     confirms_nothing: ConfirmsNothing, AWAITING_FAULTY, FORGOTTEN;
     rings_while_confirming: RingsWhileConfirming, AWAITING_FAULTY, FORGOTTEN;
-    keeps_tasks_at_closing: KeepsTasksAtClosing, AWAITING_CLOSING, FORGOTTEN;
+    keeps_tasks_at_closing: KeepsTasksAtClosing, AWAITING_CLOSING, &["waits in a closed client"];
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;
     misses_bell: MissesBell, TWO_FAULTY, FORGOTTEN;

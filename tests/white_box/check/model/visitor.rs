@@ -110,7 +110,7 @@ impl Visitor {
             Act::For(limit) => self.lock.try_lock_for(limit),
             Act::Cancellable => self.lock.lock_cancellable(&self.world.cancel),
             Act::Cancel => return self.world.cancel.cancel(),
-            Act::Close => return self.generator.close(),
+            Act::Close => return self.close(),
             Act::Break => return self.break_hold(),
             Act::Nap(time) => return thread::sleep(time),
         };
@@ -274,6 +274,15 @@ impl Visitor {
             }
             Err(Error::LeaseLost(_)) if !guard.is_valid() => {}
             Err(error) => self.object(format!("reentry: {error}")),
+        }
+    }
+
+    /// Closes the client. Nobody waits in it after that.
+    /// Shows: L6.
+    fn close(&self) {
+        self.generator.close();
+        if self.lock.queue_length() > 0 {
+            self.object("somebody waits in a closed client");
         }
     }
 
