@@ -81,6 +81,10 @@ impl<'c> Unlock<'c> {
     /// and then leaves the outcome in `released`.
     pub(crate) fn unlock_for_task(self, exit: Exit, released: Option<Released>) -> Result<bool, Error> {
         let parts = self.parts;
+        if parts.retries.thread.start().is_err() {
+            // Without that thread, the calling one does it.
+            return Self { reply: AfterRelease::Awaited, ..self }.unlock(exit).map(|()| false);
+        }
         let ended = self.end_hold(exit)?;
         let is_given_back = ended.is_some();
         if let Some(ended) = ended {
