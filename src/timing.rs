@@ -98,6 +98,10 @@ pub(crate) fn next_trip(trip: Duration) -> Duration {
     trip + trip / 2
 }
 
+/// For how long the thread that works for tasks yields before it sleeps: a little longer than waking a sleeping core takes, as the answer of a task
+/// may come sooner. A yield that comes back later than this ends it, because another program computes on the core.
+pub(crate) const AWAKE: Duration = Duration::from_micros(50);
+
 /// How long a single attempt waits for a lock that lingers elsewhere: this long, or `RECALL_TRIPS` round trips if they take
 /// longer.
 pub(crate) const RECALL: Duration = Duration::from_millis(5);

@@ -193,7 +193,9 @@ impl<'c> Acquire<'c> {
             if let Some(waiter) = &self.task {
                 state.phase = Phase::Waiting { unsettled: None };
                 state.queue.push_back(Arc::clone(waiter));
-                parts.retries.ask_at(key, parts.core.clock.now());
+                let now = parts.core.clock.now();
+                parts.retries.ask_at(key, now);
+                parts.retries.thread.wake_and_expect_more(now);
                 return Ok(Progress::Waits(Arc::clone(waiter)));
             }
             state.phase = Phase::Asking { turn: None, about: None };

@@ -63,7 +63,7 @@ impl Orders {
     /// Adds an order, and wakes the thread.
     pub(super) fn add(&self, order: Order, thread: &Worker, now: Moment) {
         self.0.lock().push(order);
-        thread.wake_by(now);
+        thread.wake_and_expect_more(now);
     }
 
     pub(super) fn take(&self) -> Vec<Order> {

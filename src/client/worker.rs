@@ -8,9 +8,10 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
 use crate::timer::{AT_WORK, Registration, Sleeper, Timer};
-use crate::timing::PAUSE_AFTER_PANIC;
+use crate::timing::{AWAKE, PAUSE_AFTER_PANIC};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 /// Does what is due on a subject. Returns when there is something to do again.
 pub(crate) type Round<S> = fn(&S, Moment) -> Moment;
@@ -42,6 +43,8 @@ struct Alarm {
     at: Moment,
     stopped: bool,
     phase: WorkPhase,
+    /// Whether more work may come so soon that a sleep does not pay.
+    expects_more: bool,
     /// The thread, from its start until another thread waits for its end.
     thread: Option<JoinHandle<()>>,
 }
@@ -105,7 +108,8 @@ impl Worker {
         at_work: Moment,
         work: impl Fn(Moment) -> Option<Moment> + Send + Sync + 'static,
     ) -> Self {
-        let alarm = Alarm { at: Moment::NEVER, stopped: false, phase: WorkPhase::Absent, thread: None };
+        let alarm =
+            Alarm { at: Moment::NEVER, stopped: false, phase: WorkPhase::Absent, expects_more: false, thread: None };
         let bell = Arc::new(Bell { alarm: Mutex::new(alarm), at_work, rung: Condvar::new() });
         Self {
             name,
@@ -163,6 +167,12 @@ impl Worker {
         }
     }
 
+    /// As [`wake_by`](Self::wake_by), for work after which more may follow at once: the thread yields for a moment before it sleeps again.
+    pub(crate) fn wake_and_expect_more(&self, at: Moment) {
+        self.bell.alarm.lock().expects_more = true;
+        self.wake_by(at);
+    }
+
     /// Ends the thread and waits for it. On that thread itself, only tells it to end, and leaves the waiting to
     /// others.
     pub(crate) fn stop(&self) {
@@ -183,6 +193,9 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
     loop {
         {
             let mut alarm = bell.alarm.lock();
+            // The model of threads has no real time.
+            let yields = std::mem::take(&mut alarm.expects_more) && !cfg!(dlock_shuttle);
+            let awake_until = yields.then(|| Instant::now() + AWAKE);
             loop {
                 if alarm.stopped {
                     return;
@@ -190,6 +203,12 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
                 let now = clock.now();
                 if alarm.at <= now {
                     break;
+                }
+                if awake_until.is_some_and(|until| Instant::now() < until) {
+                    drop(alarm);
+                    thread::yield_now();
+                    alarm = bell.alarm.lock();
+                    continue;
                 }
                 let sleep = clock.sleep(alarm.at, now);
                 bell.rung.wait_for(&mut alarm, sleep);

@@ -92,12 +92,15 @@ impl RedisLockProcessor {
     }
 
     /// Takes a free key, or joins the queue of a busy one if the request is to join.
-    fn take(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+    fn take(&self, request: &Request<'_>, limit: Limit) -> Result<Outcome, Error> {
         let start = Instant::now();
-        match self.topology.attempt(request, &self.taking_back(), start, limit)? {
+        let at_limit =
+            if matches!(limit, Limit::Attempt(_)) { AtLimit::BreakConnection } else { AtLimit::KeepConnection };
+        match self.topology.attempt(request, &self.taking_back(), start, (limit.time(), at_limit))? {
             Tried::Done(outcome) => Ok(Outcome::Acquire(outcome)),
             Tried::Ask(route) => {
-                self.ask(request, CallOptions { route, ..CallOptions::within(limit.saturating_sub(start.elapsed())) })
+                let left = limit.left_since(start).time();
+                self.ask(request, CallOptions { route, at_limit, ..CallOptions::within(left) })
             }
         }
     }
@@ -151,9 +154,7 @@ impl LockProcessor for RedisLockProcessor {
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
         match (requests, limit) {
             ([], _) => Vec::new(),
-            ([request @ (Request::Acquire(_) | Request::Join(_))], Limit::Call(limit)) => {
-                vec![self.take(request, limit)]
-            }
+            ([request @ (Request::Acquire(_) | Request::Join(_))], limit) => vec![self.take(request, limit)],
             ([request @ Request::Settle(_)], _) => vec![Err(request.unsupported())],
             (requests, limit) if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
                 one_by_one(requests, limit, |request, limit| self.run_one(*request, limit))

@@ -12,7 +12,7 @@ use super::plain::{Attempt, Contention, FenceWatermarks, TakingBack, Tried};
 use super::script::keys::{inbox_channel, slot_inbox_channel, slot_of};
 use super::script::reply::{mismatch, number_of};
 use super::script::scripts::Call;
-use super::transport::{Callback, KeyHash, Replied, Replies, Reply};
+use super::transport::{AtLimit, Callback, KeyHash, Replied, Replies, Reply};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::port::{Inbox, Outcome, ReleaseOutcome, Request};
@@ -59,7 +59,7 @@ impl Topology {
         request: &Request<'_>,
         taking_back: &TakingBack<'_, S>,
         start: Instant,
-        limit: Duration,
+        (limit, at_limit): (Duration, AtLimit),
     ) -> Result<Tried, Error>
     where
         S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>,
@@ -67,7 +67,8 @@ impl Topology {
         match self {
             Self::One(one) => {
                 let OneServer { node: Node { transport, acks, .. }, watermarks, contention, .. } = &**one;
-                Attempt { transport, watermarks, contention, acks: *acks, taking_back }.run(request, start, limit)
+                let attempt = Attempt { transport, watermarks, contention, acks: *acks, taking_back, at_limit };
+                attempt.run(request, start, limit)
             }
             Self::Cluster(_) => Ok(Tried::Ask(None)),
         }

@@ -28,6 +28,7 @@ pub(crate) struct Attempt<'a, S> {
     /// The number of replicas that must acknowledge, if any must.
     pub(crate) acks: Option<ReplicaAcks>,
     pub(crate) taking_back: &'a TakingBack<'a, S>,
+    pub(crate) at_limit: AtLimit,
 }
 
 /// What became of an attempt.
@@ -52,7 +53,7 @@ impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         };
         let mut batch = self.transport.batch_on(route);
         batch.push(Some(claim.key), |packed| pack(claim, packed));
-        let replies = self.transport.round_trip(batch, limit, AtLimit::KeepConnection);
+        let replies = self.transport.round_trip(batch, limit, self.at_limit);
         let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; 4]>::new());
         for reply in &replies {
             let replied = reply.as_ref().map_err(Error::clone)?;
