@@ -1,0 +1,364 @@
+//! Tasks that await the lock, on a real Redis server: on three runtimes and on a bare executor, ten thousand at once, dropped at random moments,
+//! and in a web service.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use futures_lite::future;
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A server of one test, on a socket of its own.
+struct Server {
+    process: Child,
+    directory: TempDir,
+}
+
+impl Server {
+    fn start() -> Self {
+        let directory = TempDir::new().unwrap();
+        let program = std::env::var("REDIS_SERVER_BIN").unwrap_or_else(|_| "redis-server".to_owned());
+        let process = Command::new(program)
+            .args(["--port", "0", "--save", "", "--maxclients", "2000", "--unixsocket"])
+            .arg(directory.path().join("s"))
+            .current_dir(directory.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self { process, directory };
+        eventually("the server answers", || server.is_up());
+        server
+    }
+
+    fn is_up(&self) -> bool {
+        redis::Client::open(&*self.url()).unwrap().get_connection().is_ok()
+    }
+
+    fn url(&self) -> String {
+        format!("unix://{}", self.directory.path().join("s").display())
+    }
+
+    fn generator(&self) -> DLockGenerator {
+        DLockGenerator::connect(&self.url()).unwrap()
+    }
+
+    /// What is in the store, but for the fence and the clients' records.
+    fn leftovers(&self) -> Vec<String> {
+        let mut connection = redis::Client::open(&*self.url()).unwrap().get_connection().unwrap();
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*DLOCK_*").query(&mut connection).unwrap();
+        keys.into_iter().filter(|key| key.contains("TASKS")).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Waits for what comes about in its time.
+fn eventually(what: &str, comes: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !comes() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// What the tasks of a test have seen, by the order in which they were inside.
+#[derive(Default)]
+struct Book {
+    inside: AtomicBool,
+    tokens: Mutex<Vec<u64>>,
+}
+
+/// Is inside for as long as a task takes for nothing else, `rounds` times.
+async fn visit(lock: DistributedReentrantLock, book: Arc<Book>, rounds: usize) {
+    for round in 0..rounds {
+        let hold = lock.hold_async().await.unwrap();
+        assert!(!book.inside.swap(true, Ordering::SeqCst), "two are inside at once");
+        book.tokens.lock().unwrap().push(hold.fencing_token());
+        future::yield_now().await;
+        hold.ensure_valid().unwrap();
+        book.inside.store(false, Ordering::SeqCst);
+        if round % 2 == 0 {
+            hold.release_async().await.unwrap();
+        }
+    }
+}
+
+/// Plays two clients with 16 tasks each on one key, and on a key for each task. `run` runs all of them to their ends.
+fn exclude_one_another(run: impl Fn(Vec<Pin<Box<dyn Future<Output = ()> + Send>>>)) {
+    const ROUNDS: usize = 20;
+    let server = Server::start();
+    let clients = [(); 2].map(|()| server.generator());
+    let book = Arc::new(Book::default());
+    let mut tasks: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> = Vec::new();
+    for n in 0..32 {
+        let client = &clients[n % 2];
+        tasks.push(Box::pin(visit(client.generate("TASKS", "one").unwrap(), Arc::clone(&book), ROUNDS)));
+        let alone = client.generate("TASKS", &format!("own{n}")).unwrap();
+        tasks.push(Box::pin(visit(alone, Arc::default(), ROUNDS)));
+    }
+    run(tasks);
+    let tokens = book.tokens.lock().unwrap();
+    assert_eq!(tokens.len(), 32 * ROUNDS);
+    assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "each token is greater than all before it");
+    eventually("nothing is left", || server.leftovers().is_empty());
+}
+
+/// Shows: G1, G2.
+#[test]
+fn on_tokio() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    exclude_one_another(|tasks| {
+        let running: Vec<_> = tasks.into_iter().map(|task| runtime.spawn(task)).collect();
+        runtime.block_on(async {
+            for task in running {
+                task.await.unwrap();
+            }
+        });
+    });
+}
+
+/// The thread that polls all of the tasks must never wait for one of them.
+/// Shows: G1, G2.
+#[test]
+fn on_one_thread_of_tokio() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    exclude_one_another(|tasks| {
+        let running: Vec<_> = tasks.into_iter().map(|task| runtime.spawn(task)).collect();
+        runtime.block_on(async {
+            for task in running {
+                task.await.unwrap();
+            }
+        });
+    });
+}
+
+/// Shows: G1, G2.
+#[test]
+fn on_smol() {
+    exclude_one_another(|tasks| {
+        let running: Vec<_> = tasks.into_iter().map(smol::spawn).collect();
+        smol::block_on(async {
+            for task in running {
+                task.await;
+            }
+        });
+    });
+}
+
+/// Shows: G1, G2.
+#[test]
+fn on_bare_threads() {
+    exclude_one_another(|tasks| {
+        let running: Vec<_> = tasks.into_iter().map(|task| thread::spawn(|| future::block_on(task))).collect();
+        running.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// Counts the bytes that the threads which count have taken and not given back.
+struct Counting;
+
+static BYTES: AtomicI64 = AtomicI64::new(0);
+
+std::thread_local! {
+    static COUNTS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+fn count(bytes: usize, sign: i64) {
+    if COUNTS.try_with(std::cell::Cell::get).unwrap_or(false) {
+        BYTES.fetch_add(sign * i64::try_from(bytes).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+}
+
+// SAFETY: it forwards every call to the system's allocator, and counts.
+#[allow(unsafe_code, reason = "an allocator that counts")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 1);
+        // SAFETY: as the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(layout.size(), -1);
+        // SAFETY: as the caller's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Ten thousand tasks wait for one key: with the threads of one, in less than a kilobyte each, and all are served in their order.
+/// Shows: G7, G8.
+#[test]
+fn ten_thousand_tasks_wait_in_order() {
+    const TASKS: usize = 10_000;
+    let server = Server::start();
+    let generator = server.generator();
+    let lock = generator.generate("TASKS", "many").unwrap();
+    let held = future::block_on(lock.hold_async()).unwrap();
+    let poll = |waits: &mut Pin<Box<redis_dlock::HoldFuture>>| future::block_on(future::poll_once(waits));
+    let mut first = Box::pin(lock.hold_async());
+    assert!(poll(&mut first).is_none());
+    // Those that the first waiter needs.
+    eventually("it listens", || lock.queue_length() == 1);
+    thread::sleep(Duration::from_millis(50));
+    let (before, began) = (threads(), BYTES.load(Ordering::Relaxed));
+    COUNTS.set(true);
+    let mut waiting: Vec<_> = (1..TASKS).map(|_| Box::pin(lock.hold_async())).collect();
+    assert!(waiting.iter_mut().all(|waits| poll(waits).is_none()));
+    COUNTS.set(false);
+    let bytes = (BYTES.load(Ordering::Relaxed) - began) / i64::try_from(TASKS).unwrap();
+    println!("{bytes} bytes a task");
+    assert!(bytes < 1024, "{bytes} bytes a task");
+    assert_eq!(lock.queue_length(), TASKS);
+    // Other tests have threads, too, and theirs end.
+    assert!(threads() <= before, "{} threads, {before} before", threads());
+    // Each is woken when its turn comes, and none before.
+    let (served, mut last) = (AtomicU64::new(0), held.fencing_token());
+    drop(held);
+    for waits in std::iter::once(first).chain(waiting) {
+        let hold = future::block_on(waits).unwrap();
+        assert!(hold.fencing_token() > last);
+        last = hold.fencing_token();
+        served.fetch_add(1, Ordering::Relaxed);
+    }
+    assert_eq!(served.into_inner(), u64::try_from(TASKS).unwrap());
+    eventually("nothing is left", || server.leftovers().is_empty());
+}
+
+/// Ten thousand futures are dropped at random moments of their waits, while others use the same keys.
+/// Shows: L2, L3.
+#[test]
+fn dropped_futures_leave_nothing() {
+    const TASKS: u64 = 10_000;
+    let server = Server::start();
+    let clients = [(); 2].map(|()| server.generator());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (got, dropped) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let insides: Vec<_> = (0..4).map(|_| Arc::new(AtomicBool::new(false))).collect();
+    let mut running = Vec::new();
+    for n in 0..TASKS {
+        let key = usize::try_from(n % 4).unwrap();
+        let lock = clients[usize::try_from(n / 4 % 2).unwrap()].generate("TASKS", &format!("key{key}")).unwrap();
+        let (got, dropped, inside) = (Arc::clone(&got), Arc::clone(&dropped), Arc::clone(&insides[key]));
+        // From nothing to some milliseconds, drawn by a multiplication.
+        let patience = Duration::from_micros(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51);
+        let work = async move {
+            let held = tokio::time::timeout(patience, lock.hold_async()).await;
+            match held {
+                Ok(hold) => {
+                    let hold = hold.unwrap();
+                    assert!(!inside.swap(true, Ordering::SeqCst), "two are inside at once");
+                    inside.store(false, Ordering::SeqCst);
+                    drop(hold);
+                    got.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(_) => _ = dropped.fetch_add(1, Ordering::Relaxed),
+            }
+        };
+        running.push(runtime.spawn(work));
+        if n % 64 == 63 {
+            thread::sleep(Duration::from_micros(500));
+        }
+    }
+    runtime.block_on(async {
+        for task in running {
+            task.await.unwrap();
+        }
+    });
+    let (got, dropped) = (got.load(Ordering::Relaxed), dropped.load(Ordering::Relaxed));
+    println!("{got} had the lock, {dropped} were dropped");
+    assert!(got > 0 && dropped > 0 && got + dropped == TASKS, "{got} {dropped}");
+    eventually("nothing is left", || server.leftovers().is_empty());
+    // Each key works as before, in both clients.
+    for client in &clients {
+        for key in 0..4 {
+            let lock = client.generate("TASKS", &format!("key{key}")).unwrap();
+            assert_eq!(lock.queue_length(), 0);
+            future::block_on(async { lock.hold_async().await.unwrap().release_async().await.unwrap() });
+        }
+    }
+}
+
+/// A thousand requests for one order at once: one works, and all others are told by whom.
+#[test]
+fn a_web_service_answers_409_with_the_holder() {
+    const REQUESTS: usize = 1000;
+    let server = Server::start();
+    let program = program("web");
+    let mut service =
+        Command::new(program).args([&*server.url(), "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut address = String::new();
+    BufReader::new(service.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    let address = address.trim().strip_prefix("http://").unwrap().to_owned();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let request = |user: String| {
+        let address = address.clone();
+        async move {
+            let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
+            let begin = Instant::now();
+            let head = format!(
+                "POST /orders/TASKS/from/{user} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            );
+            connection.write_all(head.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).await.unwrap();
+            (begin.elapsed(), answer)
+        }
+    };
+    let first = runtime.spawn(request("anna".to_owned()));
+    eventually("she works on it", || !server.leftovers().is_empty());
+    let others: Vec<_> = (0..REQUESTS).map(|n| runtime.spawn(request(format!("user{n}")))).collect();
+    let mut waits: Vec<_> = others
+        .into_iter()
+        .map(|other| {
+            let (wait, answer) = runtime.block_on(other).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 409") && answer.ends_with("anna works on it"), "{answer}");
+            assert!(wait >= Duration::from_millis(200), "{wait:?}");
+            wait
+        })
+        .collect();
+    let (_, answer) = runtime.block_on(first).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
+    waits.sort();
+    println!("the median of {REQUESTS} waits is {:?}", waits[REQUESTS / 2]);
+    service.kill().unwrap();
+    service.wait().unwrap();
+}
+
+/// Returns the path of an example of this package, which cargo has built with the tests.
+fn program(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    tests.ancestors().nth(2).unwrap().join("examples").join(name)
+}
+
+/// A config is needed for nothing else: its lease is the default.
+#[test]
+fn the_owner_has_the_name_that_the_program_gives_it() {
+    let server = Server::start();
+    let generator = server.generator();
+    let lock = generator.generate_with(DLockConfig::new("TASKS", "named").with_holder_name("anna")).unwrap();
+    let hold = future::block_on(lock.hold_async()).unwrap();
+    let described = generator.describe("TASKS", "named").unwrap();
+    assert_eq!(described.holder.unwrap().told.unwrap().thread.as_deref(), Some("anna"));
+    future::block_on(hold.release_async()).unwrap();
+}
