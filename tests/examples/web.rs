@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_millis(200);
-const WORK: Duration = Duration::from_millis(600);
+const WORK: Duration = Duration::from_secs(3);
 
 async fn work(
     State(generator): State<Arc<DLockGenerator>>,

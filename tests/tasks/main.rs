@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A server of one test, on a socket of its own.
 struct Server {
-    process: Child,
+    _process: Ended,
     directory: TempDir,
 }
 
@@ -34,7 +34,7 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let server = Self { process, directory };
+        let server = Self { _process: Ended(process), directory };
         eventually("the server answers", || server.is_up());
         server
     }
@@ -56,13 +56,6 @@ impl Server {
         let mut connection = redis::Client::open(&*self.url()).unwrap().get_connection().unwrap();
         let keys: Vec<String> = redis::cmd("KEYS").arg("*DLOCK_*").query(&mut connection).unwrap();
         keys.into_iter().filter(|key| key.contains("TASKS")).collect()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -305,10 +298,10 @@ fn a_web_service_answers_409_with_the_holder() {
     const REQUESTS: usize = 1000;
     let server = Server::start();
     let program = program("web");
-    let mut service =
-        Command::new(program).args([&*server.url(), "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let service = Command::new(program).args([&*server.url(), "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut service = Ended(service);
     let mut address = String::new();
-    BufReader::new(service.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    BufReader::new(service.0.stdout.take().unwrap()).read_line(&mut address).unwrap();
     let address = address.trim().strip_prefix("http://").unwrap().to_owned();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let request = |user: String| {
@@ -341,8 +334,16 @@ fn a_web_service_answers_409_with_the_holder() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
     waits.sort();
     println!("the median of {REQUESTS} waits is {:?}", waits[REQUESTS / 2]);
-    service.kill().unwrap();
-    service.wait().unwrap();
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Returns the path of an example of this package, which cargo has built with the tests.
