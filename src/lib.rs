@@ -41,7 +41,8 @@
 //!
 //! All public types are `Send` and `Sync`, with two exceptions. Guards are `Sync` only, because the thread that locked must unlock.
 //! An open inbox and a `ReleaseDone`, which only stores have, are `Send` only. A [`Hold`] belongs to no thread: a task or a session may keep it.
-//! **In async code** the owner of a guard is the thread, not the task: read [Tasks and thread pools](manual::tasks_and_pools) first.
+//! **In async code** the owner of a guard is the thread, not the task. With the feature `async` a task awaits a `Hold` instead, and blocks no
+//! thread: see [Tasks and thread pools](manual::tasks_and_pools).
 //!
 //! # Where to find what
 //!

@@ -17,7 +17,7 @@ mod steps;
 mod task;
 
 #[cfg(feature = "async")]
-pub(crate) use self::task::TaskWait;
+pub(crate) use self::task::{TaskAcquire, TaskWait};
 
 use self::steps::{Asking, QueuePlace, Seen, Step};
 use crate::client::activity::Inside;

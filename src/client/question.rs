@@ -7,6 +7,7 @@ use crate::client::twin;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
+use crate::event::How;
 use crate::log;
 use crate::port::{AcquireOutcome, Busy, Claim, Note, Outcome, PollOutcome, Request};
 use crate::state::key::Key;
@@ -163,7 +164,7 @@ impl Answer {
                     return Some((turn, tenure));
                 };
                 if let Some(task) = &waiter.task {
-                    task.note_granted(state.has_asked());
+                    task.note_granted(if state.has_asked() { How::Granted } else { How::Free });
                 }
                 parts.renewals.grant(&key, &mut state, tenure, (&waiter).into(), parts.core.clock.now());
                 turn.end();

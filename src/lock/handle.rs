@@ -3,6 +3,8 @@
 
 use crate::client::Client;
 use crate::client::acquire::Acquire;
+#[cfg(feature = "async")]
+use crate::client::acquire::{TaskAcquire, TaskWait};
 use crate::client::orders::Released;
 use crate::client::unlock::{AfterRelease, Unlock};
 use crate::client::wait_limit::WaitLimit;
@@ -80,12 +82,13 @@ impl Handle {
     }
 
     fn acquire_for(&self, owner: u64, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
-        self.acquire_by(owner, limit).lock()
+        Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner).lock()
     }
 
-    /// Returns the call that acquires the hold for the owner with this number.
-    pub(crate) fn acquire_by<'c>(&'c self, owner: u64, limit: &WaitLimit<'c>) -> Acquire<'c> {
-        Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner)
+    /// Returns the call by which a task acquires the hold with this number.
+    #[cfg(feature = "async")]
+    pub(crate) fn acquire_for_task<'c>(&'c self, number: u64, wait: &'c mut TaskWait) -> TaskAcquire<'c> {
+        TaskAcquire::new(&self.client.parts, &self.key, &self.settings, number, wait)
     }
 
     fn now(&self) -> Moment {

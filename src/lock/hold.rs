@@ -5,7 +5,7 @@ use crate::client::orders::Released;
 use crate::client::wait_limit::WaitLimit;
 use crate::error::{Error, LeaseLoss};
 #[cfg(feature = "async")]
-use crate::lock::hold_future::{LossFuture, ReleaseFuture};
+use crate::lock::hold_end::{LossFuture, ReleaseFuture};
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::state::owner::HoldNumber;
 use crossbeam_channel::Receiver;

@@ -1,17 +1,14 @@
-//! The futures of a [`Hold`]: its acquisition, its release, its loss.
+//! The futures that acquire a [`Hold`].
 
 use crate::client::acquire::TaskWait;
-use crate::client::orders::Released;
 use crate::client::wait_limit::WaitLimit;
 use crate::error::Error;
 use crate::lock::hold::Hold;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::state::owner::HoldNumber;
-use crate::state::task::Reply;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// The wait of a task for a hold.
@@ -37,7 +34,7 @@ impl Acquisition {
                 self.number.insert(HoldNumber::new(handle.settings.holder_name())).get()
             }
         };
-        let token = ready!(handle.acquire_by(number, &self.wait.limit()).poll(&mut self.wait, cx.waker()))?;
+        let token = ready!(handle.acquire_for_task(number, &mut self.wait).poll(cx.waker()))?;
         Poll::Ready(Ok(token.zip(self.number.take()).map(|(token, number)| Hold::of_task(&self.lock, number, token))))
     }
 }
@@ -45,7 +42,7 @@ impl Acquisition {
 impl Drop for Acquisition {
     fn drop(&mut self) {
         if let Some(number) = self.number.as_ref().filter(|_| self.wait.is_under_way()) {
-            self.lock.handle.acquire_by(number.get(), &self.wait.limit()).abandon(&mut self.wait);
+            self.lock.handle.acquire_for_task(number.get(), &mut self.wait).abandon();
         }
     }
 }
@@ -100,57 +97,5 @@ impl Future for TryHoldFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.poll(cx)
-    }
-}
-
-/// The outcome of a release. Made by [`Hold::release_async`]. The release goes on if this is dropped.
-#[derive(Debug)]
-#[must_use = "the outcome of the release is lost unless this is awaited"]
-pub struct ReleaseFuture(Outcome);
-
-#[derive(Debug)]
-enum Outcome {
-    /// It is known: `None` once it was returned.
-    Known(Option<Result<(), Error>>),
-    Expected(Released),
-}
-
-impl ReleaseFuture {
-    pub(super) fn known(outcome: Result<(), Error>) -> Self {
-        Self(Outcome::Known(Some(outcome)))
-    }
-
-    pub(super) fn expected(released: Released) -> Self {
-        Self(Outcome::Expected(released))
-    }
-}
-
-impl Future for ReleaseFuture {
-    type Output = Result<(), Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Outcome::Known(outcome) => Poll::Ready(outcome.take().unwrap_or(Ok(()))),
-            Outcome::Expected(released) => released.poll(cx.waker()).map_or(Poll::Pending, Poll::Ready),
-        }
-    }
-}
-
-/// Ends when the lease of a hold is lost. Made by [`Hold::lost_async`].
-#[derive(Debug)]
-#[must_use = "a future does nothing unless it is polled"]
-pub struct LossFuture(Arc<Reply<()>>);
-
-impl LossFuture {
-    pub(super) fn new(lost: Arc<Reply<()>>) -> Self {
-        Self(lost)
-    }
-}
-
-impl Future for LossFuture {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(cx.waker()).map_or(Poll::Pending, Poll::Ready)
     }
 }

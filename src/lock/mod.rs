@@ -5,6 +5,8 @@ mod guard;
 mod handle;
 mod hold;
 #[cfg(feature = "async")]
+mod hold_end;
+#[cfg(feature = "async")]
 mod hold_future;
 mod inspected;
 mod leader;
@@ -21,7 +23,9 @@ pub use generator::{DLockGenerator, GeneratorBuilder, ListedLocks};
 pub use guard::DLockGuard;
 pub use hold::Hold;
 #[cfg(feature = "async")]
-pub use hold_future::{HoldFuture, LossFuture, ReleaseFuture, TryHoldFuture};
+pub use hold_end::{LossFuture, ReleaseFuture};
+#[cfg(feature = "async")]
+pub use hold_future::{HoldFuture, TryHoldFuture};
 pub use inspected::{Holder, LockState};
 pub use leader::{Leader, Term};
 pub use owned_guard::OwnedDLockGuard;

@@ -24,21 +24,22 @@
 //! | `Waiting` | nothing, or a locker whose outcome is unsettled | the retry thread, when the key is due; the listener, on a grant; the last waiter, when it gives up | at least one |
 //! | `Held` | our locker, unless lost | the owner's last unlock | any |
 //! | `Lingering` | our locker | an arriving thread, unless others want the key while its lease runs; the retry thread, once the linger is over or others want the key; the thread that notices its loss; the thread that closes the client | threads that arrived after others wanted the key |
-//! | `Releasing` | possibly a release in flight | the releasing thread | any |
+//! | `Releasing` | possibly a release in flight, or one that a task has ordered | the releasing thread; the retry thread for a task | any |
 //!
 //! Invariants, all under the key's mutex. The numbers continue those of the protocol, in ARCHITECTURE.md.
 //!
 //! * **S7** Only one thread may leave `Asking` or `Releasing`, and it does no I/O while it holds the mutex. No other
 //!   thread can change the phase meanwhile, so a reply is always handled in the phase that sent the request.
 //! * **S8** A thread or a [`Hold`](crate::Hold) owns the hold if and only if the phase is `Held`.
-//! * **S9** A thread is parked only while the phase is not `Idle`, or while the client is closed and the thread is about
+//! * **S9** A thread is parked, or a task waits, only while the phase is not `Idle`, or while the client is closed and the thread is about
 //!   to leave.
 //! * **S10** In `Waiting` and `Lingering` the key is in the retry thread's schedule. Phase and schedule change together
 //!   under the key's mutex, except that the retry thread takes a due key out of its schedule first. In `Held` the
 //!   key is in that schedule only if the tenure says so (`watched`), and the retry thread then only clears that
 //!   flag.
 //! * **S11** `turn` names a thread only in `Asking`; that thread is not in the queue. If `Asking` names no thread, the
-//!   asker is a thread that never parked, or the retry thread.
+//!   asker is a thread that never parked, or the retry thread. It never names a task: a turn that comes to a task becomes `Waiting`, and the
+//!   key is due at once.
 //! * **S12** Each locker is sent by only one acquire. A locker that ends while the outcome of that acquire is unknown
 //!   goes on the clean-up list.
 //! * **S13** A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out. A tenure

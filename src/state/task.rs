@@ -93,8 +93,9 @@ pub(crate) enum Recall {
 }
 
 impl Task {
-    pub(crate) fn new(is_one_attempt: bool) -> Self {
-        Self { is_one_attempt, ..Self::default() }
+    /// Creates what the waiter of a single attempt has.
+    pub(crate) fn of_one_attempt() -> Self {
+        Self { is_one_attempt: true, ..Self::default() }
     }
 
     /// Ends the wait: with an error, or because the lock is busy. The caller has taken the waiter out of the queue, and wakes it.
@@ -107,9 +108,9 @@ impl Task {
         self.answers.lock().end.take()
     }
 
-    /// Notes that the answer to a request grants the hold. `is_busy` says whether an earlier answer said that the lock was busy.
-    pub(crate) fn note_granted(&self, is_busy: bool) {
-        self.answers.lock().granted = Some(if is_busy { How::Granted } else { How::Free });
+    /// Notes how the answer to a request grants the hold.
+    pub(crate) fn note_granted(&self, how: How) {
+        self.answers.lock().granted = Some(how);
     }
 
     pub(crate) fn granted(&self) -> How {

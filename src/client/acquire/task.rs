@@ -12,11 +12,14 @@
 
 use super::{Acquire, Confirmed, Progress};
 use crate::client::orders::{Confirmation, Order};
+use crate::client::parts::Parts;
 use crate::client::releases;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
+use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::event::How;
+use crate::state::key::Key;
 use crate::state::machine::{Phase, Waiter};
 use crate::state::task::{Extension, Task};
 use std::sync::Arc;
@@ -50,86 +53,96 @@ impl TaskWait {
         Self { limit, called_at: None, slow_at: None, stage: Stage::New, has_alarm: false, is_counted: false }
     }
 
-    /// Returns the limit of the wait.
-    pub(crate) fn limit(&self) -> WaitLimit<'static> {
-        self.limit
-    }
-
     /// Returns whether the task was polled, and has not ended.
     pub(crate) fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::Waits(_))
     }
 }
 
-/// A task that is polled, or dropped.
-impl Acquire<'_> {
+/// A task that is polled, or whose future is dropped.
+pub(crate) struct TaskAcquire<'c> {
+    call: Acquire<'c>,
+    wait: &'c mut TaskWait,
+}
+
+impl<'c> TaskAcquire<'c> {
+    pub(crate) fn new(
+        parts: &'c Parts,
+        key: &'c Arc<Key>,
+        settings: &'c Arc<DLockConfig>,
+        owner: u64,
+        wait: &'c mut TaskWait,
+    ) -> Self {
+        let mut call = Acquire::new(parts, key, settings, &wait.limit, owner);
+        (call.called_at, call.slow_at) = (wait.called_at, wait.slow_at);
+        Self { call, wait }
+    }
+
     /// Gets the hold for the owner, a [`Hold`](crate::Hold). Returns its token, or `None` if the limit has ended before. Do not call it again after
     /// it has returned something.
-    pub(crate) fn poll(mut self, wait: &mut TaskWait, waker: &Waker) -> Poll<Result<Option<u64>, Error>> {
-        (self.called_at, self.slow_at) = (wait.called_at, wait.slow_at);
-        let progress = match std::mem::replace(&mut wait.stage, Stage::Over) {
-            Stage::New => self.begin(wait, waker),
+    pub(crate) fn poll(mut self, waker: &Waker) -> Poll<Result<Option<u64>, Error>> {
+        let progress = match std::mem::replace(&mut self.wait.stage, Stage::Over) {
+            Stage::New => self.begin(waker),
             Stage::Waits(waiter) => {
-                self.task = Some(Arc::clone(&waiter));
+                self.call.task = Some(Arc::clone(&waiter));
                 self.look_again(waiter, waker)
             }
             Stage::Over => Ok(Progress::Ended),
         };
-        let polled =
-            progress.map_or_else(|error| Poll::Ready(Err(error)), |progress| self.go_on(progress, wait, waker));
-        wait.slow_at = self.slow_at;
+        let polled = progress.map_or_else(|error| Poll::Ready(Err(error)), |progress| self.go_on(progress, waker));
+        self.wait.slow_at = self.call.slow_at;
         if polled.is_ready() {
-            self.end(wait);
+            self.end();
         }
         polled
     }
 
     /// Ends a wait whose future is dropped.
-    pub(crate) fn abandon(self, wait: &mut TaskWait) {
-        self.end(wait);
-        if let Stage::Waits(waiter) = std::mem::replace(&mut wait.stage, Stage::Over) {
+    pub(crate) fn abandon(mut self) {
+        self.end();
+        if let Stage::Waits(waiter) = std::mem::replace(&mut self.wait.stage, Stage::Over) {
             self.give_up(&waiter);
         }
     }
 
-    /// Ends what goes on beside a wait.
-    fn end(&self, wait: &mut TaskWait) {
-        if std::mem::take(&mut wait.has_alarm) {
-            self.parts.alarms.remove(self.owner);
+    /// Ends what goes on beside a self.wait.
+    fn end(&mut self) {
+        if std::mem::take(&mut self.wait.has_alarm) {
+            self.call.parts.alarms.remove(self.call.owner);
         }
-        if std::mem::take(&mut wait.is_counted) {
-            self.parts.core.events.note_waiting(self.settings, false);
+        if std::mem::take(&mut self.wait.is_counted) {
+            self.call.parts.core.events.note_waiting(self.call.settings, false);
         }
     }
 
     /// Leaves the queue, or gives back the hold that the task was given.
     fn give_up(&self, waiter: &Arc<Waiter>) {
-        let (parts, key) = (self.parts, self.key);
+        let (parts, key) = (self.call.parts, self.call.key);
         let state = key.state.lock();
-        if key.hold.is_owned_by(self.owner) {
+        if key.hold.is_owned_by(self.call.owner) {
             drop(state);
             // Nobody was told of it. The retry thread gives it back, and the next waiter asks.
-            drop(self.discard());
+            drop(self.call.discard());
         } else if waiter.task.as_ref().is_some_and(|task| task.take_end().is_some()) {
             // Whoever has ended the wait has counted it out.
             return;
         } else {
-            let _ = self.leave(waiter, state);
+            let _ = self.call.leave(waiter, state);
         }
         parts.count_out_task();
     }
 
     /// Arrives, for the first poll.
-    fn begin(&mut self, wait: &mut TaskWait, waker: &Waker) -> Result<Progress, Error> {
-        let parts = self.parts;
+    fn begin(&mut self, waker: &Waker) -> Result<Progress, Error> {
+        let parts = self.call.parts;
         parts.core.activity.begin_task()?;
-        (self.called_at, self.slow_at) = parts.core.events.call_begins();
-        (wait.called_at, wait.slow_at) = (self.called_at, self.slow_at);
-        let task = Task::new(self.limit.is_one_attempt);
+        (self.call.called_at, self.call.slow_at) = parts.core.events.call_begins();
+        (self.wait.called_at, self.wait.slow_at) = (self.call.called_at, self.call.slow_at);
+        let task = if self.call.limit.is_one_attempt { Task::of_one_attempt() } else { Task::default() };
         task.waker.keep(waker);
         let now = parts.core.clock.now();
-        self.task = Some(Waiter::of_task(self.owner, Arc::clone(self.settings), now, task));
-        let arrived = self.start_threads().and_then(|()| self.arrive());
+        self.call.task = Some(Waiter::of_task(self.call.owner, Arc::clone(self.call.settings), now, task));
+        let arrived = self.start_threads().and_then(|()| self.call.arrive());
         if !matches!(arrived, Ok(Progress::Confirmed(_) | Progress::Waits(_))) {
             parts.count_out_task();
         }
@@ -138,7 +151,7 @@ impl Acquire<'_> {
 
     /// Starts the threads that work for a task. What a thread does besides, before it locks for the first time, the retry thread does.
     fn start_threads(&self) -> Result<(), Error> {
-        let parts = self.parts;
+        let parts = self.call.parts;
         releases::note_use(parts);
         if parts.renewals.thread.start()? {
             parts.renewals.thread.wake_by(parts.record.begin(&parts.core));
@@ -146,29 +159,29 @@ impl Acquire<'_> {
         parts.retries.thread.start().map(|_| ())
     }
 
-    /// Looks what has become of the wait.
+    /// Looks what has become of the self.wait.
     fn look_again(&mut self, waiter: Arc<Waiter>, waker: &Waker) -> Result<Progress, Error> {
-        let (parts, key) = (self.parts, self.key);
+        let (parts, key) = (self.call.parts, self.call.key);
         let Some(task) = &waiter.task else { return Ok(Progress::Ended) };
         task.waker.keep(waker);
         let state = key.state.lock();
-        if key.hold.is_owned_by(self.owner) {
+        if key.hold.is_owned_by(self.call.owner) {
             return Ok(Progress::Holds(task.granted()));
         }
         if let Some(end) = task.take_end() {
-            return self.limit.outcome(end.err()).map(|()| Progress::Ended);
+            return self.call.limit.outcome(end.err()).map(|()| Progress::Ended);
         }
         let now = parts.core.clock.now();
-        if !self.limit.is_over(now) {
+        if !self.call.limit.is_over(now) {
             drop(state);
-            if let Some(at) = self.slow_at.take_if(|at| *at <= now) {
+            if let Some(at) = self.call.slow_at.take_if(|at| *at <= now) {
                 parts.core.events.tell_slow(key, &waiter.settings, now.since(at), None);
             }
             return Ok(Progress::Waits(waiter));
         }
         let is_first = state.queue.front().is_some_and(|first| Arc::ptr_eq(first, &waiter));
         let is_unanswered = is_first && matches!(state.phase, Phase::Asking { turn: None, .. }) && !state.has_asked();
-        let left = self.leave(&waiter, state);
+        let left = self.call.leave(&waiter, state);
         parts.count_out_task();
         match left {
             Ok(_) if is_unanswered => {
@@ -179,26 +192,21 @@ impl Acquire<'_> {
     }
 
     /// Goes on as far as the task can without waiting.
-    fn go_on(
-        &mut self,
-        mut progress: Progress,
-        wait: &mut TaskWait,
-        waker: &Waker,
-    ) -> Poll<Result<Option<u64>, Error>> {
+    fn go_on(&mut self, mut progress: Progress, waker: &Waker) -> Poll<Result<Option<u64>, Error>> {
         loop {
             let next = match progress {
                 Progress::Confirmed(queued) => {
                     queued.finish();
-                    return Poll::Ready(Ok(Some(self.key.hold.token())));
+                    return Poll::Ready(Ok(Some(self.call.key.hold.token())));
                 }
                 Progress::Holds(how) => match self.confirm_for_task(how) {
                     Some(next) => next,
                     // The extension ends by itself, whatever is left of the limit.
-                    None => return self.pause(wait, waker, None),
+                    None => return self.pause(waker, None),
                 },
                 Progress::Waits(_) => {
-                    let alarm = [self.limit.until, self.slow_at].into_iter().flatten().min();
-                    return self.pause(wait, waker, alarm);
+                    let alarm = [self.call.limit.until, self.call.slow_at].into_iter().flatten().min();
+                    return self.pause(waker, alarm);
                 }
                 Progress::HasTurn | Progress::Ended => return Poll::Ready(Ok(None)),
             };
@@ -210,34 +218,34 @@ impl Acquire<'_> {
     }
 
     /// Waits for the next poll, with an alarm at a moment.
-    fn pause(&self, wait: &mut TaskWait, waker: &Waker, alarm: Option<Moment>) -> Poll<Result<Option<u64>, Error>> {
-        let Some(waiter) = &self.task else { return Poll::Pending };
-        if !std::mem::replace(&mut wait.is_counted, true) {
-            self.parts.core.events.note_waiting(self.settings, true);
+    fn pause(&mut self, waker: &Waker, alarm: Option<Moment>) -> Poll<Result<Option<u64>, Error>> {
+        let Some(waiter) = &self.call.task else { return Poll::Pending };
+        if !std::mem::replace(&mut self.wait.is_counted, true) {
+            self.call.parts.core.events.note_waiting(self.call.settings, true);
         }
         if let Some(at) = alarm {
-            wait.has_alarm = true;
-            if let Err(error) = self.parts.alarms.set(self.owner, at, waker) {
+            self.wait.has_alarm = true;
+            if let Err(error) = self.call.parts.alarms.set(self.call.owner, at, waker) {
                 self.give_up(waiter);
                 return Poll::Ready(Err(error));
             }
         }
-        wait.stage = Stage::Waits(Arc::clone(waiter));
+        self.wait.stage = Stage::Waits(Arc::clone(waiter));
         Poll::Pending
     }
 
     /// Confirms the task's hold, or gives it back and goes on without it. Returns `None` while the retry thread extends the lease first.
     fn confirm_for_task(&self, how: How) -> Option<Result<Progress, Error>> {
-        let (parts, key) = (self.parts, self.key);
-        let waiter = self.task.as_ref()?;
+        let (parts, key) = (self.call.parts, self.call.key);
+        let waiter = self.call.task.as_ref()?;
         let task = waiter.task.as_ref()?;
         let mut state = key.state.lock();
-        let confirmed = match self.tell(&mut state, self.call(how), parts.core.clock.now()) {
+        let confirmed = match self.call.tell(&mut state, self.call.call(how), parts.core.clock.now()) {
             Some(confirmed) => confirmed,
             None => {
                 let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker))?;
                 match task.take_extension(&locker) {
-                    Extension::Over(_, failure) => self.after_extension(&mut state, self.call(how), failure),
+                    Extension::Over(_, failure) => self.call.after_extension(&mut state, self.call.call(how), failure),
                     Extension::Ordered(_) => return None,
                     Extension::None => {
                         drop(state);
@@ -250,7 +258,7 @@ impl Acquire<'_> {
         };
         drop(state);
         let is_confirmed = matches!(confirmed, Confirmed::Yes(_));
-        let next = self.after_confirmation(confirmed);
+        let next = self.call.after_confirmation(confirmed);
         // It has neither a hold nor a place in the queue any more.
         if !is_confirmed && !matches!(next, Ok(Progress::Waits(_))) {
             parts.count_out_task();
