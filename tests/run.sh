@@ -26,9 +26,9 @@ missing_stores=$(missing_stores)
 dev=(unit it)
 # What computes runs beside what waits, at a lower priority.
 ci_beside=(model schedules)
-ci=(checks embedded cluster sentinel slow consensus faults command documents examples)
+ci=(checks embedded cluster sentinel slow consensus faults command tasks documents examples)
 all_beside=(model every-schedule)
-all=(every-check embedded cluster sentinel slow consensus lock-elsewhere faults every-fault mutants command documents examples benches long)
+all=(every-check embedded cluster sentinel slow consensus lock-elsewhere faults every-fault mutants command tasks documents examples benches long)
 
 # The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
 cluster='cluster::|support_cluster::|conformance::cluster::|.*::on_cluster::|breaking::server::on_a_cluster|acl::cluster'
@@ -119,7 +119,7 @@ part_lock-elsewhere() {
     tests --only "$lock_on_cluster" "${it[@]}"
     consensus_stores --only 'all::'
     local of_messages='lock::(granted|passing|lingering|twins)|lock::reentry::(memory|redis)::a_hold_without_reentry'
-    of_messages+='|lock::holds::(memory|redis)::(it_lingers|one_that_lasts_long)'
+    of_messages+='|lock::holds::(memory|redis)::(it_lingers|one_that_lasts_long)|lock::awaiting::(memory|redis)::it_lingers'
     DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but "$of_messages" --threads 4 "${it[@]}"
 }
 part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crates[@]}" --test faults; }
@@ -131,6 +131,11 @@ part_mutants() {
 }
 # The command waits for processes and terminals.
 part_command() { tests --but "$missing_stores" --threads 4 "${crates[@]}" --test command; }
+# Tasks that await the lock, on runtimes that no other test needs. The web service is a program that a test starts.
+part_tasks() {
+    cargo build --locked -p dlock-tasks --example web
+    tests --threads 2 -p dlock-tasks --test tasks
+}
 part_documents() { cargo test --locked "${crates[@]}" --doc; }
 part_examples() {
     # As users run them, but with all features, whose libraries are there already.

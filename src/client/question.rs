@@ -13,7 +13,7 @@ use crate::port::{AcquireOutcome, Busy, Claim, Note, Outcome, PollOutcome, Reque
 use crate::state::key::Key;
 use crate::state::locker::{self, ClientId};
 use crate::state::machine::{Phase, State};
-use crate::state::task::{Attempt, Recall};
+use crate::state::task::{Attempt, Recall, Task};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use crate::timing::{self, MOST_RECALLS, RECALL, RECALL_TRIPS};
@@ -52,7 +52,7 @@ impl Question {
     pub(crate) fn of_waiters<'c>(parts: &'c Parts, key: &Arc<Key>) -> Option<(Turn<'c>, Self)> {
         let mut state = key.state.lock();
         let settings = Arc::clone(&state.queue.front()?.settings);
-        let wait = match state.first_task() {
+        let wait = match state.first_task().inspect(|task| task.note_asked()) {
             Some(task) if task.is_one_attempt => matches!(task.attempt().recall, Recall::Until(_)),
             _ => parts.subscription.hears(&parts.core, key),
         };
@@ -173,8 +173,13 @@ impl Answer {
             }
             // A refusal is for the first waiter. A thread asks again itself, and gets the error as its own.
             answer if state.queue.is_empty() || answer.is_refusal(&parts.core) => {
-                let error = if let Answer::Failed { error, .. } = &answer { error.clone() } else { Error::ShutDown };
-                let refused = state.first_task().is_some().then(|| state.end_first(Err(error))).flatten();
+                let refused = match &answer {
+                    // One that came after the request was sent is asked for next.
+                    Answer::Failed { error, .. } if state.first_task().is_some_and(Task::was_asked) => {
+                        state.end_first(Err(error.clone()))
+                    }
+                    _ => None,
+                };
                 drop(state);
                 parts.retries.abandon(&key.name, answer.into_unsettled());
                 drop(turn);

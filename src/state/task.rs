@@ -54,6 +54,8 @@ pub(crate) struct Task {
 struct Answers {
     /// How the wait has ended, if a thread of the client has ended it.
     end: Option<Result<(), Error>>,
+    /// Whether the store was asked for this task.
+    was_asked: bool,
     /// How the store has granted the hold, if the answer to a request says that.
     granted: Option<How>,
     extension: Extension,
@@ -106,6 +108,15 @@ impl Task {
     /// Returns how the wait has ended, if it has.
     pub(crate) fn take_end(&self) -> Option<Result<(), Error>> {
         self.answers.lock().end.take()
+    }
+
+    /// Notes that the store is asked for this task.
+    pub(crate) fn note_asked(&self) {
+        self.answers.lock().was_asked = true;
+    }
+
+    pub(crate) fn was_asked(&self) -> bool {
+        self.answers.lock().was_asked
     }
 
     /// Notes how the answer to a request grants the hold.

@@ -58,6 +58,7 @@ mod support {
 #[path = "../../../../tests/it/lock"]
 mod all {
     mod asking;
+    mod awaiting;
     mod cancelling;
     mod closing;
     mod giving_up;
