@@ -202,9 +202,8 @@ impl<'c> Acquire<'c> {
             drop(state);
             return self.ask(Turn::of(parts, key));
         }
-        // The retry thread is about to send a release. A task that has just dropped its hold finds the key free after that.
-        let is_free_soon =
-            self.task.is_some() && state.queue.is_empty() && matches!(state.phase, Phase::Releasing { .. });
+        // A task that has just dropped its hold finds the key free once the retry thread has sent the release.
+        let is_free_soon = self.task.is_some() && state.queue.is_empty() && state.is_release_ordered();
         if self.limit.is_one_attempt && !is_free_soon {
             // Others of this process hold the key, ask for it or wait for it.
             return self.limit.outcome(state.failure.clone()).map(|()| Progress::Ended);
@@ -391,7 +390,14 @@ impl<'c> Acquire<'c> {
             return self.limit.outcome(failure).map(|()| Progress::Ended);
         }
         if let Some(waiter) = &self.task {
-            self.key.state.lock().queue.push_front(Arc::clone(waiter));
+            let mut state = self.key.state.lock();
+            if parts.core.activity.is_closed() {
+                // The closing thread may have looked for the tasks in the queue.
+                drop(state);
+                return Err(Error::ShutDown);
+            }
+            state.queue.push_front(Arc::clone(waiter));
+            drop(state);
             drop(turn);
             return Ok(Progress::Waits(Arc::clone(waiter)));
         }
@@ -510,6 +516,11 @@ impl<'c> Acquire<'c> {
         let now = parts.core.clock.now();
         let waiter = self.waiter();
         let mut state = key.state.lock();
+        if self.task.is_some() && parts.core.activity.is_closed() {
+            drop(state);
+            parts.retries.abandon(&key.name, answer.into_unsettled());
+            return Err(Error::ShutDown);
+        }
         state.queue.push_front(Arc::clone(&waiter));
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
         // still wait.

@@ -23,9 +23,10 @@ impl Alarms {
     /// Has the task of this number woken at a moment, and no longer at another one. Fails as [`Worker::start`] does. Call it with no mutex held.
     pub(super) fn set(&self, number: u64, at: Moment, waker: &Waker) -> Result<(), Error> {
         self.thread.start()?;
+        let waker = waker.clone();
         let mut wakers = self.wakers.lock();
         let old = wakers.remove(number);
-        wakers.put(number, at, waker.clone());
+        wakers.put(number, at, waker);
         drop(wakers);
         // Dropping it may drop a task, which removes its own alarm.
         drop(old);

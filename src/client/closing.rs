@@ -6,7 +6,8 @@ use super::orders::Order;
 use super::parts::Parts;
 use super::turn::Turn;
 use crate::error::Error;
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, thread};
+use std::sync::Arc;
 
 /// A hold that is counted out when this is dropped, after its release.
 #[must_use]
@@ -41,11 +42,26 @@ pub(super) fn close(parts: &Parts) {
 
 /// Shuts the client down immediately, because its last handle is dropped. In a forked child there is nothing to
 /// end: the threads and what is in the store belong to the parent.
-pub(super) fn end(parts: &Parts) {
-    if !parts.core.process.is_forked() {
-        parts.core.activity.close();
-        shut_down(parts);
+pub(super) fn end(parts: &Arc<Parts>) {
+    if parts.core.process.is_forked() {
+        return;
     }
+    parts.core.activity.close();
+    if !is_worker() {
+        return shut_down(parts);
+    }
+    // A task was woken here, and has dropped the last handle. A shutdown waits for this thread, so the retry thread runs it after its round.
+    // What is ordered under the mutex is forgotten by a shutdown that comes first.
+    let Some(is_down) = parts.core.activity.is_down.try_lock() else { return };
+    if !*is_down && parts.retries.thread.start().is_ok() {
+        parts.order(Order::Drop(Arc::clone(parts) as Arc<dyn Send + Sync>));
+        parts.order(Order::ShutDown);
+    }
+}
+
+/// Returns whether the calling thread is one of a client or a store.
+fn is_worker() -> bool {
+    thread::current().name().is_some_and(|name| name.starts_with("dlock-"))
 }
 
 /// Gives back the tenures that linger. After the closing no tenure begins to linger.
@@ -58,11 +74,22 @@ fn end_lingering(parts: &Parts) {
 
 /// Gives back the tenures that tasks have left to the retry thread, which has ended.
 fn give_back_ordered(parts: &Parts) {
-    let mut ended = Vec::new();
+    let (mut ended, mut others) = (Vec::new(), Vec::new());
     for order in parts.take_orders().into_iter().chain(parts.slow_nodes.take_orders()) {
-        if let Order::GiveBack { ended: tenure, released, in_flight } = order {
-            let inside = Inside::of_release(&parts.core.activity);
-            ended.push((GiveBack::of(parts, tenure), released, (in_flight, inside)));
+        match order {
+            Order::GiveBack { ended: tenure, released, in_flight } => {
+                let inside = Inside::of_release(&parts.core.activity);
+                let is_of_twin = !parts.core.is_ours(&tenure.tenure.locker);
+                let back = GiveBack::of(parts, tenure);
+                if !is_of_twin {
+                    ended.push((back, released, (in_flight, inside)));
+                    continue;
+                }
+                // Nothing is sent for it.
+                let outcome = back.answered(Err(Error::ShutDown), Repeat::Later);
+                released.into_iter().for_each(|released| released.set(outcome.clone()));
+            }
+            other => others.push(other),
         }
     }
     let requests: Vec<_> = ended.iter().map(|(back, ..)| back.request()).collect();
@@ -74,6 +101,7 @@ fn give_back_ordered(parts: &Parts) {
             released.set(outcome);
         }
     }
+    drop(others);
 }
 
 /// Shuts the client down, and waits if another thread does.
@@ -111,4 +139,6 @@ fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     parts.record.remove(&parts.core, parts.renewals.side_limit());
     parts.core.events.end();
     parts.core.processor.close();
+    // They may have handles and parts, which would keep one another.
+    drop(parts.take_orders());
 }

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::event::HoldEnd;
 use crate::port::{Note, Outcome, ReleaseOutcome, Request};
 use crate::state::tenure::Unsettled;
+use crate::sync::catch_panic;
 use std::sync::Arc;
 
 /// What happens to a release that the store has not answered.
@@ -39,11 +40,17 @@ impl<'c> GiveBack<'c> {
         Self { parts, turn: Turn::of(parts, &ended.key), ended, next: None }
     }
 
+    pub(super) fn locker(&self) -> &str {
+        &self.ended.tenure.locker
+    }
+
     /// Asks the store why the tenure was lost, if the thread that has noticed the loss is still asking.
     pub(super) fn ask_why_lost(&mut self) {
         let (parts, EndedTenure { key, tenure, .. }) = (self.parts, &mut self.ended);
+        // A store may panic.
         if tenure.may_be_broken()
-            && let Some(cause) = loss::broken(parts, &key.name, tenure, parts.renewals.side_limit())
+            && let Some(Some(cause)) =
+                catch_panic(|| loss::broken(parts, &key.name, tenure, parts.renewals.side_limit()))
         {
             tenure.lost_by(&cause);
         }

@@ -65,6 +65,7 @@ pub(crate) use self::events::Function;
 use self::activity::Inside;
 use self::core::Core;
 use self::events::Hooks;
+use self::orders::Order;
 use self::parts::{Parts, Rounds};
 use crate::clock::Clock;
 use crate::description::Description;
@@ -166,6 +167,17 @@ impl Client {
     /// Returns how many events were dropped because a function was too slow for them.
     pub(crate) fn dropped_events(&self) -> u64 {
         self.core().events.dropped()
+    }
+
+    /// Lets the retry thread drop a handle.
+    pub(crate) fn drop_later(self: &Arc<Self>) {
+        if self.parts.retries.thread.start().is_ok() {
+            self.parts.order(Order::Drop(Arc::clone(self) as Arc<dyn Send + Sync>));
+            if !self.parts.retries.thread.is_started() {
+                // The client was shut down meanwhile, and nobody carries it out.
+                drop(self.parts.take_orders());
+            }
+        }
     }
 
     /// Turns new and waiting threads away, and waits until they have left. Holds continue.

@@ -11,6 +11,7 @@ use crate::state::task::{Reply, Watcher};
 use crate::state::tenure::Tenure;
 use crate::sync::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A tenure whose hold has ended, and that is to be given back. The phase of its key is `Releasing`.
 pub(super) struct EndedTenure {
@@ -33,14 +34,18 @@ pub(super) enum Order {
     GiveBack { ended: EndedTenure, released: Option<Released>, in_flight: InFlight },
     /// Extend the lease of this locker, and wake its task, which has the hold.
     Confirm(Confirmation),
-    /// Shut the client down. The last hold has ended.
+    /// Shut the client down: its last hold has ended after the closing, or its last handle is gone.
     ShutDown,
+    /// Drop this when the round is over: the last handle of the client, or what a shutdown needs.
+    Drop(Arc<dyn Send + Sync>),
 }
 
 /// A hold that a task has been given, and that is to be confirmed by an extension before the task is told.
 pub(super) struct Confirmation {
     pub(super) key: Arc<Key>,
     pub(super) locker: Arc<str>,
+    /// How long the store keeps the key for the tenure. The settings of the waiter may be others: the tenure may have been asked for by another.
+    pub(super) kept: Duration,
     pub(super) waiter: Arc<Waiter>,
 }
 
@@ -50,7 +55,7 @@ impl Order {
         match self {
             Self::GiveBack { ended, .. } => Some(&ended.key),
             Self::Confirm(Confirmation { key, .. }) => Some(key),
-            Self::ShutDown => None,
+            Self::ShutDown | Self::Drop(_) => None,
         }
     }
 }
@@ -64,6 +69,11 @@ impl Orders {
     pub(super) fn add(&self, order: Order, thread: &Worker, now: Moment) {
         self.0.lock().push(order);
         thread.wake_and_expect_more(now);
+    }
+
+    /// Puts orders back that were not carried out.
+    pub(super) fn put_back(&self, orders: impl IntoIterator<Item = Order>) {
+        self.0.lock().extend(orders);
     }
 
     pub(super) fn take(&self) -> Vec<Order> {

@@ -84,6 +84,12 @@ impl Parts {
         self.orders.add(order, &self.retries.thread, self.core.clock.now());
     }
 
+    /// Leaves orders again that were not carried out.
+    pub(super) fn put_back_orders(&self, orders: impl IntoIterator<Item = Order>) {
+        self.orders.put_back(orders);
+        self.retries.wake();
+    }
+
     pub(super) fn take_orders(&self) -> Vec<Order> {
         self.orders.take()
     }

@@ -77,7 +77,7 @@ impl Renewals {
         match std::mem::replace(&mut state.phase, phase) {
             Phase::Held(tenure) => {
                 if let Phase::Releasing { ended, .. } = &mut state.phase {
-                    *ended = Some(Ended { locker: Arc::clone(&tenure.locker), heard: false });
+                    *ended = Some(Ended { locker: Arc::clone(&tenure.locker), heard: false, is_ordered: false });
                     state.released = Some(Arc::clone(&tenure.locker));
                 }
                 self.forget(key);

@@ -18,7 +18,9 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::{Outcome, Request};
 use crate::state::key::Key;
-use crate::state::machine::State;
+use crate::state::machine::{State, Waiter};
+use crate::sync::catch_panic;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,7 +87,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
     for (cleanup, result) in cleanups.into_iter().zip(&mut results) {
         parts.retries.cleanup.put_back(cleanup, &result, false, sent_at);
     }
-    let (inside, shuts_down) = errands.answered(results, sent_at);
+    let mut afterwards = errands.answered(results, sent_at);
     parts.retries.settle(&parts.core, unsettled);
     if parts.core.activity.is_closed() {
         // The thread that closes the client waits for this one, and works through the clean-up list next.
@@ -95,10 +97,11 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
     } else {
         Turn::release_all(parts, unwanted, parts.core.limits.command);
     }
-    drop(inside);
-    if shuts_down {
+    afterwards.tell();
+    if afterwards.shuts_down {
         closing::shut_down_if_needed(parts);
     }
+    afterwards.drops.clear();
 }
 
 /// Removes the keys and pending clean-ups from those that are due about which the slow-node worker asks instead of the retry thread.
@@ -150,16 +153,35 @@ fn orders_on_fast_nodes(parts: &Parts) -> Vec<Order> {
     orders
 }
 
-/// What tasks have ordered, of one round.
+/// What tasks have ordered, of one round. If a store panics, what is not done yet is done by the next round, or given up.
 struct Errands<'c> {
     parts: &'c Parts,
-    tenures: Vec<(GiveBack<'c>, Option<Released>, InFlight)>,
+    orders: VecDeque<Order>,
+    tenures: Vec<Errand<'c>>,
+    /// Tenures of an identity that a [twin](super::twin) has, too: nothing is sent for them.
+    of_twins: Vec<Errand<'c>>,
     confirmations: Vec<Confirmation>,
     /// Whether a release was posted.
     has_posted: bool,
-    /// The releases, which are counted until the round is over.
-    inside: Vec<Inside<'c>>,
     shuts_down: bool,
+    /// What is dropped when the round is over.
+    drops: Vec<Arc<dyn Send + Sync>>,
+}
+
+/// A tenure that goes back to the store.
+struct Errand<'c> {
+    back: GiveBack<'c>,
+    released: Option<Released>,
+    _counted: (InFlight, Inside<'c>),
+}
+
+/// What is left of a round, for its end: wakers may do anything, such as close the client or drop its last handle.
+#[derive(Default)]
+struct Afterwards {
+    outcomes: Vec<(Released, Result<(), Error>)>,
+    confirmed: Vec<Arc<Waiter>>,
+    shuts_down: bool,
+    drops: Vec<Arc<dyn Send + Sync>>,
 }
 
 impl<'c> Errands<'c> {
@@ -167,64 +189,119 @@ impl<'c> Errands<'c> {
     fn of(parts: &'c Parts, orders: Vec<Order>) -> Self {
         let mut errands = Self {
             parts,
+            orders: orders.into(),
             tenures: Vec::new(),
+            of_twins: Vec::new(),
             confirmations: Vec::new(),
             has_posted: false,
-            inside: Vec::new(),
             shuts_down: false,
+            drops: Vec::new(),
         };
-        for order in orders {
+        while let Some(order) = errands.orders.pop_front() {
             match order {
                 Order::ShutDown => errands.shuts_down = true,
+                Order::Drop(last) => errands.drops.push(last),
                 Order::Confirm(confirmation) => errands.confirmations.push(confirmation),
                 Order::GiveBack { ended, released, in_flight } => {
-                    let mut back = GiveBack::of(parts, ended);
-                    errands.inside.push(Inside::of_release(&parts.core.activity));
-                    if released.is_some() {
-                        back.ask_why_lost();
-                    }
-                    back.plan_next();
-                    if released.is_none() && back.may_be_posted() && parts.core.processor.posting().is_some() {
-                        errands.has_posted = true;
-                        back.post();
-                    } else {
-                        errands.tenures.push((back, released, in_flight));
-                    }
+                    let counted = (in_flight, Inside::of_release(&parts.core.activity));
+                    let errand = Errand { back: GiveBack::of(parts, ended), released, _counted: counted };
+                    errands.begin(errand);
                 }
             }
         }
         errands
     }
 
-    fn requests(&self) -> impl Iterator<Item = Request<'_>> {
-        let core = &self.parts.core;
-        let extensions = self.confirmations.iter().map(|Confirmation { key, locker, waiter }| {
-            Request::Extend(core.claim(&key.name, locker, waiter.settings.kept()))
-        });
-        self.tenures.iter().map(|(back, ..)| back.request()).chain(extensions)
+    fn begin(&mut self, mut errand: Errand<'c>) {
+        if !self.parts.core.is_ours(errand.back.locker()) {
+            return self.of_twins.push(errand);
+        }
+        let is_awaited = errand.released.is_some();
+        if is_awaited {
+            errand.back.ask_why_lost();
+        }
+        errand.back.plan_next();
+        let posts = !is_awaited && errand.back.may_be_posted() && self.parts.core.processor.posting().is_some();
+        if posts {
+            self.has_posted = true;
+            errand.back.post();
+        } else {
+            self.tenures.push(errand);
+        }
     }
 
-    /// Handles the replies, and tells the tasks. Returns the counted releases, and whether the client is to be shut down.
-    fn answered(
-        self,
-        mut results: impl Iterator<Item = Result<Outcome, Error>>,
-        sent_at: Moment,
-    ) -> (Vec<Inside<'c>>, bool) {
-        let Self { parts, tenures, confirmations, inside, shuts_down, .. } = self;
-        for ((back, released, _in_flight), result) in tenures.into_iter().zip(&mut results) {
-            let outcome = back.answered(result, Repeat::Later);
-            if let Some(released) = released {
-                released.set(outcome);
-            }
+    fn requests(&self) -> impl Iterator<Item = Request<'_>> {
+        let core = &self.parts.core;
+        let extensions = self
+            .confirmations
+            .iter()
+            .map(|Confirmation { key, locker, kept, .. }| Request::Extend(core.claim(&key.name, locker, *kept)));
+        self.tenures.iter().map(|errand| errand.back.request()).chain(extensions)
+    }
+
+    /// Handles the replies.
+    fn answered(mut self, mut results: impl Iterator<Item = Result<Outcome, Error>>, sent_at: Moment) -> Afterwards {
+        let parts = self.parts;
+        let mut afterwards = Afterwards {
+            shuts_down: std::mem::take(&mut self.shuts_down),
+            drops: std::mem::take(&mut self.drops),
+            ..Afterwards::default()
+        };
+        for (errand, result) in std::mem::take(&mut self.tenures).into_iter().zip(&mut results) {
+            let Errand { back, released, _counted } = errand;
+            let outcome = catch_panic(|| back.answered(result, Repeat::Later)).unwrap_or_else(|| Err(unsent()));
+            afterwards.outcomes.extend(released.map(|released| (released, outcome)));
         }
-        for (Confirmation { key, locker, waiter }, result) in confirmations.into_iter().zip(&mut results) {
+        self.give_up(&mut afterwards);
+        for (Confirmation { key, locker, waiter, .. }, result) in
+            std::mem::take(&mut self.confirmations).into_iter().zip(&mut results)
+        {
             let failure = result.as_ref().err().cloned();
             lease_thread::extended(parts, &key, &locker, result, sent_at);
             if let Some(task) = &waiter.task {
                 task.note_extended(locker, failure);
             }
-            waiter.wake();
+            afterwards.confirmed.push(waiter);
         }
-        (inside, shuts_down)
+        afterwards
     }
+
+    /// Ends what is not sent: the tenures of twins, or all of them after a panic. Those that are ours go on the clean-up list.
+    fn give_up(&mut self, afterwards: &mut Afterwards) {
+        for errand in self.of_twins.drain(..).chain(self.tenures.drain(..)) {
+            let outcome = errand.back.answered(Err(unsent()), Repeat::Later);
+            afterwards.outcomes.extend(errand.released.map(|released| (released, outcome)));
+        }
+    }
+}
+
+impl Drop for Errands<'_> {
+    fn drop(&mut self) {
+        let mut afterwards = Afterwards::default();
+        self.give_up(&mut afterwards);
+        for Confirmation { locker, waiter, .. } in self.confirmations.drain(..) {
+            if let Some(task) = &waiter.task {
+                task.note_extended(locker, Some(unsent()));
+            }
+            afterwards.confirmed.push(waiter);
+        }
+        let shut_down = self.shuts_down.then_some(Order::ShutDown);
+        self.parts.put_back_orders(self.orders.drain(..).chain(self.drops.drain(..).map(Order::Drop)).chain(shut_down));
+        afterwards.tell();
+    }
+}
+
+impl Afterwards {
+    /// Wakes the tasks, with no mutex held and nothing counted.
+    fn tell(&mut self) {
+        for (released, outcome) in self.outcomes.drain(..) {
+            released.set(outcome);
+        }
+        self.confirmed.drain(..).for_each(|waiter| waiter.wake());
+    }
+}
+
+/// The error for what was not sent, because a store has panicked.
+fn unsent() -> Error {
+    Error::backend(BackendFailure::Unknown, "the store has panicked")
 }

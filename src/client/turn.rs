@@ -113,18 +113,18 @@ impl<'c> Turn<'c> {
     /// Ends the waits of all tasks for a key with an error.
     pub(super) fn send_tasks_away(parts: &Parts, key: &Arc<Key>, error: &Error) {
         let mut state = key.state.lock();
-        let waiters: Vec<_> = state.queue.iter().filter(|waiter| waiter.task.is_some()).map(Arc::clone).collect();
-        let mut given_up = Vec::new();
-        for waiter in &waiters {
-            if let Some(task) = &waiter.task {
-                task.end(Err(error.clone()));
-            }
-            given_up.extend(Self::leave_queue(parts, key, &mut state, waiter.owner));
+        let (waiters, was_last, unsettled) = state.take_tasks();
+        for task in waiters.iter().filter_map(|waiter| waiter.task.as_ref()) {
+            task.end(Err(error.clone()));
+        }
+        if was_last {
+            parts.retries.forget(key);
+        } else if matches!(state.phase, Phase::Waiting { .. }) {
+            // The threads that still wait have a request of their own.
+            parts.retries.ask_at(key, parts.core.clock.now());
         }
         drop(state);
-        for unsettled in given_up {
-            parts.retries.abandon(&key.name, Some(unsettled));
-        }
+        parts.retries.abandon(&key.name, unsettled);
         for waiter in waiters {
             parts.dismiss(waiter);
         }

@@ -217,6 +217,9 @@ impl<'c> Unlock<'c> {
         let next = if forked.is_ok() { Phase::Releasing { ended: None, about: None } } else { Phase::Idle };
         let others_wait = !state.queue.is_empty();
         let ended = parts.renewals.end_hold(key, &mut state, next);
+        if let Phase::Releasing { ended: Some(ended), .. } = &mut state.phase {
+            ended.is_ordered = self.reply == AfterRelease::Elsewhere;
+        }
         drop(state);
         forked?;
         let (tenure, watchers) = ended.ok_or_else(|| self.not_held())?;

@@ -175,6 +175,14 @@ impl Handle {
         Unlock::new(&self.client.parts, &self.key, AfterRelease::Elsewhere).unlock_for_task(exit, released)
     }
 
+    /// Lets a thread of the client drop the last handle, because that ends the client, and waits for the store. Call it before a task drops a
+    /// handle.
+    pub(crate) fn leave_to_client(&self) {
+        if Arc::strong_count(&self.client) == 1 {
+            self.client.drop_later();
+        }
+    }
+
     /// Ends the hold with this number and token, for a [`Hold`](crate::Hold) of a task that was dropped.
     pub(crate) fn release_dropped_by_task(&self, number: &HoldNumber, token: u64) {
         self.note_dropped(self.release_for_task(number, token, None).map(|_| ()));

@@ -140,7 +140,7 @@ impl Hold {
     ///
     /// The output of the future is an error as that of [`release`](Self::release). A release that had no answer is repeated in the background.
     pub fn release_async(mut self) -> ReleaseFuture {
-        self.done = true;
+        (self.done, self.is_of_task) = (true, true);
         let released = Released::default();
         match self.lock.handle.release_for_task(&self.number, self.token, Some(Arc::clone(&released))) {
             Ok(true) => ReleaseFuture::expected(released),
@@ -162,6 +162,9 @@ impl Drop for Hold {
             (true, _) => {}
             (false, false) => self.lock.handle.release_dropped(&self.number, self.token),
             (false, true) => self.lock.handle.release_dropped_by_task(&self.number, self.token),
+        }
+        if self.is_of_task {
+            self.lock.handle.leave_to_client();
         }
     }
 }

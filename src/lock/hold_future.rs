@@ -26,14 +26,10 @@ impl Acquisition {
 
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<Option<Hold>, Error>> {
         let handle = &self.lock.handle;
-        let number = match &self.number {
-            Some(number) => number.get(),
-            None => {
-                // Before the name is entered: see `HoldNumber`.
-                handle.client.core().process.check()?;
-                self.number.insert(HoldNumber::new(handle.settings.holder_name())).get()
-            }
-        };
+        // In a forked child, the wait and its hold are the parent's. Before the name is entered: see `HoldNumber`.
+        handle.client.core().process.check()?;
+        let new = || HoldNumber::new(handle.settings.holder_name());
+        let number = self.number.get_or_insert_with(new).get();
         let token = ready!(handle.acquire_for_task(number, &mut self.wait).poll(cx.waker()))?;
         Poll::Ready(Ok(token.zip(self.number.take()).map(|(token, number)| Hold::of_task(&self.lock, number, token))))
     }
@@ -41,9 +37,14 @@ impl Acquisition {
 
 impl Drop for Acquisition {
     fn drop(&mut self) {
-        if let Some(number) = self.number.as_ref().filter(|_| self.wait.is_under_way()) {
-            self.lock.handle.acquire_for_task(number.get(), &mut self.wait).abandon();
+        let handle = &self.lock.handle;
+        if handle.client.core().process.is_forked() {
+            return;
         }
+        if let Some(number) = self.number.as_ref().filter(|_| self.wait.is_under_way()) {
+            handle.acquire_for_task(number.get(), &mut self.wait).abandon();
+        }
+        handle.leave_to_client();
     }
 }
 

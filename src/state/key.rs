@@ -69,7 +69,8 @@ impl Key {
                 // No task waits for it yet, so this wakes none.
                 reply.set(());
             } else {
-                state.watchers.push(Watcher::Task(Arc::clone(&reply)));
+                state.watchers.retain(|watcher| !watcher.is_gone());
+                state.watchers.push(Watcher::Task(Arc::downgrade(&reply)));
             }
         }
         reply

@@ -80,6 +80,8 @@ pub(crate) struct Ended {
     pub(crate) locker: Arc<str>,
     /// Whether a message of its grant arrived since. If so, the release is repeated.
     pub(crate) heard: bool,
+    /// Whether a task has left the release to the retry thread.
+    pub(crate) is_ordered: bool,
 }
 
 /// The phase of a key. See the table in the module's documentation.
@@ -153,6 +155,21 @@ impl State {
         self.queue.front().and_then(|first| first.task.as_ref())
     }
 
+    /// Returns whether the retry thread is about to send a release that a task has ordered.
+    pub(crate) fn is_release_ordered(&self) -> bool {
+        matches!(&self.phase, Phase::Releasing { ended: Some(ended), .. } if ended.is_ordered)
+    }
+
+    /// Takes all tasks out of the queue. If nobody waits then, and only the retry thread would still ask, returns to `Idle`, as
+    /// [`give_up`](Self::give_up) does.
+    pub(crate) fn take_tasks(&mut self) -> (Vec<Arc<Waiter>>, bool, Option<Unsettled>) {
+        let waiters = std::mem::take(&mut self.queue).into_iter();
+        let (tasks, threads): (Vec<_>, Vec<_>) = waiters.partition(|waiter| waiter.task.is_some());
+        self.queue = threads.into();
+        let (was_last, unsettled) = self.leave_waiting();
+        (tasks, was_last, unsettled)
+    }
+
     /// Takes the first waiter out, and ends its wait. It is a task. The caller must count it out, and wake it.
     pub(crate) fn end_first(&mut self, end: Result<(), Error>) -> Option<Arc<Waiter>> {
         let first = self.queue.pop_front()?;
@@ -189,7 +206,19 @@ impl State {
     /// Removes a waiter that gives up. If it was the last one and only the retry thread would still ask, returns to
     /// `Idle`; the first value is then `true`, and the second is the locker that must be cleaned up, if there is one.
     pub(crate) fn give_up(&mut self, owner: u64) -> (bool, Option<Unsettled>) {
-        self.queue.retain(|waiter| waiter.owner != owner);
+        // Those that come and go together leave at an end of the queue.
+        if self.queue.front().is_some_and(|first| first.owner == owner) {
+            self.queue.pop_front();
+        } else if self.queue.back().is_some_and(|last| last.owner == owner) {
+            self.queue.pop_back();
+        } else {
+            self.queue.retain(|waiter| waiter.owner != owner);
+        }
+        self.leave_waiting()
+    }
+
+    /// Returns to `Idle` if nobody waits and only the retry thread would still ask.
+    fn leave_waiting(&mut self) -> (bool, Option<Unsettled>) {
         if !self.queue.is_empty() || !matches!(self.phase, Phase::Waiting { .. }) {
             return (false, None);
         }
@@ -292,7 +321,7 @@ impl State {
     pub(crate) fn release_ends(&mut self) -> Option<Arc<str>> {
         let Phase::Releasing { ended, .. } = &mut self.phase else { return None };
         match ended.take() {
-            Some(Ended { locker, heard: true }) => Some(locker),
+            Some(Ended { locker, heard: true, .. }) => Some(locker),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::event::How;
 use crate::sync::{Mutex, catch_panic};
 use crossbeam_channel::Sender;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 /// The place for the waker of the task that waits for something. Only the last waker counts, as with every [`Future`].
@@ -22,12 +22,11 @@ pub(crate) struct WakerCell(Mutex<Option<Waker>>);
 impl WakerCell {
     /// Keeps the waker. Call it before you look at what the task waits for, and with no other mutex held.
     pub(crate) fn keep(&self, waker: &Waker) {
-        let mut kept = self.0.lock();
-        if kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+        if self.0.lock().as_ref().is_some_and(|kept| kept.will_wake(waker)) {
             return;
         }
-        let old = kept.replace(waker.clone());
-        drop(kept);
+        let new = waker.clone();
+        let old = self.0.lock().replace(new);
         drop(old);
     }
 
@@ -188,10 +187,16 @@ impl<T> Reply<T> {
 #[derive(Debug)]
 pub(crate) enum Watcher {
     Channel(Sender<()>),
-    Task(Arc<Reply<()>>),
+    /// A task. Its future may be gone.
+    Task(Weak<Reply<()>>),
 }
 
 impl Watcher {
+    /// Returns whether nobody is there any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::Task(reply) if reply.strong_count() == 0)
+    }
+
     /// Tells it. Call it with no mutex held.
     pub(crate) fn tell(self) {
         match self {
@@ -199,7 +204,11 @@ impl Watcher {
                 // There is room for it, and the receiver may be gone.
                 let _ = channel.try_send(());
             }
-            Self::Task(reply) => reply.set(()),
+            Self::Task(reply) => {
+                if let Some(reply) = reply.upgrade() {
+                    reply.set(());
+                }
+            }
         }
     }
 }

@@ -81,9 +81,11 @@ impl<'c> TaskAcquire<'c> {
     /// Gets the hold for the owner, a [`Hold`](crate::Hold). Returns its token, or `None` if the limit has ended before. Do not call it again after
     /// it has returned something.
     pub(crate) fn poll(mut self, waker: &Waker) -> Poll<Result<Option<u64>, Error>> {
-        let progress = match std::mem::replace(&mut self.wait.stage, Stage::Over) {
+        // The stage changes once the outcome is known: a waker is code of others, and may panic.
+        let progress = match &self.wait.stage {
             Stage::New => self.begin(waker),
             Stage::Waits(waiter) => {
+                let waiter = Arc::clone(waiter);
                 self.call.task = Some(Arc::clone(&waiter));
                 self.look_again(waiter, waker)
             }
@@ -92,6 +94,7 @@ impl<'c> TaskAcquire<'c> {
         let polled = progress.map_or_else(|error| Poll::Ready(Err(error)), |progress| self.go_on(progress, waker));
         self.wait.slow_at = self.call.slow_at;
         if polled.is_ready() {
+            self.wait.stage = Stage::Over;
             self.end();
         }
         polled
@@ -99,10 +102,10 @@ impl<'c> TaskAcquire<'c> {
 
     /// Ends a wait whose future is dropped.
     pub(crate) fn abandon(mut self) {
-        self.end();
         if let Stage::Waits(waiter) = std::mem::replace(&mut self.wait.stage, Stage::Over) {
             self.give_up(&waiter);
         }
+        self.end();
     }
 
     /// Ends what goes on beside a self.wait.
@@ -135,16 +138,23 @@ impl<'c> TaskAcquire<'c> {
     /// Arrives, for the first poll.
     fn begin(&mut self, waker: &Waker) -> Result<Progress, Error> {
         let parts = self.call.parts;
+        let now = parts.core.clock.now();
+        if self.call.limit.is_over(now) {
+            // Its limit counts from its making. As with a limit of zero, it makes one attempt.
+            self.wait.limit = WaitLimit::ONE_ATTEMPT;
+            self.call.limit = WaitLimit::ONE_ATTEMPT;
+        }
+        let task = if self.call.limit.is_one_attempt { Task::of_one_attempt() } else { Task::default() };
+        task.waker.keep(waker);
         parts.core.activity.begin_task()?;
         (self.call.called_at, self.call.slow_at) = parts.core.events.call_begins();
         (self.wait.called_at, self.wait.slow_at) = (self.call.called_at, self.call.slow_at);
-        let task = if self.call.limit.is_one_attempt { Task::of_one_attempt() } else { Task::default() };
-        task.waker.keep(waker);
-        let now = parts.core.clock.now();
         self.call.task = Some(Waiter::of_task(self.call.owner, Arc::clone(self.call.settings), now, task));
         let arrived = self.start_threads().and_then(|()| self.call.arrive());
-        if !matches!(arrived, Ok(Progress::Confirmed(_) | Progress::Waits(_))) {
-            parts.count_out_task();
+        match &arrived {
+            Ok(Progress::Waits(waiter)) => self.wait.stage = Stage::Waits(Arc::clone(waiter)),
+            Ok(Progress::Confirmed(_)) => {}
+            _ => parts.count_out_task(),
         }
         arrived
     }
@@ -180,7 +190,8 @@ impl<'c> TaskAcquire<'c> {
             return Ok(Progress::Waits(waiter));
         }
         let is_first = state.queue.front().is_some_and(|first| Arc::ptr_eq(first, &waiter));
-        let is_unanswered = is_first && matches!(state.phase, Phase::Asking { turn: None, .. }) && !state.has_asked();
+        let is_asking = matches!(state.phase, Phase::Asking { turn: None, .. } | Phase::Waiting { unsettled: None });
+        let is_unanswered = is_first && is_asking && !state.has_asked() && state.failure.is_none();
         let left = self.call.leave(&waiter, state);
         parts.count_out_task();
         match left {
@@ -201,8 +212,13 @@ impl<'c> TaskAcquire<'c> {
                 }
                 Progress::Holds(how) => match self.confirm_for_task(how) {
                     Some(next) => next,
-                    // The extension ends by itself, whatever is left of the limit.
-                    None => return self.pause(waker, None),
+                    None if self.call.limit.is_over(self.call.parts.core.clock.now()) => {
+                        // There is no time to wait for the extension.
+                        drop(self.call.discard());
+                        self.call.parts.count_out_task();
+                        return Poll::Ready(Ok(None));
+                    }
+                    None => return self.pause(waker, self.call.limit.until),
                 },
                 Progress::Waits(_) => {
                     let alarm = [self.call.limit.until, self.call.slow_at].into_iter().flatten().min();
@@ -243,14 +259,14 @@ impl<'c> TaskAcquire<'c> {
         let confirmed = match self.call.tell(&mut state, self.call.call(how), parts.core.clock.now()) {
             Some(confirmed) => confirmed,
             None => {
-                let locker = state.kept().map(|tenure| Arc::clone(&tenure.locker))?;
+                let (locker, kept) = state.kept().map(|tenure| (Arc::clone(&tenure.locker), tenure.kept()))?;
                 match task.take_extension(&locker) {
                     Extension::Over(_, failure) => self.call.after_extension(&mut state, self.call.call(how), failure),
                     Extension::Ordered(_) => return None,
                     Extension::None => {
                         drop(state);
                         let (key, waiter) = (Arc::clone(key), Arc::clone(waiter));
-                        parts.order(Order::Confirm(Confirmation { key, locker, waiter }));
+                        parts.order(Order::Confirm(Confirmation { key, locker, kept, waiter }));
                         return None;
                     }
                 }

@@ -79,8 +79,6 @@ pub(crate) enum Mutant {
     KeepsGivenHold,
     /// A task that was given the lock by a message waits for an extension that nobody sends.
     ConfirmsNothing,
-    /// A task sets the alarm for the end of its limit while it waits for an extension.
-    RingsWhileConfirming,
     /// Tasks that wait are not sent away when their client is closed.
     KeepsTasksAtClosing,
     // Mistakes of the transport: see store/redis/transport/model.

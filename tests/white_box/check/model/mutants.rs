@@ -62,7 +62,6 @@ caught! {
     stays_when_dropped: StaysWhenDropped, DROPPING, &["left in the store", "closed in", "never at rest", "on and on", "deadlock", "max_steps"];
     keeps_given_hold: KeepsGivenHold, DROPPING, &["closed in", "never at rest", "on and on", "deadlock", "max_steps"];
     confirms_nothing: ConfirmsNothing, AWAITING_FAULTY, FORGOTTEN;
-    rings_while_confirming: RingsWhileConfirming, AWAITING_FAULTY, FORGOTTEN;
     keeps_tasks_at_closing: KeepsTasksAtClosing, AWAITING_CLOSING, &["waits in a closed client"];
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;
