@@ -60,7 +60,7 @@ part_unit() {
 }
 part_it() {
     # The programs that tests start.
-    cargo build --locked "${crates[@]}" -p contend --example contend --example ending
+    cargo build --locked "${crates[@]}" -p contend --example contend --example ending --example shutdown
     tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"
 }
 
