@@ -54,6 +54,10 @@ pub mod events {}
 pub mod who_holds_it {}
 
 #[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/several_locks.md")]
+pub mod several_locks {}
+
+#[doc = include_str!("manual/links.md")]
 #[doc = include_str!("manual/leaders.md")]
 pub mod leaders {}
 

@@ -6,13 +6,17 @@
 //! | no thread and no other client waits, and the tenure may linger | the tenure is kept: [`Phase::Lingering`] |
 //! | otherwise | the tenure is released; if threads of this process wait, this client goes to the end of the store's queue again |
 
+mod several;
+
+pub(crate) use self::several::unlock_all;
+
 use crate::client::closing::Leaving;
 use crate::client::events::{Queued, tell_watchers};
 use crate::client::lease_thread;
 use crate::client::loss;
 use crate::client::parts::Parts;
 use crate::client::question::Answer;
-use crate::client::releases;
+use crate::client::releases::{self, Post};
 use crate::client::turn::Turn;
 use crate::client::twin;
 use crate::clock::Moment;
@@ -64,6 +68,81 @@ impl Kept {
     }
 }
 
+/// A tenure that has ended with its hold, and that the store has yet to learn of.
+pub(super) struct EndedTenure<'c> {
+    unlock: Unlock<'c>,
+    turn: Turn<'c>,
+    tenure: Box<Tenure>,
+    /// The locker with which this client goes to the end of the store's queue.
+    next: Option<Unsettled>,
+    watchers: Vec<Sender<()>>,
+    /// Whether the loss of the hold is told already.
+    is_told: bool,
+    /// When the hold ended.
+    now: Moment,
+    // Dropped last: the end of the client waits for the release.
+    leaving: Leaving<'c>,
+}
+
+impl<'c> EndedTenure<'c> {
+    /// Returns whether nobody waits for the reply to the release.
+    fn is_posted(&self) -> bool {
+        self.next.is_none() && matches!(self.unlock.reply, ReleaseReply::Unawaited) && !self.tenure.is_lost()
+    }
+
+    /// Gives the key back. Returns what the store replies, if somebody waits for that.
+    fn finish(self) -> Result<(), Error> {
+        let Unlock { parts, key, .. } = self.unlock;
+        if self.is_posted() {
+            let now = self.now;
+            let (post, _rest) = self.into_post();
+            releases::post(parts, post, now);
+            return Ok(());
+        }
+        if self.next.is_some() {
+            let outcome = parts.core.run(&self.request(), parts.core.limits.command);
+            return self.handed_over(outcome.and_then(ReleaseOutcome::try_from));
+        }
+        let released = releases::give_back(parts, &key.name, &self.tenure);
+        self.given_back(released)
+    }
+
+    /// Returns what is posted. The rest must be dropped after the posting.
+    fn into_post(self) -> (Post, (Turn<'c>, Leaving<'c>)) {
+        let Self { unlock: Unlock { parts, key, .. }, turn, tenure, watchers, now, leaving, .. } = self;
+        parts.core.events.queue_released(&tenure, tenure.tokens.current(), now, HoldEnd::Sent).finish();
+        (Post { key: Arc::clone(&key.name), tenure, watchers }, (turn, leaving))
+    }
+
+    /// Returns the request that releases the tenure, and lets the next locker join the store's queue, if there is one, in the same command.
+    fn request(&self) -> Request<'_> {
+        let Unlock { parts, key, .. } = self.unlock;
+        let ending = parts.core.ending(&key.name, &self.tenure);
+        match &self.next {
+            Some(next) => {
+                let note = Note::new(next.settings.reason(), None, Some(parts.core.id.current().host()));
+                let wanted = parts.core.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
+                Request::HandOver(ending, wanted)
+            }
+            None => Request::Release(ending),
+        }
+    }
+
+    /// Does what follows the outcome of a hand-over.
+    fn handed_over(mut self, outcome: Result<ReleaseOutcome, Error>) -> Result<(), Error> {
+        let Some(next) = self.next.take() else { return self.given_back(outcome.map(drop)) };
+        let Self { unlock, turn, tenure, watchers, is_told, now, leaving: _leaving, .. } = self;
+        let (released, rest) = unlock.hand_over(turn, &tenure, next, outcome);
+        unlock.tell(rest, tenure, (watchers, is_told), now, released)
+    }
+
+    /// Does what follows a release with this outcome. The first waiter gets its turn only after everything about this hold has been announced.
+    fn given_back(self, released: Result<(), Error>) -> Result<(), Error> {
+        let Self { unlock, turn, tenure, watchers, is_told, now, leaving: _leaving, .. } = self;
+        unlock.tell(Some(turn), tenure, (watchers, is_told), now, released)
+    }
+}
+
 impl<'c> Unlock<'c> {
     pub(crate) fn new(parts: &'c Parts, key: &'c Arc<Key>, reply: ReleaseReply) -> Self {
         Self { parts, key, reply }
@@ -71,10 +150,15 @@ impl<'c> Unlock<'c> {
 
     /// Does what is left to do after the thread has unlocked once.
     pub(crate) fn unlock(self, exit: Exit) -> Result<(), Error> {
+        self.end_hold(exit)?.map_or(Ok(()), EndedTenure::finish)
+    }
+
+    /// Ends the hold, if the thread has unlocked for the last time. Returns the tenure if that ends, too.
+    fn end_hold(self, exit: Exit) -> Result<Option<EndedTenure<'c>>, Error> {
         let (parts, key) = (self.parts, self.key);
         match exit {
             Exit::Last => {}
-            Exit::Inner => return Ok(()),
+            Exit::Inner => return Ok(None),
             Exit::InnerLost => return Err(loss::error(parts, key)),
             Exit::NotHeld => return Err(self.not_held()),
         }
@@ -99,7 +183,7 @@ impl<'c> Unlock<'c> {
                 drop(state);
                 kept.finish();
                 drop(Leaving(parts));
-                return Ok(());
+                return Ok(None);
             }
         }
         self.end_tenure(state, is_told, now)
@@ -183,9 +267,14 @@ impl<'c> Unlock<'c> {
         Some(Kept { waiter: None, watchers: std::mem::take(&mut state.watchers), queued })
     }
 
-    /// Ends the hold of the calling thread and its tenure. The key goes back to the store; if threads of this client
-    /// wait, the client goes to the end of the store's queue.
-    fn end_tenure(self, mut state: MutexGuard<'_, State>, is_told: bool, now: Moment) -> Result<(), Error> {
+    /// Ends the hold of the calling thread and its tenure. The key goes back to the store when that is [finished](EndedTenure::finish); if
+    /// threads of this client wait, the client goes to the end of the store's queue.
+    fn end_tenure(
+        self,
+        mut state: MutexGuard<'_, State>,
+        is_told: bool,
+        now: Moment,
+    ) -> Result<Option<EndedTenure<'c>>, Error> {
         let (parts, key) = (self.parts, self.key);
         let forked = parts.core.process.check();
         // In a forked child, the parent's hold continues, and only this process's copy of it ends.
@@ -195,7 +284,7 @@ impl<'c> Unlock<'c> {
         drop(state);
         forked?;
         let (mut tenure, watchers) = ended.ok_or_else(|| self.not_held())?;
-        let _leaving = Leaving(parts);
+        let leaving = Leaving(parts);
         let turn = Turn::of(parts, key);
         let is_awaited = matches!(self.reply, ReleaseReply::Awaited);
         if is_awaited
@@ -207,31 +296,20 @@ impl<'c> Unlock<'c> {
         }
         let is_lost = tenure.is_lost();
         let next = if others_wait && !is_lost { self.next_in_line(now) } else { None };
-        if next.is_none() && !is_awaited && !is_lost {
-            parts.core.events.queue_released(&tenure, tenure.tokens.current(), now, HoldEnd::Sent).finish();
-            releases::post(parts, &key.name, tenure, watchers, now);
-            drop(turn);
-            return Ok(());
-        }
-        self.give_back(turn, tenure, next, (watchers, is_told), now)
+        Ok(Some(EndedTenure { unlock: self, turn, tenure, next, watchers, is_told, now, leaving }))
     }
 
-    /// Gives the key back, waits for the reply, and tells of the end of the hold, and of its loss unless that `is_told`.
-    fn give_back(
+    /// Tells of the end of a hold whose tenure was given back with this outcome, and of its loss unless that `is_told`. The turn, if it is not
+    /// over, is passed on after that.
+    fn tell(
         self,
-        turn: Turn<'c>,
+        rest: Option<Turn<'c>>,
         mut tenure: Box<Tenure>,
-        next: Option<Unsettled>,
         (watchers, is_told): (Vec<Sender<()>>, bool),
         now: Moment,
+        mut released: Result<(), Error>,
     ) -> Result<(), Error> {
         let (parts, key) = (self.parts, self.key);
-        // Without a next locker the first waiter gets its turn only after everything about this hold has been
-        // announced.
-        let (mut released, rest) = match next {
-            Some(next) => self.hand_over(turn, &tenure, next),
-            None => (releases::give_back(parts, &key.name, &tenure), Some(turn)),
-        };
         if let Err(Error::LeaseLost(loss)) = &released {
             tenure.lose(loss.cause.clone(), now);
         }
@@ -269,13 +347,18 @@ impl<'c> Unlock<'c> {
         Some(Unsettled { locker, settings, answered: false, counts_from: now })
     }
 
-    /// Releases a tenure and joins the store's queue again, in one command. `next` counts from before that command is written. Returns the turn
-    /// if it is not over; otherwise, has told of the end of the hold. The first value fails as
+    /// Interprets the outcome of a hand-over: of a command that releases a tenure and joins the store's queue again. `next` counts from before that
+    /// command was written. Returns the turn if it is not over; otherwise, has told of the end of the hold. The first value fails as
     /// [`give_back`](crate::client::releases::give_back) does.
-    fn hand_over(self, turn: Turn<'c>, tenure: &Tenure, mut next: Unsettled) -> (Result<(), Error>, Option<Turn<'c>>) {
+    fn hand_over(
+        self,
+        turn: Turn<'c>,
+        tenure: &Tenure,
+        mut next: Unsettled,
+        outcome: Result<ReleaseOutcome, Error>,
+    ) -> (Result<(), Error>, Option<Turn<'c>>) {
         let (parts, key) = (self.parts, self.key);
         let sent_at = next.counts_from;
-        let outcome = self.send_hand_over(tenure, &next);
         let heard = key.state.lock().heard();
         let answer = match (outcome, heard) {
             (Ok(ReleaseOutcome::Passed(grant)), _) => Answer::Acquired(next.granted(grant)),
@@ -317,14 +400,6 @@ impl<'c> Unlock<'c> {
         parts.core.events.queue_released(tenure, tenure.tokens.current(), sent_at, HoldEnd::GivenBack).finish();
         self.end_hand_over(turn, answer, sent_at);
         (Ok(()), None)
-    }
-
-    fn send_hand_over(self, tenure: &Tenure, next: &Unsettled) -> Result<ReleaseOutcome, Error> {
-        let (parts, key) = (self.parts, self.key);
-        let note = Note::new(next.settings.reason(), None, Some(parts.core.id.current().host()));
-        let wanted = parts.core.claim(&key.name, &next.locker, next.settings.kept()).with_note(note);
-        let request = Request::HandOver(parts.core.ending(&key.name, tenure), wanted);
-        parts.core.run(&request, parts.core.limits.command).and_then(ReleaseOutcome::try_from)
     }
 
     fn end_hand_over(self, turn: Turn<'_>, answer: Answer, sent_at: Moment) {

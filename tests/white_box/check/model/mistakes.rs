@@ -71,6 +71,10 @@ pub(crate) enum Mutant {
     PausesFromAnswer,
     /// A `Hold` is owned by the thread that takes it.
     HoldsForItsThread,
+    /// Several locks are taken in the order of the caller's list.
+    TakesInListOrder,
+    /// A release of several locks that has failed is not tried again.
+    ForgetsReleaseOfSeveral,
     // Mistakes of the transport: see store/redis/transport/model.
     /// A thread that stops reading promotes no reader.
     ReaderLeavesAlone,

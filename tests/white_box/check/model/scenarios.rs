@@ -3,7 +3,9 @@
 use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
-use super::visitor::Act::{Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock, Nap, Try};
+use super::visitor::Act::{
+    Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock, LockAll, LockAllFor, Nap, Try,
+};
 use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
 use std::time::Duration;
@@ -139,6 +141,16 @@ pub(crate) const CARRYING_FAULTY: Scenario =
 pub(crate) const CARRYING_CLOSING: Scenario =
     Scenario { clients: &[&[&[Carry, Carry], &[Carry], &[Close]], &[&[Carry]]], ..CLOSING };
 
+/// Threads that take two locks at once, beside those that take one of them.
+pub(crate) const SEVERAL: Scenario =
+    Scenario { clients: &[&[&[LockAll, Lock], &[LockAll], &[LockAllFor(SHORT)]], &[&[LockAll]]], ..TWO };
+
+pub(crate) const SEVERAL_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..SEVERAL };
+
+/// A client is closed while such threads use it.
+pub(crate) const SEVERAL_CLOSING: Scenario =
+    Scenario { clients: &[&[&[LockAll, LockAll], &[LockAll], &[Close]], &[&[LockAll]]], ..CLOSING };
+
 /// Without this property a seed would be worthless.
 #[test]
 fn replays() {
@@ -214,4 +226,10 @@ holds! {
     holds_that_belong_to_no_thread_with_faults: CARRYING_FAULTY;
     // Shows: L6.
     a_client_that_is_closed_while_others_release: CARRYING_CLOSING;
+    // Shows: G1, L3.
+    several_locks_at_once: SEVERAL;
+    // Shows: G6, L2.
+    several_locks_at_once_with_faults: SEVERAL_FAULTY;
+    // Shows: L6.
+    a_client_that_is_closed_while_threads_take_several_locks: SEVERAL_CLOSING;
 }
