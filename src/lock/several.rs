@@ -22,7 +22,7 @@ use std::time::Duration;
 /// alone. The guard belongs to the thread that locked, and the holds are reentrant.
 ///
 /// Dropping it gives all locks back together: on one Redis server the releases go out in one write, and no reply is waited for.
-/// [`unlock`](Self::unlock) waits for the replies.
+/// [`unlock`](Self::unlock) waits for the replies. It owns handles of the locks: while it lives, the client behind its generator lives, too.
 ///
 /// ```compile_fail,E0277
 /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};

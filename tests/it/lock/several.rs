@@ -74,23 +74,28 @@ fn all_are_taken_or_none(lab: &Lab) {
     expect_free(lab);
 }
 
+/// Shows: G3.
 fn whoever_waits_for_one_keeps_those_before_it(lab: &Lab) {
-    let (one, other) = (lab.generator(), lab.generator());
+    let (one, (other, watch)) = (lab.generator(), lab.watched_generator());
     let last = one.try_lock_all(list(["b"])).unwrap().unwrap();
     let waiter = other.generate_with(config("b", LONG)).unwrap();
     let waiting = spawn(move || {
-        let guards = other.lock_all(list(["b", "c", "a"]), HOUR).unwrap().expect("within the hour");
+        let guards = other.lock_all([config("b", LONG), config("c", LONG), config("a", 1500)], HOUR);
+        let guards = guards.unwrap().expect("within the hour");
         let tokens: Vec<_> = guards.fencing_tokens().collect();
         guards.unlock().unwrap();
         tokens
     });
     eventually("it waits", || waiter.queue_length() == 1);
     assert_eq!(held(lab, &["a", "b", "c"]), ["a", "b"], "in the order of the keys");
+    let is_renewed = || watch.calls_of(Kind::Extend).iter().filter(|call| call.key == key("a")).count() > 1;
+    lab.time.until("the lease of the first one is renewed", is_renewed);
+    assert_eq!(held(lab, &["a", "b", "c"]), ["a", "b"]);
     let token = last.fencing_tokens().next().unwrap();
     last.unlock().unwrap();
     let tokens = lab.join(waiting);
     assert!(tokens.len() == 3 && tokens[0] > token);
-    assert!(is_free(lab));
+    expect_free(lab);
 }
 
 /// Shows: G7.
