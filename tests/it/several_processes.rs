@@ -91,12 +91,17 @@ fn eight_processes_take_four_of_twelve_locks_again_and_again() {
     let mut workers: Vec<_> = (0..PROCESSES).map(start).collect();
     workers.iter_mut().for_each(|worker| drop(worker.answer_about("ready")));
     workers.iter_mut().for_each(|worker| worker.tell("begin"));
-    let mut shares = Vec::new();
-    eventually("so many rounds", || {
-        workers.iter_mut().for_each(|worker| worker.tell("count"));
-        shares = workers.iter_mut().map(|worker| worker.answer_about("count").parse().unwrap()).collect::<Vec<u64>>();
-        shares.iter().sum::<u64>() >= ROUNDS as u64
-    });
+    let (mut shares, mut rounds) = (Vec::new(), 0);
+    while rounds < ROUNDS as u64 {
+        let before = rounds;
+        eventually("further rounds", || {
+            workers.iter_mut().for_each(|worker| worker.tell("count"));
+            let counts = workers.iter_mut().map(|worker| worker.answer_about("count").parse().unwrap());
+            shares = counts.collect::<Vec<u64>>();
+            rounds = shares.iter().sum();
+            rounds > before
+        });
+    }
     workers.iter_mut().for_each(|worker| worker.tell("finish"));
     let mut holds: Vec<Vec<Hold>> = vec![Vec::new(); LOCKS];
     for worker in &mut workers {
