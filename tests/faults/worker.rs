@@ -7,6 +7,7 @@ use crate::fenced;
 use crate::history::{Actor, Event, Nanos, Op, What};
 use crate::pulse;
 use crate::support::cluster::client_of;
+use crate::support::crew::answered;
 use crate::support::dice::Dice;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
@@ -146,7 +147,8 @@ fn process() {
 fn client(generator: &DLockGenerator, process: u32) -> String {
     let lock = generator.generate("FAULTS", format!("client{process}")).unwrap();
     let _guard = lock.lock().unwrap();
-    client_of(&lock.inspect().unwrap().holder.expect("it is held").locker).to_owned()
+    // A connection to a server that was restarted may break only now.
+    client_of(&answered(|| lock.inspect()).holder.expect("it is held").locker).to_owned()
 }
 
 /// Starts the thread that wants a lock on another node.
@@ -205,7 +207,7 @@ impl Hand {
         begin(now());
         let led = leader.run(|term| {
             if let Some(at) = unnoted.take() {
-                begin(at)
+                begin(at);
             }
             let taken = Taken::Term(term);
             self.note_got(&taken, count(lock) + 1);
@@ -223,7 +225,7 @@ impl Hand {
         });
         if let Err(error) = led {
             if let Some(at) = unnoted {
-                begin(at.min(now()))
+                begin(at.min(now()));
             }
             self.note(failed(&error, count(lock)));
         }
