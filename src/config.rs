@@ -63,6 +63,13 @@ pub struct DLockConfig {
     holder_name: Option<String>,
 }
 
+/// Settings with their defaults for the lock with this type and target.
+impl<T: Into<String>, U: AsRef<str>> From<(T, U)> for DLockConfig {
+    fn from((lock_type, lock_target): (T, U)) -> Self {
+        Self::new(lock_type, lock_target)
+    }
+}
+
 impl DLockConfig {
     /// Creates settings for the lock with this type and target; all other settings have their defaults.
     ///

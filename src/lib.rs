@@ -49,8 +49,8 @@
 //! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases),
 //!   [fencing tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with
 //!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools),
-//!   [storing a guard](manual::storing_a_guard), [leaders](manual::leaders), [events and metrics](manual::events), [testing your code](manual::testing),
-//!   [porting from the JVM](manual::porting), [stores](manual::stores), [operations](manual::operations), [speed](manual::speed),
+//!   [storing a guard](manual::storing_a_guard), [several locks at once](manual::several_locks), [leaders](manual::leaders),
+//!   [shutting down](manual::shutting_down), [events and metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting), [stores](manual::stores), [operations](manual::operations), [speed](manual::speed),
 //!   [sizing](manual::sizing) and [upgrading](manual::upgrading). [Which lock](manual::which_lock) compares this crate with other kinds of locks, and the
 //!   [run book](manual::run_book) says what to do when something goes wrong.
 //! * The README has the guarantees by number.
@@ -114,8 +114,8 @@ pub use description::{ClientRecord, Description, ListedLock, Party, Told, Waitin
 pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use event::{Event, SlowWait};
 pub use lock::{
-    DLockGenerator, DLockGuard, DistributedReentrantLock, GeneratorBuilder, Hold, Holder, Leader, ListedLocks,
-    LockState, OwnedDLockGuard, Term, UnguardedLock,
+    DLockGenerator, DLockGuard, DLockGuards, DistributedReentrantLock, GeneratorBuilder, Hold, Holder, Holds, Leader,
+    ListedLocks, LockState, OwnedDLockGuard, Term, UnguardedLock,
 };
 #[cfg(feature = "async")]
 pub use lock::{HoldFuture, LossFuture, ReleaseFuture, TryHoldFuture};

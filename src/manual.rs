@@ -54,8 +54,16 @@ pub mod events {}
 pub mod who_holds_it {}
 
 #[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/several_locks.md")]
+pub mod several_locks {}
+
+#[doc = include_str!("manual/links.md")]
 #[doc = include_str!("manual/leaders.md")]
 pub mod leaders {}
+
+#[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/shutting_down.md")]
+pub mod shutting_down {}
 
 #[doc = include_str!("manual/links.md")]
 #[doc = include_str!("manual/tasks_and_pools.md")]

@@ -131,9 +131,12 @@ pub(crate) fn probe_pause(lease: Duration) -> Duration {
     lease / 6
 }
 
+/// The longest pause of a leader that has lost its term, because what has cost it the term is over soon, or somebody looks into it.
+const LONGEST_CAMPAIGN_PAUSE: Duration = Duration::from_secs(5);
+
 /// The pause of a leader that has lost its term before it campaigns again. What has cost it the term may last for a while.
 pub(crate) fn campaign_pause(lease: Duration) -> Duration {
-    lease / 6
+    (lease / 6).min(LONGEST_CAMPAIGN_PAUSE)
 }
 
 /// The pause between two checks of one key because of messages that its hold was broken. A true one comes once, so it waits only behind a

@@ -8,21 +8,40 @@
 use crate::error::Error;
 use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Condvar, Mutex, before_notifying};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 /// The stages of a client. From `CLOSED` on, no thread may enter. From `DRAINED` on, no thread is inside any more.
 const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
 const DRAINED: u8 = 2;
 
-#[derive(Default)]
 pub(crate) struct Activity {
     stage: AtomicU8,
     inside: AtomicUsize,
     holds: AtomicUsize,
     gate: Mutex<()>,
     left: Condvar,
+    /// Dropped by the closing, which disconnects `closing`.
+    open: Mutex<Option<Sender<()>>>,
+    closing: Receiver<()>,
     /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
     pub(super) is_down: Mutex<bool>,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        let (open, closing) = bounded(0);
+        Self {
+            stage: AtomicU8::new(OPEN),
+            inside: AtomicUsize::new(0),
+            holds: AtomicUsize::new(0),
+            gate: Mutex::default(),
+            left: Condvar::default(),
+            open: Mutex::new(Some(open)),
+            closing,
+            is_down: Mutex::default(),
+        }
+    }
 }
 
 impl Activity {
@@ -32,7 +51,14 @@ impl Activity {
 
     /// Lets no thread enter any more. Returns `false` if that was so before.
     pub(crate) fn close(&self) -> bool {
-        self.stage.fetch_max(CLOSED, SeqCst) == OPEN
+        let is_first = self.stage.fetch_max(CLOSED, SeqCst) == OPEN;
+        drop(self.open.lock().take());
+        is_first
+    }
+
+    /// Returns a channel that never receives a message, and is disconnected when the client is closed.
+    pub(crate) fn closing(&self) -> Receiver<()> {
+        self.closing.clone()
     }
 
     /// Counts a task in, as a hold: nobody waits for a task that waits, because the thread that closes the client may be the one that polls it.
@@ -122,7 +148,9 @@ mod tests {
         Inside::of(&activity).expect("open").begin_hold();
         Inside::of(&activity).expect("open").begin_hold();
         assert!(!activity.end_hold());
+        assert!(activity.closing().try_recv().is_err_and(|error| !error.is_disconnected()));
         assert!(activity.close());
+        assert!(activity.closing().try_recv().is_err_and(|error| error.is_disconnected()));
         assert!(!activity.close());
         assert!(Inside::of(&activity).is_err());
         assert!(!activity.wait_until_left());

@@ -6,14 +6,14 @@ use super::loss;
 use super::orders::EndedTenure;
 use super::parts::Parts;
 use super::question::Answer;
-use super::releases;
+use super::releases::{self, Post};
 use super::turn::Turn;
 use super::twin;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::HoldEnd;
 use crate::port::{Note, Outcome, ReleaseOutcome, Request};
-use crate::state::tenure::Unsettled;
+use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::catch_panic;
 use std::sync::Arc;
 
@@ -40,8 +40,12 @@ impl<'c> GiveBack<'c> {
         Self { parts, turn: Turn::of(parts, &ended.key), ended, next: None }
     }
 
-    pub(super) fn locker(&self) -> &str {
-        &self.ended.tenure.locker
+    pub(super) fn key(&self) -> &str {
+        &self.ended.key.name
+    }
+
+    pub(super) fn tenure(&self) -> &Tenure {
+        &self.ended.tenure
     }
 
     /// Asks the store why the tenure was lost, if the thread that has noticed the loss is still asking.
@@ -80,13 +84,30 @@ impl<'c> GiveBack<'c> {
         self.next.is_none() && !self.ended.tenure.is_lost()
     }
 
+    /// Returns whether this client goes to the end of the store's queue.
+    pub(super) fn hands_over(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// Posts the release. Nobody waits for the reply.
     pub(super) fn post(self) {
+        let (parts, at) = (self.parts, self.ended.at);
+        let (post, _turn) = self.into_post();
+        releases::post(parts, post, at);
+    }
+
+    /// Posts several releases together.
+    pub(super) fn post_all(parts: &Parts, posted: Vec<Self>) {
+        let (posts, _turns): (_, Vec<_>) = posted.into_iter().map(Self::into_post).unzip();
+        releases::post_all(parts, posts, parts.core.clock.now());
+    }
+
+    /// Returns what is posted, and the turn, which ends after the posting.
+    fn into_post(self) -> (Post, Turn<'c>) {
         let EndedTenure { key, tenure, watchers, at, .. } = self.ended;
         let events = &self.parts.core.events;
         events.queue_released(&tenure, tenure.tokens.current(), at, HoldEnd::Sent).finish();
-        releases::post(self.parts, &key.name, tenure, watchers, at);
-        drop(self.turn);
+        (Post { key: Arc::clone(&key.name), tenure, watchers }, self.turn)
     }
 
     /// Returns the request that gives the tenure back. It also takes the place in the store's queue, if there is a next locker, whose lease counts
@@ -111,6 +132,11 @@ impl<'c> GiveBack<'c> {
             return self.answered(outcome, Repeat::Here);
         }
         let released = releases::give_back(self.parts, &self.ended.key.name, &self.ended.tenure);
+        self.given_back(released)
+    }
+
+    /// Tells of the end of the hold, after a release with this outcome.
+    pub(super) fn given_back(self, released: Result<(), Error>) -> Result<(), Error> {
         tell(self.parts, self.ended, released, Some(self.turn))
     }
 

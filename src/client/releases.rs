@@ -22,7 +22,7 @@ use super::twin;
 use crate::clock::Moment;
 use crate::error::{Error, LeaseLoss, LossCause};
 use crate::log;
-use crate::port::{Claim, NotOurs, Operations, ReleaseOutcome, Request};
+use crate::port::{Claim, NotOurs, Operations, ReleaseDone, ReleaseOutcome, Request};
 use crate::state::task::Watcher;
 use crate::state::tenure::Tenure;
 use crate::sync::thread;
@@ -42,78 +42,151 @@ pub(super) fn give_back_again(parts: &Parts, key: &str, tenure: &Tenure) -> Resu
 }
 
 /// Releases a tenure. `perhaps_done` says that an earlier release of it may have been executed.
-fn release(parts: &Parts, key: &str, tenure: &Tenure, mut perhaps_done: bool) -> Result<(), Error> {
+fn release(parts: &Parts, key: &str, tenure: &Tenure, perhaps_done: bool) -> Result<(), Error> {
     if !parts.core.is_ours(&tenure.locker) {
         // It is of an identity that a twin has, too: see `twin.rs`.
         return Ok(());
     }
     let release = Request::Release(parts.core.ending(key, tenure));
-    let mut failures = 0;
+    let mut tries = ReleaseTries { failures: 0, perhaps_done };
     loop {
-        // After the lease's end the key is gone by itself, and there is nothing left to wait for.
         let left = tenure.deadline().since(parts.core.clock.now());
-        match parts.core.run(&release, release_limit(&parts.core, left)).and_then(ReleaseOutcome::try_from) {
-            // After a try without a reply, "not ours" may be the effect of that try.
-            Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return not_ours(parts, key, tenure, other),
-            Ok(_) => return Ok(()),
-            Err(error) => {
-                failures += 1;
-                perhaps_done |= error.is_unknown();
-                if failures >= timing::RELEASE_TRIES || left.is_zero() || !matches!(error, Error::Backend { .. }) {
-                    log::warn!(
-                        RELEASE,
-                        "lock {key:?}: release of {:?} failed, retrying in background: {error}",
-                        tenure.locker
-                    );
-                    parts.retries.release_later(key, tenure);
-                    return Err(error);
-                }
-                thread::sleep(timing::retries(timing::longest_release_pause(tenure.lease())).after(failures));
-            }
+        let outcome = parts.core.run(&release, release_limit(&parts.core, left)).and_then(ReleaseOutcome::try_from);
+        match tries.end(parts, key, tenure, left, outcome) {
+            Some(released) => return released,
+            None => thread::sleep(tries.pause(tenure)),
         }
     }
 }
 
-/// Handles the answer to a release of a tenure. After a failure, leaves it to the clean-up list. Fails as [`give_back`] does.
+/// The tries of one release that have failed.
+#[derive(Default)]
+pub(super) struct ReleaseTries {
+    failures: u32,
+    /// Whether one of them, or an earlier release, may have been executed.
+    perhaps_done: bool,
+}
+
+impl ReleaseTries {
+    /// Interprets the reply to a try that was sent when so much of the lease was `left`. Returns `None` if there is to be another try, after a
+    /// [pause](Self::pause). If there is none, leaves the release to the clean-up list.
+    pub(super) fn end(
+        &mut self,
+        parts: &Parts,
+        key: &str,
+        tenure: &Tenure,
+        left: Duration,
+        outcome: Result<ReleaseOutcome, Error>,
+    ) -> Option<Result<(), Error>> {
+        match outcome {
+            // After a try without a reply, "not ours" may be the effect of that try.
+            Ok(ReleaseOutcome::NotOurs(other)) if !self.perhaps_done => Some(not_ours(parts, key, tenure, other)),
+            Ok(_) => Some(Ok(())),
+            Err(error) => {
+                self.failures += 1;
+                self.perhaps_done |= error.is_unknown();
+                // After the lease's end the key is gone by itself, and there is nothing left to wait for.
+                let is_last = self.failures >= timing::RELEASE_TRIES || left.is_zero();
+                if !is_last && matches!(error, Error::Backend { .. }) {
+                    return None;
+                }
+                log::warn!(
+                    RELEASE,
+                    "lock {key:?}: release of {:?} failed, retrying in background: {error}",
+                    tenure.locker
+                );
+                parts.retries.release_later(key, tenure);
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Returns the pause before the next try.
+    pub(super) fn pause(&self, tenure: &Tenure) -> Duration {
+        timing::retries(timing::longest_release_pause(tenure.lease())).after(self.failures)
+    }
+}
+
+/// Handles the answer to a release of a tenure that is not tried again here. Fails as [`give_back`] does.
 pub(super) fn answered(
     parts: &Parts,
     key: &str,
     tenure: &Tenure,
     outcome: Result<ReleaseOutcome, Error>,
 ) -> Result<(), Error> {
-    match outcome {
-        _ if !parts.core.is_ours(&tenure.locker) => Ok(()),
-        Ok(ReleaseOutcome::NotOurs(other)) => not_ours(parts, key, tenure, other),
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let locker = &tenure.locker;
-            log::warn!(RELEASE, "lock {key:?}: release of {locker:?} failed, retrying in background: {error}");
-            parts.retries.release_later(key, tenure);
-            Err(error)
-        }
+    if !parts.core.is_ours(&tenure.locker) {
+        // It is of an identity that a twin has, too: see `twin.rs`.
+        return Ok(());
+    }
+    // With nothing left of the lease it was the last try.
+    ReleaseTries::default().end(parts, key, tenure, Duration::ZERO, outcome).unwrap_or(Ok(()))
+}
+
+/// A tenure whose release is posted, and who watches its hold.
+pub(super) struct Post {
+    pub(super) key: Arc<str>,
+    pub(super) tenure: Box<Tenure>,
+    pub(super) watchers: Vec<Watcher>,
+}
+
+impl Post {
+    /// Returns how long the sending may take.
+    fn limit(&self, parts: &Parts, now: Moment) -> Duration {
+        release_limit(&parts.core, self.tenure.deadline().since(now))
+    }
+
+    /// Returns what receives the reply.
+    fn done(self, parts: &Parts) -> ReleaseDone {
+        let posted = Posted {
+            retries: Arc::clone(&parts.retries),
+            events: Arc::clone(&parts.core.events),
+            posted_at: parts.core.events.metered_now(),
+            key: self.key,
+            in_flight: parts.retries.unanswered.add(),
+        };
+        let Self { tenure, watchers, .. } = self;
+        Box::new(move |answer| posted.answered(tenure, watchers, answer))
     }
 }
 
 /// Releases a tenure without waiting for the reply, which is handled when it arrives.
-pub(super) fn post(parts: &Parts, key: &Arc<str>, tenure: Box<Tenure>, watchers: Vec<Watcher>, now: Moment) {
-    let (locker, kept, gap) = (Arc::clone(&tenure.locker), tenure.kept(), tenure.gap);
-    let claim = Claim { poller_gap: gap, ..parts.core.claim(key, &locker, kept) };
-    let limit = release_limit(&parts.core, tenure.deadline().since(now));
-    let posted = Posted {
-        retries: Arc::clone(&parts.retries),
-        events: Arc::clone(&parts.core.events),
-        posted_at: parts.core.events.metered_now(),
-        key: Arc::clone(key),
-        in_flight: parts.retries.unanswered.add(),
-    };
+pub(super) fn post(parts: &Parts, post: Post, now: Moment) {
+    let (key, locker) = (Arc::clone(&post.key), Arc::clone(&post.tenure.locker));
+    let claim = Claim { poller_gap: post.tenure.gap, ..parts.core.claim(&key, &locker, post.tenure.kept()) };
+    let limit = post.limit(parts, now);
+    let done = post.done(parts);
     match parts.core.processor.posting() {
         Some(posting) => {
-            let done = Box::new(move |answer| posted.answered(tenure, watchers, answer));
             if posting.post_release(&claim, limit, done) {
                 parts.retries.collect_soon(now);
             }
         }
-        None => posted.answered(tenure, watchers, parts.core.processor.release(&claim, limit)),
+        None => done(parts.core.processor.release(&claim, limit)),
+    }
+}
+
+/// Does the same for several tenures, whose releases are sent together.
+pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment) {
+    let Some(limit) = posts.iter().map(|post| post.limit(parts, now)).max() else { return };
+    let ended = |post: &Post| {
+        let tenure = &post.tenure;
+        (Arc::clone(&post.key), Arc::clone(&tenure.locker), tenure.kept(), tenure.gap)
+    };
+    let ended: Vec<_> = posts.iter().map(ended).collect();
+    let claims =
+        ended.iter().map(|(key, locker, kept, gap)| Claim { poller_gap: *gap, ..parts.core.claim(key, locker, *kept) });
+    let done = posts.into_iter().map(|post| post.done(parts));
+    match parts.core.processor.posting() {
+        Some(posting) => {
+            if posting.post_releases(claims.zip(done).collect(), limit) {
+                parts.retries.collect_soon(now);
+            }
+        }
+        None => {
+            let requests: Vec<_> = claims.map(Request::Release).collect();
+            let results = parts.core.batch(&requests, limit);
+            done.zip(results).for_each(|(done, result)| done(result.and_then(ReleaseOutcome::try_from)));
+        }
     }
 }
 
@@ -131,7 +204,7 @@ pub(super) fn not_ours(parts: &Parts, key: &str, tenure: &Tenure, other: NotOurs
 }
 
 /// Returns how long one try of a release may take if `left` of the lease remains.
-fn release_limit(core: &Core, left: Duration) -> Duration {
+pub(super) fn release_limit(core: &Core, left: Duration) -> Duration {
     left.max(timing::SHORTEST_RELEASE).min(core.limits.command)
 }
 

@@ -157,6 +157,8 @@ fn orders_on_fast_nodes(parts: &Parts) -> Vec<Order> {
 struct Errands<'c> {
     parts: &'c Parts,
     orders: VecDeque<Order>,
+    /// Those whose releases are posted, until all of them are.
+    posted: Vec<Errand<'c>>,
     tenures: Vec<Errand<'c>>,
     /// Tenures of an identity that a [twin](super::twin) has, too: nothing is sent for them.
     of_twins: Vec<Errand<'c>>,
@@ -172,7 +174,7 @@ struct Errands<'c> {
 struct Errand<'c> {
     back: GiveBack<'c>,
     released: Option<Released>,
-    _counted: (InFlight, Inside<'c>),
+    counted: (InFlight, Inside<'c>),
 }
 
 /// What is left of a round, for its end: wakers may do anything, such as close the client or drop its last handle.
@@ -190,6 +192,7 @@ impl<'c> Errands<'c> {
         let mut errands = Self {
             parts,
             orders: orders.into(),
+            posted: Vec::new(),
             tenures: Vec::new(),
             of_twins: Vec::new(),
             confirmations: Vec::new(),
@@ -204,16 +207,20 @@ impl<'c> Errands<'c> {
                 Order::Confirm(confirmation) => errands.confirmations.push(confirmation),
                 Order::GiveBack { ended, released, in_flight } => {
                     let counted = (in_flight, Inside::of_release(&parts.core.activity));
-                    let errand = Errand { back: GiveBack::of(parts, ended), released, _counted: counted };
+                    let errand = Errand { back: GiveBack::of(parts, ended), released, counted };
                     errands.begin(errand);
                 }
             }
         }
+        errands.has_posted = !errands.posted.is_empty();
+        let (posted, _counted): (Vec<_>, Vec<_>) =
+            errands.posted.drain(..).map(|errand| (errand.back, errand.counted)).unzip();
+        GiveBack::post_all(parts, posted);
         errands
     }
 
     fn begin(&mut self, mut errand: Errand<'c>) {
-        if !self.parts.core.is_ours(errand.back.locker()) {
+        if !self.parts.core.is_ours(&errand.back.tenure().locker) {
             return self.of_twins.push(errand);
         }
         let is_awaited = errand.released.is_some();
@@ -221,10 +228,8 @@ impl<'c> Errands<'c> {
             errand.back.ask_why_lost();
         }
         errand.back.plan_next();
-        let posts = !is_awaited && errand.back.may_be_posted() && self.parts.core.processor.posting().is_some();
-        if posts {
-            self.has_posted = true;
-            errand.back.post();
+        if !is_awaited && errand.back.may_be_posted() && self.parts.core.processor.posting().is_some() {
+            self.posted.push(errand);
         } else {
             self.tenures.push(errand);
         }
@@ -248,7 +253,7 @@ impl<'c> Errands<'c> {
             ..Afterwards::default()
         };
         for (errand, result) in std::mem::take(&mut self.tenures).into_iter().zip(&mut results) {
-            let Errand { back, released, _counted } = errand;
+            let Errand { back, released, counted: _counted } = errand;
             let outcome = catch_panic(|| back.answered(result, Repeat::Later)).unwrap_or_else(|| Err(unsent()));
             afterwards.outcomes.extend(released.map(|released| (released, outcome)));
         }
@@ -268,7 +273,7 @@ impl<'c> Errands<'c> {
 
     /// Ends what is not sent: the tenures of twins, or all of them after a panic. Those that are ours go on the clean-up list.
     fn give_up(&mut self, afterwards: &mut Afterwards) {
-        for errand in self.of_twins.drain(..).chain(self.tenures.drain(..)) {
+        for errand in self.of_twins.drain(..).chain(self.posted.drain(..)).chain(self.tenures.drain(..)) {
             let outcome = errand.back.answered(Err(unsent()), Repeat::Later);
             afterwards.outcomes.extend(errand.released.map(|released| (released, outcome)));
         }

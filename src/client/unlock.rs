@@ -6,6 +6,10 @@
 //! | no thread and no other client waits, and the tenure may linger | the tenure is kept: [`Phase::Lingering`] |
 //! | otherwise | the tenure is released; if threads of this process wait, this client goes to the end of the store's queue again |
 
+mod several;
+
+pub(crate) use self::several::unlock_all;
+
 use crate::client::closing::Leaving;
 use crate::client::events::Queued;
 use crate::client::give_back::GiveBack;
@@ -101,7 +105,8 @@ impl<'c> Unlock<'c> {
     fn end_hold(self, exit: Exit) -> Result<Option<EndedTenure>, Error> {
         let (parts, key) = (self.parts, self.key);
         match exit {
-            Exit::Last | Exit::Inner => {}
+            Exit::Last => {}
+            Exit::Inner => return Ok(None),
             Exit::InnerLost => return Err(loss::error(parts, key)),
             Exit::NotHeld => return Err(self.not_held()),
         }
@@ -228,17 +233,26 @@ impl<'c> Unlock<'c> {
 
     /// Gives the key back to the store; if others of this client wait, the client goes to the end of the store's queue.
     fn give_back(self, ended: EndedTenure) -> Result<(), Error> {
-        let parts = self.parts;
-        let mut ended = GiveBack::of(parts, ended);
-        let is_awaited = self.reply == AfterRelease::Awaited;
-        if is_awaited {
-            ended.ask_why_lost();
-        }
-        ended.plan_next();
-        if ended.may_be_posted() && !is_awaited {
-            ended.post();
+        let back = self.plan(ended);
+        if self.is_posted(&back) {
+            back.post();
             return Ok(());
         }
-        ended.send()
+        back.send()
+    }
+
+    /// Decides how a tenure is given back.
+    fn plan(self, ended: EndedTenure) -> GiveBack<'c> {
+        let mut back = GiveBack::of(self.parts, ended);
+        if self.reply == AfterRelease::Awaited {
+            back.ask_why_lost();
+        }
+        back.plan_next();
+        back
+    }
+
+    /// Returns whether nobody waits for the reply to the release.
+    fn is_posted(self, back: &GiveBack<'_>) -> bool {
+        back.may_be_posted() && self.reply == AfterRelease::Unawaited
     }
 }

@@ -111,6 +111,11 @@ impl<'a> WaitLimit<'a> {
         Self { until: (moment < Moment::NEVER).then_some(moment), ..Self::FOREVER }
     }
 
+    /// Returns the limit of a wait that begins `now`. Without any time it is a single attempt.
+    pub(crate) fn within(limit: Duration, now: Moment) -> Self {
+        if limit.is_zero() { Self::ONE_ATTEMPT } else { Self::until(now + limit) }
+    }
+
     /// Lets the token end the waiting, too.
     pub(crate) fn or_cancelled(self, cancel: &'a CancelToken) -> Self {
         if self.is_one_attempt { self } else { Self { cancel: Some(cancel), ..self } }

@@ -36,11 +36,15 @@ impl RefUnwindSafe for Handle {}
 
 impl Handle {
     pub(crate) fn wait_limit(&self, limit: Duration) -> WaitLimit<'static> {
-        if limit.is_zero() { WaitLimit::ONE_ATTEMPT } else { WaitLimit::until(self.now() + limit) }
+        WaitLimit::within(limit, self.now())
     }
 
     pub(crate) fn limit_until(&self, deadline: Instant) -> WaitLimit<'static> {
         self.wait_limit(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    pub(crate) fn is_over(&self, limit: &WaitLimit<'_>) -> bool {
+        limit.is_over(self.now())
     }
 
     /// Increments the hold count and returns the token, if the calling thread has the hold and may enter again. It takes only a few steps,

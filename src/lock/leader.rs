@@ -6,7 +6,7 @@ use crate::lock::hold::Hold;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::log;
 use crate::timing;
-use crossbeam_channel::{Receiver, TryRecvError};
+use crossbeam_channel::{Receiver, select};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -52,15 +52,15 @@ impl Leader {
     /// Campaigns, and calls `lead` with each [`Term`] that is won. If `lead` continues, campaigns again; if it breaks, returns its value. The
     /// term ends when it is dropped: when `lead` returns or panics, unless `lead` has moved it elsewhere.
     ///
-    /// Blocks while others lead, also through outages of the store. After a term that was lost it pauses for a sixth of the lease. After one that
-    /// ended without a loss, it campaigns again at once, behind the processes that already wait.
+    /// Blocks while others lead, also through outages of the store. After a term that was lost it pauses for a sixth of the lease, and for five
+    /// seconds at most. After one that ended without a loss, it campaigns again at once, behind the processes that already wait.
     ///
     /// # Errors
     ///
     /// As [`DistributedReentrantLock::hold`]. A loss is no error: it ends a term.
     pub fn run<T>(&self, lead: impl FnMut(Term) -> ControlFlow<T>) -> Result<T, Error> {
         // Without a token that is cancelled, the campaigns end only with a value.
-        self.campaign(&CancelToken::new(), lead)?.ok_or(Error::ShutDown)
+        self.run_cancellable(&CancelToken::new(), lead)?.ok_or(Error::ShutDown)
     }
 
     /// Does the same as [`run`](Self::run) until `cancel` is cancelled. Then a campaign ends at once, no campaign follows a term, and the call
@@ -72,33 +72,31 @@ impl Leader {
     pub fn run_cancellable<T>(
         &self,
         cancel: &CancelToken,
-        lead: impl FnMut(Term) -> ControlFlow<T>,
-    ) -> Result<Option<T>, Error> {
-        self.campaign(cancel, lead)
-    }
-
-    fn campaign<T>(
-        &self,
-        cancel: &CancelToken,
         mut lead: impl FnMut(Term) -> ControlFlow<T>,
     ) -> Result<Option<T>, Error> {
         let limit = WaitLimit::FOREVER.or_cancelled(cancel);
+        let cancelled = cancel.cancelled();
         while let Some(hold) = Hold::acquire(&self.lock, &limit)? {
             let (token, lost) = (hold.fencing_token(), hold.lost());
             log::info!(ACQUIRE, "lock {:?}: leads, term {token}", self.lock.key());
             if let ControlFlow::Break(value) = lead(Term { hold }) {
                 return Ok(Some(value));
             }
-            if lost.try_recv() != Err(TryRecvError::Disconnected) {
-                self.pause(cancel);
+            if lost.try_recv().is_ok() {
+                self.pause(&cancelled);
             }
         }
         Ok(None)
     }
 
-    /// Waits until it is time for another campaign.
-    fn pause(&self, cancel: &CancelToken) {
-        let _ = cancel.cancelled().recv_timeout(timing::campaign_pause(self.lock.config().lease()));
+    /// Waits until it is time for another campaign, or until there is none, because the token is cancelled or the client is closed.
+    fn pause(&self, cancelled: &Receiver<()>) {
+        let closing = self.lock.handle.client.core().activity.closing();
+        select! {
+            recv(cancelled) -> _ => {}
+            recv(closing) -> _ => {}
+            default(timing::campaign_pause(self.lock.config().lease())) => {}
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod inspected;
 mod leader;
 mod limits;
 pub(crate) mod properties;
+mod several;
 
 mod reentrant;
 
@@ -30,4 +31,5 @@ pub use inspected::{Holder, LockState};
 pub use leader::{Leader, Term};
 pub use owned_guard::OwnedDLockGuard;
 pub use reentrant::DistributedReentrantLock;
+pub use several::{DLockGuards, Holds};
 pub use unguarded::UnguardedLock;

@@ -68,6 +68,13 @@ pub trait Posting: Send + Sync {
     /// periodically.
     fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool;
 
+    /// Posts several releases, each as [`post_release`](Self::post_release) does, and returns `true` if a reply is still outstanding. A store that
+    /// can send them together should do so. The default posts one after another.
+    fn post_releases(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration) -> bool {
+        let post = |(claim, done): (Claim<'_>, ReleaseDone)| self.post_release(&claim, limit, done);
+        releases.into_iter().map(post).fold(false, |outstanding, one| outstanding | one)
+    }
+
     /// Processes the replies to posted releases that have arrived, and does not wait for more. Returns `true` if some are still outstanding.
     /// It covers every release whose `post_release` returned before this call.
     fn collect(&self) -> bool;

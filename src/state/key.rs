@@ -9,7 +9,7 @@ use crate::state::owner;
 use crate::state::task::Reply;
 use crate::state::task::Watcher;
 use crate::sync::{Mutex, before_notifying};
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -48,6 +48,12 @@ impl Key {
     /// Returns a channel that receives a message when the hold with this token is lost.
     pub(crate) fn watch(&self, token: u64) -> Receiver<()> {
         let (sender, receiver) = bounded(1);
+        self.watch_by(token, sender);
+        receiver
+    }
+
+    /// Sends a message on this channel when the hold with this token is lost, if the channel is empty.
+    pub(crate) fn watch_by(&self, token: u64, sender: Sender<()>) {
         let mut state = self.state.lock();
         if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
             if self.hold.is_lost() {
@@ -56,7 +62,6 @@ impl Key {
                 state.watchers.push(Watcher::Channel(sender));
             }
         }
-        receiver
     }
 
     /// Returns the reply that a task gets when the hold with this token is lost.

@@ -18,6 +18,8 @@ pub(crate) struct Actor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Lock,
+    /// A campaign of a leader.
+    Lead,
     Try,
     /// For so many milliseconds.
     TryFor(u64),
@@ -85,6 +87,7 @@ impl fmt::Display for Event {
         write!(f, "{} {} ", self.at, self.actor)?;
         match &self.what {
             What::Begin(Op::Lock) => write!(f, "lock"),
+            What::Begin(Op::Lead) => write!(f, "lead"),
             What::Begin(Op::Try) => write!(f, "try"),
             What::Begin(Op::TryFor(limit)) => write!(f, "try-for {limit}"),
             What::Begin(Op::Unlock) => write!(f, "unlock"),
@@ -119,6 +122,7 @@ fn parse(line: &str) -> Option<Event> {
     };
     let what = match word {
         "lock" => What::Begin(Op::Lock),
+        "lead" => What::Begin(Op::Lead),
         "try" => What::Begin(Op::Try),
         "try-for" => What::Begin(Op::TryFor(rest.parse().ok()?)),
         "unlock" => What::Begin(Op::Unlock),
@@ -146,6 +150,7 @@ fn events_are_read_as_they_were_written() {
     let actor = Actor { process: 3, thread: 1 };
     for what in [
         What::Begin(Op::Lock),
+        What::Begin(Op::Lead),
         What::Begin(Op::Try),
         What::Begin(Op::TryFor(250)),
         What::Begin(Op::Unlock),

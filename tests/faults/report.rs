@@ -26,6 +26,8 @@ pub(crate) struct Report {
     pub(crate) name: &'static str,
     pub(crate) operations: usize,
     pub(crate) holds: usize,
+    /// How many of these are terms of leaders.
+    pub(crate) terms: usize,
     pub(crate) tenures: usize,
     pub(crate) expired: usize,
     pub(crate) refused: usize,
@@ -75,7 +77,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, operations, holds, tenures, expired, refused, told, waited, lost, .. } = self;
+        let Self { name, operations, holds, terms, tenures, expired, refused, told, waited, lost, .. } = self;
         let Self { both, excused, late, violations, elsewhere, seed, .. } = self;
         let of = |property| violations.iter().filter(|violation| violation.property == property).count();
         let broken: Vec<_> =
@@ -87,7 +89,7 @@ impl fmt::Display for Report {
         let broken = if broken.is_empty() { "none".to_owned() } else { broken.join(", ") };
         write!(
             f,
-            "scenario {name}: {operations} operations, {holds} holds, {tenures} tenures ({expired} left to their leases), \
+            "scenario {name}: {operations} operations, {holds} holds, {terms} of them terms, {tenures} tenures ({expired} left to their leases), \
              {lost} lost ({excused} by a busy machine), {refused} refused by token, {both} times two inside, violations: {broken}, T {told:.0?}, V {waited:.0?}, \
              late {:.0} %{elsewhere}, seed {seed}",
             100.0 * late

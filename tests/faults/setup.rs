@@ -7,7 +7,7 @@ use crate::checker::waits::Kept;
 use crate::checker::windows::Lossy;
 use crate::checker::{self, Property, Verdict, Violation, entry, store, waits};
 use crate::elsewhere::{Circumstances, Found};
-use crate::history::Event;
+use crate::history::{Event, Op};
 use crate::observer::Observer;
 use crate::report::{Bounds, Report};
 use crate::scene::{Process, Scene};
@@ -72,6 +72,7 @@ impl Setup {
             hold: (20, 60),
             pause: 10,
             tries: 20,
+            leads: 25,
             reentries: 30,
             io: 300,
             listener: true,
@@ -135,6 +136,11 @@ impl Setup {
             self.name = format!("{}, {acks} {}", self.name, if acks == 1 { "ack" } else { "acks" }).leak();
         }
         self
+    }
+
+    /// All that the processes do is to campaign and to lead.
+    pub(crate) fn leading(self) -> Self {
+        self.work(|work| (work.tries, work.leads, work.reentries) = (0, 100, 0))
     }
 
     /// With a mistake built into the library, or none.
@@ -232,6 +238,7 @@ impl Setup {
             name: self.name,
             operations,
             holds: holds.len(),
+            terms: holds.iter().filter(|hold| hold.op == Op::Lead).count(),
             tenures: if sightings.is_empty() { seen.tenures } else { entry::tenures(&holds) },
             expired: expired.len(),
             refused,

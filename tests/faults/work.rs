@@ -26,8 +26,10 @@ pub(crate) struct Work {
     /// The shortest and the longest hold, and the pause between two.
     pub(crate) hold: (u64, u64),
     pub(crate) pause: u64,
-    /// How many of a hundred acquires are `try_lock` and `try_lock_for`, and how many holds are reentered.
+    /// How many of a hundred acquires are `try_lock` and `try_lock_for`, how many of the others are campaigns of leaders, and how many holds are
+    /// reentered.
     pub(crate) tries: u64,
+    pub(crate) leads: u64,
     pub(crate) reentries: u64,
     pub(crate) io: u64,
     pub(crate) listener: bool,
@@ -44,13 +46,13 @@ impl Work {
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { url, ports, acks, file, fenced, elsewhere, process, threads, lease, hold, .. } = self;
-        let Self { pause, tries, reentries, io, listener, seed, .. } = self;
+        let Self { pause, tries, leads, reentries, io, listener, seed, .. } = self;
         let (shortest, longest) = hold;
         write!(
             f,
             "{url} {ports} {acks} {file} {fenced} {elsewhere} {process} {threads} {lease} {shortest} {longest} "
         )?;
-        write!(f, "{pause} {tries} {reentries} {io} {listener} {seed}")
+        write!(f, "{pause} {tries} {leads} {reentries} {io} {listener} {seed}")
     }
 }
 
@@ -73,6 +75,7 @@ impl FromStr for Work {
             hold: (word().parse()?, word().parse()?),
             pause: word().parse()?,
             tries: word().parse()?,
+            leads: word().parse()?,
             reentries: word().parse()?,
             io: word().parse()?,
             listener: word() == "true",

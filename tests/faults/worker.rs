@@ -7,6 +7,7 @@ use crate::fenced;
 use crate::history::{Actor, Event, Nanos, Op, What};
 use crate::pulse;
 use crate::support::cluster::client_of;
+use crate::support::crew::answered;
 use crate::support::dice::Dice;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
@@ -14,11 +15,12 @@ use crate::work::{KEY, Other, Work};
 use parking_lot::Mutex;
 use redis_dlock::port::LockProcessor;
 use redis_dlock::{
-    BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold, Receiver,
-    RedisLockProcessor, SystemClock,
+    BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold, Leader,
+    Receiver, RedisLockProcessor, SystemClock, Term,
 };
 use std::fs::File;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -46,7 +48,7 @@ impl Recorder {
 struct Hand {
     recorder: Arc<Recorder>,
     actor: Actor,
-    lock: DistributedReentrantLock,
+    leader: Leader,
     work: Work,
     dice: Dice,
     stop: Arc<AtomicBool>,
@@ -96,7 +98,7 @@ fn process() {
         let hand = Hand {
             recorder: Arc::clone(&recorder),
             actor: Actor { process: work.process, thread },
-            lock: generator.generate_with(config.clone()).unwrap(),
+            leader: generator.leader_with(config.clone()).unwrap(),
             dice: Dice::new(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
             work: work.clone(),
             stop: Arc::clone(&stop),
@@ -145,7 +147,8 @@ fn process() {
 fn client(generator: &DLockGenerator, process: u32) -> String {
     let lock = generator.generate("FAULTS", format!("client{process}")).unwrap();
     let _guard = lock.lock().unwrap();
-    client_of(&lock.inspect().unwrap().holder.expect("it is held").locker).to_owned()
+    // A connection to a server that was restarted may break only now.
+    client_of(&answered(|| lock.inspect()).holder.expect("it is held").locker).to_owned()
 }
 
 /// Starts the thread that wants a lock on another node.
@@ -163,7 +166,7 @@ fn elsewhere_hand(
     let hand = Hand {
         recorder: Arc::new(Recorder(Mutex::new(file))),
         actor: Actor { process: work.process, thread },
-        lock: generator.generate_with(config).unwrap(),
+        leader: generator.leader_with(config).unwrap(),
         dice: Dice::new(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
         work: Work { fenced, lease, hold, tries: 20, reentries: 30, pause: 20, ..work.clone() },
         stop: Arc::clone(stop),
@@ -176,13 +179,55 @@ impl Hand {
     fn run(mut self) {
         let mut fenced = fenced::Access::open(self.work.fenced);
         while !self.stop.load(Ordering::SeqCst) {
-            let lock = self.lock.clone();
-            match self.acquire(&lock) {
-                Some(taken) => self.hold(&lock, taken, &mut fenced),
-                None => thread::sleep(Duration::from_millis(5)),
+            let lock = self.leader.lock().clone();
+            if self.dice.up_to(99) >= self.work.tries && self.dice.up_to(99) < self.work.leads {
+                self.lead(&lock, &mut fenced);
+            } else {
+                match self.acquire(&lock) {
+                    Some(taken) => drop(self.hold(&lock, taken, &mut fenced)),
+                    None => thread::sleep(Duration::from_millis(5)),
+                }
             }
-            let pause = self.dice.up_to(self.work.pause);
-            thread::sleep(Duration::from_millis(pause));
+            self.pause();
+        }
+    }
+
+    fn pause(&mut self) {
+        let pause = self.dice.up_to(self.work.pause);
+        thread::sleep(Duration::from_millis(pause));
+    }
+
+    /// Campaigns, and leads for some terms: until the dice say that it is enough, and at least until one ends that is not lost.
+    fn lead(&mut self, lock: &DistributedReentrantLock, fenced: &mut fenced::Access) {
+        let leader = self.leader.clone();
+        let (recorder, actor) = (Arc::clone(&self.recorder), self.actor);
+        let begin = |at| recorder.note(at, actor, What::Begin(Op::Lead));
+        // When the campaign under way began at the earliest, if that is not noted yet: after a loss it begins with a pause.
+        let mut unnoted = None;
+        begin(now());
+        let led = leader.run(|term| {
+            if let Some(at) = unnoted.take() {
+                begin(at);
+            }
+            let taken = Taken::Term(term);
+            self.note_got(&taken, count(lock) + 1);
+            let is_lost = self.hold(lock, taken, fenced);
+            if self.stop.load(Ordering::SeqCst) || !is_lost && self.dice.up_to(1) == 0 {
+                return ControlFlow::Break(());
+            }
+            if is_lost {
+                unnoted = Some(now() + self.work.lease / 6 * 1_000_000);
+            } else {
+                self.pause();
+                begin(now());
+            }
+            ControlFlow::Continue(())
+        });
+        if let Err(error) = led {
+            if let Some(at) = unnoted {
+                begin(at.min(now()));
+            }
+            self.note(failed(&error, count(lock)));
         }
     }
 
@@ -215,9 +260,7 @@ impl Hand {
         let count = count(lock) + u32::from(matches!(got, Ok(Some(Taken::Hold(_)))));
         match got {
             Ok(Some(taken)) => {
-                let (at, until) = known(&taken);
-                let got = What::Got { token: taken.fencing_token(), count, until };
-                self.recorder.note(at, self.actor, got);
+                self.note_got(&taken, count);
                 Some(taken)
             }
             Ok(None) => {
@@ -231,8 +274,14 @@ impl Hand {
         }
     }
 
-    /// Holds for a while: reads the fenced store at the beginning and writes it at the end.
-    fn hold(&mut self, lock: &DistributedReentrantLock, taken: Taken<'_>, fenced: &mut fenced::Access) {
+    fn note_got(&self, taken: &Taken<'_>, count: u32) {
+        let (at, until) = known(taken);
+        let got = What::Got { token: taken.fencing_token(), count, until };
+        self.recorder.note(at, self.actor, got);
+    }
+
+    /// Holds for a while: reads the fenced store at the beginning and writes it at the end. Returns whether the hold was lost.
+    fn hold(&mut self, lock: &DistributedReentrantLock, taken: Taken<'_>, fenced: &mut fenced::Access) -> bool {
         let (shortest, longest) = self.work.hold;
         let end = now() + (shortest + self.dice.up_to(longest - shortest)) * 1_000_000;
         let read = fenced.read(taken.fencing_token());
@@ -262,7 +311,7 @@ impl Hand {
         if let Some(inner) = inner {
             self.release(lock, inner);
         }
-        self.release(lock, taken);
+        self.release(lock, taken)
     }
 
     fn look(&self, taken: &Taken<'_>) {
@@ -273,19 +322,21 @@ impl Hand {
         }
     }
 
-    fn release(&self, lock: &DistributedReentrantLock, taken: Taken<'_>) {
+    fn release(&self, lock: &DistributedReentrantLock, taken: Taken<'_>) -> bool {
         self.note(What::Begin(Op::Unlock));
         let left = taken.unlock();
         let count = count(lock);
+        let is_lost = matches!(left, Err(Error::LeaseLost(_)));
         match left {
             Ok(()) => self.note(What::Left { count }),
             Err(error) => {
-                if matches!(error, Error::LeaseLost(_)) {
+                if is_lost {
                     self.note(What::Lost);
                 }
                 self.note(failed(&error, count));
             }
         }
+        is_lost
     }
 }
 
@@ -293,6 +344,7 @@ impl Hand {
 enum Taken<'a> {
     Guard(DLockGuard<'a>),
     Hold(Hold),
+    Term(Term),
 }
 
 impl Taken<'_> {
@@ -300,6 +352,7 @@ impl Taken<'_> {
         match self {
             Self::Guard(guard) => guard.fencing_token(),
             Self::Hold(hold) => hold.fencing_token(),
+            Self::Term(term) => term.token(),
         }
     }
 
@@ -307,6 +360,7 @@ impl Taken<'_> {
         match self {
             Self::Guard(guard) => guard.remaining(),
             Self::Hold(hold) => hold.remaining(),
+            Self::Term(term) => term.remaining(),
         }
     }
 
@@ -314,6 +368,7 @@ impl Taken<'_> {
         match self {
             Self::Guard(guard) => guard.lost(),
             Self::Hold(hold) => hold.lost(),
+            Self::Term(term) => term.lost(),
         }
     }
 
@@ -322,6 +377,7 @@ impl Taken<'_> {
         match self {
             Self::Guard(guard) => guard.unlock(),
             Self::Hold(hold) => thread::spawn(move || hold.release()).join().unwrap(),
+            Self::Term(term) => term.resign(),
         }
     }
 }

@@ -124,3 +124,30 @@ fn a_lock_that_is_held_asks_twenty_times_in_three_leases() {
     assert_eq!(clients.lines().filter(|line| line.contains(" name=redis-dlock ")).count(), 2, "{clients}");
     assert!(guards.iter().all(|guard| guard.is_valid()));
 }
+
+/// The releases of several locks are one write, whether their replies are waited for or not.
+#[test]
+fn several_locks_go_back_in_one_round_trip() {
+    const LOCKS: u64 = 4;
+    let server = RedisServer::start();
+    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let take = || generator.try_lock_all(["a", "b", "c", "d"].map(lazy)).unwrap().expect("nobody else is there");
+    drop(take()); // the scripts are loaded now, and the fence is there
+    eventually("the record is written", || !server.run::<Vec<String>>(&["KEYS", "DLOCK:1:client:*"]).is_empty());
+    take().unlock().unwrap();
+    for is_awaited in [true, false] {
+        Commands::forget(&server);
+        let (rounds, begin, read) = (100, Instant::now(), reads(&server));
+        for _ in 0..rounds {
+            let guards = take();
+            if is_awaited { guards.unlock().unwrap() } else { drop(guards) }
+        }
+        let read = reads(&server) - read;
+        let calls = Commands::of(&server);
+        assert_eq!(calls.count("del"), LOCKS * rounds, "{calls:?}");
+        // One for each lock that is taken, and one for all that go back; the server may read what nobody waits for together with the next question.
+        // Once a second, a script looks at the number after a plain attempt. The test itself reads at most four times.
+        let (least, most) = (LOCKS * rounds, (LOCKS + 1) * rounds + begin.elapsed().as_secs() + 1 + 4);
+        assert!((least..=most).contains(&read), "{read} reads for {rounds} rounds");
+    }
+}

@@ -40,6 +40,8 @@ mod send_sync;
 mod sentinel;
 mod server_change;
 mod settings;
+mod several_processes;
+mod shutting_down;
 mod support;
 mod support_cluster;
 mod tasks;

@@ -10,11 +10,11 @@ use redis_dlock::processor::{
     Parties, PollOutcome, Posting, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
-    BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, Description,
-    DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, Holder, Leader, LeaseLoss, ListedLock, ListedLocks,
-    LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Polling,
-    Receiver, RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Term, Told, UnguardedLock,
-    WaitingThread,
+    BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, DLockGuards,
+    Description, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, Holder, Holds, Leader, LeaseLoss,
+    ListedLock, ListedLocks, LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment,
+    OwnedDLockGuard, Party, Polling, Receiver, RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Term,
+    Told, UnguardedLock, WaitingThread,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
@@ -32,6 +32,7 @@ const _: () = {
     goes_anywhere::<DistributedReentrantLock>();
     goes_anywhere::<UnguardedLock>();
     goes_anywhere::<Hold>();
+    goes_anywhere::<Holds>();
     goes_anywhere::<Leader>();
     goes_anywhere::<Term>();
     goes_anywhere::<CancelToken>();
@@ -39,6 +40,7 @@ const _: () = {
     // The thread that locked must unlock.
     is_looked_at_from_anywhere::<DLockGuard<'_>>();
     is_looked_at_from_anywhere::<OwnedDLockGuard>();
+    is_looked_at_from_anywhere::<DLockGuards>();
 
     // They may be used inside `catch_unwind`, as what the standard library has for threads.
     survives_a_panic::<DLockGenerator>();
@@ -48,7 +50,9 @@ const _: () = {
     survives_a_panic::<CancelToken>();
     survives_a_panic::<DLockGuard<'_>>();
     survives_a_panic::<OwnedDLockGuard>();
+    survives_a_panic::<DLockGuards>();
     survives_a_panic::<Hold>();
+    survives_a_panic::<Holds>();
     survives_a_panic::<Leader>();
     survives_a_panic::<Term>();
     survives_a_panic::<Error>();

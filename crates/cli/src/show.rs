@@ -121,14 +121,16 @@ fn of_party(page: &mut String, party: &Party) {
         line(format!("reason: {}", one_line(reason)));
     }
     if let Some(held) = told.held_for {
-        let thread = told
-            .thread
-            .as_deref()
-            .map_or_else(|| "a thread without a name".to_owned(), |name| format!("thread {}", one_line(name)));
-        let number = told.thread_id.map_or_else(String::new, |id| format!(" ({id})"));
+        // A hold with a name of its own has no thread's number.
+        let owner = match (&told.thread, told.thread_id) {
+            (Some(name), Some(id)) => format!("thread {} ({id})", one_line(name)),
+            (Some(name), None) => one_line(name),
+            (None, Some(id)) => format!("a thread without a name ({id})"),
+            (None, None) => "a thread without a name".to_owned(),
+        };
         let token = told.token.map_or_else(String::new, |token| format!(", token {token}"));
         let count = if told.hold_count > 1 { format!(" (locked {} times)", told.hold_count) } else { String::new() };
-        line(format!("{thread}{number} has held it for {}{count}{token}", time(held)));
+        line(format!("{owner} has held it for {}{count}{token}", time(held)));
     }
     if told.lingering {
         line("no thread holds it: the process keeps it for a while".to_owned());

@@ -223,6 +223,7 @@ macro_rules! __conformance_cases {
                 by_a_stranger_changes_nothing [Posting]
                 twice_does_no_harm [Posting]
                 hands_the_key_to_who_waits [Posting Queue]
+                of_several_tells_each_how_it_ended [Posting]
             }
             queue {
                 tells_the_holder_of_its_head [Queue]

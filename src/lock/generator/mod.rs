@@ -3,6 +3,7 @@
 mod breaking;
 mod describe;
 mod hooks;
+mod several;
 
 pub use describe::ListedLocks;
 

@@ -168,6 +168,15 @@ impl Node {
         call.pack(self.form, &mut packed);
         self.transport.post(hash, packed, limit, done);
     }
+
+    /// Sends calls together, and returns without their replies, which `done` receives, one for each.
+    pub(crate) fn post_all<'a>(&self, calls: impl Iterator<Item = Call<'a>>, limit: Duration, done: Vec<Callback>) {
+        let mut batch = self.transport.batch(limit);
+        for call in calls {
+            batch.push(Some(call.key()), |packed| call.pack(self.form, packed));
+        }
+        self.transport.post_all(batch, limit, done);
+    }
 }
 
 /// Returns the replies to the calls, of which some went behind an `ASKING`.

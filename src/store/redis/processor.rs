@@ -19,7 +19,7 @@ use super::script::scripts::Call;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
 use super::topology::Topology;
-use super::transport::{AtLimit, CallReplies, KeyHash, Reply};
+use super::transport::{AtLimit, CallReplies, Callback, KeyHash, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::port::{
@@ -140,6 +140,20 @@ impl RedisLockProcessor {
         })
     }
 
+    /// Returns the callback of a posted release of a key with this hash.
+    fn released(&self, hash: KeyHash, done: ReleaseDone) -> Callback {
+        let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
+        Box::new(move |answer: CallReplies| {
+            let reply = answer.first();
+            let outcome = match (reply, &answer.failure) {
+                (Some(reply), _) => reply::release(reply).map_err(|e| address.hide(e)),
+                (None, failure) => Err(failure.clone().unwrap_or_else(mismatch)),
+            };
+            topology.note_release(hash, reply, outcome.as_ref().ok());
+            done(outcome);
+        })
+    }
+
     /// Publishes a text on the channel on which a client hears of this key. Returns the server's reply: the number of receivers.
     pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<Value, Error> {
         let (channel, reply) = self.topology.publish(client, key, text, limit)?;
@@ -236,17 +250,16 @@ impl WaitQueue for RedisLockProcessor {
 impl Posting for RedisLockProcessor {
     fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
         let hash = KeyHash::of(claim.key);
-        let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
-        let callback = move |answer: CallReplies| {
-            let reply = answer.first();
-            let outcome = match (reply, &answer.failure) {
-                (Some(reply), _) => reply::release(reply).map_err(|e| address.hide(e)),
-                (None, failure) => Err(failure.clone().unwrap_or_else(mismatch)),
-            };
-            topology.note_release(hash, reply, outcome.as_ref().ok());
-            done(outcome);
-        };
-        self.topology.post(Call::of(&Request::Release(*claim)), hash, limit, Box::new(callback));
+        self.topology.post(Call::of(&Request::Release(*claim)), hash, limit, self.released(hash, done));
+        true
+    }
+
+    fn post_releases(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration) -> bool {
+        let (requests, done): (Vec<_>, Vec<_>) = releases
+            .into_iter()
+            .map(|(claim, done)| (Request::Release(claim), self.released(KeyHash::of(claim.key), done)))
+            .unzip();
+        self.topology.post_all(&requests, limit, done);
         true
     }
 

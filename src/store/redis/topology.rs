@@ -95,6 +95,20 @@ impl Topology {
         }
     }
 
+    /// Sends calls, and returns without their replies, which `done` receives, one for each. One server gets them in one write; the nodes of a
+    /// Cluster get one for each call.
+    pub(super) fn post_all(&self, requests: &[Request<'_>], limit: Duration, done: Vec<Callback>) {
+        let calls = requests.iter().map(Call::of);
+        match self {
+            Self::One(one) => one.node.post_all(calls, limit, done),
+            Self::Cluster(cluster) => {
+                for (call, done) in calls.zip(done) {
+                    cluster.post(&call, KeyHash::of(call.key()), limit, done);
+                }
+            }
+        }
+    }
+
     /// Takes in the answers that have come to posted calls. Returns `true` if some answers are still missing.
     pub(super) fn collect(&self) -> bool {
         match self {

@@ -32,7 +32,7 @@ pub(crate) fn longest_wait(
         for kept in kept.iter().filter(|kept| before.since <= kept.at && kept.at <= next.since) {
             free = free.max(kept.until);
         }
-        let waits = matches!(next.op, Op::Lock | Op::TryFor(_));
+        let waits = matches!(next.op, Op::Lock | Op::Lead | Op::TryFor(_));
         let begin = free.max(next.asked);
         let absent = absences.iter().any(|absence| absence.meets(next.actor.process, begin, next.since));
         let late = late.within(Some(next.actor.process), begin, next.since);

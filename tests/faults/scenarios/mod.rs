@@ -12,5 +12,6 @@ pub(crate) mod network;
 mod restart;
 pub(crate) mod sentinel;
 mod server;
+pub(crate) mod terms;
 mod unheard;
 mod waiter;

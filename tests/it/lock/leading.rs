@@ -1,12 +1,13 @@
 //! Leaders: campaigns, terms, and what follows a loss.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crossbeam_channel::unbounded;
 use redis_dlock::{CancelToken, Error, Leader, LossCause};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 on_both_stores!(
     terms_follow_one_another_in_the_order_of_the_campaigns,
@@ -15,6 +16,8 @@ on_both_stores!(
     a_term_ends_by_a_panic_and_by_resigning,
     a_term_that_is_moved_away_keeps_the_next_campaign_waiting,
     a_closed_generator_ends_the_campaigns,
+    a_closed_generator_ends_the_pause_before_a_campaign,
+    no_pause_follows_a_term_that_was_not_lost,
 );
 
 fn leader(lab: &Lab) -> Leader {
@@ -95,7 +98,6 @@ fn a_campaign_and_the_pause_before_it_end_when_they_are_cancelled(lab: &Lab) {
     assert_eq!(campaign.join(), None);
     hold.release().unwrap();
     assert_eq!(leader.run_cancellable(&cancel, |_| ControlFlow::Break(())).unwrap(), None, "before it asks");
-    // The pause would be a sixth of an hour.
     let long = lab.generator().leader_with(config("x", 3_600_000)).unwrap();
     let (cancel, key) = (CancelToken::new(), long.lock().key().to_owned());
     let mut terms = 0;
@@ -116,6 +118,7 @@ fn a_term_ends_by_a_panic_and_by_resigning(lab: &Lab) {
     let candidate = leader.clone();
     let panics = spawn(move || candidate.run::<()>(|_| std::panic::resume_unwind(Box::new(()))));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| panics.join())).is_err());
+    eventually("a panic ends the term", || lab.leftovers().is_empty());
     let other = self::leader(lab);
     let resigned = other.run(|term| {
         term.resign().unwrap();
@@ -154,4 +157,44 @@ fn a_closed_generator_ends_the_campaigns(lab: &Lab) {
     eventually("it campaigns", || leader.lock().queue_length() == 1);
     generator.close();
     assert!(matches!(campaign.join(), Err(Error::ShutDown)));
+}
+
+/// The pauses together would be longer than a test may take.
+fn a_closed_generator_ends_the_pause_before_a_campaign(lab: &Lab) {
+    let start = Instant::now();
+    for _ in 0..10 {
+        let generator = lab.generator();
+        let leader = generator.leader_with(config("x", 3_600_000)).unwrap();
+        let (say, lost) = unbounded();
+        let (candidate, (go_on, deleted)) = (leader.clone(), unbounded::<()>());
+        let campaign = spawn(move || {
+            candidate.run(|term| {
+                say.send(()).unwrap();
+                deleted.recv().unwrap();
+                assert!(matches!(term.resign(), Err(Error::LeaseLost(_))));
+                say.send(()).unwrap();
+                ControlFlow::<()>::Continue(())
+            })
+        });
+        lost.recv().unwrap();
+        lab.delete(leader.lock().key());
+        go_on.send(()).unwrap();
+        lost.recv().unwrap();
+        generator.close();
+        assert!(matches!(campaign.join(), Err(Error::ShutDown)));
+    }
+    assert!(start.elapsed() < HANG);
+}
+
+/// The pauses together would be longer than a test may take.
+fn no_pause_follows_a_term_that_was_not_lost(lab: &Lab) {
+    let leader = leader(lab);
+    let mut terms = 0;
+    let ended = spawn(move || {
+        leader.run(|_| {
+            terms += 1;
+            if terms == 10 { ControlFlow::Break(terms) } else { ControlFlow::Continue(()) }
+        })
+    });
+    assert_eq!(ended.join().unwrap(), 10);
 }

@@ -29,6 +29,7 @@ mod races;
 mod reentry;
 mod renewing;
 mod retrying;
+mod several;
 mod slow_wait;
 mod threads;
 mod trying;

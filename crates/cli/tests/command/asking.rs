@@ -3,6 +3,7 @@
 use super::kit::{Killed, Kit, Start};
 use super::places::Watching;
 use super::support::crew::eventually;
+use redis_dlock::{DLockConfig, DLockGenerator};
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -108,6 +109,21 @@ fn a_run_that_nobody_waits_for_is_shown_with_its_command() {
     holder.signal(rustix::process::Signal::TERM);
     holder.end().expect(143);
     kit.expect_free();
+}
+
+#[test]
+fn a_hold_is_shown_with_the_name_that_the_program_gave_it() {
+    let kit = Kit::new();
+    let generator = DLockGenerator::connect(&kit.server.url()).unwrap();
+    let config = DLockConfig::new("JOB", "x").with_reason("a session").with_holder_name("session 17");
+    let hold = generator.generate_with(config).unwrap().hold().unwrap();
+    let mut page = String::new();
+    eventually("it has answered", || {
+        page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
+        page.contains("has held it")
+    });
+    assert!(page.contains("    session 17 has held it for "), "{page}");
+    hold.release().unwrap();
 }
 
 #[test]

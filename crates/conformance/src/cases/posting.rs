@@ -4,7 +4,7 @@ use crate::suite::Suite;
 use crate::tenure::Tenure;
 use crossbeam_channel::{Receiver, unbounded};
 use redis_dlock::Error;
-use redis_dlock::port::{NotOurs, Posting, ReleaseOutcome};
+use redis_dlock::port::{NotOurs, Posting, ReleaseDone, ReleaseOutcome};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,4 +86,27 @@ pub(crate) fn hands_the_key_to_who_waits(suite: &Suite) {
     inbox.hear_granted(&b);
     assert!(matches!(outcome(&a, &told), ReleaseOutcome::Released { .. }));
     assert!(b.holds());
+}
+
+/// Shows: L2.
+pub(crate) fn of_several_tells_each_how_it_ended(suite: &Suite) {
+    let client = suite.client();
+    let (a, b) = (client.holder("a"), client.holder("b"));
+    let stranger = suite.client().tenure("c");
+    let c = suite.client().holder("c");
+    let (claims, told): (Vec<_>, Vec<_>) = [&a, &stranger, &b]
+        .map(|tenure| {
+            let (tell, told) = unbounded();
+            let done: ReleaseDone = Box::new(move |outcome| tell.send(outcome).unwrap());
+            ((tenure.claim(), done), told)
+        })
+        .into_iter()
+        .unzip();
+    posting(&a).post_releases(claims, PATIENCE);
+    let outcomes: Vec<_> = told.iter().map(|told| outcome(&a, told)).collect();
+    let released = || ReleaseOutcome::Released { waiting: 0 };
+    assert_eq!(outcomes, [released(), ReleaseOutcome::NotOurs(c.not_yours()), released()]);
+    assert!(c.holds());
+    client.holder("a");
+    client.holder("b");
 }

@@ -82,6 +82,7 @@ mod all {
     mod reentry;
     mod renewing;
     mod retrying;
+    mod several;
     mod slow_wait;
     mod trying;
     mod twins;

@@ -73,7 +73,7 @@ use crate::timing::end_of;
 use mux::{Mux, MuxSettings, PendingCall};
 use polling::PollPolicy;
 use routes::{BatchPart, Routes};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::NO_MORE;
@@ -304,6 +304,24 @@ impl<C: Connector> Transport<C> {
         self.note_unsent(mux);
     }
 
+    /// Sends the commands of a batch, and returns without their answers, as [`post`](Self::post) does for one. Each command has a callback, in their
+    /// order. The commands for one connection go out in one write.
+    pub(crate) fn post_all(&self, batch: Batch<'_>, limit: Duration, callbacks: Vec<Callback>) {
+        let Batch { parts, order, .. } = batch;
+        let deadline = end_of(limit, now());
+        let mut of_parts: SmallVec<[SmallVec<[Callback; 1]>; 1]> = parts.iter().map(|_| SmallVec::new()).collect();
+        for (part, callback) in order.into_iter().zip(callbacks) {
+            of_parts[usize::from(part)].push(callback);
+        }
+        for (BatchPart { packed, route }, callbacks) in parts.into_iter().zip(of_parts) {
+            let mux = route.mux;
+            let callback = for_each_command(callbacks);
+            let call = Arc::new(PendingCall::new(packed, route, WaitOrder::AtOnce, Some(callback)));
+            self.muxes[mux].post(&call, deadline);
+            self.note_unsent(mux);
+        }
+    }
+
     /// Notes that a call on this mux may not have been sent. If the mux has no connection and another mux has one, calls use only open
     /// connections for a while. So a connect that hangs or is refused costs one call, and not every call.
     fn note_unsent(&self, mux: usize) {
@@ -390,7 +408,9 @@ impl<C: Connector> Transport<C> {
     fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
         // The choice cannot be corrected later: once the call has entered a mux, its key is tied to that mux.
-        let may_open = || self.has_time_to_connect(limit) && !self.only_one.lock().lasts(now());
+        let took = self.connect_took();
+        let has_time_to_connect = !took.is_zero() && limit >= took * CONNECTS;
+        let may_open = || has_time_to_connect && !self.only_one.lock().lasts(now());
         for (n, mux) in self.muxes[..self.callers].iter().enumerate() {
             let load = mux.load();
             if load < least && (mux.is_connected() || may_open()) {
@@ -402,11 +422,23 @@ impl<C: Connector> Transport<C> {
         }
         best
     }
+}
 
-    fn has_time_to_connect(&self, limit: Duration) -> bool {
-        let took = self.connect_took();
-        !took.is_zero() && limit >= took * CONNECTS
+/// Returns the callback of a call with several commands, each of which has a callback of its own.
+fn for_each_command(mut callbacks: SmallVec<[Callback; 1]>) -> Callback {
+    if callbacks.len() == 1
+        && let Some(callback) = callbacks.pop()
+    {
+        return callback;
     }
+    Box::new(move |CallReplies { replies, failure }| {
+        let mut replies = replies.into_iter();
+        for callback in callbacks {
+            let reply = replies.next().flatten();
+            let failure = if reply.is_some() { None } else { failure.clone() };
+            callback(CallReplies { replies: smallvec![reply], failure });
+        }
+    })
 }
 
 fn lost() -> Error {

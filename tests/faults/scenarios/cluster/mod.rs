@@ -15,6 +15,7 @@ mod members;
 pub(crate) mod moved;
 pub(crate) mod planned;
 pub(crate) mod stopped;
+mod terms;
 pub(crate) mod unheard;
 
 use super::super::failovers::Failover;

@@ -9,6 +9,7 @@ mod leader;
 mod network;
 mod operator;
 mod restarts;
+mod terms;
 
 use crate::consensus::{ConsensusStore, Server};
 use crate::consensus_servers::ConsensusServers;

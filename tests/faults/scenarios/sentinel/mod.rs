@@ -13,6 +13,7 @@ pub(crate) mod emptied;
 pub(crate) mod killed;
 pub(crate) mod planned;
 mod stopped;
+mod terms;
 mod unreachable;
 
 use super::unheard::served;

@@ -81,6 +81,10 @@ pub(crate) enum Mutant {
     ConfirmsNothing,
     /// Tasks that wait are not sent away when their client is closed.
     KeepsTasksAtClosing,
+    /// Several locks are taken in the order of the caller's list.
+    TakesInListOrder,
+    /// A release of several locks that has failed is not tried again.
+    ForgetsReleaseOfSeveral,
     // Mistakes of the transport: see store/redis/transport/model.
     /// A thread that stops reading promotes no reader.
     ReaderLeavesAlone,

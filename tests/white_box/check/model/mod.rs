@@ -36,7 +36,8 @@
 //!
 //! # Bounds
 //!
-//! One key; one or two clients with one to three threads each, and up to three calls a thread; all leases have the same length.
+//! One key, and in some scenarios a second one that threads take together with it; one or two clients with one to three threads each, and up
+//! to three calls a thread; all leases have the same length.
 //! Schedules are drawn at random and by random priorities (PCT), 2000 of each kind for each scenario, new ones in each run:
 //! `DLOCK_MODEL_ITERATIONS` sets how many. An execution has some hundred steps, far too many for all orders; only the end of a closed
 //! client is explored completely (`closing`). So this finds mistakes, and [`mutants`] shows which ones it would find, but it proves
@@ -49,8 +50,7 @@
 //!
 //! * Weak memory: all atomics are sequentially consistent here.
 //! * `redis/`: its transport has tests of its own.
-//! * Several keys in one batch, leases of different lengths, gaps for pollers, tokens that run out, the JVM's lock and unlock, guards
-//!   that other threads look at.
+//! * Leases of different lengths, gaps for pollers, tokens that run out, the JVM's lock and unlock, guards that other threads look at.
 //! * Deleted and overwritten keys, and refusals that do not end.
 //! * A panic: it ends the execution.
 

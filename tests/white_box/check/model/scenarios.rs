@@ -4,8 +4,8 @@ use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
 use super::visitor::Act::{
-    Await, AwaitDropped, AwaitFor, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock, Nap,
-    Try,
+    Await, AwaitDropped, AwaitFor, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock, LockAll,
+    LockAllFor, Nap, Try,
 };
 use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
@@ -163,6 +163,16 @@ pub(crate) const DROPPING_ASKING: Scenario = Scenario { listener: false, ..DROPP
 pub(crate) const AWAITING_CLOSING: Scenario =
     Scenario { clients: &[&[&[Await, Await], &[Await, AwaitDropped], &[Close]], &[&[Await]]], ..CLOSING };
 
+/// Threads that take two locks at once, beside those that take one of them.
+pub(crate) const SEVERAL: Scenario =
+    Scenario { clients: &[&[&[LockAll, Lock], &[LockAll], &[LockAllFor(SHORT)]], &[&[LockAll]]], ..TWO };
+
+pub(crate) const SEVERAL_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..SEVERAL };
+
+/// A client is closed while such threads use it.
+pub(crate) const SEVERAL_CLOSING: Scenario =
+    Scenario { clients: &[&[&[LockAll, LockAll], &[LockAll], &[Close]], &[&[LockAll]]], ..CLOSING };
+
 /// Without this property a seed would be worthless.
 #[test]
 fn replays() {
@@ -251,4 +261,10 @@ holds! {
     tasks_that_are_dropped_unheard: DROPPING_ASKING;
     // Shows: L6.
     a_client_that_is_closed_while_tasks_wait: AWAITING_CLOSING;
+    // Shows: G1, L3.
+    several_locks_at_once: SEVERAL;
+    // Shows: G6, L2.
+    several_locks_at_once_with_faults: SEVERAL_FAULTY;
+    // Shows: L6.
+    a_client_that_is_closed_while_threads_take_several_locks: SEVERAL_CLOSING;
 }

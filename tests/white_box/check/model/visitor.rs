@@ -3,9 +3,11 @@
 use super::shims::thread;
 use super::time;
 use super::world::{LEASE, World};
+use crate::config::DLockConfig;
 use crate::error::{Error, LossCause};
 use crate::lock::DLockGenerator;
 use crate::lock::DLockGuard;
+use crate::lock::DLockGuards;
 use crate::lock::DistributedReentrantLock;
 use crate::lock::Hold;
 use crate::lock::HoldFuture;
@@ -40,6 +42,10 @@ pub(crate) enum Act {
     AwaitTry,
     /// Begins to await a [`Hold`], and may drop the future at any step.
     AwaitDropped,
+    /// Takes the lock together with another one.
+    LockAll,
+    /// Does as `LockAll` if both are acquired within this time.
+    LockAllFor(Duration),
     /// Does as `Lock`, but stays until all calls that end by themselves have ended.
     Host,
     /// Does as `Lock` if the lock is free.
@@ -62,6 +68,7 @@ impl Act {
     /// Whether the call ends by itself, whoever holds the lock.
     pub(crate) fn is_guest(self) -> bool {
         matches!(self, Self::For(_) | Self::CarryFor(_) | Self::AwaitFor(_) | Self::AwaitDropped | Self::Cancellable)
+        matches!(self, Self::For(_) | Self::CarryFor(_) | Self::LockAllFor(_) | Self::Cancellable)
     }
 }
 
@@ -105,6 +112,10 @@ impl Visitor {
             Act::AwaitDropped => {
                 return self.carry(act, Some(Duration::ZERO), || poll_for_a_while(self.lock.hold_async()));
             }
+            Act::Carry => return self.carry(act, None),
+            Act::CarryFor(limit) => return self.carry(act, Some(limit)),
+            Act::LockAll => return self.lock_all(act, None),
+            Act::LockAllFor(limit) => return self.lock_all(act, Some(limit)),
             Act::Lock | Act::Host => self.lock.lock().map(Some),
             Act::Try => self.lock.try_lock(),
             Act::For(limit) => self.lock.try_lock_for(limit),
@@ -219,6 +230,67 @@ impl Visitor {
             let _ = carrier.join();
         } else {
             self.carriers.borrow_mut().push(carrier);
+        }
+    }
+
+    /// Takes the lock and another one, which the checks do not look at.
+    fn lock_all(&self, act: Act, limit: Option<Duration>) {
+        let began = time::now();
+        let config = self.lock.config().clone();
+        let other = DLockConfig::new("OTHER", "").with_lease(config.lease());
+        let mut locks = [config, other];
+        if thread_rng().gen_bool(0.5) {
+            locks.reverse();
+        }
+        let got = self.generator.lock_all(locks, limit.unwrap_or(Duration::MAX));
+        match (limit, got) {
+            (_, Ok(Some(guards))) => self.stay_with_all(guards),
+            (None, Ok(None)) => self.object("lock_all() came back without"),
+            (Some(limit), Ok(None)) if time::now() < began + limit => self.object("gave up too early"),
+            (_, Ok(None) | Err(Error::ShutDown)) => {}
+            (Some(_), Err(Error::Backend { .. })) => {}
+            (_, Err(error)) => self.object(error.to_string()),
+        }
+        if self.lock.hold_count() != 0 || self.lock.is_held_by_current_thread() {
+            self.object("holds the lock without a guard");
+        }
+        self.leave(act);
+    }
+
+    /// Shows: G6.
+    fn stay_with_all(&self, guards: DLockGuards) {
+        let locker = self.locker();
+        let network = self.world.network.clone();
+        let is_broken = move || locker.as_ref().is_some_and(|locker| network.is_broken(locker));
+        let of_lock = guards.locks().position(|lock| lock.key() == self.lock.key());
+        let token = of_lock.and_then(|place| guards.fencing_tokens().nth(place)).unwrap_or_default();
+        let entry = self.world.journal.enter(&*self.name, token).excused_if(is_broken.clone());
+        let lost = guards.lost();
+        entry.ask(|| guards.is_valid());
+        if self.lock.hold_count() != 1 {
+            self.object(format!("holds {} times", self.lock.hold_count()));
+        }
+        self.count_pass();
+        match thread_rng().gen_range(0..3) {
+            0 => {}
+            1 => time::step(),
+            _ => thread::sleep(LEASE / 8),
+        }
+        if thread_rng().gen_ratio(1, 3) {
+            entry.ask(|| {
+                drop(guards);
+                false
+            });
+            return;
+        }
+        let valid = entry.ask(|| guards.is_valid());
+        let mut ended = None;
+        entry.ask_with(|| ended.insert(guards.unlock()).is_ok().then_some(()));
+        match (ended, lost.try_recv()) {
+            (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
+            (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline || is_broken() => {}
+            (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
+            (ended, told) => self.object(format!("valid: {valid}, unlocking: {ended:?}, told of a loss: {told:?}")),
         }
     }
 

@@ -1,6 +1,6 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{AtLimit, CallReplies, Confirming, KeyHash, MUXES, Polling, Replied, Transport};
+use super::super::{AtLimit, CallReplies, Callback, Confirming, KeyHash, MUXES, Polling, Replied, Transport};
 use super::book::{Book, Entry};
 use super::network::{COMMAND, CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, STAMP_AT, command, reply_to};
 use super::scenarios::{Act, Limit, Scenario};
@@ -113,6 +113,7 @@ impl Execution {
             }
             Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, AtLimit::KeepConnection, false),
             Act::Post(key, limit) => self.post(key, limit),
+            Act::PostPair(one, other, limit) => self.post_pair([one, other], limit),
             Act::Collect => {
                 self.transport.collect();
             }
@@ -166,12 +167,28 @@ impl Execution {
         }
     }
 
-    /// Shows: S18.
     fn post(&self, key: u8, limit: Limit) {
-        let call = self.enter(key, 1, limit);
-        self.with(|book| book.entries[usize::from(call)].is_posted = true);
+        let (call, callback) = self.enter_posted(key, limit);
         let mut packed = Packed::default();
         pack(&mut packed, command(call, 0, key));
+        self.transport.post(KeyHash::of(name_of(key)), packed, limit.time(), callback);
+        self.look_at_sent(call, limit);
+    }
+
+    fn post_pair(&self, keys: [u8; 2], limit: Limit) {
+        let (calls, callbacks): (Vec<_>, Vec<_>) = keys.iter().map(|key| self.enter_posted(*key, limit)).unzip();
+        let mut batch = self.transport.batch(limit.time());
+        for (key, call) in keys.iter().zip(&calls) {
+            batch.push(Some(name_of(*key)), |packed| pack(packed, command(*call, 0, *key)));
+        }
+        self.transport.post_all(batch, limit.time(), callbacks);
+        calls.into_iter().for_each(|call| self.look_at_sent(call, limit));
+    }
+
+    /// Shows: S18.
+    fn enter_posted(&self, key: u8, limit: Limit) -> (u16, Callback) {
+        let call = self.enter(key, 1, limit);
+        self.with(|book| book.entries[usize::from(call)].is_posted = true);
         let this = Weak::clone(&self.this);
         let callback = move |mut answer: CallReplies| {
             let Some(execution) = this.upgrade() else { return };
@@ -181,7 +198,10 @@ impl Execution {
             execution.answer(call, 0, replied.ok_or_else(|| answer.failure.expect("a reply or a failure")));
             execution.answered(call);
         };
-        self.transport.post(KeyHash::of(name_of(key)), packed, limit.time(), Box::new(callback));
+        (call, Box::new(callback))
+    }
+
+    fn look_at_sent(&self, call: u16, limit: Limit) {
         self.sent(call);
         // Where connections break or refuse, the call may have failed instead.
         let must_be_given = Faults { unknown: 0, ..self.faults } == NO_FAULTS && limit == Limit::Long;

@@ -2,7 +2,7 @@
 
 use super::network::{Faults, NO_FAULTS};
 use crate::check::model::explorer::explore_both;
-use Act::{Call, Close, Collect, Confirm, ConfirmPair, EndIdle, Nap, Pair, Post, Renew};
+use Act::{Call, Close, Collect, Confirm, ConfirmPair, EndIdle, Nap, Pair, Post, PostPair, Renew};
 use Limit::{Long, None, Short};
 
 /// How much time a caller has.
@@ -27,6 +27,8 @@ pub(super) enum Act {
     ConfirmPair(u8, u8, Limit),
     /// A command about a key, posted without waiting for the answer.
     Post(u8, Limit),
+    /// A command about each of two keys, posted together.
+    PostPair(u8, u8, Limit),
     Collect,
     Close,
     /// Connections that nobody uses at the moment are ended.
@@ -189,6 +191,21 @@ pub(super) const PAIRS_FAULTY: Scenario = Scenario { faults: SOME, ..PAIRS };
 
 /// The connections may be full: what a part leaves behind goes out when its caller comes to it.
 pub(super) const PAIRS_NARROW: Scenario = Scenario { is_narrow: true, ..PAIRS };
+
+/// Commands are posted together, over several connections.
+pub(super) const POSTING_PAIRS: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), PostPair(0, 1, Long), Call(1, 1, Long)],
+        &[Post(1, Long), PostPair(1, 2, Long), Call(2, 1, Long)],
+        &[Call(2, 1, Short), PostPair(2, 0, Short), Collect],
+    ],
+    ..CALLS
+};
+
+pub(super) const POSTING_PAIRS_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..POSTING_PAIRS };
+
+pub(super) const POSTING_PAIRS_UNKNOWN: Scenario =
+    Scenario { faults: Faults { unknown: 4, ..NO_FAULTS }, ..POSTING_PAIRS };
 
 /// Limits that end break connections; one limit is over at once, and breaks none.
 pub(super) const RENEWING: Scenario = Scenario {
@@ -374,6 +391,9 @@ holds! {
     commands_go_several_ways: PAIRS;
     commands_go_several_ways_that_break: PAIRS_FAULTY;
     commands_go_several_ways_that_are_full: PAIRS_NARROW;
+    commands_are_posted_together: POSTING_PAIRS;
+    commands_are_posted_together_and_connections_break: POSTING_PAIRS_FAULTY;
+    short_forms_that_are_unknown_are_posted_together: POSTING_PAIRS_UNKNOWN;
     limits_break_connections: RENEWING;
     limits_break_connections_that_break: RENEWING_FAULTY;
     who_has_no_time_harms_nobody: NO_TIME;

@@ -1,0 +1,106 @@
+//! Several unlocks at once: what goes back to the store goes in one batch.
+
+use super::{AfterRelease, Unlock};
+use crate::client::closing::Leaving;
+use crate::client::give_back::{GiveBack, Repeat};
+use crate::client::parts::Parts;
+use crate::client::releases::{self, ReleaseTries};
+use crate::error::Error;
+use crate::port::{Outcome, ReleaseOutcome};
+use crate::state::hold::Exit;
+use crate::state::key::Key;
+use crate::sync::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A tenure that is given back with others, and the tries of its release so far.
+struct Returned<'c> {
+    /// The place of its key among those that are unlocked.
+    place: usize,
+    back: GiveBack<'c>,
+    tries: ReleaseTries,
+    // Dropped last: the end of the client waits for the release.
+    _leaving: Leaving<'c>,
+}
+
+/// What a reply means to a tenure that is given back.
+enum Reply<'c> {
+    /// The outcome for the key in this place.
+    Over(usize, Result<(), Error>),
+    /// The release is to be tried again.
+    Again(Returned<'c>),
+}
+
+/// Does for several keys what is left to do after a thread has unlocked each of them once. Releases that nobody waits for are posted together. All
+/// others, and what puts this client at the end of a queue, go in one batch, and are awaited; those that fail are tried again, in one batch.
+/// Returns the outcome for each key, in their order.
+pub(crate) fn unlock_all<'c>(
+    parts: &'c Parts,
+    unlocked: impl IntoIterator<Item = (&'c Arc<Key>, Exit)>,
+    reply: AfterRelease,
+) -> Vec<Result<(), Error>> {
+    let (mut outcomes, mut posted, mut returned) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, (key, exit)) in unlocked.into_iter().enumerate() {
+        let unlock = Unlock::new(parts, key, reply);
+        let outcome = unlock.end_hold(exit).map(|ended| {
+            let leaving = (exit != Exit::Inner).then(|| Leaving(parts));
+            let (Some(ended), Some(leaving)) = (ended, leaving) else { return };
+            let back = unlock.plan(ended);
+            if unlock.is_posted(&back) {
+                posted.push((back, leaving));
+            } else {
+                returned.push(Returned { place, back, tries: ReleaseTries::default(), _leaving: leaving });
+            }
+        });
+        outcomes.push(outcome);
+    }
+    let (posted, _leaving): (Vec<_>, Vec<_>) = posted.into_iter().unzip();
+    GiveBack::post_all(parts, posted);
+    while !returned.is_empty() {
+        let mut again = Vec::new();
+        for reply in give_back(parts, returned) {
+            match reply {
+                Reply::Over(place, outcome) => outcomes[place] = outcome,
+                Reply::Again(returned) => again.push(returned),
+            }
+        }
+        returned = again;
+        if let Some(pause) = returned.iter().map(|returned| returned.tries.pause(returned.back.tenure())).min() {
+            thread::sleep(pause);
+        }
+    }
+    outcomes
+}
+
+/// Gives tenures back in one batch.
+fn give_back<'c>(parts: &'c Parts, returned: Vec<Returned<'c>>) -> Vec<Reply<'c>> {
+    // What is of an identity that a twin has, too, is not sent: see `twin.rs`.
+    let (ours, twins): (Vec<_>, Vec<_>) =
+        returned.into_iter().partition(|returned| parts.core.is_ours(&returned.back.tenure().locker));
+    let now = parts.core.clock.now();
+    let left = |returned: &Returned<'_>| returned.back.tenure().deadline().since(now);
+    let longest = ours.iter().map(left).max().unwrap_or_default();
+    let requests: Vec<_> = ours.iter().map(|returned| returned.back.request()).collect();
+    let outcomes = parts.core.batch(&requests, releases::release_limit(&parts.core, longest));
+    drop(requests);
+    let answered = ours.into_iter().zip(outcomes).map(|(returned, outcome)| {
+        let left = left(&returned);
+        returned.answered(parts, left, outcome)
+    });
+    let dropped = twins.into_iter().map(|Returned { place, back, .. }| Reply::Over(place, back.given_back(Ok(()))));
+    answered.chain(dropped).collect()
+}
+
+impl<'c> Returned<'c> {
+    /// Interprets the reply to a request that was sent when so much of the lease was `left`.
+    fn answered(mut self, parts: &Parts, left: Duration, outcome: Result<Outcome, Error>) -> Reply<'c> {
+        if self.back.hands_over() {
+            return Reply::Over(self.place, self.back.answered(outcome, Repeat::Here));
+        }
+        let outcome = outcome.and_then(ReleaseOutcome::try_from);
+        match self.tries.end(parts, self.back.key(), self.back.tenure(), left, outcome) {
+            Some(released) => Reply::Over(self.place, self.back.given_back(released)),
+            None => Reply::Again(self),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Several locks that are held together: the guard of a thread, and the form that belongs to no thread.
+//!
+//! The locks are taken one after another, in the order of their keys. So no two callers that take all their locks in this way wait for each other.
+//! If one cannot be had, those before it are given back, in one batch.
+
+use crate::client::unlock::{AfterRelease, unlock_all};
+use crate::client::wait_limit::WaitLimit;
+use crate::error::{BackendFailure, Error, LeaseLoss};
+use crate::lock::guard::OfThisThread;
+use crate::lock::handle::Handle;
+use crate::lock::reentrant::DistributedReentrantLock;
+use crate::log;
+use crate::state::hold::Exit;
+use crate::state::owner::{self, HoldNumber, current_thread};
+use crossbeam_channel::{Receiver, bounded};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// Keeps several locks for the thread that took them, until it is dropped. Made by [`DLockGenerator::lock_all`](crate::DLockGenerator::lock_all).
+///
+/// Each lock is held as by a [`DLockGuard`](crate::DLockGuard): it has its own fencing token, its own lease, which is renewed, and it can be lost
+/// alone. The guard belongs to the thread that locked, and the holds are reentrant.
+///
+/// Dropping it gives all locks back together: on one Redis server the releases go out in one write, and no reply is waited for.
+/// [`unlock`](Self::unlock) waits for the replies. It owns handles of the locks: while it lives, the client behind its generator lives, too.
+///
+/// ```compile_fail,E0277
+/// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+/// # let generator = DLockGenerator::new(MemoryLockProcessor::new()).unwrap();
+/// let guards = generator.try_lock_all([("ACCOUNT", "1"), ("ACCOUNT", "2")]).unwrap();
+/// std::thread::spawn(move || drop(guards)); // error: TheThreadThatLocksMustUnlock
+/// ```
+#[derive(Debug)]
+#[must_use = "the locks are unlocked at once when their guard is dropped"]
+pub struct DLockGuards {
+    several: Several,
+    _of_this_thread: PhantomData<OfThisThread>,
+}
+
+/// Keeps several locks, and belongs to no thread. Made by [`DLockGenerator::hold_all`](crate::DLockGenerator::hold_all).
+///
+/// Each lock is held as by a [`Hold`](crate::Hold): it is not reentrant, and any thread may query, release or drop the whole. Dropping it gives
+/// all locks back together, as the drop of [`DLockGuards`] does.
+#[derive(Debug)]
+#[must_use = "the locks are unlocked at once when their hold is dropped"]
+pub struct Holds {
+    several: Several,
+}
+
+/// Locks that are held together.
+#[derive(Debug, Default)]
+struct Several {
+    /// In the order in which they were taken, which is that of their keys.
+    taken: Vec<Taken>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Taken {
+    /// The place of the lock in the caller's list.
+    place: usize,
+    lock: DistributedReentrantLock,
+    token: u64,
+    /// The owner of the hold, if that is not a thread.
+    number: Option<HoldNumber>,
+}
+
+/// The methods that both forms have.
+macro_rules! held_together {
+    ($type:ident, $guard:literal, $release:ident, $verb:literal) => {
+        impl $type {
+            /// Returns the locks, in the order of the list from which they were taken. Does not block.
+            pub fn locks(&self) -> impl ExactSizeIterator<Item = &DistributedReentrantLock> {
+                self.several.in_order().into_iter().map(|taken| &taken.lock)
+            }
+
+            /// Returns the fencing tokens of the holds, in the same order. See
+            #[doc = concat!("[`", $guard, "::fencing_token`](crate::", $guard, "::fencing_token).")]
+            /// Does not block.
+            pub fn fencing_tokens(&self) -> impl ExactSizeIterator<Item = u64> {
+                self.several.in_order().into_iter().map(|taken| taken.token)
+            }
+
+            /// Returns `true` if all leases are certainly still ours. Once `false`, it stays `false`. Does not block.
+            #[must_use]
+            pub fn is_valid(&self) -> bool {
+                self.several.taken.iter().all(|taken| taken.handle().holds_validly(taken.token))
+            }
+
+            /// Returns for how long all leases are certainly ours if none is extended again: the shortest of the times that are left. It is zero if
+            /// one is lost. Does not block.
+            #[must_use]
+            pub fn remaining(&self) -> Duration {
+                let left = self.several.taken.iter().map(|taken| taken.handle().remaining_of(taken.token));
+                left.min().unwrap_or_default()
+            }
+
+            /// Fails unless all leases are certainly still ours. Call it before each step that must not run beside another holder. Does not block.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::LeaseLost`] with the key and the cause, of the first lost lock in the order of the keys.
+            pub fn ensure_valid(&self) -> Result<(), Error> {
+                self.several.ensure_valid()
+            }
+
+            /// Returns a channel that receives a message when one of the leases is lost, or at once if one is lost already. If all holds end
+            /// without a loss, the channel is disconnected without a message. Each call makes a new channel, as
+            #[doc = concat!("[`", $guard, "::lost`](crate::", $guard, "::lost)")]
+            /// does. Does not block.
+            #[must_use]
+            pub fn lost(&self) -> Receiver<()> {
+                self.several.lost()
+            }
+
+            /// Returns how a lease was lost, of the first lost lock in the order of the keys; `None` while all are valid. Does not block.
+            #[must_use]
+            pub fn loss(&self) -> Option<LeaseLoss> {
+                self.several.taken.iter().find_map(|taken| taken.handle().loss_of(taken.token))
+            }
+
+            #[doc = concat!($verb, " all locks together, and returns the outcome. Blocks for one round trip to the store, in a Cluster to each of its")]
+            /// nodes that has one of the locks. Releases that fail are tried again, as those of a single
+            #[doc = concat!("[`", $guard, "`](crate::", $guard, ") are.")]
+            ///
+            /// # Errors
+            ///
+            /// Those of [`DLockGuard::unlock`](crate::DLockGuard::unlock). If several locks fail, the first loss is returned, or else the first error, in
+            /// the order of the keys. The error names its key. All other locks are unlocked.
+            pub fn $release(mut self) -> Result<(), Error> {
+                self.several.end(AfterRelease::Awaited)
+            }
+        }
+    };
+}
+
+held_together!(DLockGuards, "DLockGuard", unlock, "Unlocks");
+held_together!(Holds, "Hold", release, "Releases");
+
+impl DLockGuards {
+    /// Takes these locks, which one generator made and which differ in their keys, for the calling thread. Returns `None` if the limit ends first.
+    pub(super) fn acquire(locks: Vec<DistributedReentrantLock>, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
+        let take = |lock: &DistributedReentrantLock| Ok(lock.handle.acquire(limit)?.map(|token| (None, token)));
+        let several = Several::acquire(locks, limit, take)?;
+        Ok(several.map(|several| Self { several, _of_this_thread: PhantomData }))
+    }
+}
+
+impl Holds {
+    /// As [`DLockGuards::acquire`], for holds that belong to no thread.
+    pub(super) fn acquire(locks: Vec<DistributedReentrantLock>, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
+        let take = |lock: &DistributedReentrantLock| {
+            Ok(lock.handle.acquire_hold(limit)?.map(|(number, token)| (Some(number), token)))
+        };
+        Ok(Several::acquire(locks, limit, take)?.map(|several| Self { several }))
+    }
+}
+
+impl Several {
+    /// Takes all locks, by what takes one of them within the limit. Gives back what is taken if one cannot be had.
+    ///
+    /// The leases of the locks that are taken are renewed while the others are waited for. If one is lost meanwhile, the program has not been told of
+    /// it, so all are given back, and taken anew within the limit: as `lock()` does for a hold that is lost before it returns.
+    fn acquire(
+        locks: Vec<DistributedReentrantLock>,
+        limit: &WaitLimit<'_>,
+        take: impl Fn(&DistributedReentrantLock) -> Result<Option<(Option<HoldNumber>, u64)>, Error>,
+    ) -> Result<Option<Self>, Error> {
+        let mut locks: Vec<_> = locks.into_iter().enumerate().collect();
+        locks.sort_by(|(_, one), (_, other)| one.key().cmp(other.key()));
+        loop {
+            let mut several = Self::default();
+            for (place, lock) in &locks {
+                let Some((number, token)) = take(lock)? else { return Ok(None) };
+                several.taken.push(Taken { place: *place, lock: lock.clone(), token, number });
+            }
+            let Err(lost) = several.ensure_valid() else { return Ok(Some(several)) };
+            log::debug!(ACQUIRE, "several locks: one was lost before all were taken: {lost}");
+            let is_over = several.taken.iter().any(|taken| taken.handle().is_over(limit));
+            drop(several);
+            if limit.is_one_attempt {
+                return Err(Error::backend(BackendFailure::Unknown, format!("not all locks could be kept: {lost}")));
+            }
+            if is_over {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn ensure_valid(&self) -> Result<(), Error> {
+        self.taken.iter().try_for_each(|taken| taken.handle().ensure_valid_hold(taken.token))
+    }
+
+    /// Returns the locks in the order of the caller's list.
+    fn in_order(&self) -> Vec<&Taken> {
+        let mut taken: Vec<_> = self.taken.iter().collect();
+        taken.sort_by_key(|taken| taken.place);
+        taken
+    }
+
+    fn lost(&self) -> Receiver<()> {
+        let (sender, receiver) = bounded(1);
+        for taken in &self.taken {
+            taken.handle().key.watch_by(taken.token, sender.clone());
+        }
+        receiver
+    }
+
+    /// Ends all holds.
+    fn end(&mut self, reply: AfterRelease) -> Result<(), Error> {
+        let taken = std::mem::take(&mut self.taken);
+        let Some(first) = taken.first() else { return Ok(()) };
+        let unlocked: Vec<_> = taken.iter().map(|taken| (&taken.handle().key, taken.leave())).collect();
+        let outcomes = unlock_all(&first.handle().client.parts, unlocked, reply);
+        let failed = taken.iter().zip(outcomes).filter_map(|(taken, outcome)| Some(taken.named(outcome.err()?)));
+        let mut failed: Vec<_> = failed.collect();
+        // What may have been done beside another holder matters more than a release that is repeated.
+        failed.sort_by_key(|error| !error.is_lost());
+        failed.into_iter().next().map_or(Ok(()), Err)
+    }
+}
+
+impl Taken {
+    fn handle(&self) -> &Handle {
+        &self.lock.handle
+    }
+
+    /// Unlocks once, without what is left to do after that.
+    fn leave(&self) -> Exit {
+        let number = self.number.as_ref().map_or_else(current_thread, HoldNumber::get);
+        let exit = self.handle().key.hold.leave(number, Some(self.token));
+        if exit == Exit::Last && self.number.is_none() {
+            owner::hold_ends();
+        }
+        exit
+    }
+
+    /// Names the key in an error that does not.
+    fn named(&self, error: Error) -> Error {
+        let named = |message: String| format!("lock {:?}: {message}", self.lock.key());
+        match error {
+            Error::Backend { failure, message, source } => Error::Backend { failure, message: named(message), source },
+            Error::Denied { message } => Error::denied(named(message)),
+            Error::Unsupported { message } => Error::unsupported(named(message)),
+            other => other,
+        }
+    }
+}
+
+impl Drop for Several {
+    fn drop(&mut self) {
+        if let Err(error) = self.end(AfterRelease::Unawaited) {
+            // Lost leases and unanswered releases have already been logged with their causes.
+            log::debug!(RELEASE, "several locks: a dropped guard could not unlock all of them: {error}");
+        }
+    }
+}

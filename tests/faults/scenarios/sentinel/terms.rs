@@ -1,0 +1,20 @@
+//! Leaders, while the master fails.
+
+use super::super::terms::assert_led;
+use super::{ALL, bounds, five};
+use crate::stage::Stage;
+
+/// What is acknowledged by all replicas is never led by two.
+/// Shows: G1, G7, L1.
+#[test]
+fn a_killed_master_gives_no_two_leaders() {
+    let setup = five("master killed, leaders", ALL).leading();
+    let report = Stage::open().play(setup, bounds(false), |scene| {
+        let failover = scene.kill_master();
+        scene.promoted(&failover);
+        let all = scene.all_but(&[]);
+        scene.followed_past_lost_releases(&failover, &all);
+        scene.mend_for_acks(&failover);
+    });
+    assert_led(report);
+}

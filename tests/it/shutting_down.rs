@@ -1,0 +1,180 @@
+//! Programs that are told to end while twenty of their threads hold locks or wait for them.
+
+use crate::support::RedisServer;
+use crate::support::commands::Commands;
+use crate::support::crew::eventually;
+use crate::support::lab::STALL;
+use crate::support::process::{example, signal};
+use crate::support::stalls::on_a_running_machine;
+use redis_dlock::DLockGenerator;
+use rustix::process::Signal;
+use std::process::{Child, Command, Stdio};
+
+const THREADS: usize = 20;
+
+/// Two threads of a program share one.
+const LOCKS: usize = THREADS / 2;
+
+/// Programs of one server, and an observer.
+struct Scene {
+    server: RedisServer,
+    generator: DLockGenerator,
+}
+
+/// A program, which is killed if the test fails.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Program {
+    fn terminate(&self) {
+        signal(&self.0, Signal::TERM);
+    }
+
+    #[track_caller]
+    fn expect_orderly_end(mut self) {
+        let mut status = None;
+        eventually("the program ends", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        assert_eq!(status.unwrap().code(), Some(0));
+    }
+}
+
+impl Scene {
+    /// The server knows the scripts.
+    fn new() -> Self {
+        let scene = Self::with_a_fresh_server();
+        let program = scene.start(true);
+        program.terminate();
+        program.expect_orderly_end();
+        scene
+    }
+
+    fn with_a_fresh_server() -> Self {
+        let server = RedisServer::start();
+        let generator = DLockGenerator::builder()
+            .client_record(false)
+            .build(redis_dlock::RedisLockProcessor::connect(&server.url()).unwrap())
+            .unwrap();
+        Self { server, generator }
+    }
+
+    /// Starts a program. Returns when each of its threads holds a lock or waits for one: as the first program, or with all behind one.
+    fn start(&self, is_first: bool) -> Program {
+        let program = Command::new(example("shutdown"))
+            .args([&*self.server.url(), &THREADS.to_string()])
+            .stdout(Stdio::null())
+            .spawn()
+            .map(Program)
+            .unwrap();
+        for n in 0..LOCKS {
+            eventually("all hold or wait", || {
+                let seen = self.generator.describe("SHIFT", n.to_string()).unwrap();
+                let party = if is_first { seen.holder.as_ref() } else { seen.waiting.first() };
+                let threads = if is_first { 1 } else { 2 };
+                party.and_then(|party| party.told.as_ref()).is_some_and(|told| told.waiting_threads == threads)
+            });
+        }
+        program
+    }
+
+    /// How many hold a lock, and how many stand in a queue.
+    fn holders_and_waiters(&self) -> (usize, usize) {
+        let seen = (0..LOCKS).map(|n| self.generator.generate("SHIFT", n.to_string()).unwrap().inspect().unwrap());
+        seen.fold((0, 0), |(held, waiting), seen| {
+            (held + usize::from(seen.holder.is_some()), waiting + usize::try_from(seen.waiting).unwrap())
+        })
+    }
+
+    /// What the store still has of locks, but for the counter of tokens.
+    fn leftovers(&self) -> Vec<String> {
+        let keys: Vec<String> = self.server.run(&["KEYS", "*"]);
+        keys.into_iter().filter(|key| !key.contains("fence")).collect()
+    }
+
+    /// How many scripts were run since the counts were reset, and how many pieces of data the server has read.
+    fn scripts_and_reads(&self) -> (usize, usize) {
+        let commands = Commands::of(&self.server);
+        let stats: String = self.server.run(&["INFO", "stats"]);
+        let reads = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:")).unwrap();
+        let scripts = commands.count("evalsha") + commands.count("eval");
+        (usize::try_from(scripts).unwrap(), reads.trim().parse().unwrap())
+    }
+}
+
+/// The scripts beside the releases: the record is written, or removed.
+const OF_RECORD: usize = 2;
+
+/// The reads beside those of scripts: the end of the subscription, and what this test asks.
+const OTHERS: usize = 10;
+
+/// There is a release for each lock, and at most one for each thread: a hold may still be given to a thread that ends. There are hardly more writes
+/// than releases. On a machine that stands still, probes are counted with them.
+/// Shows: L2, L6.
+#[test]
+fn threads_that_hold_or_wait_leave_nothing_behind() {
+    on_a_running_machine(STALL, || {
+        let scene = Scene::new();
+        let program = scene.start(true);
+        assert_eq!(scene.holders_and_waiters(), (LOCKS, 0));
+        Commands::forget(&scene.server);
+        program.terminate();
+        program.expect_orderly_end();
+        let (scripts, reads) = scene.scripts_and_reads();
+        assert!((LOCKS..=THREADS + OF_RECORD).contains(&scripts), "{scripts}");
+        assert!(reads <= THREADS + OF_RECORD + OTHERS, "{reads}");
+        assert_eq!(scene.leftovers(), [""; 0]);
+    });
+}
+
+/// Shows: L2.
+#[test]
+fn waiters_that_end_give_their_places_up_in_few_writes() {
+    on_a_running_machine(STALL, || {
+        let scene = Scene::new();
+        let (first, second) = (scene.start(true), scene.start(false));
+        Commands::forget(&scene.server);
+        second.terminate();
+        second.expect_orderly_end();
+        let (scripts, reads) = scene.scripts_and_reads();
+        assert!((LOCKS..=THREADS + OF_RECORD).contains(&scripts), "{scripts}");
+        assert!(reads <= THREADS + OF_RECORD + OTHERS, "{reads}");
+        assert_eq!(scene.holders_and_waiters(), (LOCKS, 0));
+        first.terminate();
+        first.expect_orderly_end();
+        assert_eq!(scene.leftovers(), [""; 0]);
+    });
+}
+
+/// Shows: L1, L2.
+#[test]
+fn the_next_process_has_the_locks_when_the_holder_ends() {
+    let scene = Scene::new();
+    let (first, second) = (scene.start(true), scene.start(false));
+    assert_eq!(scene.holders_and_waiters(), (LOCKS, LOCKS));
+    first.terminate();
+    first.expect_orderly_end();
+    assert_eq!(scene.holders_and_waiters(), (LOCKS, 0));
+    second.terminate();
+    second.expect_orderly_end();
+    assert_eq!(scene.leftovers(), [""; 0]);
+}
+
+/// Shows: L2.
+#[test]
+fn programs_that_end_together_leave_nothing_behind() {
+    let scene = Scene::new();
+    let (first, second) = (scene.start(true), scene.start(false));
+    first.terminate();
+    second.terminate();
+    first.expect_orderly_end();
+    second.expect_orderly_end();
+    assert_eq!(scene.leftovers(), [""; 0]);
+}
