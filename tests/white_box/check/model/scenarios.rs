@@ -4,8 +4,8 @@ use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
 use super::visitor::Act::{
-    Await, AwaitDropped, AwaitFor, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock, LockAll,
-    LockAllFor, Nap, Try,
+    Await, AwaitDropped, AwaitFor, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock,
+    LockAll, LockAllFor, Nap, Try,
 };
 use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};

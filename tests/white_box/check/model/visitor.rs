@@ -67,8 +67,11 @@ pub(crate) enum Act {
 impl Act {
     /// Whether the call ends by itself, whoever holds the lock.
     pub(crate) fn is_guest(self) -> bool {
-        matches!(self, Self::For(_) | Self::CarryFor(_) | Self::AwaitFor(_) | Self::AwaitDropped | Self::Cancellable)
-        matches!(self, Self::For(_) | Self::CarryFor(_) | Self::LockAllFor(_) | Self::Cancellable)
+        match self {
+            Self::For(_) | Self::CarryFor(_) | Self::LockAllFor(_) | Self::Cancellable => true,
+            Self::AwaitFor(_) | Self::AwaitDropped => true,
+            _ => false,
+        }
     }
 }
 
@@ -112,8 +115,6 @@ impl Visitor {
             Act::AwaitDropped => {
                 return self.carry(act, Some(Duration::ZERO), || poll_for_a_while(self.lock.hold_async()));
             }
-            Act::Carry => return self.carry(act, None),
-            Act::CarryFor(limit) => return self.carry(act, Some(limit)),
             Act::LockAll => return self.lock_all(act, None),
             Act::LockAllFor(limit) => return self.lock_all(act, Some(limit)),
             Act::Lock | Act::Host => self.lock.lock().map(Some),
