@@ -9,6 +9,7 @@ use super::inboxes::InboxLink;
 use super::store::{Shared, Store};
 use super::timing::KEEP;
 use crate::clock::{Clock, SystemClock};
+use crate::config::LONGEST_RELEASE_DELAY;
 use crate::error::Error;
 use crate::port::{
     Break, BreakOutcome, Broken, Directory, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue,
@@ -125,6 +126,7 @@ impl LockProcessor for MemoryLockProcessor {
             poller_gaps: true,
             numbers: true,
             breaks: true,
+            longest_release_delay: LONGEST_RELEASE_DELAY,
             ..StoreLimits::default()
         }
     }

@@ -21,6 +21,7 @@ use super::sentinel::Outage;
 use super::topology::Topology;
 use super::transport::{AtLimit, CallReplies, KeyHash, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
+use crate::config::LONGEST_RELEASE_DELAY;
 use crate::error::Error;
 use crate::port::{
     Claim, Directory, Inbox, Limit, LockProcessor, Operations, Outcome, Posting, ReleaseDone, Request, StoreLimits,
@@ -183,6 +184,7 @@ impl LockProcessor for RedisLockProcessor {
             poller_gaps: true,
             numbers: true,
             breaks: true,
+            longest_release_delay: LONGEST_RELEASE_DELAY,
             ..StoreLimits::default()
         }
     }

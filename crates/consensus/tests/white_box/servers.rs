@@ -279,6 +279,10 @@ impl Kv for Servers {
         Life { time: claim.lease * 2, needed: claim.lease, delay: Duration::ZERO }
     }
 
+    fn delay(&self, needed: Duration) -> Life {
+        Life { time: needed, needed, delay: Duration::ZERO }
+    }
+
     fn open_session(&self, _life: Life, name: &str, _: Deadline) -> Result<String, Error> {
         Ok(self.step(|state| {
             state.index += 1;
