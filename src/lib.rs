@@ -109,7 +109,7 @@ pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
 /// `crossbeam-channel` 0.5.
 #[doc(no_inline)]
 pub use crossbeam_channel::Receiver;
-pub use description::{ClientRecord, Description, ListedLock, Party, Told, WaitingThread};
+pub use description::{ClientRecord, DelayedRelease, Description, ListedLock, Party, Told, WaitingThread};
 pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use event::{Event, SlowWait};
 pub use lock::{

@@ -19,6 +19,7 @@
 //! | `parts.rs` | the parts of a client, which all of the above receive |
 //! | `server.rs` | a part: makes all due when another server than before answers |
 //! | `renewals.rs`, `retries.rs`, `cleanup.rs` | parts: what `dlock-lease` and `dlock-retry` have to do, and when; the clean-up list |
+//! | `delayed.rs` | a release that is delayed: what the key contains, and what ends it |
 //! | `subscription.rs` | a part: whether the client hears of grants |
 //! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
@@ -32,6 +33,7 @@ pub(crate) mod activity;
 mod cleanup;
 mod closing;
 mod core;
+mod delayed;
 mod describe;
 mod events;
 mod lease_thread;

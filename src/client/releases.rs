@@ -14,15 +14,16 @@
 
 use super::cleanup::{Ending, InFlight};
 use super::core::Core;
+use super::delayed::Delayed;
 use super::events::Events;
 use super::loss;
 use super::parts::Parts;
 use super::retries::Retries;
 use super::twin;
 use crate::clock::Moment;
-use crate::error::{Error, LeaseLoss, LossCause};
+use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
-use crate::port::{Claim, NotOurs, Operations, ReleaseOutcome, Request};
+use crate::port::{Claim, DelayReleaseOutcome, NotOurs, Operations, Outcome, ReleaseOutcome, Request};
 use crate::state::tenure::Tenure;
 use crate::sync::thread;
 use crate::timing;
@@ -30,7 +31,7 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Releases a tenure. After three failed tries, leaves it to the clean-up list. Fails with [`Error::LeaseLost`] if the key was no longer ours,
+/// Releases a tenure, or delays its release if its hold was to last for longer. After three failed tries, leaves it to the clean-up list. Fails with [`Error::LeaseLost`] if the key was no longer ours,
 /// and otherwise with the error of the last try.
 pub(super) fn give_back(parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
     release(parts, key, tenure, false)
@@ -47,14 +48,21 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, mut perhaps_done: bool) ->
         // It is of an identity that a twin has, too: see `twin.rs`.
         return Ok(());
     }
-    let release = Request::Release(parts.core.ending(key, tenure));
+    let claim = parts.core.ending(key, tenure);
+    let delayed = Delayed::of(&parts.core, tenure);
     let mut failures = 0;
     loop {
+        let now = parts.core.clock.now();
         // After the lease's end the key is gone by itself, and there is nothing left to wait for.
-        let left = tenure.deadline().since(parts.core.clock.now());
-        match parts.core.run(&release, release_limit(&parts.core, left)).and_then(ReleaseOutcome::try_from) {
+        let left = tenure.deadline().since(now);
+        let release = Delayed::ending(delayed.as_ref(), claim, now);
+        let is_delayed = matches!(release, Request::DelayRelease(..));
+        match parts.core.run(&release, release_limit(&parts.core, left)).and_then(whose) {
+            Ok(Some(other)) if is_delayed => {
+                return Err(not_delayed(parts, key, tenure, other, perhaps_done));
+            }
             // After a try without a reply, "not ours" may be the effect of that try.
-            Ok(ReleaseOutcome::NotOurs(other)) if !perhaps_done => return not_ours(parts, key, tenure, other),
+            Ok(Some(other)) if !perhaps_done => return not_ours(parts, key, tenure, other),
             Ok(_) => return Ok(()),
             Err(error) => {
                 failures += 1;
@@ -65,8 +73,8 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, mut perhaps_done: bool) ->
                         "lock {key:?}: release of {:?} failed, retrying in background: {error}",
                         tenure.locker
                     );
-                    parts.retries.release_later(key, tenure);
-                    return Err(error);
+                    parts.retries.end_later(key, tenure, delayed);
+                    return Err(if is_delayed { unconfirmed(error) } else { error });
                 }
                 thread::sleep(timing::retries(timing::longest_release_pause(tenure.lease())).after(failures));
             }
@@ -108,6 +116,38 @@ pub(super) fn not_ours(parts: &Parts, key: &str, tenure: &Tenure, other: NotOurs
     let cause = loss::broken(parts, key, tenure, parts.core.limits.command).unwrap_or_else(|| LossCause::from(other));
     let locker = tenure.locker.to_string();
     Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
+}
+
+/// Returns what contains the key instead of the locker that a release has named, if that did not.
+fn whose(outcome: Outcome) -> Result<Option<NotOurs>, Error> {
+    match outcome {
+        Outcome::Release(ReleaseOutcome::NotOurs(other))
+        | Outcome::DelayRelease(DelayReleaseOutcome::NotOurs(other)) => Ok(Some(other)),
+        Outcome::Release(_) | Outcome::DelayRelease(_) => Ok(None),
+        other => Err(other.misplaced()),
+    }
+}
+
+/// The error for a tenure whose release could not be delayed, because the key did not contain its locker any more.
+fn not_delayed(parts: &Parts, key: &str, tenure: &Tenure, other: NotOurs, perhaps_done: bool) -> Error {
+    let words = match &other.holder {
+        Some(holder) => format!("{holder:?} has the key"),
+        None => "the key is free".to_owned(),
+    };
+    let lost = if perhaps_done { Ok(()) } else { not_ours(parts, key, tenure, other) };
+    let unknown = || unconfirmed(Error::backend(BackendFailure::Unknown, words));
+    lost.err().unwrap_or_else(unknown)
+}
+
+/// Says of a failure to delay a release what that means.
+fn unconfirmed(error: Error) -> Error {
+    match error {
+        Error::Backend { failure, message, source } => {
+            let message = format!("the key may not be kept until the time that was asked for: {message}");
+            Error::Backend { failure, message, source }
+        }
+        other => other,
+    }
 }
 
 /// Returns how long one try of a release may take if `left` of the lease remains.

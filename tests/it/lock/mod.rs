@@ -3,6 +3,8 @@
 mod asking;
 mod cancelling;
 mod closing;
+mod delayed;
+mod delayed_by_hand;
 mod giving_up;
 mod granted;
 mod handles;

@@ -60,6 +60,7 @@ mod all {
     mod asking;
     mod cancelling;
     mod closing;
+    mod delayed;
     mod giving_up;
     mod granted;
     mod handles;
