@@ -23,10 +23,6 @@ pub const MAX_LEASE: Duration = Duration::from_millis(i32::MAX as u64);
 /// The longest lock-delay. A request that a dead holder has sent arrives within a minute, or not at all.
 pub(crate) const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 
-/// The longest time for which a key may be kept from everybody after a hold: a year. A number of milliseconds that no server takes would make the
-/// release fail.
-pub(crate) const LONGEST_RELEASE_DELAY: Duration = Duration::from_secs(366 * 24 * 3600);
-
 /// The prefix of all lock keys.
 pub(crate) const PREFIX: &str = "DLOCK_";
 

@@ -165,6 +165,8 @@ pub struct DelayedRelease {
     pub ended: Option<SystemTime>,
     /// The name that the program gave the hold: [`DLockConfig::with_holder_name`](crate::DLockConfig::with_holder_name).
     pub holder_name: Option<String>,
+    /// What the lock was for: [`DLockConfig::with_reason`](crate::DLockConfig::with_reason). A long reason is cut, and ends with `…`.
+    pub reason: Option<String>,
     /// The name of the program's file.
     pub program: Option<String>,
     /// The name of the machine.
@@ -190,6 +192,7 @@ impl DelayedRelease {
                 "delay" => found.delay = millis(&value),
                 "ended" => found.ended = time_of(&value),
                 "holder" => found.holder_name = Some(value),
+                "reason" => found.reason = Some(value),
                 "program" => found.program = Some(value),
                 "host" => found.host = Some(value),
                 "pid" => found.pid = value.parse().ok(),
@@ -220,6 +223,7 @@ impl DelayedRelease {
         fields.put_text("host", self.host.as_deref(), 64);
         fields.put_text("program", self.program.as_deref(), 100);
         fields.put_text("holder", self.holder_name.as_deref(), 150);
+        fields.put_text("reason", self.reason.as_deref(), 200);
         fields.put("version", Some(1));
         format!("{DELAYED}{}", fields.into_line())
     }
@@ -231,6 +235,7 @@ impl DelayedRelease {
             delay: Duration::ZERO,
             ended: None,
             holder_name: None,
+            reason: None,
             program: None,
             host: None,
             pid: None,

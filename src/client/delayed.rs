@@ -37,6 +37,7 @@ impl Delayed {
             // A store that knows what is left of the delay tells by that when the hold has ended, by its own clock.
             ended: (!core.limits.remaining_known).then_some(this.started).flatten(),
             holder_name: settings.holder_name().map(str::to_owned),
+            reason: settings.reason().map(str::to_owned),
             program: this.program,
             host: this.host,
             pid: this.pid,

@@ -78,6 +78,7 @@ fn a_mark_is_read_back_and_is_nobodys_locker() {
         delay: Duration::from_secs(86_400),
         ended: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_700_000)),
         holder_name: Some("nightly 50%-7".to_owned()),
+        reason: Some("for the books".to_owned()),
         program: Some("export".to_owned()),
         host: Some("web-1".to_owned()),
         pid: Some(7),
@@ -91,7 +92,12 @@ fn a_mark_is_read_back_and_is_nobodys_locker() {
     let none = DelayedRelease { ended: None, ..DelayedRelease::empty() };
     assert_eq!(none.ended_ago(None), None);
 
-    let long = DelayedRelease { holder_name: Some("-7\n".repeat(9000)), host: Some("é".repeat(9000)), ..mark };
+    let long = DelayedRelease {
+        reason: Some(" ".repeat(9000)),
+        holder_name: Some("-7\n".repeat(9000)),
+        host: Some("é".repeat(9000)),
+        ..mark
+    };
     let text = long.to_mark();
     let read = DelayedRelease::of_locker(&text).expect("it is read");
     assert!(text.len() <= fields::MOST && crate::port::marks(&text).is_none(), "{text}");

@@ -9,11 +9,11 @@ use super::inboxes::InboxLink;
 use super::store::{Shared, Store};
 use super::timing::KEEP;
 use crate::clock::{Clock, SystemClock};
-use crate::config::LONGEST_RELEASE_DELAY;
 use crate::error::Error;
 use crate::port::{
     Break, BreakOutcome, Broken, Directory, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue,
 };
+use crate::timing::LONGEST_RELEASE_DELAY;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;

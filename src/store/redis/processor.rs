@@ -21,12 +21,12 @@ use super::sentinel::Outage;
 use super::topology::Topology;
 use super::transport::{AtLimit, CallReplies, KeyHash, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
-use crate::config::LONGEST_RELEASE_DELAY;
 use crate::error::Error;
 use crate::port::{
     Claim, Directory, Inbox, Limit, LockProcessor, Operations, Outcome, Posting, ReleaseDone, Request, StoreLimits,
     WaitQueue, one_by_one,
 };
+use crate::timing::LONGEST_RELEASE_DELAY;
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::fmt;

@@ -14,7 +14,9 @@ fn it_is_described_as_what_it_is() {
     let lab = Lab::memory();
     let client = || lab.builder().build(lab.processor()).unwrap();
     let generator = client();
-    let lock = generator.generate_with(config("x", 30_000).with_holder_name("export of\nMonday")).unwrap();
+    let lock = generator
+        .generate_with(config("x", 30_000).with_holder_name("export of\nMonday").with_reason("the books"))
+        .unwrap();
     let guard = lock.lock().unwrap();
     let locker = lab.holder(lock.key()).unwrap().holder;
     assert_eq!(generator.describe("TEST", "x").unwrap().delayed_release, None);
@@ -28,6 +30,7 @@ fn it_is_described_as_what_it_is() {
     assert_eq!((listed.locker.as_deref(), seen.lock_delay), (seen.holder.as_ref().map(|party| &*party.locker), None));
     assert_eq!((&ended.locker, ended.pid), (&locker, Some(std::process::id())));
     assert_eq!(ended.holder_name.as_deref(), Some("export of\\nMonday"));
+    assert_eq!(ended.reason.as_deref(), Some("the books"));
     assert!(ended.program.is_some() && ended.host.is_some() && ended.ended.is_none());
     assert!(ended.held_for >= Duration::from_secs(3) && ended.held_for < Duration::from_secs(4));
     let ago = ended.ended_ago(seen.remaining).unwrap();
