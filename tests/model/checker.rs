@@ -12,7 +12,7 @@ pub(crate) const ONE_BELIEVER: &str = "at most one believes to hold";
 pub(crate) const BELIEVER_HOLDS: &str = "who believes to hold has the key";
 /// Shows: G4, S1.
 pub(crate) const KEPT_FOR_LONGER: &str = "the server keeps a key for its holder's lease and the lock-delay";
-/// Shows: G1, G11, S3.
+/// Shows: G11, G13, S3.
 pub(crate) const KEPT_FROM_ALL: &str = "nobody gets the key before the end of a delay";
 /// Shows: G7, S2.
 pub(crate) const NUMBERS_RISE: &str = "every number is greater than all issued before";

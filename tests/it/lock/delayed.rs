@@ -46,7 +46,7 @@ fn assert_kept_from(locks: &[DistributedReentrantLock]) {
     }
 }
 
-/// Shows: G1, G7.
+/// Shows: G1, G7, G13.
 fn nobody_gets_the_lock_before_the_time_since_the_beginning_is_over(lab: &Lab) {
     let locks = in_two_clients(lab);
     let begun = lab.time.now();
@@ -79,7 +79,7 @@ fn a_time_that_is_over_releases_the_lock(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
-/// Shows: G9.
+/// Shows: G9, G13.
 fn an_inner_unlock_is_remembered_and_the_longest_time_counts(lab: &Lab) {
     let locks = in_two_clients(lab);
     let outer = locks[0].lock().unwrap();
@@ -108,7 +108,7 @@ fn a_guard_that_is_dropped_after_an_inner_unlock_keeps_the_time(lab: &Lab) {
     assert!(delayed(lab).is_some());
 }
 
-/// Shows: G7, G8.
+/// Shows: G7, G8, G13.
 fn threads_and_processes_that_wait_are_served_afterwards_in_their_order(lab: &Lab) {
     let [here, there] = in_two_clients(lab);
     let begun = lab.time.now();
@@ -184,7 +184,7 @@ fn a_time_that_no_store_keeps_unlocks_and_says_so(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
-/// Shows: G11.
+/// Shows: G11, G13.
 fn a_lost_reply_changes_nothing(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(long()).unwrap();

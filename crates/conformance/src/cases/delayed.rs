@@ -25,7 +25,7 @@ fn delay(tenure: &Tenure, time: Duration) -> String {
     mark_of(tenure)
 }
 
-/// Shows: G1, G2, S3.
+/// Shows: G1, G2, G13, S3.
 pub(crate) fn keeps_everybody_out_as_a_holder_does(suite: &Suite) {
     let a = suite.client().holder("k");
     let mark = delay(&a, suite.long());
