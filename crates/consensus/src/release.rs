@@ -236,7 +236,7 @@ impl<'a> Release<'a> {
         let (store, claim) = (self.store, self.claim);
         let outcome = until_settled(claim.key, || {
             let snapshot = self.look()?;
-            let is_ours = |holder: &&Holder| [claim.locker, delay.mark].contains(&&*holder.party.locker);
+            let is_ours = |holder: &&Holder| holder.party.locker == claim.locker || holder.party.locker == delay.mark;
             match snapshot.holder.as_ref().filter(is_ours).and_then(|holder| holder.session.as_deref()) {
                 Some(from) => self.try_delay(delay, from),
                 None => Ok(Some(DelayReleaseOutcome::NotOurs(NotOurs::new(snapshot.locker())))),

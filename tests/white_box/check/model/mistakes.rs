@@ -71,6 +71,10 @@ pub(crate) enum Mutant {
     PausesFromAnswer,
     /// A `Hold` is owned by the thread that takes it.
     HoldsForItsThread,
+    /// A hold whose release is to be delayed is passed on within the process.
+    PassesOnWhatIsKept,
+    /// An unanswered delayed release is repeated as an ordinary one.
+    ReleasesWhatIsKept,
     // Mistakes of the transport: see store/redis/transport/model.
     /// A thread that stops reading promotes no reader.
     ReaderLeavesAlone,

@@ -3,7 +3,7 @@
 use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
-use super::visitor::Act::{Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock, Nap, Try};
+use super::visitor::Act::{Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Keep, Lock, Nap, Try};
 use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
 use std::time::Duration;
@@ -139,6 +139,14 @@ pub(crate) const CARRYING_FAULTY: Scenario =
 pub(crate) const CARRYING_CLOSING: Scenario =
     Scenario { clients: &[&[&[Carry, Carry], &[Carry], &[Close]], &[&[Carry]]], ..CLOSING };
 
+/// Some holds end, and keep everybody from the lock for a while.
+pub(crate) const KEEPING: Scenario = Scenario { clients: &[&[&[Keep, Lock], &[Lock]], &[&[Lock], &[Keep]]], ..TWO };
+
+pub(crate) const KEEPING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..KEEPING };
+
+/// Nobody hears of a grant.
+pub(crate) const KEEPING_ASKING_FAULTY: Scenario = Scenario { listener: false, ..KEEPING_FAULTY };
+
 /// Without this property a seed would be worthless.
 #[test]
 fn replays() {
@@ -214,4 +222,9 @@ holds! {
     holds_that_belong_to_no_thread_with_faults: CARRYING_FAULTY;
     // Shows: L6.
     a_client_that_is_closed_while_others_release: CARRYING_CLOSING;
+    // Shows: G13.
+    locks_that_are_kept_from_everybody: KEEPING;
+    // Shows: G11, G13.
+    locks_that_are_kept_from_everybody_amid_faults: KEEPING_FAULTY;
+    locks_that_are_kept_from_everybody_without_messages: KEEPING_ASKING_FAULTY;
 }
