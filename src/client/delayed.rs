@@ -24,9 +24,8 @@ pub(super) struct Delayed {
 }
 
 impl Delayed {
-    /// Returns what delays the release of a tenure whose hold has just ended. A tenure that is lost is not ours to keep from others.
-    pub(super) fn of(core: &Core, tenure: &Tenure) -> Option<Self> {
-        let now = core.clock.now();
+    /// Returns what delays the release of a tenure whose hold has ended now. A tenure that is lost is not ours to keep from others.
+    pub(super) fn of(core: &Core, tenure: &Tenure, now: Moment) -> Option<Self> {
         let until = tenure.delayed_until(now).filter(|_| !tenure.is_lost())?;
         let this = ClientRecord::of_this_process(core.id.current().host(), SystemTime::now(), &[]);
         let settings = tenure.of_hold.as_ref().unwrap_or(&tenure.settings);

@@ -31,8 +31,8 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Releases a tenure, or delays its release if its hold was to last for longer. After three failed tries, leaves it to the clean-up list. Fails with [`Error::LeaseLost`] if the key was no longer ours,
-/// and otherwise with the error of the last try.
+/// Releases a tenure, or delays its release if nobody is to get the key yet. After three failed tries, leaves it to the clean-up list. Fails with
+/// [`Error::LeaseLost`] if the key was no longer ours, and otherwise with the error of the last try.
 pub(super) fn give_back(parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
     release(parts, key, tenure, false)
 }
@@ -49,10 +49,9 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, mut perhaps_done: bool) ->
         return Ok(());
     }
     let claim = parts.core.ending(key, tenure);
-    let delayed = Delayed::of(&parts.core, tenure);
-    let mut failures = 0;
+    let (mut failures, mut now) = (0, parts.core.clock.now());
+    let delayed = Delayed::of(&parts.core, tenure, now);
     loop {
-        let now = parts.core.clock.now();
         // After the lease's end the key is gone by itself, and there is nothing left to wait for.
         let left = tenure.deadline().since(now);
         let release = Delayed::ending(delayed.as_ref(), claim, now);
@@ -77,6 +76,7 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, mut perhaps_done: bool) ->
                     return Err(if is_delayed { unconfirmed(error) } else { error });
                 }
                 thread::sleep(timing::retries(timing::longest_release_pause(tenure.lease())).after(failures));
+                now = parts.core.clock.now();
             }
         }
     }
