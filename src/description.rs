@@ -30,8 +30,8 @@ pub struct Description {
     /// What is left of the [lock-delay](crate::DLockConfig::with_lock_delay), if the lock is in it: the lease of the
     /// [`holder`](Self::holder) has ended, no process holds the lock any more, and the store keeps others out for that time.
     pub lock_delay: Option<Duration>,
-    /// The hold that has ended, if the release is [delayed](crate::DLockGuard::unlock_after): nobody holds the lock, and the store keeps everybody
-    /// out for the [`remaining`](Self::remaining) time. The locker of the [`holder`](Self::holder) is the text that the key contains.
+    /// The hold that has ended, if the release is [delayed](crate::DLockGuard::unlock_after): nobody holds the lock, and the store keeps
+    /// everybody out for the [`remaining`](Self::remaining) time. The locker of the [`holder`](Self::holder) is the text that the key contains.
     pub delayed_release: Option<DelayedRelease>,
     /// The processes that wait in the store's queue, in its order; the first hundred. A process that only polls, as those of JVM DLock do, is
     /// not among them.
@@ -150,8 +150,8 @@ pub struct ListedLock {
     pub waiting: u64,
 }
 
-/// What a key contains after [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after): nobody holds the lock, and nobody gets it before the
-/// end of a time. Any program that may write to the store can forge it.
+/// What a key contains after [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after): nobody holds the lock, and nobody gets it before
+/// the end of a time. Any program that may write to the store can forge it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DelayedRelease {

@@ -45,13 +45,14 @@
 //!
 //! # Where to find what
 //!
-//! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases),
-//!   [fencing tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with
-//!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools),
-//!   [storing a guard](manual::storing_a_guard), [leaders](manual::leaders), [scheduled jobs](manual::scheduled_jobs), [events and metrics](manual::events), [testing your code](manual::testing),
-//!   [porting from the JVM](manual::porting), [stores](manual::stores), [operations](manual::operations), [speed](manual::speed),
-//!   [sizing](manual::sizing) and [upgrading](manual::upgrading). [Which lock](manual::which_lock) compares this crate with other kinds of locks, and the
-//!   [run book](manual::run_book) says what to do when something goes wrong.
+//! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases), [fencing
+//!   tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with [what is not
+//!   guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools), [storing a
+//!   guard](manual::storing_a_guard), [leaders](manual::leaders), [scheduled jobs](manual::scheduled_jobs), [events and
+//!   metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting), [stores](manual::stores),
+//!   [operations](manual::operations), [speed](manual::speed), [sizing](manual::sizing) and [upgrading](manual::upgrading). [Which
+//!   lock](manual::which_lock) compares this crate with other kinds of locks, and the [run book](manual::run_book) says what to do when
+//!   something goes wrong.
 //! * The README has the guarantees by number.
 //! * [`port`] is for those who write a store. The crate `dlock-conformance` has the tests that every store must pass.
 //!

@@ -111,8 +111,8 @@ pub(crate) struct Cleanup {
 
 struct List {
     schedule: Schedule<PendingCleanup>,
-    /// The lockers whose delayed releases were not answered, also while such a release is under way. An ordinary release of one of them, because
-    /// a message of its grant came late, would make the key free before its moment.
+    /// The lockers whose delayed releases were not answered, also while such a release is under way. An ordinary release of one of them,
+    /// because a message of its grant came late, would make the key free before its moment.
     delayed: HashSet<Arc<str>>,
     last_id: u64,
     /// How often all lockers were made due at once.

@@ -31,8 +31,8 @@ use crossbeam_channel::Sender;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Releases a tenure, or delays its release if nobody is to get the key yet. After three failed tries, leaves it to the clean-up list. Fails with
-/// [`Error::LeaseLost`] if the key was no longer ours, and otherwise with the error of the last try.
+/// Releases a tenure, or delays its release if nobody is to get the key yet. After three failed tries, leaves it to the clean-up list. Fails
+/// with [`Error::LeaseLost`] if the key was no longer ours, and otherwise with the error of the last try.
 pub(super) fn give_back(parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
     release(parts, key, tenure, false)
 }

@@ -51,8 +51,8 @@ pub struct StoreLimits {
     /// [`Request::Broken`](super::Request::Broken). The default is `false`:
     /// [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock) fails as unsupported.
     pub breaks: bool,
-    /// For how long the store can keep a key from everybody after a hold has ended: [`Request::DelayRelease`](super::Request::DelayRelease). The
-    /// default is zero: the store cannot. [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) then fails as unsupported.
+    /// For how long the store can keep a key from everybody after a hold has ended: [`Request::DelayRelease`](super::Request::DelayRelease).
+    /// The default is zero: the store cannot. [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) then fails as unsupported.
     pub longest_release_delay: Duration,
 }
 

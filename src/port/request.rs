@@ -39,10 +39,10 @@ pub enum Request<'a> {
     /// waiter and puts the locker of the second claim at the end of the queue. If nobody waits, it gives the key to that locker. The second
     /// claim is a fresh one of the same client and key. Only for a store with a [queue](super::WaitQueue).
     HandOver(Claim<'a>, Claim<'a>),
-    /// Ends a tenure as [`Release`](Self::Release) does, but gives the key to nobody for a while. If the key contains the locker, or the order's
-    /// [mark](ReleaseDelay::mark) already, it contains the mark afterwards, for the time of the order from now. Otherwise nothing is changed. This
-    /// is one atomic step, and the queue stays as it is. A key with a mark counts as held by the mark: the end of the time is like the end of a
-    /// lease, and a [`Break`](Self::Break) can name the mark. Safe to repeat. Only for a store with a
+    /// Ends a tenure as [`Release`](Self::Release) does, but gives the key to nobody for a while. If the key contains the locker, or the
+    /// order's [mark](ReleaseDelay::mark) already, it contains the mark afterwards, for the time of the order from now. Otherwise nothing is
+    /// changed. This is one atomic step, and the queue stays as it is. A key with a mark counts as held by the mark: the end of the time is
+    /// like the end of a lease, and a [`Break`](Self::Break) can name the mark. Safe to repeat. Only for a store with a
     /// [`longest_release_delay`](super::StoreLimits::longest_release_delay).
     DelayRelease(Claim<'a>, ReleaseDelay<'a>),
     /// Tells whether the key still contains the locker. The answer comes from the server that could grant the key to others, and never from a

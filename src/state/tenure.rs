@@ -132,8 +132,8 @@ impl Tenure {
 
     /// Returns the moment until which nobody is to get the key, if it is still to come.
     ///
-    /// It counts from the moment at which the client has noted that the hold begins, and that is after the grant in the store. So it is never too
-    /// early; it is too late by the time for which the grant was under way.
+    /// It counts from the moment at which the client has noted that the hold begins, and that is after the grant in the store. So it is never
+    /// too early; it is too late by the time for which the grant was under way.
     pub(crate) fn delayed_until(&self, now: Moment) -> Option<Moment> {
         Some(self.held_since + self.at_least).filter(|until| *until > now)
     }

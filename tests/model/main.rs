@@ -18,10 +18,9 @@
 //!
 //! At any moment, one of these ([`world::Action`]):
 //!
-//! * *a client acts*: sends an acquire (with or without waiting; by the script, or by the four commands of a plain attempt,
-//!   which the server executes one by one), polls, gives up, extends, probes, unlocks (with a next
-//!   locker or without, or with a delayed release), releases an entry of its clean-up list, opens its inbox again. None of it is ever due: a client
-//!   that does not act is a stopped one;
+//! * *a client acts*: sends an acquire (with or without waiting; by the script, or by the four commands of a plain attempt, which the server
+//!   executes one by one), polls, gives up, extends, probes, unlocks (with a next locker or without, or with a delayed release), releases an
+//!   entry of its clean-up list, opens its inbox again. None of it is ever due: a client that does not act is a stopped one;
 //! * *the network acts*: the server executes the next command of some connection, a dropped one too, whatever has become of
 //!   its client; a reply or a message arrives;
 //! * *a fault*, as many as the bounds allow: a connection is given up, with what was not yet executed lost, or late (so

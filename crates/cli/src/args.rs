@@ -155,10 +155,10 @@ pub(crate) struct Show {
     pub(crate) lock: LockName,
     /// Prints one JSON document: {"key", "holder", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting", "queue_length"}. The holder,
     /// and each in the list "waiting", is {"locker", "client", "told"}. If a hold has ended and the lock is kept, "delayed_release" is
-    /// {"locker", "held_for_ms", "delay_ms", "ended_ms_ago", "holder_name", "reason", "program", "host", "pid"}. "client" is {"program", "host", "pid", "user", "version", "started_unix_ms",
-    /// "features"}. "told" is {"thread", "thread_id", "reason", "held_for_ms", "hold_count", "token", "lease_left_ms", "lingering",
-    /// "waiting_threads", "first_waits_for_ms", "waiters"}, and the first of the threads that wait are {"thread", "thread_id",
-    /// "waits_for_ms"}. What is not known is null
+    /// {"locker", "held_for_ms", "delay_ms", "ended_ms_ago", "holder_name", "reason", "program", "host", "pid"}. "client" is {"program",
+    /// "host", "pid", "user", "version", "started_unix_ms", "features"}. "told" is {"thread", "thread_id", "reason", "held_for_ms",
+    /// "hold_count", "token", "lease_left_ms", "lingering", "waiting_threads", "first_waits_for_ms", "waiters"}, and the first of the threads
+    /// that wait are {"thread", "thread_id", "waits_for_ms"}. What is not known is null
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -14,8 +14,8 @@
 //! | anything | the key is in its lock-delay | the entry is deleted; the waiter gets it later | the same; the next locker waits, too | 1; 2 |
 //! | a request is in doubt | anything | the session is ended, and with it the hold; the key is given on | the same; the next locker begins again | 2; more |
 //!
-//! A delayed release is one write, too: the entry passes to a session of its own, which lives for the delay, and which nobody renews or ends. Who
-//! waits stays where it is. If it has no answer, it is tried again with the same session, and the tenure's own one is never used again.
+//! A delayed release is one write, too: the entry passes to a session of its own, which lives for the delay, and which nobody renews or ends.
+//! Who waits stays where it is. If it has no answer, it is tried again with the same session, and the tenure's own one is never used again.
 //!
 //! Each row is one look at most and one transaction after another. If the key changes in between, the transaction is refused, nothing was done, and
 //! the release begins again with a look.
@@ -230,8 +230,8 @@ impl<'a> Release<'a> {
 
     /// Passes the key to a session that ends after the delay, with a mark in place of the locker.
     ///
-    /// The session is known here by the mark until the answer comes, so a repetition passes the key to the same one. It begins before the transaction,
-    /// so a repetition renews it first: the delay counts from the last try.
+    /// The session is known here by the mark until the answer comes, so a repetition passes the key to the same one. It begins before the
+    /// transaction, so a repetition renews it first: the delay counts from the last try.
     pub(super) fn delay(&self, delay: &ReleaseDelay<'_>) -> Result<DelayReleaseOutcome, Error> {
         let (store, claim) = (self.store, self.claim);
         let outcome = until_settled(claim.key, || {

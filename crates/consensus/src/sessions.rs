@@ -122,8 +122,8 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Returns a session that lives for a whole delay from now, and then ends by itself: a new one, or, if there was a try before, the same one,
-    /// renewed. It is known by the mark until it is [forgotten](Self::forget).
+    /// Returns a session that lives for a whole delay from now, and then ends by itself: a new one, or, if there was a try before, the same
+    /// one, renewed. It is known by the mark until it is [forgotten](Self::forget).
     pub(super) fn of_delay<K: Kv + ?Sized>(
         &self,
         kv: &K,

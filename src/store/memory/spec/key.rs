@@ -232,8 +232,8 @@ impl<L: Clone> KeyState<L> {
         }
     }
 
-    /// Ends a tenure and gives the key to nobody: the mark takes the locker's place, for a time from now. A mark that has it already gets the time
-    /// from now, too. The queue stays as it is, and whoever asks first after the end gives the key to its first waiter.
+    /// Ends a tenure and gives the key to nobody: the mark takes the locker's place, for a time from now. A mark that has it already gets the
+    /// time from now, too. The queue stays as it is, and whoever asks first after the end gives the key to its first waiter.
     pub(crate) fn delay_release<N: LockerRef<L>>(
         &mut self,
         context: &mut impl Environment<L>,

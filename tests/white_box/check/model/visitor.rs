@@ -111,7 +111,7 @@ impl Visitor {
             (Act::Cancellable, Ok(None)) if !self.world.cancel.is_cancelled() => self.object("was not cancelled"),
             (_, Ok(None) | Err(Error::ShutDown)) => {}
             (Act::Lock | Act::Host | Act::Keep | Act::Cancellable, Err(error)) => {
-                self.object(format!("{error}, without waiting"))
+                self.object(format!("{error}, without waiting"));
             }
             (_, Err(Error::Backend { .. })) => {}
             (_, Err(error)) => self.object(error.to_string()),
