@@ -228,6 +228,18 @@ impl DelayedRelease {
         format!("{DELAYED}{}", fields.into_line())
     }
 
+    /// A hold of this process.
+    pub(crate) fn of_this_process(host: &str) -> Self {
+        let this = ClientRecord::of_this_process(host, SystemTime::UNIX_EPOCH, &[]);
+        Self { program: this.program, host: this.host, pid: this.pid, ..Self::empty() }
+    }
+
+    /// Says that it ends now, for a store that does not tell what is left of the delay. Elsewhere that tells when the hold has ended, by the
+    /// clock of the store.
+    pub(crate) fn ending_now(self) -> Self {
+        Self { ended: Some(SystemTime::now()), ..self }
+    }
+
     fn empty() -> Self {
         Self {
             locker: String::new(),

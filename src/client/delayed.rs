@@ -11,10 +11,9 @@
 
 use super::core::Core;
 use crate::clock::Moment;
-use crate::description::{ClientRecord, DelayedRelease};
+use crate::description::DelayedRelease;
 use crate::port::{Claim, ReleaseDelay, Request};
 use crate::state::tenure::Tenure;
-use std::time::SystemTime;
 
 /// A release that is delayed: what the key contains until then, and the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,19 +26,15 @@ impl Delayed {
     /// Returns what delays the release of a tenure whose hold has ended now. A tenure that is lost is not ours to keep from others.
     pub(super) fn of(core: &Core, tenure: &Tenure, now: Moment) -> Option<Self> {
         let until = tenure.delayed_until(now).filter(|_| !tenure.is_lost())?;
-        let this = ClientRecord::of_this_process(core.id.current().host(), SystemTime::now(), &[]);
         let settings = tenure.of_hold.as_ref().unwrap_or(&tenure.settings);
+        let this = DelayedRelease::of_this_process(core.id.current().host());
         let mark = DelayedRelease {
             locker: tenure.locker.to_string(),
             held_for: now.since(tenure.held_since),
             delay: until.since(now),
-            // A store that knows what is left of the delay tells by that when the hold has ended, by its own clock.
-            ended: (!core.limits.remaining_known).then_some(this.started).flatten(),
             holder_name: settings.holder_name().map(str::to_owned),
             reason: settings.reason().map(str::to_owned),
-            program: this.program,
-            host: this.host,
-            pid: this.pid,
+            ..if core.limits.remaining_known { this } else { this.ending_now() }
         };
         Some(Self { mark: mark.to_mark(), until })
     }

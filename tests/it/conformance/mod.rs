@@ -23,7 +23,7 @@ dlock_conformance::conformance_tests!(memory, MemoryStore::start(), lacks Postin
 dlock_conformance::conformance_tests!(redis, RedisStore::start(), lacks Settling);
 dlock_conformance::conformance_tests!(redis_proved, RedisStore::start_proved(), lacks Settling);
 dlock_conformance::conformance_tests!(minimal, MinimalStore::start(), lacks Queue Numbers Gaps Keeps Denials Directory Posting Settling Breaking Delays);
-dlock_conformance::conformance_tests!(special, SpecialStore::start(), lacks Denials Directory Breaking Delays);
+dlock_conformance::conformance_tests!(special, SpecialStore::start(), lacks Denials Directory Breaking);
 
 /// Random requests, answered as by the embedded store, which runs the specification.
 mod random {
