@@ -30,6 +30,9 @@ pub struct Description {
     /// What is left of the [lock-delay](crate::DLockConfig::with_lock_delay), if the lock is in it: the lease of the
     /// [`holder`](Self::holder) has ended, no process holds the lock any more, and the store keeps others out for that time.
     pub lock_delay: Option<Duration>,
+    /// The hold that has ended, if the release is [delayed](crate::DLockGuard::unlock_after): nobody holds the lock, and the store keeps
+    /// everybody out for the [`remaining`](Self::remaining) time. The locker of the [`holder`](Self::holder) is the text that the key contains.
+    pub delayed_release: Option<DelayedRelease>,
     /// The processes that wait in the store's queue, in its order; the first hundred. A process that only polls, as those of JVM DLock do, is
     /// not among them.
     pub waiting: Vec<Party>,
@@ -141,8 +144,126 @@ pub struct ListedLock {
     pub remaining: Option<Duration>,
     /// What is left of the lock-delay, if no process holds the lock any more: as [`Description::lock_delay`].
     pub lock_delay: Option<Duration>,
+    /// The hold that has ended, if the release is delayed: as [`Description::delayed_release`].
+    pub delayed_release: Option<DelayedRelease>,
     /// How many processes wait in the store's queue.
     pub waiting: u64,
+}
+
+/// What a key contains after [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after): nobody holds the lock, and nobody gets it before
+/// the end of a time. Any program that may write to the store can forge it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DelayedRelease {
+    /// The locker of the hold that has ended.
+    pub locker: String,
+    /// How long the hold lasted.
+    pub held_for: Duration,
+    /// For how long after the end of the hold nobody gets the lock.
+    pub delay: Duration,
+    /// When the hold ended, by the clock of the holder's machine. Only on a store that does not tell what is left of the delay.
+    pub ended: Option<SystemTime>,
+    /// The name that the program gave the hold: [`DLockConfig::with_holder_name`](crate::DLockConfig::with_holder_name).
+    pub holder_name: Option<String>,
+    /// What the lock was for: [`DLockConfig::with_reason`](crate::DLockConfig::with_reason). A long reason is cut, and ends with `…`.
+    pub reason: Option<String>,
+    /// The name of the program's file.
+    pub program: Option<String>,
+    /// The name of the machine.
+    pub host: Option<String>,
+    /// The number of the process.
+    pub pid: Option<u32>,
+}
+
+/// With this a key begins whose release is delayed. The text behind it is that of [`Fields`]. It has a space, so no client is looked for whose
+/// identity this would be, and it ends with a field that no locker ends with.
+const DELAYED: &str = "delayed-release ";
+
+impl DelayedRelease {
+    /// Reads what a key contains. `None` if that is not the mark of a delayed release.
+    #[must_use]
+    pub fn of_locker(text: &str) -> Option<Self> {
+        let (mut locker, mut found) = (None, Self::empty());
+        let millis = |value: &str| value.parse().ok().map(Duration::from_millis).unwrap_or_default();
+        for (name, value) in fields::read(text.strip_prefix(DELAYED)?) {
+            match name {
+                "locker" => locker = Some(value),
+                "held" => found.held_for = millis(&value),
+                "delay" => found.delay = millis(&value),
+                "ended" => found.ended = time_of(&value),
+                "holder" => found.holder_name = Some(value),
+                "reason" => found.reason = Some(value),
+                "program" => found.program = Some(value),
+                "host" => found.host = Some(value),
+                "pid" => found.pid = value.parse().ok(),
+                _ => {}
+            }
+        }
+        found.locker = locker?;
+        Some(found)
+    }
+
+    /// Returns how long ago the hold has ended, if `remaining` is what the store says is left of the key's time.
+    #[must_use]
+    pub fn ended_ago(&self, remaining: Option<Duration>) -> Option<Duration> {
+        match (remaining, self.ended) {
+            (Some(left), _) => Some(self.delay.saturating_sub(left)),
+            (None, Some(ended)) => SystemTime::now().duration_since(ended).ok(),
+            (None, None) => None,
+        }
+    }
+
+    pub(crate) fn to_mark(&self) -> String {
+        let mut fields = Fields::default();
+        fields.put("locker", Some(&self.locker));
+        fields.put("held", Some(self.held_for.as_millis()));
+        fields.put("delay", Some(self.delay.as_millis()));
+        fields.put("ended", self.ended.and_then(seconds_of));
+        fields.put("pid", self.pid);
+        fields.put_text("host", self.host.as_deref(), 64);
+        fields.put_text("program", self.program.as_deref(), 100);
+        fields.put_text("holder", self.holder_name.as_deref(), 150);
+        fields.put_text("reason", self.reason.as_deref(), 200);
+        fields.put("version", Some(1));
+        format!("{DELAYED}{}", fields.into_line())
+    }
+
+    /// A hold of this process.
+    pub(crate) fn of_this_process(host: &str) -> Self {
+        let this = ClientRecord::of_this_process(host, SystemTime::UNIX_EPOCH, &[]);
+        Self { program: this.program, host: this.host, pid: this.pid, ..Self::empty() }
+    }
+
+    /// Says that it ends now, for a store that does not tell what is left of the delay. Elsewhere that tells when the hold has ended, by the
+    /// clock of the store.
+    pub(crate) fn ending_now(self) -> Self {
+        Self { ended: Some(SystemTime::now()), ..self }
+    }
+
+    fn empty() -> Self {
+        Self {
+            locker: String::new(),
+            held_for: Duration::ZERO,
+            delay: Duration::ZERO,
+            ended: None,
+            holder_name: None,
+            reason: None,
+            program: None,
+            host: None,
+            pid: None,
+        }
+    }
+}
+
+/// Writes a time of day as seconds.
+fn seconds_of(at: SystemTime) -> Option<u64> {
+    at.duration_since(SystemTime::UNIX_EPOCH).ok().map(|at| at.as_secs())
+}
+
+/// Reads a time of day.
+fn time_of(seconds: &str) -> Option<SystemTime> {
+    let since = seconds.parse().ok().map(Duration::from_secs);
+    since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since))
 }
 
 impl ClientRecord {
@@ -168,11 +289,10 @@ impl ClientRecord {
     }
 
     pub(crate) fn to_line(&self) -> String {
-        let started = self.started.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
         let mut fields = Fields::default();
         fields.put("pid", self.pid);
         fields.put_text("version", self.version.as_deref(), 40);
-        fields.put("started", started.map(|at| at.as_secs()));
+        fields.put("started", self.started.and_then(seconds_of));
         fields.put_text("features", Some(&self.features.join(",")), 100);
         fields.put_text("host", self.host.as_deref(), 200);
         fields.put_text("user", self.user.as_deref(), 200);
@@ -189,10 +309,7 @@ impl ClientRecord {
                 "pid" => record.pid = value.parse().ok(),
                 "user" => record.user = Some(value),
                 "version" => record.version = Some(value),
-                "started" => {
-                    let since = value.parse().ok().map(Duration::from_secs);
-                    record.started = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
-                }
+                "started" => record.started = time_of(&value),
                 "features" => record.features = value.split(',').filter(|f| !f.is_empty()).map(str::to_owned).collect(),
                 // A later version says more.
                 _ => {}

@@ -114,7 +114,8 @@ pub enum HoldEnd {
     PassedOn,
     /// It lingers in this process.
     Lingers,
-    /// The store has it back, and has confirmed that.
+    /// The store has it back, and has confirmed that; or it keeps everybody from it for a while, as
+    /// [`unlock_after`](crate::DLockGuard::unlock_after) asks for.
     GivenBack,
     /// The release was sent, and nobody waits for the reply. If the reply says that the lease was lost, [`Event::Lost`] follows.
     Sent,

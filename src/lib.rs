@@ -46,13 +46,15 @@
 //!
 //! # Where to find what
 //!
-//! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases),
-//!   [fencing tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with
-//!   [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools),
-//!   [storing a guard](manual::storing_a_guard), [several locks at once](manual::several_locks), [leaders](manual::leaders),
-//!   [shutting down](manual::shutting_down), [events and metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting), [stores](manual::stores), [operations](manual::operations), [speed](manual::speed),
-//!   [sizing](manual::sizing) and [upgrading](manual::upgrading). [Which lock](manual::which_lock) compares this crate with other kinds of locks, and the
-//!   [run book](manual::run_book) says what to do when something goes wrong.
+//! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases), [fencing
+//!   tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with [what is not
+//!   guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools), [storing a
+//!   guard](manual::storing_a_guard), [several locks at once](manual::several_locks), [leaders](manual::leaders), [scheduled
+//!   jobs](manual::scheduled_jobs), [shutting down](manual::shutting_down), [events and
+//!   metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting), [stores](manual::stores),
+//!   [operations](manual::operations), [speed](manual::speed), [sizing](manual::sizing) and [upgrading](manual::upgrading). [Which
+//!   lock](manual::which_lock) compares this crate with other kinds of locks, and the [run book](manual::run_book) says what to do when
+//!   something goes wrong.
 //! * The README has the guarantees by number.
 //! * [`port`] is for those who write a store. The crate `dlock-conformance` has the tests that every store must pass.
 //!
@@ -110,7 +112,7 @@ pub use config::{DEFAULT_LEASE, DLockConfig, MAX_LEASE, MIN_LEASE};
 /// `crossbeam-channel` 0.5.
 #[doc(no_inline)]
 pub use crossbeam_channel::Receiver;
-pub use description::{ClientRecord, Description, ListedLock, Party, Told, WaitingThread};
+pub use description::{ClientRecord, DelayedRelease, Description, ListedLock, Party, Told, WaitingThread};
 pub use error::{BackendFailure, Cause, Error, LeaseLoss, LossCause};
 pub use event::{Event, SlowWait};
 pub use lock::{

@@ -66,6 +66,10 @@ pub mod leaders {}
 pub mod shutting_down {}
 
 #[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/scheduled_jobs.md")]
+pub mod scheduled_jobs {}
+
+#[doc = include_str!("manual/links.md")]
 #[doc = include_str!("manual/tasks_and_pools.md")]
 pub mod tasks_and_pools {}
 

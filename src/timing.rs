@@ -16,6 +16,10 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 use std::time::Instant;
 
+/// The longest time for which a key may be kept from everybody after a hold: a year. A number of milliseconds that no server takes would make
+/// the release fail.
+pub(crate) const LONGEST_RELEASE_DELAY: Duration = Duration::from_secs(366 * 24 * 3600);
+
 /// The pause after a first failure; each further one doubles it. It is long compared with a round trip, and short compared with
 /// most leases.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(10);

@@ -6,20 +6,24 @@
 //! | ended | how | repeated until |
 //! |---|---|---|
 //! | [`Ending::ReleaseUnanswered`] | every try of a release failed | the first answered release, or so long after the tenure's deadline as the store keeps a key for it (then the key is gone by itself) |
+//! | [`Ending::DelayUnanswered`] | every try of a delayed release failed | the same. Until the moment up to which the release is delayed, what is repeated is the delayed release: an ordinary one, or the certain end of the locker, would make the key free for somebody who must not get it yet. After that moment, the ordinary one is repeated |
 //! | [`Ending::GivenUp`] | it was given up while it stood in the store's queue, or its grant had no taker | the first answered release |
 //! | [`Ending::AcquireUnanswered`] | it was given up, or reported `gone`, while its acquire was unanswered | one lease after the first answered release, because closing a socket does not cancel what was sent on it |
 
+use super::core::Core;
+use super::delayed::Delayed;
 use crate::backoff::Cooldown;
 use crate::client::worker::Schedule;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::log;
-use crate::port::{Claim, Request};
+use crate::port::{Claim, Operations, Request};
 use crate::state::locker::ClientId;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::timer::Timer;
 use crate::timing;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,10 +35,12 @@ const LONGEST: usize = 65_536;
 pub(super) const ROUND: usize = 256;
 
 /// Why a locker is on the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
     /// Its release was not answered. Contains the tenure's deadline.
     ReleaseUnanswered(Moment),
+    /// Its delayed release was not answered. Contains the tenure's deadline, too.
+    DelayUnanswered(Moment, Delayed),
     /// It stood in the store's queue, or its grant had no taker.
     GivenUp,
     /// Its acquire was not answered, and may still be executed.
@@ -105,6 +111,9 @@ pub(crate) struct Cleanup {
 
 struct List {
     schedule: Schedule<PendingCleanup>,
+    /// The lockers whose delayed releases were not answered, also while such a release is under way. An ordinary release of one of them,
+    /// because a message of its grant came late, would make the key free before its moment.
+    delayed: HashSet<Arc<str>>,
     last_id: u64,
     /// How often all lockers were made due at once.
     hastened: u64,
@@ -112,7 +121,11 @@ struct List {
 
 impl Cleanup {
     pub(crate) fn new(clock: Timer, id: Arc<ClientId>) -> Self {
-        Self { clock, id, list: Mutex::new(List { schedule: Schedule::new(), last_id: 0, hastened: 0 }) }
+        Self {
+            clock,
+            id,
+            list: Mutex::new(List { schedule: Schedule::new(), delayed: HashSet::new(), last_id: 0, hastened: 0 }),
+        }
     }
 
     /// Adds a locker, due immediately. The caller must wake the retry thread. The ticket of a posted release is dropped when the locker is
@@ -126,11 +139,15 @@ impl Cleanup {
         in_flight: Option<InFlight>,
     ) {
         let mut list = self.list.lock();
-        if !self.is_ours(locker) {
+        if !self.is_ours(locker) || list.delayed.contains(locker) {
             return;
         }
         let has_room = list.schedule.len() < LONGEST;
+        let shown = (ending != Ending::GivenUp).then(|| format!("{ending:?}"));
         if has_room {
+            if let Ending::DelayUnanswered(..) = ending {
+                list.delayed.insert(Arc::clone(locker));
+            }
             list.last_id += 1;
             let cleanup = PendingCleanup {
                 id: list.last_id,
@@ -152,10 +169,10 @@ impl Cleanup {
                 RELEASE,
                 "lock {key:?}: the clean-up list is full ({LONGEST}), locker {locker:?} keeps what it has for its lease"
             );
-        } else if ending == Ending::GivenUp {
-            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up, releasing it in background");
+        } else if let Some(ending) = shown {
+            log::info!(RELEASE, "lock {key:?}: locker {locker:?} goes on the clean-up list ({ending})");
         } else {
-            log::info!(RELEASE, "lock {key:?}: locker {locker:?} goes on the clean-up list ({ending:?})");
+            log::debug!(RELEASE, "lock {key:?}: locker {locker:?} is given up, releasing it in background");
         }
     }
 
@@ -167,7 +184,10 @@ impl Cleanup {
 
     /// Forgets all lockers: they may be another client's, too. Call it when the client has another identity.
     pub(crate) fn forget_all(&self) {
-        let forgotten = std::mem::replace(&mut self.list.lock().schedule, Schedule::new());
+        let mut list = self.list.lock();
+        list.delayed.clear();
+        let forgotten = std::mem::replace(&mut list.schedule, Schedule::new());
+        drop(list);
         drop(forgotten);
     }
 
@@ -206,7 +226,7 @@ impl Cleanup {
                 let until = *cleanup.until.get_or_insert(now + timing::unanswered_acquire(cleanup.kept));
                 if settled || cleanup.ending != Ending::AcquireUnanswered || now >= until {
                     log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", cleanup.key, cleanup.locker);
-                    return;
+                    return self.forget_delay(&cleanup);
                 }
                 let pause = timing::late_acquire_pause(cleanup.kept, cleanup.answers);
                 cleanup.answers += 1;
@@ -214,7 +234,7 @@ impl Cleanup {
             }
             Err(error) => {
                 log::debug!(RELEASE, "lock {:?}: clean-up of {:?} failed: {error}", cleanup.key, cleanup.locker);
-                if let Ending::ReleaseUnanswered(deadline) = cleanup.ending
+                if let Ending::ReleaseUnanswered(deadline) | Ending::DelayUnanswered(deadline, _) = cleanup.ending
                     && now > deadline + timing::unanswered_release(cleanup.kept)
                 {
                     log::warn!(
@@ -223,7 +243,7 @@ impl Cleanup {
                         cleanup.key,
                         cleanup.locker
                     );
-                    return;
+                    return self.forget_delay(&cleanup);
                 }
                 cleanup.failed.fail(now, timing::retries(timing::longest_cleanup_pause(cleanup.kept)))
             }
@@ -232,6 +252,13 @@ impl Cleanup {
         if self.is_ours(&cleanup.locker) {
             let is_hastened = result.is_err() && cleanup.seen != list.hastened;
             list.schedule.put(cleanup.id, if is_hastened { now } else { due }, cleanup);
+        }
+    }
+
+    /// Notes that the release of a locker is not repeated any more.
+    fn forget_delay(&self, cleanup: &PendingCleanup) {
+        if let Ending::DelayUnanswered(..) = cleanup.ending {
+            self.list.lock().delayed.remove(&cleanup.locker);
         }
     }
 
@@ -250,8 +277,22 @@ impl PendingCleanup {
         Claim::new(&self.key, client, &self.locker, self.kept)
     }
 
-    pub(crate) fn request<'a>(&'a self, client: &'a str) -> Request<'a> {
-        Request::Release(self.claim(client))
+    /// Returns the request that ends the locker now.
+    pub(crate) fn request<'a>(&'a self, client: &'a str, now: Moment) -> Request<'a> {
+        let delayed = match &self.ending {
+            Ending::DelayUnanswered(_, delayed) => Some(delayed),
+            _ => None,
+        };
+        Delayed::ending(delayed, self.claim(client), now)
+    }
+
+    /// Ends the locker for certain, or delays its release, which is as certain. Only for a store that can do the former.
+    pub(super) fn settle(&self, core: &Core, limit: Duration) -> Result<(), Error> {
+        let client = core.id.current().as_str();
+        match self.request(client, core.clock.now()) {
+            release @ Request::DelayRelease(..) => core.run(&release, limit).map(drop),
+            _ => core.processor.settle(&self.claim(client), limit),
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::core::Core;
 use super::subscription::Subscription;
-use crate::description::{ClientRecord, Description, MOST_WAITERS, Party, Told, WaitingThread};
+use crate::description::{ClientRecord, DelayedRelease, Description, MOST_WAITERS, Party, Told, WaitingThread};
 use crate::error::Error;
 use crate::log;
 use crate::port::Parties;
@@ -73,8 +73,9 @@ impl Describe {
             let told = at.and_then(|at| told.get(at)?.as_ref()).filter(|(of, _)| of.as_deref() == Some(&*locker));
             Party { is_local: core.is_ours(&locker), client, told: told.map(|(_, told)| told.clone()), locker }
         };
+        let delayed_release = holder.as_deref().and_then(DelayedRelease::of_locker);
         let (holder, waiting) = (holder.clone().map(party), waiting.iter().cloned().map(party).collect());
-        Ok(Description { key: name.to_string(), holder, remaining, lock_delay, waiting, queue_length })
+        Ok(Description { key: name.to_string(), holder, remaining, lock_delay, delayed_release, waiting, queue_length })
     }
 
     /// Asks these clients about a key, if this client can hear their answers. Waits until all have answered, or no time is `left`. Returns

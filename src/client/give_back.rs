@@ -6,7 +6,7 @@ use super::loss;
 use super::orders::EndedTenure;
 use super::parts::Parts;
 use super::question::Answer;
-use super::releases::{self, Post};
+use super::releases::{self, Post, ReleaseTries};
 use super::turn::Turn;
 use super::twin;
 use crate::clock::Moment;
@@ -16,6 +16,7 @@ use crate::port::{Note, Outcome, ReleaseOutcome, Request};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::catch_panic;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What happens to a release that the store has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +34,13 @@ pub(super) struct GiveBack<'c> {
     turn: Turn<'c>,
     /// The locker with which this client goes to the end of the store's queue.
     next: Option<Unsettled>,
+    tries: ReleaseTries,
 }
 
 impl<'c> GiveBack<'c> {
     pub(super) fn of(parts: &'c Parts, ended: EndedTenure) -> Self {
-        Self { parts, turn: Turn::of(parts, &ended.key), ended, next: None }
-    }
-
-    pub(super) fn key(&self) -> &str {
-        &self.ended.key.name
+        let tries = ReleaseTries::of(&parts.core, &ended.tenure);
+        Self { parts, turn: Turn::of(parts, &ended.key), ended, next: None, tries }
     }
 
     pub(super) fn tenure(&self) -> &Tenure {
@@ -66,6 +65,7 @@ impl<'c> GiveBack<'c> {
         // The thread is started without the key's mutex.
         if !self.ended.others_wait
             || self.ended.tenure.is_lost()
+            || self.tries.is_delayed()
             || !parts.subscription.hears(&parts.core, key)
             || parts.core.activity.is_closed()
             || parts.retries.thread.start().is_err()
@@ -81,7 +81,7 @@ impl<'c> GiveBack<'c> {
 
     /// Returns whether the release may be posted: somebody else handles the reply, when it arrives.
     pub(super) fn may_be_posted(&self) -> bool {
-        self.next.is_none() && !self.ended.tenure.is_lost()
+        self.next.is_none() && !self.ended.tenure.is_lost() && !self.tries.is_delayed()
     }
 
     /// Returns whether this client goes to the end of the store's queue.
@@ -116,7 +116,7 @@ impl<'c> GiveBack<'c> {
         let (core, name) = (&self.parts.core, &self.ended.key.name);
         let ending = core.ending(name, &self.ended.tenure);
         match &self.next {
-            None => Request::Release(ending),
+            None => self.tries.request(ending, core.clock.now()),
             Some(next) => {
                 let note = Note::new(next.settings.reason(), None, Some(core.id.current().host()));
                 Request::HandOver(ending, core.claim(name, &next.locker, next.settings.kept()).with_note(note))
@@ -142,14 +142,26 @@ impl<'c> GiveBack<'c> {
 
     /// Handles the reply to the request, and tells of the end of the hold.
     pub(super) fn answered(self, outcome: Result<Outcome, Error>, repeat: Repeat) -> Result<(), Error> {
-        let Self { parts, ended, turn, next } = self;
-        let outcome = outcome.and_then(ReleaseOutcome::try_from);
+        let Self { parts, ended, turn, next, mut tries } = self;
         // Without a next locker the first waiter gets its turn only after everything about this hold has been announced.
         let (released, rest) = match next {
-            Some(next) => handed_over(parts, &ended, (turn, next), outcome, repeat),
-            None => (releases::answered(parts, &ended.key.name, &ended.tenure, outcome), Some(turn)),
+            Some(next) => {
+                let outcome = outcome.and_then(ReleaseOutcome::try_from);
+                handed_over(parts, &ended, (turn, next), outcome, repeat)
+            }
+            None => (tries.end_last(parts, &ended.key.name, &ended.tenure, outcome), Some(turn)),
         };
         tell(parts, ended, released, rest)
+    }
+
+    /// Handles the reply to a try of a release, as [`ReleaseTries::end`] does.
+    pub(super) fn end_try(&mut self, left: Duration, outcome: Result<Outcome, Error>) -> Option<Result<(), Error>> {
+        self.tries.end(self.parts, &self.ended.key.name, &self.ended.tenure, left, outcome)
+    }
+
+    /// Returns the pause before the next try.
+    pub(super) fn pause(&self) -> Duration {
+        self.tries.pause(&self.ended.tenure)
     }
 }
 
@@ -211,7 +223,7 @@ fn give_back_after(
     match repeat {
         Repeat::Here if perhaps_done => releases::give_back_again(parts, name, tenure),
         Repeat::Here => releases::give_back(parts, name, tenure),
-        Repeat::Later => releases::answered(parts, name, tenure, Err(error)),
+        Repeat::Later => ReleaseTries::of(&parts.core, tenure).end_last(parts, name, tenure, Err(error)),
     }
 }
 

@@ -21,6 +21,7 @@
 //! | `parts.rs` | the parts of a client, which all of the above receive |
 //! | `server.rs` | a part: makes all due when another server than before answers |
 //! | `renewals.rs`, `retries.rs`, `cleanup.rs` | parts: what `dlock-lease` and `dlock-retry` have to do, and when; the clean-up list |
+//! | `delayed.rs` | a release that is delayed: what the key contains, and what ends it |
 //! | `subscription.rs` | a part: whether the client hears of grants |
 //! | `orders.rs`, `alarms.rs` | two parts for tasks: what they leave to `dlock-retry`, and when they are to be woken |
 //! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
@@ -37,6 +38,7 @@ mod alarms;
 mod cleanup;
 mod closing;
 mod core;
+mod delayed;
 mod describe;
 mod events;
 mod give_back;

@@ -14,15 +14,16 @@
 
 use super::cleanup::{Ending, InFlight};
 use super::core::Core;
+use super::delayed::Delayed;
 use super::events::Events;
 use super::loss;
 use super::parts::Parts;
 use super::retries::Retries;
 use super::twin;
 use crate::clock::Moment;
-use crate::error::{Error, LeaseLoss, LossCause};
+use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
-use crate::port::{Claim, NotOurs, Operations, ReleaseDone, ReleaseOutcome, Request};
+use crate::port::{Claim, DelayReleaseOutcome, NotOurs, Operations, Outcome, ReleaseDone, ReleaseOutcome, Request};
 use crate::state::task::Watcher;
 use crate::state::tenure::Tenure;
 use crate::sync::thread;
@@ -30,8 +31,8 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Releases a tenure. After three failed tries, leaves it to the clean-up list. Fails with [`Error::LeaseLost`] if the key was no longer ours,
-/// and otherwise with the error of the last try.
+/// Releases a tenure, or delays its release if nobody is to get the key yet. After three failed tries, leaves it to the clean-up list. Fails
+/// with [`Error::LeaseLost`] if the key was no longer ours, and otherwise with the error of the last try.
 pub(super) fn give_back(parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
     release(parts, key, tenure, false)
 }
@@ -47,11 +48,12 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, perhaps_done: bool) -> Res
         // It is of an identity that a twin has, too: see `twin.rs`.
         return Ok(());
     }
-    let release = Request::Release(parts.core.ending(key, tenure));
-    let mut tries = ReleaseTries { failures: 0, perhaps_done };
+    let claim = parts.core.ending(key, tenure);
+    let mut tries = ReleaseTries { perhaps_done, ..ReleaseTries::of(&parts.core, tenure) };
     loop {
-        let left = tenure.deadline().since(parts.core.clock.now());
-        let outcome = parts.core.run(&release, release_limit(&parts.core, left)).and_then(ReleaseOutcome::try_from);
+        let now = parts.core.clock.now();
+        let left = tenure.deadline().since(now);
+        let outcome = parts.core.run(&tries.request(claim, now), release_limit(&parts.core, left));
         match tries.end(parts, key, tenure, left, outcome) {
             Some(released) => return released,
             None => thread::sleep(tries.pause(tenure)),
@@ -60,14 +62,29 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, perhaps_done: bool) -> Res
 }
 
 /// The tries of one release that have failed.
-#[derive(Default)]
 pub(super) struct ReleaseTries {
     failures: u32,
     /// Whether one of them, or an earlier release, may have been executed.
     perhaps_done: bool,
+    /// What delays the release, if something does.
+    delayed: Option<Delayed>,
 }
 
 impl ReleaseTries {
+    /// Begins the release of a tenure whose hold has ended.
+    pub(super) fn of(core: &Core, tenure: &Tenure) -> Self {
+        Self { failures: 0, perhaps_done: false, delayed: Delayed::of(core, tenure, core.clock.now()) }
+    }
+
+    pub(super) fn is_delayed(&self) -> bool {
+        self.delayed.is_some()
+    }
+
+    /// Returns the request for a try now.
+    pub(super) fn request<'a>(&'a self, claim: Claim<'a>, now: Moment) -> Request<'a> {
+        Delayed::ending(self.delayed.as_ref(), claim, now)
+    }
+
     /// Interprets the reply to a try that was sent when so much of the lease was `left`. Returns `None` if there is to be another try, after a
     /// [pause](Self::pause). If there is none, leaves the release to the clean-up list.
     pub(super) fn end(
@@ -76,12 +93,14 @@ impl ReleaseTries {
         key: &str,
         tenure: &Tenure,
         left: Duration,
-        outcome: Result<ReleaseOutcome, Error>,
+        outcome: Result<Outcome, Error>,
     ) -> Option<Result<(), Error>> {
-        match outcome {
+        match outcome.and_then(whose) {
+            Ok(Whose::Ours) => Some(Ok(())),
+            Ok(Whose::NotDelayed(other)) => Some(Err(not_delayed(parts, key, tenure, other, self.perhaps_done))),
             // After a try without a reply, "not ours" may be the effect of that try.
-            Ok(ReleaseOutcome::NotOurs(other)) if !self.perhaps_done => Some(not_ours(parts, key, tenure, other)),
-            Ok(_) => Some(Ok(())),
+            Ok(Whose::NotOurs(_)) if self.perhaps_done => Some(Ok(())),
+            Ok(Whose::NotOurs(other)) => Some(not_ours(parts, key, tenure, other)),
             Err(error) => {
                 self.failures += 1;
                 self.perhaps_done |= error.is_unknown();
@@ -95,31 +114,32 @@ impl ReleaseTries {
                     "lock {key:?}: release of {:?} failed, retrying in background: {error}",
                     tenure.locker
                 );
-                parts.retries.release_later(key, tenure);
+                let error = if self.is_delayed() { unconfirmed(error) } else { error };
+                parts.retries.end_later(key, tenure, self.delayed.take());
                 Some(Err(error))
             }
         }
+    }
+
+    /// Does as [`end`](Self::end) for a try after which there is no other.
+    pub(super) fn end_last(
+        &mut self,
+        parts: &Parts,
+        key: &str,
+        tenure: &Tenure,
+        outcome: Result<Outcome, Error>,
+    ) -> Result<(), Error> {
+        if !parts.core.is_ours(&tenure.locker) {
+            // It is of an identity that a twin has, too: see `twin.rs`.
+            return Ok(());
+        }
+        self.end(parts, key, tenure, Duration::ZERO, outcome).unwrap_or(Ok(()))
     }
 
     /// Returns the pause before the next try.
     pub(super) fn pause(&self, tenure: &Tenure) -> Duration {
         timing::retries(timing::longest_release_pause(tenure.lease())).after(self.failures)
     }
-}
-
-/// Handles the answer to a release of a tenure that is not tried again here. Fails as [`give_back`] does.
-pub(super) fn answered(
-    parts: &Parts,
-    key: &str,
-    tenure: &Tenure,
-    outcome: Result<ReleaseOutcome, Error>,
-) -> Result<(), Error> {
-    if !parts.core.is_ours(&tenure.locker) {
-        // It is of an identity that a twin has, too: see `twin.rs`.
-        return Ok(());
-    }
-    // With nothing left of the lease it was the last try.
-    ReleaseTries::default().end(parts, key, tenure, Duration::ZERO, outcome).unwrap_or(Ok(()))
 }
 
 /// A tenure whose release is posted, and who watches its hold.
@@ -201,6 +221,47 @@ pub(super) fn not_ours(parts: &Parts, key: &str, tenure: &Tenure, other: NotOurs
     let cause = loss::broken(parts, key, tenure, parts.core.limits.command).unwrap_or_else(|| LossCause::from(other));
     let locker = tenure.locker.to_string();
     Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
+}
+
+/// What a reply to a release says.
+enum Whose {
+    /// The tenure has ended by it.
+    Ours,
+    /// The key did not contain the locker.
+    NotOurs(NotOurs),
+    /// The same, of a release that was to be delayed.
+    NotDelayed(NotOurs),
+}
+
+fn whose(outcome: Outcome) -> Result<Whose, Error> {
+    match outcome {
+        Outcome::Release(ReleaseOutcome::NotOurs(other)) => Ok(Whose::NotOurs(other)),
+        Outcome::DelayRelease(DelayReleaseOutcome::NotOurs(other)) => Ok(Whose::NotDelayed(other)),
+        Outcome::Release(_) | Outcome::DelayRelease(_) => Ok(Whose::Ours),
+        other => Err(other.misplaced()),
+    }
+}
+
+/// The error for a tenure whose release could not be delayed, because the key did not contain its locker any more.
+fn not_delayed(parts: &Parts, key: &str, tenure: &Tenure, other: NotOurs, perhaps_done: bool) -> Error {
+    let words = match &other.holder {
+        Some(holder) => format!("{holder:?} has the key"),
+        None => "the key is free".to_owned(),
+    };
+    let lost = if perhaps_done { Ok(()) } else { not_ours(parts, key, tenure, other) };
+    let unknown = || unconfirmed(Error::backend(BackendFailure::Unknown, words));
+    lost.err().unwrap_or_else(unknown)
+}
+
+/// Says of a failure to delay a release what that means.
+fn unconfirmed(error: Error) -> Error {
+    match error {
+        Error::Backend { failure, message, source } => {
+            let message = format!("the key may not be kept until the time that was asked for: {message}");
+            Error::Backend { failure, message, source }
+        }
+        other => other,
+    }
 }
 
 /// Returns how long one try of a release may take if `left` of the lease remains.

@@ -4,10 +4,11 @@
 use super::cleanup::{Cleanup, Ending, InFlight, PendingCleanup, Unanswered};
 use super::core::Core;
 use super::worker::{Schedule, Worker};
+use crate::client::delayed::Delayed;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
-use crate::port::{Operations, Posting};
+use crate::port::Posting;
 use crate::state::key::{Key, KeyTable};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -119,7 +120,16 @@ impl Retries {
 
     /// Leaves the release of a tenure to the list.
     pub(crate) fn release_later(&self, key: &str, tenure: &Tenure) {
-        let ending = Ending::ReleaseUnanswered(tenure.deadline());
+        self.end_later(key, tenure, None);
+    }
+
+    /// Leaves the release of a tenure, which may be delayed, to the list.
+    pub(super) fn end_later(&self, key: &str, tenure: &Tenure, delayed: Option<Delayed>) {
+        let deadline = tenure.deadline();
+        let ending = match delayed {
+            Some(delayed) => Ending::DelayUnanswered(deadline, delayed),
+            None => Ending::ReleaseUnanswered(deadline),
+        };
         self.clean_up(key, &tenure.locker, tenure.kept(), ending, Some(self.unanswered.add()));
     }
 
@@ -139,7 +149,7 @@ impl Retries {
     /// Ends lockers for certain, for at most the time of one command: others wait for the next round. Only for a store
     /// that can.
     pub(super) fn settle(&self, core: &Core, cleanups: Vec<PendingCleanup>) {
-        let (client, until) = (core.id.current().as_str(), Instant::now() + core.limits.command);
+        let until = Instant::now() + core.limits.command;
         // Once the store has not answered, the others of this round are not tried: each could take as long again.
         let mut failure = None;
         for cleanup in cleanups {
@@ -148,7 +158,7 @@ impl Retries {
                 None if left.is_zero() => {
                     Err(Error::backend(BackendFailure::NotExecuted, "no time left in this round"))
                 }
-                None => core.processor.settle(&cleanup.claim(client), left),
+                None => cleanup.settle(core, left),
                 Some(error) => Err(Error::clone(error)),
             };
             failure = result.as_ref().err().filter(|error| matches!(error, Error::Backend { .. })).cloned();
@@ -246,13 +256,14 @@ impl Retries {
 fn release_all(core: &Core, cleanups: &[PendingCleanup]) -> Vec<bool> {
     let (client, limit) = (core.id.current().as_str(), core.limits.command);
     if !core.limits.settles {
-        let requests: Vec<_> = cleanups.iter().map(|cleanup| cleanup.request(client)).collect();
+        let now = core.clock.now();
+        let requests: Vec<_> = cleanups.iter().map(|cleanup| cleanup.request(client, now)).collect();
         return core.batch(&requests, limit).iter().map(Result::is_ok).collect();
     }
     let until = Instant::now() + limit;
     let settle = |cleanup: &PendingCleanup| {
         let left = until.saturating_duration_since(Instant::now());
-        !left.is_zero() && core.processor.settle(&cleanup.claim(client), left).is_ok()
+        !left.is_zero() && cleanup.settle(core, left).is_ok()
     };
     cleanups.iter().map(settle).collect()
 }

@@ -66,14 +66,14 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
         }
     }
     let unsettled = if parts.core.limits.settles { std::mem::take(&mut cleanups) } else { Vec::new() };
+    let sent_at = parts.core.clock.now();
     let requests: Vec<_> = turns
         .iter()
         .map(|(turn, question)| question.request(&turn.key.name, parts.core.id.current(), None))
         .chain(over.iter().map(|(turn, tenure)| turn.release_of(tenure)))
-        .chain(cleanups.iter().map(|cleanup| cleanup.request(parts.core.id.current().as_str())))
+        .chain(cleanups.iter().map(|cleanup| cleanup.request(parts.core.id.current().as_str(), sent_at)))
         .chain(errands.requests())
         .collect();
-    let sent_at = parts.core.clock.now();
     let mut results = parts.core.batch(&requests, parts.core.limits.command).into_iter();
     drop(requests);
     let mut unwanted = Vec::new();

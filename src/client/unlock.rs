@@ -3,6 +3,7 @@
 //! | when the last hold ends | then |
 //! |---|---|
 //! | threads of this process wait, and other clients do not wait, or wait only since a moment ago | the first of these threads gets the next hold |
+//! | the hold was to last for longer: [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) | the tenure ends, and the key is kept from everybody until then, also from the threads of this process: they ask the store, and wait in its queue |
 //! | no thread and no other client waits, and the tenure may linger | the tenure is kept: [`Phase::Lingering`] |
 //! | otherwise | the tenure is released; if threads of this process wait, this client goes to the end of the store's queue again |
 
@@ -122,8 +123,9 @@ impl<'c> Unlock<'c> {
             // This leaves an earlier loss as it is.
             tenure.lose(cause, at);
         }
-        let may_keep = hands_over && !tenure.is_lost() && !parts.core.activity.is_closed();
-        let leaves_gap = state.decide_gap(now);
+        let is_delayed = tenure.delayed_until(now).is_some();
+        let may_keep = hands_over && !is_delayed && !tenure.is_lost() && !parts.core.activity.is_closed();
+        let leaves_gap = !is_delayed && state.decide_gap(now);
         if may_keep && !leaves_gap {
             let kept =
                 if state.queue.is_empty() { self.linger(&mut state, now) } else { self.pass_on(&mut state, now) };

@@ -113,6 +113,12 @@ impl<'a> DLockGuard<'a> {
         self.handle.remaining_of(self.token)
     }
 
+    /// Returns for how long this hold has lasted; zero after a hold that [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) ended.
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        self.handle.held_for(self.token)
+    }
+
     /// Fails unless the lease is certainly still ours. Call it before each step that must not run beside another holder. Does
     /// not block.
     ///
@@ -173,6 +179,44 @@ impl<'a> DLockGuard<'a> {
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
         self.handle.unlock(Some(self.token))
+    }
+
+    /// Unlocks, and keeps everybody from the lock until so long after the hold began: a job that may run at most once in that time calls this.
+    /// Returns how much of that time is left, from now on; zero if it was over already, and after an inner unlock of a reentrant hold.
+    ///
+    /// The hold ends now. In the store a text takes the place of the holder, which says who has held the lock and for how long; for everybody
+    /// else the lock is held. Waiters keep their places, the threads of this process wait like those of others, and the first of them gets the
+    /// lock when the time is over. [`describe`](crate::DLockGenerator::describe) shows the [text](crate::DelayedRelease), and
+    /// [`break_lock`](crate::DLockGenerator::break_lock) ends the time, if it is given the text as the locker. If an inner unlock says this, it
+    /// counts for the last one, however that is done; of several times the longest counts. Blocks as [`unlock`](Self::unlock) does. See
+    /// [Scheduled jobs](crate::manual::scheduled_jobs).
+    ///
+    /// The time counts from the moment at which this client knew of its hold, which is after the store had granted it. So it is never too
+    /// short.
+    ///
+    /// # Errors
+    ///
+    /// As [`unlock`](Self::unlock), and
+    ///
+    /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm it. The hold is over. It is repeated in the background, and never
+    ///   replaced by an ordinary release, but it may come too late: then others get the lock when the lease ends.
+    /// * [`Error::LeaseLost`]: nobody is kept from the lock, which may be somebody else's.
+    /// * [`Error::Unsupported`], [`Error::InvalidConfig`]: the store [cannot](crate::port::StoreLimits::longest_release_delay) do this, or not
+    ///   for so long. The lock is unlocked as by [`unlock`](Self::unlock).
+    ///
+    /// ```
+    /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("EXPORT", "nightly")?;
+    /// use std::time::Duration;
+    ///
+    /// let guard = lock.lock()?;
+    /// // … a short job …
+    /// let left = guard.unlock_after(Duration::from_secs(600))?;
+    /// assert!(left > Duration::from_secs(590) && lock.try_lock()?.is_none());
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn unlock_after(mut self, at_least: Duration) -> Result<Duration, Error> {
+        self.done = true;
+        self.handle.unlock_after(self.token, at_least)
     }
 }
 

@@ -128,6 +128,10 @@ impl Handle {
         }
     }
 
+    pub(crate) fn held_for(&self, token: u64) -> Duration {
+        self.key.held_since(token).map_or(Duration::ZERO, |since| self.now().since(since))
+    }
+
     pub(crate) fn watch_hold(&self, token: u64) -> Receiver<()> {
         self.key.watch(token)
     }
@@ -139,6 +143,33 @@ impl Handle {
             Exit::Inner => Ok(()),
             exit => self.end_of_thread(exit, AfterRelease::Awaited),
         }
+    }
+
+    /// Unlocks once the hold with this token, as [`unlock`](Self::unlock) does, and has nobody get the key until so long after the hold began.
+    /// Returns how much of that is left.
+    pub(crate) fn unlock_after(&self, token: u64, at_least: Duration) -> Result<Duration, Error> {
+        let until = self.delay_release(current_thread(), token, at_least);
+        match self.key.hold.leave(current_thread(), Some(token)) {
+            Exit::Inner => until.map(|_| Duration::ZERO),
+            exit => self.end_of_thread(exit, AfterRelease::Awaited).and(until).map(|until| self.left_until(until)),
+        }
+    }
+
+    /// Ends the hold with this number and token, as [`release`](Self::release) does. Otherwise it is [`unlock_after`](Self::unlock_after).
+    pub(crate) fn release_after(&self, number: &HoldNumber, token: u64, at_least: Duration) -> Result<Duration, Error> {
+        let until = self.delay_release(number.get(), token, at_least);
+        self.release(number, token).and(until).map(|until| self.left_until(until))
+    }
+
+    /// Notes that nobody is to get the key until so long after the hold with this token began. Returns until when. Fails if the store cannot do
+    /// that; then the hold ends as it would without this.
+    fn delay_release(&self, owner: u64, token: u64, at_least: Duration) -> Result<Option<Moment>, Error> {
+        self.client.core().limits.check_release_delay(at_least.saturating_sub(self.held_for(token)))?;
+        Ok(self.key.delay_release(owner, token, at_least))
+    }
+
+    fn left_until(&self, until: Option<Moment>) -> Duration {
+        until.map_or(Duration::ZERO, |until| until.since(self.now()))
     }
 
     /// Unlocks for a guard that was dropped.

@@ -98,6 +98,12 @@ impl Hold {
         self.lock.handle.remaining_of(self.token)
     }
 
+    /// Returns for how long this hold has lasted. See [`DLockGuard::held_for`](crate::DLockGuard::held_for).
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        self.lock.handle.held_for(self.token)
+    }
+
     /// Fails unless the lease is certainly still ours. Call it before each step that must not run beside another holder. Does not block.
     ///
     /// # Errors
@@ -127,6 +133,17 @@ impl Hold {
     pub fn release(mut self) -> Result<(), Error> {
         self.done = true;
         self.lock.handle.release(&self.number, self.token)
+    }
+
+    /// Releases the lock, and keeps everybody from it until so long after the hold began. Any thread may call this. See
+    /// [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
+    ///
+    /// # Errors
+    ///
+    /// As [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
+    pub fn release_after(mut self, at_least: Duration) -> Result<Duration, Error> {
+        self.done = true;
+        self.lock.handle.release_after(&self.number, self.token, at_least)
     }
 }
 

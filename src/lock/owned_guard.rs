@@ -84,6 +84,12 @@ impl OwnedDLockGuard {
         self.lock.handle.remaining_of(self.token)
     }
 
+    /// Returns for how long this hold has lasted. See [`DLockGuard::held_for`](crate::DLockGuard::held_for).
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        self.lock.handle.held_for(self.token)
+    }
+
     /// Fails unless the lease is certainly still ours. Does not block.
     ///
     /// # Errors
@@ -114,6 +120,17 @@ impl OwnedDLockGuard {
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
         self.lock.handle.unlock(Some(self.token))
+    }
+
+    /// Unlocks, and keeps everybody from the lock until so long after the hold began. See
+    /// [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
+    ///
+    /// # Errors
+    ///
+    /// As [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
+    pub fn unlock_after(mut self, at_least: Duration) -> Result<Duration, Error> {
+        self.done = true;
+        self.lock.handle.unlock_after(self.token, at_least)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The limits of a store.
 
 use crate::config::{MAX_LEASE, MIN_LEASE};
+use crate::error::Error;
 use std::time::Duration;
 
 /// The limits of a store: [`LockProcessor::limits`](super::LockProcessor::limits). They do not change during its life, except `outage`.
@@ -50,6 +51,29 @@ pub struct StoreLimits {
     /// [`Request::Broken`](super::Request::Broken). The default is `false`:
     /// [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock) fails as unsupported.
     pub breaks: bool,
+    /// For how long the store can keep a key from everybody after a hold has ended: [`Request::DelayRelease`](super::Request::DelayRelease).
+    /// The default is zero: the store cannot. [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) then fails as unsupported.
+    pub longest_release_delay: Duration,
+}
+
+impl StoreLimits {
+    /// Checks the time of [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] if the store cannot delay a release; [`Error::InvalidConfig`] if the time is longer than
+    /// [`longest_release_delay`](Self::longest_release_delay).
+    pub fn check_release_delay(&self, at_least: Duration) -> Result<(), Error> {
+        let longest = self.longest_release_delay;
+        if longest.is_zero() {
+            return Err(Error::unsupported("the store cannot keep a lock from others after its hold has ended"));
+        }
+        if at_least > longest {
+            let hint = format!("the store keeps a lock from others for at most {longest:?} after its hold has begun");
+            return Err(Error::invalid_config("time for which a lock is kept", format!("{at_least:?}"), hint));
+        }
+        Ok(())
+    }
 }
 
 /// When a store passes over a waiter whose process died.
@@ -79,6 +103,7 @@ impl Default for StoreLimits {
             numbers: false,
             settles: false,
             breaks: false,
+            longest_release_delay: Duration::ZERO,
         }
     }
 }

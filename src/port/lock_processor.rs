@@ -1,8 +1,8 @@
 //! The contract of a store, the methods for each kind of request, and pointers to a store.
 
 use super::{
-    AcquireOutcome, Break, BreakOutcome, Broken, Claim, Directory, ExtendOutcome, Inspection, Limit, Outcome,
-    PollOutcome, Posting, ProbeOutcome, ReleaseOutcome, Request, StoreLimits, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Broken, Claim, DelayReleaseOutcome, Directory, ExtendOutcome, Inspection,
+    Limit, Outcome, PollOutcome, Posting, ProbeOutcome, ReleaseDelay, ReleaseOutcome, Request, StoreLimits, WaitQueue,
 };
 use crate::error::{BackendFailure, Error};
 use std::fmt;
@@ -128,6 +128,16 @@ pub trait Operations: LockProcessor {
     /// Runs a [`Request::HandOver`].
     fn hand_over(&self, claim: &Claim<'_>, next: &Claim<'_>, limit: Duration) -> Result<ReleaseOutcome, Error> {
         ask(self, Request::HandOver(*claim, *next), limit)
+    }
+
+    /// Runs a [`Request::DelayRelease`].
+    fn delay_release(
+        &self,
+        claim: &Claim<'_>,
+        delay: ReleaseDelay<'_>,
+        limit: Duration,
+    ) -> Result<DelayReleaseOutcome, Error> {
+        ask(self, Request::DelayRelease(*claim, delay), limit)
     }
 
     /// Runs a [`Request::Probe`].

@@ -120,6 +120,7 @@
 //! | send a release without waiting for the reply | [`posting`](LockProcessor::posting) | dropped guards that do not wait |
 //! | end a locker for certain | [`StoreLimits::settles`] | a clean-up after lost replies that ends with one answer |
 //! | take a key from its holder by force | [`StoreLimits::breaks`] | [`break_lock`](crate::DLockGenerator::break_lock) |
+//! | replace a holder by a text that ends later | [`StoreLimits::longest_release_delay`] | [`unlock_after`](crate::DLockGuard::unlock_after) |
 //! | tell people about its locks | [`directory`](LockProcessor::directory) | `describe` and `list` |
 //!
 //! A store is `Send` and `Sync`: any thread may call any method at any time. Every type of this module is `Send` and `Sync`, too, except an
@@ -145,8 +146,8 @@ pub(crate) use lock_processor::unanswered;
 pub use lock_processor::{LockProcessor, Operations};
 pub(crate) use request::marks;
 pub use request::{
-    AcquireOutcome, Busy, Claim, ExtendOutcome, Extension, Gap, Grant, Inspection, Limit, NotOurs, Note, Outcome,
-    PollOutcome, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, one_by_one,
+    AcquireOutcome, Busy, Claim, DelayReleaseOutcome, ExtendOutcome, Extension, Gap, Grant, Inspection, Limit, NotOurs,
+    Note, Outcome, PollOutcome, ProbeOutcome, ReleaseDelay, ReleaseDone, ReleaseOutcome, Request, one_by_one,
 };
 
 #[cfg(feature = "tls")]

@@ -39,6 +39,12 @@ pub enum Request<'a> {
     /// waiter and puts the locker of the second claim at the end of the queue. If nobody waits, it gives the key to that locker. The second
     /// claim is a fresh one of the same client and key. Only for a store with a [queue](super::WaitQueue).
     HandOver(Claim<'a>, Claim<'a>),
+    /// Ends a tenure as [`Release`](Self::Release) does, but gives the key to nobody for a while. If the key contains the locker, or the
+    /// order's [mark](ReleaseDelay::mark) already, it contains the mark afterwards, for the time of the order from now. Otherwise nothing is
+    /// changed. This is one atomic step, and the queue stays as it is. A key with a mark counts as held by the mark: the end of the time is
+    /// like the end of a lease, and a [`Break`](Self::Break) can name the mark. Safe to repeat. Only for a store with a
+    /// [`longest_release_delay`](super::StoreLimits::longest_release_delay).
+    DelayRelease(Claim<'a>, ReleaseDelay<'a>),
     /// Tells whether the key still contains the locker. The answer comes from the server that could grant the key to others, and never from a
     /// stale copy. A store may [extend](Self::by_extension) the lease instead.
     Probe(Claim<'a>),
@@ -78,6 +84,8 @@ pub enum Outcome {
     Extend(ExtendOutcome),
     /// The outcome of a [`Request::Release`] or a [`Request::HandOver`].
     Release(ReleaseOutcome),
+    /// The outcome of a [`Request::DelayRelease`].
+    DelayRelease(DelayReleaseOutcome),
     /// The outcome of a [`Request::Probe`].
     Probe(ProbeOutcome),
     /// The outcome of a [`Request::Inspect`].
@@ -117,6 +125,7 @@ convert_outcomes! {
     Poll: PollOutcome,
     Extend: ExtendOutcome,
     Release: ReleaseOutcome,
+    DelayRelease: DelayReleaseOutcome,
     Probe: ProbeOutcome,
     Inspect: Inspection,
     Settle: (),
@@ -145,6 +154,7 @@ impl<'a> Request<'a> {
             | Self::ExtendWithNumbers(claim)
             | Self::Release(claim)
             | Self::HandOver(claim, _)
+            | Self::DelayRelease(claim, _)
             | Self::Probe(claim)
             | Self::Settle(claim) => claim.key,
         }
@@ -161,6 +171,7 @@ impl<'a> Request<'a> {
             | Self::ExtendWithNumbers(claim)
             | Self::Release(claim)
             | Self::HandOver(claim, _)
+            | Self::DelayRelease(claim, _)
             | Self::Probe(claim)
             | Self::Settle(claim) => Some(claim),
             Self::Inspect { .. } | Self::Break(_) | Self::Broken { .. } => None,
@@ -202,6 +213,7 @@ impl<'a> Request<'a> {
         let lacking = match self {
             Self::Join(_) | Self::HandOver(..) => "a queue",
             Self::ExtendWithNumbers(_) => "ranges of numbers",
+            Self::DelayRelease(..) => "delayed releases",
             Self::Settle(_) => "the certain end of a locker",
             Self::Break(_) | Self::Broken { .. } => "forced breaks",
             other => return Error::unsupported(format!("the store does not know the request {other:?}")),
@@ -335,6 +347,24 @@ impl Gap {
     #[must_use]
     pub const fn new(length: Duration, every: Duration) -> Self {
         Self { length, every }
+    }
+}
+
+/// What a key contains after a [`Request::DelayRelease`](super::Request::DelayRelease), and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReleaseDelay<'a> {
+    /// A text that is no locker, that names the tenure, and that no other tenure has. It is one line of at most 1024 bytes, and has a space.
+    pub mark: &'a str,
+    /// How long the key contains it. A store may keep it for longer, as it may keep a lease, but never for less.
+    pub time: Duration,
+}
+
+impl<'a> ReleaseDelay<'a> {
+    /// Creates the order.
+    #[must_use]
+    pub const fn new(mark: &'a str, time: Duration) -> Self {
+        Self { mark, time }
     }
 }
 
@@ -508,6 +538,16 @@ pub enum ReleaseOutcome {
     Queued(Busy),
     /// The key did not belong to this locker. The locker is no longer in the queue. Nothing else was changed, and the store does not
     /// know the next locker.
+    NotOurs(NotOurs),
+}
+
+/// The outcome of a [`Request::DelayRelease`](super::Request::DelayRelease).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DelayReleaseOutcome {
+    /// The key contains the mark, for the time of the order from now.
+    Delayed,
+    /// The key contained neither the locker nor the mark; nothing was changed.
     NotOurs(NotOurs),
 }
 

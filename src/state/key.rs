@@ -2,6 +2,7 @@
 //!
 //! The operations on a key stand in the module [`client`](crate::client).
 
+use crate::clock::Moment;
 use crate::state::hold::CurrentHold;
 use crate::state::machine::{Phase, State, Waiter};
 use crate::state::owner;
@@ -12,6 +13,7 @@ use crate::sync::{Mutex, before_notifying};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Key {
@@ -79,6 +81,27 @@ impl Key {
             }
         }
         reply
+    }
+
+    /// Returns when the hold with this token began, if it has not ended.
+    pub(crate) fn held_since(&self, token: u64) -> Option<Moment> {
+        match &self.state.lock().phase {
+            Phase::Held(tenure) if self.hold.token() == token => Some(tenure.held_since),
+            _ => None,
+        }
+    }
+
+    /// Notes that nobody is to get the key until so long after the hold of this owner with this token began. Returns until when, if the hold
+    /// has not ended.
+    pub(crate) fn delay_release(&self, owner: u64, token: u64, at_least: Duration) -> Option<Moment> {
+        let mut state = self.state.lock();
+        match &mut state.phase {
+            Phase::Held(tenure) if self.hold.is_owned_by(owner) && self.hold.token() == token => {
+                tenure.delay_release(at_least);
+                tenure.delayed_until(tenure.held_since)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct Tenure {
     heard_at: Moment,
     /// When the current hold began, or else the last one.
     pub(crate) held_since: Moment,
+    /// For how long after its beginning the current hold keeps others out, even if it ends before.
+    at_least: Duration,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
     /// When the current hold is to be reported, because it lasts long. [`Moment::NEVER`] once it was.
@@ -81,6 +83,7 @@ impl Tenure {
             contended: None,
             heard_at: counts_from,
             held_since: counts_from,
+            at_least: Duration::ZERO,
             hold_ends: Moment::NEVER,
             warns_at: Moment::NEVER,
             is_confirmed: false,
@@ -110,6 +113,7 @@ impl Tenure {
     /// Notes that a hold begins.
     pub(crate) fn hold_begins(&mut self, now: Moment) {
         self.held_since = now;
+        self.at_least = Duration::ZERO;
         let after = |time: Option<Duration>| time.map_or(Moment::NEVER, |time| now + time);
         self.hold_ends = after(self.settings.max_hold);
         self.warns_at = after(self.settings.hold_warning);
@@ -119,6 +123,19 @@ impl Tenure {
     pub(crate) fn hold_ended(&mut self) {
         self.hold_ends = Moment::NEVER;
         self.warns_at = Moment::NEVER;
+    }
+
+    /// Notes that nobody is to get the key until so long after the current hold began. If this is noted several times, the longest counts.
+    pub(crate) fn delay_release(&mut self, at_least: Duration) {
+        self.at_least = self.at_least.max(at_least);
+    }
+
+    /// Returns the moment until which nobody is to get the key, if it is still to come.
+    ///
+    /// It counts from the moment at which the client has noted that the hold begins, and that is after the grant in the store. So it is never
+    /// too early; it is too late by the time for which the grant was under way.
+    pub(crate) fn delayed_until(&self, now: Moment) -> Option<Moment> {
+        Some(self.held_since + self.at_least).filter(|until| *until > now)
     }
 
     /// Returns whether the current hold is to be reported now. It is reported once.

@@ -243,3 +243,20 @@ fn a_waiter_of_ours_finds_what_a_poller_gave_back_by_its_next_look() {
     assert!(took < lease / 2, "looks come every sixth of the lease: {took:?}");
     assert!(jvm.is_lock_free(lock.key()));
 }
+
+/// A JVM sees a holder, and gets the lock when the time is over.
+/// Shows: G13.
+#[test]
+fn a_lock_that_is_kept_is_held_for_a_jvm() {
+    const KEPT: Duration = Duration::from_millis(600);
+    let server = RedisServer::start();
+    let (generator, mut jvm) = (DLockGenerator::connect(&server.url()).unwrap(), Jvm::new(&server));
+    let lock = generator.generate_with(config()).unwrap();
+    let begun = Instant::now();
+    lock.lock().unwrap().unlock_after(KEPT).unwrap();
+    assert!(!jvm.is_lock_free(lock.key()) && !jvm.update_for_lock(lock.key(), LEASE));
+    assert!(!jvm.expand_lock_expire(lock.key(), LEASE) && !jvm.update_for_unlock(lock.key()));
+    eventually("it is free", || jvm.update_for_lock(lock.key(), LEASE));
+    assert!(begun.elapsed() >= KEPT);
+    assert!(lock.try_lock().unwrap().is_none() && jvm.update_for_unlock(lock.key()));
+}

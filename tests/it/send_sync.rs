@@ -5,14 +5,15 @@ use redis_dlock::event::{Acquired, Dropped, HoldEnd, How, NewServer, Released, R
 #[cfg(feature = "tls")]
 use redis_dlock::processor::TlsSettings;
 use redis_dlock::processor::{
-    AcquireOutcome, Break, BreakOutcome, Broken, Busy, Claim, DeadWaiters, Directory, ExtendOutcome, Extension, Gap,
-    Grant, Inbox, InboxBreaker, Inspection, KeyFilter, Limit, ListPage, Message, NotOurs, Note, Operations, Outcome,
-    Parties, PollOutcome, Posting, ProbeOutcome, ReleaseDone, ReleaseOutcome, Request, StoreLimits, WaitQueue,
+    AcquireOutcome, Break, BreakOutcome, Broken, Busy, Claim, DeadWaiters, DelayReleaseOutcome, Directory,
+    ExtendOutcome, Extension, Gap, Grant, Inbox, InboxBreaker, Inspection, KeyFilter, Limit, ListPage, Message,
+    NotOurs, Note, Operations, Outcome, Parties, PollOutcome, Posting, ProbeOutcome, ReleaseDelay, ReleaseDone,
+    ReleaseOutcome, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, DLockGuards,
-    Description, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, Holder, Holds, Leader, LeaseLoss,
-    ListedLock, ListedLocks, LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment,
+    DelayedRelease, Description, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, Holder, Holds, Leader,
+    LeaseLoss, ListedLock, ListedLocks, LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment,
     OwnedDLockGuard, Party, Polling, Receiver, RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Term,
     Told, UnguardedLock, WaitingThread,
 };
@@ -72,6 +73,7 @@ const _: () = {
     goes_anywhere::<NewServer>();
     goes_anywhere::<Dropped>();
     goes_anywhere::<Description>();
+    goes_anywhere::<DelayedRelease>();
     goes_anywhere::<Party>();
     goes_anywhere::<ClientRecord>();
     goes_anywhere::<Told>();
@@ -107,6 +109,8 @@ const _: () = {
     goes_anywhere::<ExtendOutcome>();
     goes_anywhere::<Extension>();
     goes_anywhere::<ReleaseOutcome>();
+    goes_anywhere::<DelayReleaseOutcome>();
+    goes_anywhere::<ReleaseDelay<'_>>();
     goes_anywhere::<ProbeOutcome>();
     goes_anywhere::<NotOurs>();
     goes_anywhere::<Inspection>();

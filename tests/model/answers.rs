@@ -17,6 +17,10 @@ pub(crate) struct Memory {
     pub(crate) shown: Vec<(Locker, Number)>,
     /// Lockers whose acquire had no answer, and that were released until one lease after the first answered release.
     pub(crate) cleaned: Lockers,
+    /// A hold that has ended with a delayed release, and for how many ticks nobody is to get the key.
+    pub(crate) delayed: Option<(Locker, u8)>,
+    /// Whether a command let somebody have a key before the end of that time, or a mark ended before.
+    pub(crate) too_early: bool,
     /// Lockers from which the key was taken by force. They may not know it yet.
     pub(crate) broken: Lockers,
 }
@@ -43,6 +47,10 @@ impl Client {
                 }
                 self.released(rules, memory, locker, reply);
                 self.carried(rules, memory, locker, next, left, reply);
+            }
+            Script::Delay => {
+                self.released(rules, memory, locker, reply);
+                self.carried(rules, memory, locker, None, left, reply);
             }
             Script::Set | Script::Len | Script::Count | Script::Get => unreachable!("answered together"),
             Script::Break => unreachable!("sent by an operator"),
@@ -239,6 +247,12 @@ impl Client {
                 self.obtain(rules, memory, winner, number, from(left));
             }
             _ if rules.is(Mutant::StrangerIgnored) => {}
+            // What keeps everybody from the key must not be followed by what frees it.
+            Phase::Releasing { locker, .. } if locker == winner && self.link.delays(locker) => {
+                if rules.is(Mutant::DelayThenGivenUp) {
+                    self.leave(rules, winner, false, false);
+                }
+            }
             // It may be later than the release, which is repeated.
             Phase::Releasing { locker, .. } if locker == winner && !rules.is(Mutant::ReleasedGrantIgnored) => {
                 if !self.leftovers.iter().any(|leftover| leftover.locker == winner) {
@@ -286,7 +300,10 @@ impl Client {
     fn stranger(&mut self, rules: &Rules, locker: Locker) {
         let trusts = rules.is(Mutant::StrangerLeftToCleanUp);
         // A release that is under way may have been executed before the grant.
-        let comes = self.leftovers.iter().any(|leftover| leftover.locker == locker && (!leftover.sent || trusts));
+        let comes = self
+            .leftovers
+            .iter()
+            .any(|leftover| leftover.locker == locker && (!leftover.sent || trusts || leftover.delayed));
         if self.current() != Some(locker) && !comes {
             self.leave(rules, locker, false, false);
         }

@@ -12,6 +12,8 @@ pub(crate) const ONE_BELIEVER: &str = "at most one believes to hold";
 pub(crate) const BELIEVER_HOLDS: &str = "who believes to hold has the key";
 /// Shows: G4, S1.
 pub(crate) const KEPT_FOR_LONGER: &str = "the server keeps a key for its holder's lease and the lock-delay";
+/// Shows: G11, G13, S3.
+pub(crate) const KEPT_FROM_ALL: &str = "nobody gets the key before the end of a delay";
 /// Shows: G7, S2.
 pub(crate) const NUMBERS_RISE: &str = "every number is greater than all issued before";
 /// Shows: G7, S2.
@@ -46,7 +48,7 @@ const ALWAYS: [Check; 2] = [(NUMBERS_RISE, |_, world| !world.server.fence.fell),
 const DELETED: [Check; 1] = [(NUMBERS_FOLLOW, |_, world| world.numbers_follow())];
 
 /// What holds besides where neither the key nor the fence is lost.
-const KEPT: [Check; 11] = [
+const KEPT: [Check; 12] = [
     (HOLDS_RISE, |_, world| !world.memory.fell),
     (ONE_BELIEVER, |_, world| world.believers().count() < 2),
     (BELIEVER_HOLDS, |_, world| {
@@ -63,6 +65,7 @@ const KEPT: [Check; 11] = [
             _ => true,
         })
     }),
+    (KEPT_FROM_ALL, |_, world| !world.memory.too_early),
     (REFUSALS_ARE_TRUE, |_, world| !world.misled),
     (NOBODY_PASSED, |_, world| !world.memory.passed),
     (NOBODY_FALLS_OUT, |_, world| !world.fell_out),
@@ -185,6 +188,10 @@ impl Rules {
                     actions.push(Action::Probe(id));
                 }
                 actions.push(Action::Unlock { client: id, pass_on: false });
+                // Later it is no tenure's own that it could keep.
+                if self.delayed > 0 && left > 0 && world.memory.delayed.is_none() {
+                    actions.push(Action::Delay(id));
+                }
                 // The next locker may wait, so the client must hear.
                 if self.next && more && !(self.hears_late && client.deaf) {
                     actions.push(Action::Unlock { client: id, pass_on: true });

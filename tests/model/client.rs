@@ -59,6 +59,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// Whether a delayed release of this locker is under way.
+    pub(crate) fn delays(&self, locker: Locker) -> bool {
+        self.pending.iter().any(|sent| sent.command.locker == locker && sent.command.script == Script::Delay)
+    }
+
     /// The next command that the server executes, of those that it has not executed.
     #[inline]
     pub(crate) fn next(&self) -> Command {
@@ -84,6 +89,8 @@ pub(crate) struct Leftover {
     pub(crate) until: Option<u8>,
     /// Whether a release of it is under way on the present connection.
     pub(crate) sent: bool,
+    /// Whether its release is delayed.
+    pub(crate) delayed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -255,19 +262,28 @@ impl Client {
         }
     }
 
+    /// Ends the hold, and keeps everybody from the key for a while.
+    pub(crate) fn delay(&mut self, rules: &Rules) {
+        if let Phase::Held { locker, .. } = self.phase {
+            self.send(rules, locker, Script::Delay);
+            self.phase = Phase::Releasing { locker, next: None, left: rules.counted() };
+        }
+    }
+
     /// Puts a locker on the clean-up list.
     pub(crate) fn leave(&mut self, rules: &Rules, locker: Locker, unanswered: bool, sent: bool) {
         if unanswered && rules.is(Mutant::NoCleanUp) {
             return;
         }
         let unanswered = unanswered && !rules.is(Mutant::CleansUpOnce);
-        self.leftovers.push(Leftover { locker, unanswered, until: None, sent });
+        self.leftovers.push(Leftover { locker, unanswered, until: None, sent, delayed: false });
     }
 
     /// Releases an entry of the clean-up list once more.
     pub(crate) fn clean_up(&mut self, rules: &Rules, entry: usize) {
         self.leftovers[entry].sent = true;
-        self.send(rules, self.leftovers[entry].locker, Script::Release { next: None });
+        let Leftover { locker, delayed, .. } = self.leftovers[entry];
+        self.send(rules, locker, if delayed { Script::Delay } else { Script::Release { next: None } });
     }
 
     /// Gives up the connection. What the server has not yet executed is late, or lost.
@@ -292,6 +308,9 @@ impl Client {
         }
         if let Phase::Releasing { locker, next, left } = self.phase {
             self.leave(rules, locker, false, false);
+            if let Some(last) = self.leftovers.last_mut() {
+                last.delayed = link.delays(locker) && !rules.is(Mutant::DelayThenReleased);
+            }
             self.phase = match next {
                 // What became of the next locker, a poll will tell.
                 Some(locker) => Phase::Asking { locker, wait: true, left, settled: false },

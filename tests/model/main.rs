@@ -18,10 +18,9 @@
 //!
 //! At any moment, one of these ([`world::Action`]):
 //!
-//! * *a client acts*: sends an acquire (with or without waiting; by the script, or by the four commands of a plain attempt,
-//!   which the server executes one by one), polls, gives up, extends, probes, unlocks (with a next
-//!   locker or without), releases an entry of its clean-up list, opens its inbox again. None of it is ever due: a client
-//!   that does not act is a stopped one;
+//! * *a client acts*: sends an acquire (with or without waiting; by the script, or by the four commands of a plain attempt, which the server
+//!   executes one by one), polls, gives up, extends, probes, unlocks (with a next locker or without, or with a delayed release), releases an
+//!   entry of its clean-up list, opens its inbox again. None of it is ever due: a client that does not act is a stopped one;
 //! * *the network acts*: the server executes the next command of some connection, a dropped one too, whatever has become of
 //!   its client; a reply or a message arrives;
 //! * *a fault*, as many as the bounds allow: a connection is given up, with what was not yet executed lost, or late (so
@@ -43,6 +42,8 @@
 //!   probe, an extension or its release tells it. A waiter that was broken before it hears of its grant may begin a hold with a number that is
 //!   smaller than another one's (S2).
 //! * S1: the server keeps a key for its holder's lease and the lock-delay.
+//! * S3: once a client has sent a delayed release, no command makes the key free, or gives it to anybody, before the delay is over, whatever
+//!   becomes of the replies and of late messages of a grant. The end of the lease may, if no delayed release has come until then.
 //! * S2: where the fence is lost, so is the key, and only the numbers that are issued are looked at. Where the key is
 //!   deleted, of two holds the one that was given the key later has the greater number.
 //! * S4: a waiter that nobody hears keeps its place for a tick or two after it is passed over. Once it has had its time, a hand-over
@@ -71,6 +72,9 @@
 //! | two twice, break | 2, 2 | 2 | none | 1 | one forced break, no extends but for confirming | 951,000 |
 //! | three, breaks | 1, 1, 1 | 1 | none | 1 | two forced breaks, no extends but for confirming | 1,423,000 |
 //! | three, break, messages | 1, 1, 1 | 1 | 1 lost message or deaf inbox | 1 | one forced break, no extends but for confirming | 1,798,000 |
+//! | two once, delays | 1, 1 | 2 | 1 of any kind | 2 | delayed releases of 3 ticks, no extends but for confirming | 279,000 |
+//! | two twice, delays | 2, 2 | 2 | none | 1 | delayed releases of 3 ticks, no extends but for confirming | 268,000 |
+//! | three, delay and drops | 1, 1, 1 | 1 | 1 dropped connection | 1 | delayed releases of 2 ticks, no extends but for confirming | 784,000 |
 //! | two twice, no faults | 2, 2 | 2 | none | 1 |  | 138,000 |
 //! | two twice, drops | 2, 1 | 2 | 1 dropped connection | 1 | no extends but for confirming | 914,000 |
 //! | two twice, messages | 2, 2 | 2 | 1 lost message or deaf inbox | 1 | no extends but for confirming | 448,000 |
@@ -104,7 +108,7 @@
 //! busy. Their first acquire does not wait. One that finds the key busy leaves nothing behind, and is followed by a second one, which waits if the
 //! client hears by then. Here it has the same locker, and the crate takes a fresh one, so more can go wrong here.
 //!
-//! Together 29.7 million states, about a minute and a half of processor time. Each model has a thread of its own. A locker more in "two twice,
+//! Together 31.0 million states, about a minute and a half of processor time. Each model has a thread of its own. A locker more in "two twice,
 //! drops", or a fault more anywhere but in the smallest, makes a model several times as large. Each mistake in [`mutants`] shows within
 //! these bounds.
 //!
@@ -180,6 +184,10 @@ holds! {
     three_with_breaks: "three, breaks", Rules { breaks: 2, faults: 0, lease: 1, ..TRIO };
     three_with_a_break_and_a_lost_message:
         "three, break, messages", Rules { breaks: 1, crashes: false, drops: false, lease: 1, ..TRIO };
+    two_once_with_delays_and_a_fault: "two once, delays", Rules { delayed: 3, under_way: 2, extends: false, ..ONCE };
+    two_twice_with_delays: "two twice, delays", Rules { delayed: 3, faults: 0, extends: false, ..PAIR };
+    three_with_a_delay_and_a_dropped_connection:
+        "three, delay and drops", Rules { delayed: 2, crashes: false, deafness: false, lease: 1, ..TRIO };
     two_twice_without_faults: "two twice, no faults", Rules { faults: 0, ..PAIR };
     two_twice_with_a_dropped_connection:
         "two twice, drops",

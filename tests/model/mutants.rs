@@ -1,8 +1,8 @@
 //! Mistakes, each built into the protocol: the checker must find what it breaks.
 
 use crate::checker::{
-    BELIEVER_HOLDS, KEPT_FOR_LONGER, NO_THEFT, NOBODY_FALLS_OUT, NOBODY_FORGOTTEN, NOBODY_PASSED, NOTHING_LEFT,
-    NUMBERS_FOLLOW, NUMBERS_RISE, ONE_BELIEVER, PLACES_END, PLACES_KEPT, REFUSALS_ARE_TRUE,
+    BELIEVER_HOLDS, KEPT_FOR_LONGER, KEPT_FROM_ALL, NO_THEFT, NOBODY_FALLS_OUT, NOBODY_FORGOTTEN, NOBODY_PASSED,
+    NOTHING_LEFT, NUMBERS_FOLLOW, NUMBERS_RISE, ONE_BELIEVER, PLACES_END, PLACES_KEPT, REFUSALS_ARE_TRUE,
 };
 use crate::rules::{Mutant, Rules};
 use crate::search::Search;
@@ -134,6 +134,16 @@ caught! {
     break_that_does_not_compare_lets_two_hold: BreaksAnything, BROKEN, ONE_BELIEVER;
     break_that_forgets_who_waits:
         BreakForgetsQueue, Rules { lockers: &[1, 1, 1], lease: 1, ..BROKEN }, NOBODY_FALLS_OUT;
+}
+
+/// A hold that has ended keeps everybody from the key for longer than a lease.
+const LATER: Rules = Rules { delayed: 3, crashes: false, deafness: false, extends: false, next: false, ..BASE };
+
+caught! {
+    delay_without_an_answer_that_is_followed_by_a_release: DelayThenReleased, LATER, KEPT_FROM_ALL;
+    delay_that_is_followed_by_a_release_because_its_grant_was_heard_late: DelayThenGivenUp, LATER, KEPT_FROM_ALL;
+    delay_that_ends_with_the_lease: DelayOfALease, Rules { faults: 0, ..LATER }, KEPT_FROM_ALL;
+    delay_that_forgets_who_waits: DelayForgetsQueue, Rules { faults: 0, ..LATER }, NOBODY_FALLS_OUT;
 }
 
 /// A key is kept for longer than its holder counts on.

@@ -17,7 +17,7 @@
 use crate::client::{Client, Phase};
 use crate::list::List;
 use crate::rules::{Mutant, Rules};
-use crate::server::{Number, Reply, Script, Server};
+use crate::server::{Locker, Number, Reply, Script, Server};
 use crate::world::World;
 use std::cmp::Reverse;
 
@@ -77,8 +77,10 @@ impl World {
                 Reply::Took { ahead } => ahead.as_mut(),
                 _ => None,
             });
+        let delayed = self.memory.delayed.iter_mut().map(|(locker, _)| locker);
         for locker in holder
             .chain(queue)
+            .chain(delayed)
             .chain(ahead)
             .chain(&mut self.memory.cleaned)
             .chain(&mut self.memory.broken)
@@ -183,7 +185,7 @@ impl Client {
                 Script::Release { next } => next,
                 _ => None,
             })
-            .chain(server.holder())
+            .chain(server.holder().map(Locker::unmarked))
             .chain(server.queue())
             .collect();
         for late in &mut self.late {
@@ -213,7 +215,7 @@ impl Client {
             let known = current == Some(sent.command.locker);
             match sent.command.script {
                 Script::Release { next: None } if aside == Some(sent.command.locker) => {}
-                Script::Release { next: None } => {
+                Script::Release { next: None } | Script::Delay => {
                     sent.left = 0;
                     if let Some(reply @ Reply::NotOurs) = reply {
                         *reply = Reply::Released;

@@ -92,6 +92,14 @@ pub(crate) enum Mutant {
     BreaksAnything,
     /// A forced break forgets who waits.
     BreakForgetsQueue,
+    /// A delayed release without an answer is followed by an ordinary one.
+    DelayThenReleased,
+    /// A grant that is heard while a delayed release is under way has the locker released.
+    DelayThenGivenUp,
+    /// A delayed release keeps the key for no longer than a lease.
+    DelayOfALease,
+    /// A delayed release forgets who waits.
+    DelayForgetsQueue,
 }
 
 /// The server's fine clock, for models in which the fence can be lost.
@@ -142,6 +150,8 @@ pub(crate) struct Rules {
     pub(crate) gaps: u8,
     /// How many times an operator may see who holds the key, and order a forced break.
     pub(crate) breaks: u8,
+    /// For how many ticks a hold that ends may keep everybody from the key; none if releases are not delayed.
+    pub(crate) delayed: u8,
     /// Whether the first question about a locker may be plain commands. Without the fine clock every connection may.
     pub(crate) plain: bool,
     /// Whether deleted keys are among the faults. Then two can hold, and only the order of numbers is looked at.
@@ -208,6 +218,7 @@ pub(crate) const PAIR: Rules = Rules {
     probes: false,
     gaps: 0,
     breaks: 0,
+    delayed: 0,
     plain: false,
     deletes: false,
     refusals: false,

@@ -5,8 +5,8 @@ use crate::list::List;
 use crate::rules::{Mutant, Rules};
 use crate::spec::key::hand_over::Keep;
 use crate::spec::{
-    AcquireEffect, BreakEffect, Claimant, ExtendEffect, KeyHolder, KeyState, NumberedGrant, PollEffect, PollingGap,
-    ReleaseEffect, Stop, Ticks,
+    AcquireEffect, BreakEffect, Claimant, DelayEffect, ExtendEffect, KeyHolder, KeyState, NumberedGrant, PollEffect,
+    PollingGap, ReleaseEffect, Stop, Ticks,
 };
 
 /// A number from the fence; 0 is none.
@@ -17,6 +17,27 @@ pub(crate) type Number = u16;
 pub(crate) struct Locker {
     pub(crate) client: u8,
     pub(crate) n: u8,
+}
+
+/// What marks have more than the lockers that they are made of. No client has so many.
+const MARKED: u8 = 100;
+
+impl Locker {
+    /// The mark that the key contains when the release of this locker is delayed.
+    pub(crate) fn mark(self) -> Self {
+        Self { n: self.n + MARKED, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn is_mark(self) -> bool {
+        self.n >= MARKED
+    }
+
+    /// The locker that this is, or of which it is the mark.
+    #[inline]
+    pub(crate) fn unmarked(self) -> Self {
+        Self { n: self.n % MARKED, ..self }
+    }
 }
 
 /// Some of the lockers that are waiting, or were.
@@ -35,6 +56,8 @@ pub(crate) enum Script {
         next: Option<Locker>,
     },
     Probe,
+    /// A release that is delayed: the mark of the locker keeps everybody from the key.
+    Delay,
     /// A forced break of this locker's hold, by an operator.
     Break,
     /// The four commands of a plain attempt, one after another: `SET NX`, `LLEN`, `INCR`, `GET`.
@@ -69,7 +92,7 @@ pub(crate) enum Reply {
     Kept,
     /// Of extend, probe and release.
     NotOurs,
-    /// Of release: the key is free or handed over.
+    /// Of release: the key is free or handed over; of a delayed one: it is kept from everybody.
     Released,
     /// Of release: the key is the next locker's.
     Passed(Number),
@@ -270,6 +293,18 @@ impl Server {
             Script::Release { next } => {
                 let me = if rules.is(Mutant::ReleasesAnything) { anyone } else { me };
                 self.release(around, me, next)?
+            }
+            Script::Delay => {
+                let time = if rules.is(Mutant::DelayOfALease) { rules.lease } else { rules.delayed };
+                match self.key.delay_release(around, locker, Claimant { locker: locker.mark(), lease: time.into() })? {
+                    DelayEffect::Delayed => {
+                        if rules.is(Mutant::DelayForgetsQueue) {
+                            self.key.queue.clear();
+                        }
+                        Reply::Released
+                    }
+                    DelayEffect::NotOurs(_) => Reply::NotOurs,
+                }
             }
             Script::Break => {
                 let me = if rules.is(Mutant::BreaksAnything) { anyone } else { me };

@@ -12,6 +12,7 @@
 //! protocol promises no more, and the key is *excused*:
 //!
 //! * its holder's process has ended while it held, or a late command of an ended process took the key;
+//! * its release is delayed: that ends without anybody, too;
 //! * it is free for pollers: that ends without anybody, and the next poll hands it over;
 //! * a command that was under way for longer than a lease after the first answered release of its locker took the key,
 //!   or brought the locker into the queue and the message of its grant was lost.
@@ -117,6 +118,9 @@ fn step(rules: &Rules, world: &mut World, client: usize) {
 
 /// Whether the protocol leaves the key to the end of its lease.
 fn is_excused(world: &World, holder: Locker) -> bool {
+    if holder.is_mark() {
+        return true;
+    }
     let ended = !world.clients[usize::from(holder.client)].lives;
     world.server.silent && (ended || world.memory.cleaned.contains(&holder))
 }

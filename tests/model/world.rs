@@ -5,7 +5,7 @@ use crate::client::{Client, Phase};
 use crate::list::List;
 use crate::places::Places;
 use crate::rules::Rules;
-use crate::server::{Command, Done, Lockers, Refusal, Reply, Script, Server};
+use crate::server::{Command, Done, Locker, Lockers, Refusal, Reply, Script, Server};
 use crate::spec::KeyState;
 
 /// The commands of a plain attempt.
@@ -52,6 +52,8 @@ pub(crate) enum Action {
         client: usize,
         pass_on: bool,
     },
+    /// Ends its hold with a delayed release.
+    Delay(usize),
     /// Releases an entry of its clean-up list.
     CleanUp {
         client: usize,
@@ -194,7 +196,12 @@ impl World {
             self.misled |= (is_own == Some(true)) != self.server.key.is_held_by(command.locker);
             self.misled |= queue.contains(&command.locker) != self.server.is_queued(command.locker);
         }
-        self.theft |= is_own == Some(false) && self.server.key.holder != held;
+        let is_marked = held.is_some_and(|held| held.locker == command.locker.mark());
+        self.theft |= is_own == Some(false) && !is_marked && self.server.key.holder != held;
+        if let (Some(held), Some((ended, _))) = (held, self.memory.delayed) {
+            let is_kept = self.server.holder().is_some_and(|holder| holder.unmarked() == ended);
+            self.memory.too_early |= held.locker.unmarked() == ended && !is_kept;
+        }
         self.fell_out |= queue.iter().any(|waiting| {
             let released = *waiting == command.locker && matches!(command.script, Script::Release { .. });
             hears[usize::from(waiting.client)]
@@ -263,7 +270,11 @@ impl World {
 
     #[inline]
     pub(crate) fn tick(&mut self, rules: &Rules) {
+        let is_marked = self.server.holder().is_some_and(Locker::is_mark);
         self.server.tick(rules);
+        self.memory.delayed = self.memory.delayed.map(|(locker, left)| (locker, left.saturating_sub(1)));
+        self.memory.delayed = self.memory.delayed.filter(|(_, left)| *left > 0);
+        self.memory.too_early |= is_marked && self.server.holder().is_none() && self.memory.delayed.is_some();
         self.places.tick(rules, &self.server);
         for client in &mut self.clients {
             client.tick();
@@ -336,6 +347,10 @@ impl World {
             A::Extend(client) => self.clients[client].keep(rules, Script::Extend),
             A::Probe(client) => self.clients[client].keep(rules, Script::Probe),
             A::Unlock { client, pass_on } => self.clients[client].unlock(rules, pass_on),
+            A::Delay(client) => {
+                self.memory.delayed = self.clients[client].current().map(|locker| (locker, rules.delayed));
+                self.clients[client].delay(rules);
+            }
             A::CleanUp { client, entry } => self.clients[client].clean_up(rules, entry),
             A::Listen(client) => self.clients[client].deaf = false,
             A::Execute(client) => self.execute(rules, client),

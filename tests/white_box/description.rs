@@ -69,3 +69,53 @@ fn an_answer_names_the_first_waiting_threads_that_it_has_room_for() {
     assert_eq!(Told::of_line(odd).1.waiters.iter().map(|w| w.waits_for.as_millis()).collect::<Vec<_>>(), [2, 7, 2]);
     assert_eq!(Told::of_line(&"waiter=1,2,a ".repeat(60)).1.waiters.len(), MOST_WAITERS);
 }
+
+#[test]
+fn a_mark_is_read_back_and_is_nobodys_locker() {
+    let mark = DelayedRelease {
+        locker: "web-1-7-c0ffee-12D500L".to_owned(),
+        held_for: Duration::from_millis(1500),
+        delay: Duration::from_secs(86_400),
+        ended: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_763_700_000)),
+        holder_name: Some("nightly 50%-7".to_owned()),
+        reason: Some("for the books".to_owned()),
+        program: Some("export".to_owned()),
+        host: Some("web-1".to_owned()),
+        pid: Some(7),
+    };
+    let text = mark.to_mark();
+    assert_eq!(DelayedRelease::of_locker(&text).as_ref(), Some(&mark));
+    assert!(text.len() <= fields::MOST && text.contains(' ') && !text.contains(|c: char| c.is_control()), "{text}");
+    assert_eq!(crate::port::marks(&text), None, "{text}");
+    assert_eq!(mark.ended_ago(Some(Duration::from_secs(86_000))), Some(Duration::from_secs(400)));
+    assert_eq!(mark.ended_ago(Some(Duration::MAX)), Some(Duration::ZERO), "its key was given more time");
+    let none = DelayedRelease { ended: None, ..DelayedRelease::empty() };
+    assert_eq!(none.ended_ago(None), None);
+
+    let long = DelayedRelease {
+        reason: Some(" ".repeat(9000)),
+        holder_name: Some("-7\n".repeat(9000)),
+        host: Some("é".repeat(9000)),
+        ..mark
+    };
+    let text = long.to_mark();
+    let read = DelayedRelease::of_locker(&text).expect("it is read");
+    assert!(text.len() <= fields::MOST && crate::port::marks(&text).is_none(), "{text}");
+    assert_eq!((read.locker, read.delay, read.pid), (long.locker, long.delay, long.pid));
+}
+
+#[test]
+fn what_is_no_mark_is_none() {
+    for text in
+        ["", "web-1-7-c0ffee-12", "delayed-release", "delayed-release ", "delayed-release held=5", "10.0.0.5-17"]
+    {
+        assert_eq!(DelayedRelease::of_locker(text), None, "{text:?}");
+    }
+    let odd =
+        DelayedRelease::of_locker("delayed-release held=-1 delay=x ended=99999999999999999999 locker=a%0ab pid=no z=1");
+    let odd = odd.expect("it names a locker");
+    assert_eq!(
+        (odd.locker.as_str(), odd.held_for, odd.delay, odd.ended),
+        ("a\\nb", Duration::ZERO, Duration::ZERO, None)
+    );
+}

@@ -33,7 +33,8 @@ const RUNNING: &str = "\
 Exit status:
   that of the command; 128 + n if signal n ended it, or ended dlock before
   64   wrong usage: arguments, URL or configuration file
-  65   not acquired: somebody else held the lock for all of --wait
+  65   not acquired: somebody else held the lock for all of --wait, or with
+       --once-every it was done already
   66   the lock was lost while the command ran (with --on-lost stop)
   67   the server cannot be reached, or does not answer
   68   the server denies the login, or a right
@@ -152,11 +153,12 @@ pub(crate) struct Ls {
 pub(crate) struct Show {
     #[command(flatten)]
     pub(crate) lock: LockName,
-    /// Prints one JSON document: {"key", "holder", "remaining_ms", "lock_delay_ms", "waiting", "queue_length"}. The holder, and each in the list
-    /// "waiting", is {"locker", "client", "told"}. "client" is {"program", "host", "pid", "user", "version", "started_unix_ms",
-    /// "features"}. "told" is {"thread", "thread_id", "reason", "held_for_ms", "hold_count", "token", "lease_left_ms", "lingering",
-    /// "waiting_threads", "first_waits_for_ms", "waiters"}, and the first of the threads that wait are {"thread", "thread_id",
-    /// "waits_for_ms"}. What is not known is null
+    /// Prints one JSON document: {"key", "holder", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting", "queue_length"}. The holder,
+    /// and each in the list "waiting", is {"locker", "client", "told"}. If a hold has ended and the lock is kept, "delayed_release" is
+    /// {"locker", "held_for_ms", "delay_ms", "ended_ms_ago", "holder_name", "reason", "program", "host", "pid"}. "client" is {"program",
+    /// "host", "pid", "user", "version", "started_unix_ms", "features"}. "told" is {"thread", "thread_id", "reason", "held_for_ms",
+    /// "hold_count", "token", "lease_left_ms", "lingering", "waiting_threads", "first_waits_for_ms", "waiters"}, and the first of the threads
+    /// that wait are {"thread", "thread_id", "waits_for_ms"}. What is not known is null
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -216,6 +218,15 @@ pub(crate) struct Run {
     /// Tries once, and does not wait
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
+    /// Keeps everybody from the lock until so long after the command has got it, whatever its status is: a job that ends at once is not run
+    /// again by a machine whose clock is late
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "once_every")]
+    pub(crate) at_least: Option<Duration>,
+    /// Keeps everybody from the lock for so long after the command has ended with status 0. Whoever finds it so ends at once with status 65,
+    /// and says when and by whom it was done. After a command that has failed, others may run theirs. Give a time that is shorter than the
+    /// period by more than the command takes: 20h for a job of every night
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) once_every: Option<Duration>,
     /// How long the server keeps the lock without hearing from dlock, which renews it for as long as the command runs
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) lease: Duration,

@@ -89,10 +89,11 @@ pub(crate) fn page(locks: &[ListedLock], width: usize) -> String {
 fn row(lock: &ListedLock) -> [String; 4] {
     [
         one_line(&lock.key),
-        match &lock.locker {
-            None => "-".to_owned(),
-            Some(locker) if lock.lock_delay.is_some() => format!("(delay after {})", one_line(locker)),
-            Some(locker) => one_line(locker),
+        match (&lock.locker, &lock.delayed_release) {
+            (None, _) => "-".to_owned(),
+            (_, Some(ended)) => format!("(kept after {})", one_line(&ended.locker)),
+            (Some(locker), None) if lock.lock_delay.is_some() => format!("(delay after {})", one_line(locker)),
+            (Some(locker), None) => one_line(locker),
         },
         lock.remaining.map_or_else(|| "-".to_owned(), time),
         lock.waiting.to_string(),

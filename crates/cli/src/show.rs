@@ -4,10 +4,10 @@ use crate::args::Show;
 use crate::output::{self, millis, one_line, time};
 use crate::settings::Settings;
 use crate::status::Failure;
-use redis_dlock::{ClientRecord, Description, Party, Told, WaitingThread};
+use redis_dlock::{ClientRecord, DelayedRelease, Description, Party, Told, WaitingThread};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub(crate) fn show(settings: &Settings, wanted: &Show) -> Result<u8, Failure> {
     let seen = settings.connect()?.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
@@ -21,10 +21,25 @@ fn document(seen: &Description) -> String {
         "holder": seen.holder.as_ref().map(party),
         "remaining_ms": seen.remaining.map(millis),
         "lock_delay_ms": seen.lock_delay.map(millis),
+        "delayed_release": seen.delayed_release.as_ref().map(|ended| delayed(ended, seen.remaining)),
         "waiting": seen.waiting.iter().map(party).collect::<Vec<_>>(),
         "queue_length": seen.queue_length,
     });
     format!("{document:#}\n")
+}
+
+fn delayed(ended: &DelayedRelease, remaining: Option<Duration>) -> Value {
+    json!({
+        "locker": ended.locker,
+        "held_for_ms": millis(ended.held_for),
+        "delay_ms": millis(ended.delay),
+        "ended_ms_ago": ended.ended_ago(remaining).map(millis),
+        "holder_name": ended.holder_name,
+        "reason": ended.reason,
+        "program": ended.program,
+        "host": ended.host,
+        "pid": ended.pid,
+    })
 }
 
 fn party(party: &Party) -> Value {
@@ -77,6 +92,7 @@ fn page(seen: &Description) -> String {
     let mut page = format!("{}\n", one_line(&seen.key));
     match &seen.holder {
         None => page.push_str("  nobody holds it\n"),
+        Some(holder) if seen.delayed_release.is_some() => of_delay(&mut page, seen, &holder.locker),
         Some(holder) => {
             match seen.lock_delay {
                 Some(left) => {
@@ -102,6 +118,27 @@ fn page(seen: &Description) -> String {
         let _ = writeln!(page, "  and {more} more");
     }
     page
+}
+
+/// A lock that is kept from everybody.
+fn of_delay(page: &mut String, seen: &Description, mark: &str) {
+    let Some(ended) = &seen.delayed_release else { return };
+    let left = seen.remaining.map_or_else(String::new, |left| format!(" for {}", time(left)));
+    let _ = writeln!(page, "  nobody holds it: it is kept free of holders{left}");
+    let ago = ended.ended_ago(seen.remaining).map_or_else(String::new, |ago| format!(" until {} ago", time(ago)));
+    let _ = writeln!(page, "  held last by {}{ago}", one_line(&ended.locker));
+    let _ = writeln!(page, "    {}", by(ended));
+    let _ = writeln!(page, "    dlock break with this --locker ends it: '{}'", one_line(mark));
+}
+
+/// `program (pid 7) on host, in 3m (reason)`: who has held a lock that is kept.
+pub(crate) fn by(ended: &DelayedRelease) -> String {
+    let text = |value: &Option<String>| value.as_deref().map_or_else(|| "?".to_owned(), one_line);
+    let pid = ended.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+    let name = ended.holder_name.as_deref().map_or_else(String::new, |name| format!(", {}", one_line(name)));
+    let reason = ended.reason.as_deref().map_or_else(String::new, |reason| format!(" ({})", one_line(reason)));
+    let (program, host) = (text(&ended.program), text(&ended.host));
+    format!("{program} (pid {pid}) on {host}{name}, in {}{reason}", time(ended.held_for))
 }
 
 fn of_party(page: &mut String, party: &Party) {

@@ -6,9 +6,9 @@ use crate::timing;
 use dlock_consensus::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
 use dlock_consensus::{EtcdBuilder, EtcdLockProcessor};
-use redis_dlock::port::LockProcessor;
 #[cfg(any(feature = "consul", feature = "etcd"))]
 use redis_dlock::port::Operations;
+use redis_dlock::port::{LockProcessor, StoreLimits};
 use redis_dlock::{DLockGenerator, Error, GeneratorBuilder, RedisBuilder, RedisLockProcessor};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -75,16 +75,15 @@ fn answering<S: LockProcessor>(store: S) -> Result<S, Error> {
 }
 
 impl Store {
-    /// How long the store may be away in a failover.
-    pub(crate) fn outage(&self) -> Duration {
-        let limits = match self {
+    /// What the store can keep to.
+    pub(crate) fn limits(&self) -> StoreLimits {
+        match self {
             Self::Redis(store) => store.limits(),
             #[cfg(feature = "etcd")]
             Self::Etcd(store) => store.limits(),
             #[cfg(feature = "consul")]
             Self::Consul(store) => store.limits(),
-        };
-        limits.outage
+        }
     }
 
     pub(crate) fn generator(self, builder: GeneratorBuilder) -> Result<DLockGenerator, Error> {

@@ -16,6 +16,9 @@ pub(crate) const CONNECT_PAUSES: RangeInclusive<Duration> = Duration::from_milli
 #[cfg(any(feature = "consul", feature = "etcd"))]
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
+/// How often a `dlock run --once-every` that waits looks whether the command has been run meanwhile.
+pub(crate) const DONE_LOOK: Duration = Duration::from_secs(1);
+
 /// A client that is younger than this has not written its record yet.
 pub(crate) const RECORDED: Duration = Duration::from_millis(50);
 

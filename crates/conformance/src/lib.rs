@@ -42,6 +42,7 @@
 //! |---|---|
 //! | `Queue`, `Directory`, `Posting` | the method of [`LockProcessor`] of that name returns something |
 //! | `Numbers`, `Settling`, `Breaking` | [`numbers`](redis_dlock::port::StoreLimits::numbers), [`settles`](redis_dlock::port::StoreLimits::settles), [`breaks`](redis_dlock::port::StoreLimits::breaks) of its limits |
+//! | `Delays` | [delayed releases](redis_dlock::port::StoreLimits::longest_release_delay) |
 //! | `Gaps` | [gaps for pollers](redis_dlock::port::StoreLimits::poller_gaps) |
 //! | `DeadAtOnce` | dead waiters are [dropped at once](redis_dlock::port::StoreLimits::dead_waiters) |
 //! | `Keeps` | waiters that nobody hears [keep their places](redis_dlock::port::StoreLimits::keeps_unheard) for a while |

@@ -90,6 +90,7 @@ macro_rules! __conformance_ignored {
     (Directory $($test:tt)*) => { #[test] #[ignore = "needs Directory"] $($test)* };
     (Posting $($test:tt)*) => { #[test] #[ignore = "needs Posting"] $($test)* };
     (Settling $($test:tt)*) => { #[test] #[ignore = "needs Settling"] $($test)* };
+    (Delays $($test:tt)*) => { #[test] #[ignore = "needs Delays"] $($test)* };
     (Breaking $($test:tt)*) => { #[test] #[ignore = "needs Breaking"] $($test)* };
 }
 
@@ -134,6 +135,15 @@ macro_rules! __conformance_cases {
                 of_a_lease_that_has_ended_changes_nothing [Breaking]
                 of_a_poller_leaves_the_gap_as_it_is [Breaking Queue Gaps]
                 that_is_refused_leaves_the_key_with_its_holder [Breaking Queue Denials]
+            }
+            delayed {
+                keeps_everybody_out_as_a_holder_does [Delays]
+                ends_with_its_time [Delays]
+                can_be_repeated [Delays]
+                of_a_stranger_changes_nothing [Delays]
+                leaves_the_queue_and_gives_the_key_to_its_first_afterwards [Delays Queue]
+                can_be_broken [Delays Breaking Queue]
+                that_is_refused_leaves_the_key_with_its_holder [Delays Denials]
             }
             denied {
                 leaves_the_key_with_the_holder [Queue Denials DeadAtOnce Keeps]

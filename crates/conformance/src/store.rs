@@ -77,11 +77,13 @@ pub(super) enum Need {
     Settling,
     /// Forced breaks.
     Breaking,
+    /// Delayed releases.
+    Delays,
 }
 
 impl Need {
     /// All, with their words.
-    pub(super) const ALL: [(Self, &'static str); 10] = [
+    pub(super) const ALL: [(Self, &'static str); 11] = [
         (Self::Queue, "Queue"),
         (Self::Numbers, "Numbers"),
         (Self::Gaps, "Gaps"),
@@ -92,5 +94,6 @@ impl Need {
         (Self::Posting, "Posting"),
         (Self::Settling, "Settling"),
         (Self::Breaking, "Breaking"),
+        (Self::Delays, "Delays"),
     ];
 }

@@ -71,6 +71,7 @@ impl Suite {
             Need::Posting => store.posting().is_some(),
             Need::Settling => self.limits.settles,
             Need::Breaking => self.limits.breaks,
+            Need::Delays => !self.limits.longest_release_delay.is_zero(),
         }
     }
 

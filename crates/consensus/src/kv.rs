@@ -7,7 +7,7 @@
 //! | an entry is held | it is attached to a lease, or to none | it is locked by a session |
 
 use super::deadline::Deadline;
-use super::timing::{COMMAND, ELECTION};
+use super::timing::{A_YEAR, COMMAND, ELECTION};
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, DeadWaiters, StoreLimits};
 use std::fmt;
@@ -102,6 +102,7 @@ pub(super) fn limits(shortest_lease: Duration) -> StoreLimits {
     limits.dead_holder_leases = 3;
     limits.dead_waiters = DeadWaiters::AfterLeases(3);
     limits.remaining_known = false;
+    limits.longest_release_delay = A_YEAR;
     limits
 }
 
@@ -116,6 +117,9 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
 
     /// Returns what the session of a tenure must be like.
     fn life(&self, claim: &Claim<'_>) -> Life;
+
+    /// Returns what a session must be like that holds a key for this time, and serves no tenure.
+    fn delay(&self, time: Duration) -> Life;
 
     /// Creates a session for a client, and returns its name.
     fn open_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error>;

@@ -94,6 +94,15 @@ pub(super) fn party(claim: &Claim<'_>, after: Option<u64>) -> Vec<u8> {
     party.to_string().into_bytes()
 }
 
+/// Returns what the lock's entry says while the release is delayed. It names no process: nobody is to be told that others wait.
+pub(super) fn delayed(mark: &str, why: Option<&str>) -> Vec<u8> {
+    let mut party = json!({ "who": mark, "when": now() });
+    if let Some(why) = why {
+        party["why"] = why.into();
+    }
+    party.to_string().into_bytes()
+}
+
 /// Returns what the lock's entry says of a waiter that is given the lock: it holds from now on. What no lock of ours wrote stays as it is.
 pub(super) fn from_now(party: &[u8]) -> Vec<u8> {
     match serde_json::from_slice(party) {

@@ -71,6 +71,7 @@ fn execute<'a>(store: &'a ConsensusStore, request: &'a Request<'a>, deadline: De
         Request::ExtendWithNumbers(claim) => extend(claim).extend_with_numbers().map(Into::into),
         Request::Release(claim) => release(claim).give_up(None).map(Into::into),
         Request::HandOver(claim, next) => release(claim).give_up(Some(next)).map(Into::into),
+        Request::DelayRelease(claim, delay) => release(claim).delay(delay).map(Into::into),
         Request::Probe(claim) => extend(claim).probe().map(Into::into),
         Request::Inspect { key } => store.look(key, deadline).map(|snapshot| snapshot.inspection().into()),
         Request::Settle(claim) => release(claim).settle().map(Into::into),

@@ -14,6 +14,9 @@
 //! | anything | the key is in its lock-delay | the entry is deleted; the waiter gets it later | the same; the next locker waits, too | 1; 2 |
 //! | a request is in doubt | anything | the session is ended, and with it the hold; the key is given on | the same; the next locker begins again | 2; more |
 //!
+//! A delayed release is one write, too: the entry passes to a session of its own, which lives for the delay, and which nobody renews or ends.
+//! Who waits stays where it is. If it has no answer, it is tried again with the same session, and the tenure's own one is never used again.
+//!
 //! Each row is one look at most and one transaction after another. If the key changes in between, the transaction is refused, nothing was done, and
 //! the release begins again with a look.
 //!
@@ -24,10 +27,11 @@ use super::acquire::Acquire;
 use super::deadline::Deadline;
 use super::gift::{Gift, Given};
 use super::kv::{Check, Committed, Transaction, Write};
+use super::names;
 use super::sessions::{Doubt, Tenure};
-use super::snapshot::Snapshot;
+use super::snapshot::{Holder, Snapshot};
 use super::store::{ConsensusStore, Rewritten, is_open, until_settled};
-use redis_dlock::port::{AcquireOutcome, Claim, Grant, NotOurs, ReleaseOutcome};
+use redis_dlock::port::{AcquireOutcome, Claim, DelayReleaseOutcome, Grant, NotOurs, ReleaseDelay, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
 
 /// A locker that gives up its key, or its place in the queue.
@@ -222,6 +226,51 @@ impl<'a> Release<'a> {
             Some(holder) => Ok(ReleaseOutcome::Queued(holder.busy())),
             None => Err(Error::backend(BackendFailure::Unknown, "the lock was taken away while it was handed over")),
         }
+    }
+
+    /// Passes the key to a session that ends after the delay, with a mark in place of the locker.
+    ///
+    /// The session is known here by the mark until the answer comes, so a repetition passes the key to the same one. It begins before the
+    /// transaction, so a repetition renews it first: the delay counts from the last try.
+    pub(super) fn delay(&self, delay: &ReleaseDelay<'_>) -> Result<DelayReleaseOutcome, Error> {
+        let (store, claim) = (self.store, self.claim);
+        let outcome = until_settled(claim.key, || {
+            let snapshot = self.look()?;
+            let is_ours = |holder: &&Holder| holder.party.locker == claim.locker || holder.party.locker == delay.mark;
+            match snapshot.holder.as_ref().filter(is_ours).and_then(|holder| holder.session.as_deref()) {
+                Some(from) => self.try_delay(delay, from),
+                None => Ok(Some(DelayReleaseOutcome::NotOurs(NotOurs::new(snapshot.locker())))),
+            }
+        });
+        if outcome.is_ok() {
+            // Neither serves another tenure: that of the delay must not be renewed, and it must not end.
+            store.sessions.forget(delay.mark);
+            store.sessions.end(claim.locker);
+        }
+        outcome
+    }
+
+    /// One attempt. `None` if the key has changed since the look, or the session of the delay has ended.
+    fn try_delay(&self, delay: &ReleaseDelay<'_>, from: &str) -> Result<Option<DelayReleaseOutcome>, Error> {
+        let (store, claim) = (self.store, self.claim);
+        let session = store.sessions.of_delay(&*store.kv, delay, self.deadline)?;
+        let path = store.names.lock(claim.key);
+        let value = names::delayed(delay.mark, claim.note.why);
+        let write = if session == from {
+            Write::Hold { path: path.clone(), session, value }
+        } else {
+            Write::Pass { path: path.clone(), from: from.to_owned(), to: session, value }
+        };
+        let checks = vec![Check::HeldBy { path, session: from.to_owned() }];
+        let transaction = Transaction { checks, writes: vec![write], look: String::new() };
+        Ok(match store.commit(&[claim.locker], &transaction, self.deadline)? {
+            Committed::Done { .. } => Some(DelayReleaseOutcome::Delayed),
+            Committed::NoSession => {
+                store.sessions.forget(delay.mark);
+                None
+            }
+            Committed::Refused(_) | Committed::Delayed => None,
+        })
     }
 
     /// Ends a tenure of which a request may still be on its way: the end of its session ends both.

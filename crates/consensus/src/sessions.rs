@@ -36,7 +36,7 @@ use super::deadline::Deadline;
 use super::kv::{Kv, Life};
 use crate::sync::Mutex;
 use redis_dlock::Error;
-use redis_dlock::port::Claim;
+use redis_dlock::port::{Claim, ReleaseDelay};
 use redis_dlock::{Clock, Moment, SystemClock};
 use std::collections::HashMap;
 
@@ -93,6 +93,9 @@ struct Known {
     idle: Vec<Session>,
 }
 
+/// Whose sessions those are that hold keys whose release is delayed: no client's, because no client lives for them.
+const OF_DELAY: &str = "(delayed release)";
+
 /// How many sessions are kept for later tenures, at most.
 const MOST_IDLE: usize = 256;
 
@@ -117,6 +120,27 @@ impl Sessions {
         let session = Session { id, client, life, until, mark: Mark::Ours(None) };
         self.enter(claim.locker, session.clone());
         Ok(session)
+    }
+
+    /// Returns a session that lives for a whole delay from now, and then ends by itself: a new one, or, if there was a try before, the same
+    /// one, renewed. It is known by the mark until it is [forgotten](Self::forget).
+    pub(super) fn of_delay<K: Kv + ?Sized>(
+        &self,
+        kv: &K,
+        delay: &ReleaseDelay<'_>,
+        deadline: Deadline,
+    ) -> Result<String, Error> {
+        if let Some(Tenure { mut session, .. }) = self.of(delay.mark)
+            && session.renew(kv, deadline)?
+        {
+            return Ok(session.id);
+        }
+        let life = kv.delay(delay.time);
+        let begun = SystemClock.now();
+        let id = kv.open_session(life, OF_DELAY, deadline)?;
+        let (client, until) = (OF_DELAY.to_owned(), begun + life.time);
+        self.enter(delay.mark, Session { id: id.clone(), client, life, until, mark: Mark::Ours(None) });
+        Ok(id)
     }
 
     /// Takes the idle session that was left last: it lives longest. Those whose life is over are forgotten: their end costs no request.

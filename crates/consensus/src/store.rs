@@ -7,6 +7,7 @@
 //! | join | the same; if it is busy: write the own entry among the waiters, look, and tell the holder if it is the first | 1; 2 to wait, 3 for the first |
 //! | release | if the own session holds the lock, and nobody waits: delete it | 1 |
 //! | release, hand-over to a waiter | if the own session holds the lock and the waiter's session its entry: pass the lock to that session, delete the entry, write a message; with a next locker, write its entry among the waiters | 1 |
+//! | delayed release | if the own session holds the lock: pass it to a session that nobody renews, with a mark in place of the locker | 1 |
 //! | hand-over without waiters | if the own session holds the lock: write it again for the next locker | 1 |
 //! | extend, poll | renew the session, then look at the key. The leader renews by itself, without a write | 0 |
 //! | extend with numbers | write the lock again: the index is the number | 1 |

@@ -34,6 +34,9 @@ pub(crate) const COMMAND: Duration = Duration::from_secs(3);
 /// How long the servers may need to elect another leader.
 pub(crate) const ELECTION: Duration = Duration::from_secs(3);
 
+/// The longest delay of a release that a store with leases of any length takes.
+pub(crate) const A_YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
+
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd {
     use super::Duration;
@@ -58,8 +61,11 @@ pub(crate) mod consul {
     /// The shortest time to live of a session that Consul accepts by default: its setting `session_ttl_min`.
     pub(crate) const SHORTEST: Duration = Duration::from_secs(10);
 
-    /// The longest lease: a session lives for a day at most, and a quarter longer than the lease.
-    pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600 * 4 / 5);
+    /// The longest time to live of a session.
+    pub(crate) const LONGEST_LIFE: Duration = Duration::from_secs(24 * 3600);
+
+    /// The longest lease: a session lives a quarter longer than the lease.
+    pub(crate) const LONGEST: Duration = Duration::from_secs(LONGEST_LIFE.as_secs() * 4 / 5);
 
     /// The longest lock-delay that Consul takes.
     pub(crate) const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);

@@ -77,6 +77,7 @@ pub(crate) fn name_of(request: &Request<'_>) -> &'static str {
         Request::Extend(_) | Request::ExtendWithNumbers(_) => "extend",
         Request::Release(_) => "release",
         Request::HandOver(..) => "hand_over",
+        Request::DelayRelease(..) => "delay_release",
         Request::Probe(_) => "probe",
         Request::Inspect { .. } => "inspect",
         Request::Settle(_) => "settle",

@@ -4,21 +4,20 @@ use super::{AfterRelease, Unlock};
 use crate::client::closing::Leaving;
 use crate::client::give_back::{GiveBack, Repeat};
 use crate::client::parts::Parts;
-use crate::client::releases::{self, ReleaseTries};
+use crate::client::releases;
 use crate::error::Error;
-use crate::port::{Outcome, ReleaseOutcome};
+use crate::port::Outcome;
 use crate::state::hold::Exit;
 use crate::state::key::Key;
 use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A tenure that is given back with others, and the tries of its release so far.
+/// A tenure that is given back with others.
 struct Returned<'c> {
     /// The place of its key among those that are unlocked.
     place: usize,
     back: GiveBack<'c>,
-    tries: ReleaseTries,
     // Dropped last: the end of the client waits for the release.
     _leaving: Leaving<'c>,
 }
@@ -49,7 +48,7 @@ pub(crate) fn unlock_all<'c>(
             if unlock.is_posted(&back) {
                 posted.push((back, leaving));
             } else {
-                returned.push(Returned { place, back, tries: ReleaseTries::default(), _leaving: leaving });
+                returned.push(Returned { place, back, _leaving: leaving });
             }
         });
         outcomes.push(outcome);
@@ -65,7 +64,7 @@ pub(crate) fn unlock_all<'c>(
             }
         }
         returned = again;
-        if let Some(pause) = returned.iter().map(|returned| returned.tries.pause(returned.back.tenure())).min() {
+        if let Some(pause) = returned.iter().map(|returned| returned.back.pause()).min() {
             thread::sleep(pause);
         }
     }
@@ -85,7 +84,7 @@ fn give_back<'c>(parts: &'c Parts, returned: Vec<Returned<'c>>) -> Vec<Reply<'c>
     drop(requests);
     let answered = ours.into_iter().zip(outcomes).map(|(returned, outcome)| {
         let left = left(&returned);
-        returned.answered(parts, left, outcome)
+        returned.answered(left, outcome)
     });
     let dropped = twins.into_iter().map(|Returned { place, back, .. }| Reply::Over(place, back.given_back(Ok(()))));
     answered.chain(dropped).collect()
@@ -93,12 +92,11 @@ fn give_back<'c>(parts: &'c Parts, returned: Vec<Returned<'c>>) -> Vec<Reply<'c>
 
 impl<'c> Returned<'c> {
     /// Interprets the reply to a request that was sent when so much of the lease was `left`.
-    fn answered(mut self, parts: &Parts, left: Duration, outcome: Result<Outcome, Error>) -> Reply<'c> {
+    fn answered(mut self, left: Duration, outcome: Result<Outcome, Error>) -> Reply<'c> {
         if self.back.hands_over() {
             return Reply::Over(self.place, self.back.answered(outcome, Repeat::Here));
         }
-        let outcome = outcome.and_then(ReleaseOutcome::try_from);
-        match self.tries.end(parts, self.back.key(), self.back.tenure(), left, outcome) {
+        match self.back.end_try(left, outcome) {
             Some(released) => Reply::Over(self.place, self.back.given_back(released)),
             None => Reply::Again(self),
         }

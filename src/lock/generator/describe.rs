@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::config::{DLockConfig, PREFIX, check_name};
-use crate::description::{Description, ListedLock};
+use crate::description::{DelayedRelease, Description, ListedLock};
 use crate::error::{BackendFailure, Error};
 use crate::glob;
 use crate::lock::generator::DLockGenerator;
@@ -121,7 +121,8 @@ impl Iterator for ListedLocks {
         loop {
             if let Some((key, Inspection { holder, remaining, waiting })) = self.found.pop_front() {
                 let lock_delay = holder.as_deref().and_then(|locker| lock_delay_left(locker, remaining));
-                return Some(Ok(ListedLock { key, locker: holder, remaining, lock_delay, waiting }));
+                let delayed_release = holder.as_deref().and_then(DelayedRelease::of_locker);
+                return Some(Ok(ListedLock { key, locker: holder, remaining, lock_delay, delayed_release, waiting }));
             }
             if let Some(words) = self.missing.take() {
                 return Some(Err(Error::backend(BackendFailure::NotExecuted, words)));

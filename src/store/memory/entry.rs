@@ -3,14 +3,15 @@
 use super::fence;
 use super::inboxes::Inboxes;
 use super::spec::{
-    self, AcquireEffect, BusyReason, Claimant, Environment, ExtendEffect, PollEffect, ReleaseEffect, Stop, Ticks,
+    self, AcquireEffect, BusyReason, Claimant, DelayEffect, Environment, ExtendEffect, PollEffect, ReleaseEffect, Stop,
+    Ticks,
 };
 use super::timing::{KEEP, LEAST_TOLD};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::{
-    self, AcquireOutcome, BreakOutcome, Claim, ExtendOutcome, Extension, Grant, Inspection, Message, NotOurs, Outcome,
-    Parties, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
+    self, AcquireOutcome, BreakOutcome, Claim, DelayReleaseOutcome, ExtendOutcome, Extension, Grant, Inspection,
+    Message, NotOurs, Outcome, Parties, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 use std::time::Duration;
 
@@ -106,6 +107,13 @@ impl Entry {
             }
             Request::Release(claim) => Outcome::Release(self.release(scene, claim, None)?),
             Request::HandOver(claim, next) => Outcome::Release(self.release(scene, claim, Some(next))?),
+            Request::DelayRelease(claim, delay) => {
+                let mark = Claimant { locker: delay.mark, lease: ticks(delay.time) };
+                Outcome::DelayRelease(match self.0.delay_release(scene, claim.locker, mark)? {
+                    DelayEffect::Delayed => DelayReleaseOutcome::Delayed,
+                    DelayEffect::NotOurs(holder) => DelayReleaseOutcome::NotOurs(NotOurs::new(holder)),
+                })
+            }
             Request::Probe(claim) => Outcome::Probe(if self.0.is_held_by(claim.locker) {
                 ProbeOutcome::Ours
             } else {

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::port::{
     Break, BreakOutcome, Broken, Directory, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue,
 };
+use crate::timing::LONGEST_RELEASE_DELAY;
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -125,6 +126,7 @@ impl LockProcessor for MemoryLockProcessor {
             poller_gaps: true,
             numbers: true,
             breaks: true,
+            longest_release_delay: LONGEST_RELEASE_DELAY,
             ..StoreLimits::default()
         }
     }

@@ -26,6 +26,7 @@ use crate::port::{
     Claim, Directory, Inbox, Limit, LockProcessor, Operations, Outcome, Posting, ReleaseDone, Request, StoreLimits,
     WaitQueue, one_by_one,
 };
+use crate::timing::LONGEST_RELEASE_DELAY;
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::fmt;
@@ -198,6 +199,7 @@ impl LockProcessor for RedisLockProcessor {
             poller_gaps: true,
             numbers: true,
             breaks: true,
+            longest_release_delay: LONGEST_RELEASE_DELAY,
             ..StoreLimits::default()
         }
     }

@@ -22,7 +22,7 @@ use suite::{MemoryStore, MinimalStore, RedisStore, SpecialStore};
 dlock_conformance::conformance_tests!(memory, MemoryStore::start(), lacks Posting Settling);
 dlock_conformance::conformance_tests!(redis, RedisStore::start(), lacks Settling);
 dlock_conformance::conformance_tests!(redis_proved, RedisStore::start_proved(), lacks Settling);
-dlock_conformance::conformance_tests!(minimal, MinimalStore::start(), lacks Queue Numbers Gaps Keeps Denials Directory Posting Settling Breaking);
+dlock_conformance::conformance_tests!(minimal, MinimalStore::start(), lacks Queue Numbers Gaps Keeps Denials Directory Posting Settling Breaking Delays);
 dlock_conformance::conformance_tests!(special, SpecialStore::start(), lacks Denials Directory Breaking);
 
 /// Random requests, answered as by the embedded store, which runs the specification.

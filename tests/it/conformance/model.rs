@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, TestRunner};
 use redis_dlock::Error;
 use redis_dlock::processor::{
     AcquireOutcome, Break, BreakOutcome, ExtendOutcome, Gap, Grant, Limit, Message, Operations, Outcome, PollOutcome,
-    ReleaseOutcome, Request,
+    ReleaseDelay, ReleaseOutcome, Request,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +18,8 @@ const CLIENTS: usize = 3;
 /// The first clients listen; the last one has no inbox, so its waiters are dead.
 const LISTENERS: usize = 2;
 const JVM: &str = "jvm-1";
+/// What the key contains while a release is delayed, before the locker.
+const MARK: &str = "delayed ";
 /// Longer than any case takes, and so short that no lease ends in one.
 const LEASE: Duration = Duration::from_secs(100_000);
 const GAP: Gap = Gap::new(Duration::from_secs(100), Duration::from_secs(200));
@@ -42,6 +44,8 @@ enum Step {
         next: bool,
         gap: bool,
     },
+    /// Ends a tenure whose key is to be kept from everybody for longer than the case takes.
+    Delay(Index),
     /// An operator takes the key from this locker.
     Break(Index),
     /// What a JVM does that finds the key free.
@@ -73,6 +77,7 @@ fn step(gaps: bool) -> impl Strategy<Value = Step> {
         1 => any::<Index>().prop_map(Step::Probe),
         4 => (any::<Index>(), any::<bool>(), any::<bool>())
             .prop_map(move |(tenure, next, gap)| Step::Release { tenure, next, gap: gap && gaps }),
+        1 => any::<Index>().prop_map(Step::Delay),
         1 => any::<Index>().prop_map(Step::Break),
         1 => Just(Step::Take),
         1 => Just(Step::Pass),
@@ -85,7 +90,9 @@ fn may_be_denied(step: &Step, command: &str, is_held: bool) -> bool {
     match step {
         Step::Acquire { .. } if !is_held => QUEUEING_BEHIND.contains(&command),
         Step::Acquire { .. } => QUEUEING.contains(&command),
-        Step::Poll(_) | Step::Extend(_) | Step::Probe(_) | Step::Release { .. } | Step::Break(_) => true,
+        Step::Poll(_) | Step::Extend(_) | Step::Probe(_) | Step::Release { .. } | Step::Delay(_) | Step::Break(_) => {
+            true
+        }
         Step::Take | Step::Pass | Step::Delete => false,
     }
 }
@@ -130,8 +137,13 @@ impl<'s> Side<'s> {
         let holder = self.suite.holder(&self.key);
         let held = || self.tenures.iter().position(|(_, tenure)| Some(&tenure.locker) == holder.as_ref());
         match step {
-            Step::Release { tenure, .. } | Step::Break(tenure) if tenure.index(2) == 0 && held().is_some() => held(),
+            Step::Release { tenure, .. } | Step::Delay(tenure) | Step::Break(tenure)
+                if tenure.index(2) == 0 && held().is_some() =>
+            {
+                held()
+            }
             Step::Break(index)
+            | Step::Delay(index)
             | Step::Poll(index)
             | Step::Extend(index)
             | Step::Probe(index)
@@ -178,12 +190,14 @@ impl<'s> Side<'s> {
             };
         }
         let (claim, next) = (tenure.claim(), next.map(|next| &self.tenures[next].1));
+        let mark = format!("{MARK}{}", claim.locker);
         let request = match step {
             Step::Acquire { wait: true, .. } => Request::Join(claim),
             Step::Acquire { .. } => Request::Acquire(claim),
             Step::Poll(_) => Request::Poll(claim),
             Step::Extend(_) => Request::Extend(claim),
             Step::Probe(_) => Request::Probe(claim),
+            Step::Delay(_) => Request::DelayRelease(claim, ReleaseDelay::new(&mark, LEASE)),
             Step::Release { gap, .. } => {
                 let ends = claim.with_poller_gap(gap.then_some(GAP));
                 next.map_or(Request::Release(ends), |next| Request::HandOver(ends, next.claim()))
@@ -293,9 +307,9 @@ fn play(
         prop_assert_eq!(ear.hear_within(Duration::from_millis(1)), None);
     }
     for side in [&real, &embedded] {
-        // What a gap and a JVM leave ends with time, which this spares; a last asker finds the key without a gap.
+        // What a gap, a JVM and a delayed release leave ends with time, which this spares; a last asker finds the key without a gap.
         side.suite.store().pass_time_of_gaps(&side.key, GAP.every);
-        if side.look().0.as_deref() == Some(JVM) {
+        if side.look().0.is_some_and(|holder| holder == JVM || holder.starts_with(MARK)) {
             side.suite.store().delete(&side.key);
         }
         side.clients[0].tenure(&side.key).ask(false);

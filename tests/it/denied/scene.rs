@@ -1,6 +1,6 @@
 //! One key on a server, whose user is denied commands for the time of one step.
 
-use super::steps::Queue;
+use super::steps::{DELAYED, Queue};
 use crate::support::monitor::{Executed, Monitor};
 use crate::support::queue::outlast_the_unheard;
 use crate::support::{Asking, claim};
@@ -206,6 +206,10 @@ impl Scene {
             })
             .collect();
         self.free.run(&requests, Limit::Attempt(LONG)).into_iter().for_each(|result| drop(result.unwrap()));
+        if self.stored().holder.as_deref() == Some(DELAYED) {
+            // As if its time were over.
+            self.run::<()>(&["DEL", KEY]);
+        }
         let head: Option<String> = self.run(&["LINDEX", &self.queue_key.clone(), "0"]);
         if head.is_some_and(|entry| entry.starts_with("gap ")) {
             // As if its time were over.

@@ -3,11 +3,14 @@
 use super::scene::{KEY, LEASE};
 use crate::support::LONG;
 use crate::support::{Asking, claim};
-use redis_dlock::processor::{Break, BreakOutcome, Gap, Operations};
+use redis_dlock::processor::{Break, BreakOutcome, Gap, Operations, ReleaseDelay};
 use redis_dlock::{
     AcquireOutcome, Error, ExtendOutcome, PollOutcome, ProbeOutcome, RedisLockProcessor, ReleaseOutcome,
 };
 use std::time::Duration;
+
+/// What the key contains while a release is delayed.
+pub(super) const DELAYED: &str = "a delayed release";
 
 /// What stands in the queue.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +37,8 @@ pub(crate) enum What {
         next: bool,
         gap: bool,
     },
+    /// A release that is delayed.
+    Delay,
     Probe,
     Inspect,
     Break,
@@ -132,6 +137,9 @@ impl Step {
             add(What::Break, "a", true, queue);
         }
         [("a", false), ("b", true), ("b", false)].into_iter().for_each(|(by, held)| add(What::Break, by, held, B));
+        for (held, queue) in [(true, &[][..]), (true, B), (false, B)] {
+            add(What::Delay, "a", held, queue);
+        }
         add(What::LookForBreak, "a", false, &[]);
         add(What::Probe, "a", true, &[]);
         add(What::Extend { fresh: true }, "a", false, &[]);
@@ -205,6 +213,10 @@ impl Step {
                     ReleaseOutcome::Queued(_) => Came::Follows,
                     other => panic!("{other:?}"),
                 }
+            }
+            What::Delay => {
+                let delay = ReleaseDelay::new(DELAYED, LEASE);
+                store.delay_release(&claim(key, locker, lease), delay, LONG).map(|_| Came::Nowhere)?
             }
             What::Probe => match store.probe(&claim(key, locker, LEASE), LONG)? {
                 ProbeOutcome::Ours => Came::Holds,

@@ -4,6 +4,8 @@ mod asking;
 mod awaiting;
 mod cancelling;
 mod closing;
+mod delayed;
+mod delayed_by_hand;
 mod giving_up;
 mod granted;
 mod handles;

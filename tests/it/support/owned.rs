@@ -1,6 +1,6 @@
 //! A request that outlives its caller, for stores that execute a request after its caller has given it up. The models of threads have it, too.
 
-use super::port::{Claim, Gap, Note, Request};
+use super::port::{Claim, Gap, Note, ReleaseDelay, Request};
 use std::time::Duration;
 
 /// A [`Request`] that owns its strings.
@@ -31,6 +31,8 @@ enum Kind {
     Release,
     /// Contains the next tenure.
     HandOver(OwnedClaim),
+    /// Contains the mark and the time.
+    DelayRelease(String, Duration),
     Probe,
 }
 
@@ -66,6 +68,7 @@ impl OwnedRequest {
             Request::ExtendWithNumbers(_) => Kind::ExtendWithNumbers,
             Request::Release(_) => Kind::Release,
             Request::HandOver(_, next) => Kind::HandOver(OwnedClaim::of(next)),
+            Request::DelayRelease(_, delay) => Kind::DelayRelease(delay.mark.to_owned(), delay.time),
             Request::Probe(_) => Kind::Probe,
             other => panic!("no store executes {other:?} late"),
         };
@@ -83,6 +86,7 @@ impl OwnedRequest {
             Kind::ExtendWithNumbers => Request::ExtendWithNumbers(claim),
             Kind::Release => Request::Release(claim),
             Kind::HandOver(next) => Request::HandOver(claim, next.claim()),
+            Kind::DelayRelease(mark, time) => Request::DelayRelease(claim, ReleaseDelay::new(mark, *time)),
             Kind::Probe => Request::Probe(claim),
         }
     }
@@ -102,6 +106,7 @@ fn a_copy_is_equal_to_its_request() {
         Request::ExtendWithNumbers(claim),
         Request::Release(claim),
         Request::HandOver(claim, next),
+        Request::DelayRelease(claim, ReleaseDelay::new("a mark", Duration::from_secs(7))),
         Request::Probe(claim),
     ] {
         assert_eq!(OwnedRequest::of(&request).request(), request);

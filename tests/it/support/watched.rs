@@ -422,7 +422,7 @@ fn kind_of(request: &Request<'_>) -> Kind {
         Request::Acquire(_) | Request::Join(_) => Kind::Acquire,
         Request::Poll(_) => Kind::Poll,
         Request::Extend(_) | Request::ExtendWithNumbers(_) => Kind::Extend,
-        Request::Release(_) | Request::HandOver(..) => Kind::Release,
+        Request::Release(_) | Request::HandOver(..) | Request::DelayRelease(..) => Kind::Release,
         Request::Probe(_) => Kind::Probe,
         Request::Inspect { .. } => Kind::Inspect,
         other => panic!("{other:?}"),

@@ -33,6 +33,7 @@ mod daemons;
 mod fork;
 mod group;
 mod guard;
+mod kept;
 mod launch;
 mod signals;
 mod supervise;
@@ -48,6 +49,7 @@ use guard::Guard;
 use launch::{Launcher, Orders};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
+use redis_dlock::port::StoreLimits;
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
 use signals::{FORWARDED, Signals};
 use std::env;
@@ -64,8 +66,8 @@ pub(crate) const NAME: &str = "run";
 #[derive(Debug)]
 pub(crate) enum Event {
     Signal(Signal),
-    /// With the time for which the store may be away during a failover.
-    Connected(Result<(DLockGenerator, Duration), Error>),
+    /// With what the store can keep to.
+    Connected(Result<(DLockGenerator, StoreLimits), Error>),
     Lost(LeaseLoss),
 }
 
@@ -147,8 +149,10 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
     signals.listen(events.clone(), cancel.clone())?;
     connect(builder, events, limit)?;
 
-    let (generator, outage) = connected(&inbox, limit)?;
-    let lock = generator.generate_with(config.with_renew_at(renew_at(wanted.lease, outage)))?;
+    let (generator, limits) = connected(&inbox, limit)?;
+    kept::check(wanted, &limits)?;
+    let lock = generator.generate_with(config.with_renew_at(renew_at(wanted.lease, limits.outage)))?;
+    let looks = kept::ends_wait(wanted, &lock, &cancel);
     let held = match acquire(&lock, limit, &cancel) {
         Ok(held) => held,
         Err(error) => {
@@ -156,19 +160,21 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
             return Err(error.into());
         }
     };
+    drop(looks);
     let signalled = pending(&inbox);
     let (Some(held), None) = (held, signalled) else {
         drop(launchers);
         let failure = match signalled {
             Some(signal) => ended_by(signal),
-            None => Failure::new(NOT_ACQUIRED, busy(&lock)),
+            None => Failure::new(NOT_ACQUIRED, kept::words(&lock).unwrap_or_else(|| busy(&lock))),
         };
         // The place among those that wait is given up.
         generator.close();
         return Err(failure);
     };
     let outcome = supervise(wanted, launchers, &mut guard, &inbox, &lock, &held, settings.rules.max_hold)?;
-    Ok(conclude(release(held), outcome, wanted, generator, started))
+    let kept = kept::time_of(wanted, outcome.status, &held);
+    Ok(conclude(release(held, kept), outcome, wanted, generator, started))
 }
 
 /// Ends the client, and returns what `dlock` ends with.
@@ -242,8 +248,8 @@ fn connect(builder: Builder, events: Sender<Event>, limit: Limit) -> Result<(), 
             let tell = move |loss: &LeaseLoss| {
                 let _ = losses.send(Event::Lost(loss.clone()));
             };
-            let outage = store.outage();
-            Ok((store.generator(DLockGenerator::builder().on_lost(tell))?, outage))
+            let limits = store.limits();
+            Ok((store.generator(DLockGenerator::builder().on_lost(tell))?, limits))
         });
         let _ = events.send(Event::Connected(generator));
     };
@@ -252,7 +258,7 @@ fn connect(builder: Builder, events: Sender<Event>, limit: Limit) -> Result<(), 
 }
 
 /// Waits for the connection, for a signal, or for the end of the limit.
-fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<(DLockGenerator, Duration), Failure> {
+fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<(DLockGenerator, StoreLimits), Failure> {
     loop {
         let event = match limit {
             Limit::Until(end) => inbox.recv_timeout(end.saturating_duration_since(Instant::now())),
@@ -346,10 +352,14 @@ enum Release {
     Unanswered,
 }
 
-/// Releases the lock. A loss that comes to light only now is one, too.
-fn release(held: DLockGuard<'_>) -> Release {
+/// Releases the lock, or keeps others from it until so long after it was acquired. A loss that comes to light only now is one, too.
+fn release(held: DLockGuard<'_>, kept: Option<Duration>) -> Release {
     let left = held.remaining();
-    match held.unlock() {
+    let released = match kept {
+        Some(time) => held.unlock_after(time).map(drop),
+        None => held.unlock(),
+    };
+    match released {
         Ok(()) => Release::Done,
         Err(error @ Error::LeaseLost(_)) => Release::TooLate(error),
         Err(error) => {

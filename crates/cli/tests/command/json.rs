@@ -12,7 +12,8 @@ const TOLD: [(&str, &[&str]); 4] = [
     (
         "show",
         &[
-            r#"{"key", "holder", "remaining_ms", "lock_delay_ms", "waiting", "queue_length"}"#,
+            r#"{"key", "holder", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting", "queue_length"}"#,
+            r#"{"locker", "held_for_ms", "delay_ms", "ended_ms_ago", "holder_name", "reason", "program", "host", "pid"}"#,
             r#"{"locker", "client", "told"}"#,
             r#"{"program", "host", "pid", "user", "version", "started_unix_ms", "features"}"#,
             r#"{"thread", "thread_id", "reason", "held_for_ms", "hold_count", "token", "lease_left_ms", "lingering", "waiting_threads", "first_waits_for_ms", "waiters"}"#,
@@ -101,7 +102,8 @@ fn a_lock_that_is_shown_has_these_fields() {
     let kit = Kit::new();
     let show = || printed(&kit, &["show", "JOB", "x", "--json"]).pop().unwrap();
     let free = json!({
-        "key": KEY, "holder": null, "remaining_ms": null, "lock_delay_ms": null, "waiting": [], "queue_length": 0,
+        "key": KEY, "holder": null, "remaining_ms": null, "lock_delay_ms": null,
+        "delayed_release": null, "waiting": [], "queue_length": 0,
     });
     assert_eq!(show(), free);
     let _holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
@@ -131,10 +133,17 @@ fn a_lock_that_is_shown_has_these_fields() {
     });
     let expected = json!({
         "key": "text", "holder": party(&client, &holds), "remaining_ms": "integer", "lock_delay_ms": null,
-        "waiting": [party(&client, &waits)], "queue_length": "integer",
+        "delayed_release": null, "waiting": [party(&client, &waits)], "queue_length": "integer",
     });
     assert_eq!(shape(&shown), expected, "{shown:#}");
-    assert_eq!(names_of(&shown), told("show"));
+    kit.server.run::<()>(&["SET", KEY, "delayed-release locker=h-1-ff-1 held=7 delay=600000 pid=1", "PX", "500000"]);
+    let kept = show();
+    let ended = json!({
+        "locker": "text", "held_for_ms": "integer", "delay_ms": "integer", "ended_ms_ago": "integer", "holder_name": null,
+        "reason": null, "program": null, "host": null, "pid": "integer",
+    });
+    assert_eq!(shape(&kept["delayed_release"]), ended, "{kept:#}");
+    assert_eq!(names_of(&shown).union(&names_of(&kept)).cloned().collect::<BTreeSet<_>>(), told("show"));
     kit.server.run::<()>(&["SET", KEY, "10.0.0.1-7"]);
     let of_jvm = shape(&show()["holder"]);
     assert_eq!(of_jvm, party(&Value::Null, &Value::Null));

@@ -10,6 +10,7 @@ mod doctor;
 mod ends;
 mod examining;
 mod json;
+mod kept;
 mod kit;
 mod lost;
 mod others;

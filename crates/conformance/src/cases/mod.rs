@@ -3,6 +3,7 @@
 pub(super) mod acquire;
 pub(super) mod batch;
 pub(super) mod breaking;
+pub(super) mod delayed;
 pub(super) mod denied;
 pub(super) mod directory;
 pub(super) mod gap;

@@ -21,11 +21,12 @@ use crate::deadline::Deadline;
 use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction, limits};
 use crate::sync::atomic::Ordering;
 use crate::timing::TRIES;
-use crate::timing::consul::LONGEST;
+use crate::timing::consul::{LONGEST, LONGEST_LIFE};
 use redis_dlock::port::{Claim, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use ureq::http::Method;
 
 /// Reads why a transaction was refused. Consul names the verb that failed by its place, and the reason in words alone: they are those of its
@@ -48,6 +49,7 @@ impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
         let mut limits = limits(self.shortest_lease);
         limits.longest_lease = LONGEST;
+        limits.longest_release_delay = LONGEST_LIFE;
         limits
     }
 
@@ -61,6 +63,11 @@ impl Kv for Arc<Client> {
         let delay = claim.lock_delay().min(claim.lease);
         let needed = claim.lease - delay;
         Life { time: needed + needed / 4, needed, delay }
+    }
+
+    /// Consul has no shorter session than the shortest lease. It keeps a session for its time, and takes up to twice as long.
+    fn delay(&self, needed: Duration) -> Life {
+        Life { time: needed.max(self.shortest_lease), needed, delay: Duration::ZERO }
     }
 
     /// Consul keeps a key shut after each end of a session that has a lock-delay, whoever ends it.

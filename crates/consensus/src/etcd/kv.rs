@@ -39,9 +39,12 @@ impl Kv for Arc<Client> {
 
     /// A quarter longer, in whole seconds: etcd knows no other unit, and truncating would end the session before the lease. The lock-delay is a part of it.
     fn life(&self, claim: &Claim<'_>) -> Life {
-        let quarter = claim.lease + claim.lease / 4;
-        let time = Duration::from_secs(quarter.as_secs() + u64::from(quarter.subsec_nanos() > 0)).max(SHORTEST);
-        Life { time, needed: claim.lease, delay: Duration::ZERO }
+        Life { needed: claim.lease, ..self.delay(claim.lease + claim.lease / 4) }
+    }
+
+    fn delay(&self, needed: Duration) -> Life {
+        let time = Duration::from_secs(needed.as_secs() + u64::from(needed.subsec_nanos() > 0)).max(SHORTEST);
+        Life { time, needed, delay: Duration::ZERO }
     }
 
     /// Its identity is etcd's choice. If the answer is lost, the lease ends by itself, and it holds nothing.

@@ -61,6 +61,7 @@ mod all {
     mod awaiting;
     mod cancelling;
     mod closing;
+    mod delayed;
     mod giving_up;
     mod granted;
     mod handles;

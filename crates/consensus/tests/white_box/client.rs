@@ -5,7 +5,10 @@ use super::servers::{Servers, step};
 use crate::message;
 use crate::names::Names;
 use crate::store::ConsensusStore;
-use redis_dlock::port::{AcquireOutcome, Claim, Grant, Message, Operations, PollOutcome, ProbeOutcome, ReleaseOutcome};
+use redis_dlock::port::{
+    AcquireOutcome, Claim, DelayReleaseOutcome, Grant, Message, Operations, PollOutcome, ProbeOutcome, ReleaseDelay,
+    ReleaseOutcome,
+};
 use redis_dlock::{BackendFailure, Error};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
@@ -25,6 +28,7 @@ pub(super) struct Client {
     journal: Journal,
     names: Names,
     gives_up: bool,
+    delays: bool,
     tenures: u32,
     /// The index up to which it has waited for changes, and how many messages it has heard.
     seen: u64,
@@ -43,8 +47,16 @@ enum Next {
     Over,
 }
 
+/// How a hold ends.
+enum End {
+    Release,
+    HandOver,
+    /// It has ended already, and nobody gets the key for a while.
+    Delayed,
+}
+
 impl Client {
-    pub(super) fn new(name: &str, servers: &Servers, journal: &Journal, gives_up: bool) -> Self {
+    pub(super) fn new(name: &str, servers: &Servers, journal: &Journal, gives_up: bool, delays: bool) -> Self {
         Self {
             name: name.to_owned(),
             store: Arc::new(ConsensusStore::new(Arc::new(servers.clone()), ROOT)),
@@ -52,6 +64,7 @@ impl Client {
             journal: journal.clone(),
             names: Names::new(ROOT),
             gives_up,
+            delays,
             tenures: 0,
             seen: 0,
             heard: 0,
@@ -94,10 +107,10 @@ impl Client {
                 Next::Waits => next = self.wait(&claim),
                 Next::Asks => next = self.ask(&claim),
                 Next::Holds(number) => {
-                    let hands_over = self.hold(&claim, number);
-                    if !hands_over {
-                        self.release(&claim);
-                        return;
+                    match self.hold(&claim, number) {
+                        End::HandOver => {}
+                        End::Release => return self.release(&claim),
+                        End::Delayed => return,
                     }
                     let later = self.next_locker();
                     next = self.hand_over(&locker, &later);
@@ -152,9 +165,9 @@ impl Client {
         if is_open && thread_rng().gen_bool(0.5) { Next::Asks } else { self.end(claim, error) }
     }
 
-    /// Is inside for some steps. Returns whether to hand over.
+    /// Is inside for some steps. Returns how to end that.
     /// Shows: G1, G7.
-    fn hold(&self, claim: &Claim<'_>, number: u64) -> bool {
+    fn hold(&self, claim: &Claim<'_>, number: u64) -> End {
         let session = self.servers.holder(&self.names.lock(KEY));
         let servers = self.servers.clone();
         let own = session.filter(|session| session.starts_with(&format!("{}/", self.name)));
@@ -178,7 +191,29 @@ impl Client {
             }
         }
         entry.ask(|| true);
-        thread_rng().gen_bool(0.5)
+        if self.delays && thread_rng().gen_bool(0.5) {
+            self.delay(claim);
+            // Until its time is over, nobody else is inside.
+            entry.ask(|| true);
+            step();
+            drop(entry);
+            self.servers.expire(&self.names.lock(KEY));
+            return End::Delayed;
+        }
+        if thread_rng().gen_bool(0.5) { End::HandOver } else { End::Release }
+    }
+
+    /// Ends a hold, and keeps everybody from the key. It repeats that as often as it takes.
+    /// Shows: G13.
+    fn delay(&self, claim: &Claim<'_>) {
+        let mark = format!("delayed {}", claim.locker);
+        loop {
+            match self.store.delay_release(claim, ReleaseDelay::new(&mark, LEASE), LEASE) {
+                Ok(DelayReleaseOutcome::Delayed) => return,
+                Ok(other) => return self.object(format_args!("a delayed release finds {other:?}")),
+                Err(_) => step(),
+            }
+        }
     }
 
     fn release(&self, claim: &Claim<'_>) {

@@ -22,6 +22,8 @@ pub(crate) enum Mutant {
     LeavesTheQueueUnlooked,
     /// A session is believed to have ended because a renewal says so.
     BelievesRenewals,
+    /// A delayed release that is repeated does not know its mark.
+    ForgetsTheMark,
     /// An extension does not renew its session. `tests/faults` finds it.
     RenewsNothing,
     /// The session of a request without an answer goes on. `tests/faults` finds it.
@@ -80,5 +82,6 @@ caught_each! {
     hears_the_last: HearsTheLast, TWO, FORGOTTEN;
     gives_unsaid: GivesUnsaid, TWO, FORGOTTEN;
     frees_unlooked: FreesUnlooked, TWO, LEFT;
+    forgets_the_mark: ForgetsTheMark, DELAYED_FAULTY, &["a delayed release finds"];
     leaves_the_queue_unlooked: LeavesTheQueueUnlooked, LEAVING, LEFT;
 }

@@ -15,9 +15,11 @@ pub(super) struct Scenario {
     /// How many sessions the operator ends.
     ends: u32,
     gives_up: bool,
+    /// Whether some holds end with a delayed release.
+    delays: bool,
 }
 
-pub(super) const TWO: Scenario = Scenario { clients: &[2, 2], faults: 0, ends: 0, gives_up: false };
+pub(super) const TWO: Scenario = Scenario { clients: &[2, 2], faults: 0, ends: 0, gives_up: false, delays: false };
 pub(super) const THREE: Scenario = Scenario { clients: &[2, 1, 1], ..TWO };
 pub(super) const TWO_FAULTY: Scenario = Scenario { faults: 2, ..TWO };
 pub(super) const THREE_FAULTY: Scenario = Scenario { faults: 2, ..THREE };
@@ -25,15 +27,18 @@ pub(super) const LEAVING: Scenario = Scenario { gives_up: true, ..THREE };
 pub(super) const LEAVING_FAULTY: Scenario = Scenario { faults: 2, ..LEAVING };
 pub(super) const ENDED: Scenario = Scenario { ends: 1, ..THREE };
 pub(super) const ENDED_FAULTY: Scenario = Scenario { faults: 1, ..ENDED };
+pub(super) const DELAYED: Scenario = Scenario { delays: true, ..THREE };
+pub(super) const DELAYED_FAULTY: Scenario = Scenario { faults: 2, ..DELAYED };
 
 impl Scenario {
     /// Plays one execution.
     /// Shows: L1, L2.
     pub(super) fn play(&self) {
-        let (servers, journal) = (Servers::new(self.faults, self.faults + self.ends == 0), Journal::default());
+        let is_calm = self.faults + self.ends == 0 && !self.delays;
+        let (servers, journal) = (Servers::new(self.faults, is_calm), Journal::default());
         let mut threads = Vec::new();
         for (name, holds) in ["a", "b", "c"].into_iter().zip(self.clients) {
-            let client = Client::new(name, &servers, &journal, self.gives_up);
+            let client = Client::new(name, &servers, &journal, self.gives_up, self.delays);
             threads.push(thread::spawn(move || client.run(*holds)));
         }
         for _ in 0..self.ends {
@@ -70,4 +75,6 @@ holds! {
     clients_that_give_up_and_lost_answers: LEAVING_FAULTY;
     a_session_that_an_operator_ends: ENDED;
     a_session_that_an_operator_ends_and_lost_answers: ENDED_FAULTY;
+    releases_that_are_delayed: DELAYED;
+    releases_that_are_delayed_and_lost_answers: DELAYED_FAULTY;
 }

@@ -26,7 +26,7 @@ pub(super) struct Servers(Arc<Shared>);
 struct Shared {
     /// Whether transactions cannot check that nobody waits, and do not tell what they have found when they are refused: as Consul.
     is_blind: bool,
-    /// Whether neither requests fail nor sessions are ended.
+    /// Whether neither requests fail nor sessions end.
     is_calm: bool,
     state: Mutex<State>,
     changed: Condvar,
@@ -89,6 +89,15 @@ impl Servers {
             state.index += 1;
             state.moved = state.index;
             state.is_delayed = false;
+        });
+    }
+
+    /// Lets the time of the session be over that holds an entry.
+    pub(super) fn expire(&self, path: &str) {
+        self.step(|state| {
+            if let Some(session) = state.entries.get(path).and_then(|entry| entry.session.clone()) {
+                state.end(&session);
+            }
         });
     }
 
@@ -277,6 +286,10 @@ impl Kv for Servers {
 
     fn life(&self, claim: &Claim<'_>) -> Life {
         Life { time: claim.lease * 2, needed: claim.lease, delay: Duration::ZERO }
+    }
+
+    fn delay(&self, needed: Duration) -> Life {
+        Life { time: needed, needed, delay: Duration::ZERO }
     }
 
     fn open_session(&self, _life: Life, name: &str, _: Deadline) -> Result<String, Error> {

@@ -16,8 +16,8 @@
 pub(crate) mod hand_over;
 
 use super::{
-    AcquireEffect, BreakEffect, BusyReason, Claimant, Environment, ExtendEffect, KeyHolder, LockerRef, Notice,
-    NumberedGrant, PollEffect, PollingGap, ReleaseEffect, Stop, Ticks,
+    AcquireEffect, BreakEffect, BusyReason, Claimant, DelayEffect, Environment, ExtendEffect, KeyHolder, LockerRef,
+    Notice, NumberedGrant, PollEffect, PollingGap, ReleaseEffect, Stop, Ticks,
 };
 use hand_over::{Candidates, HandOver, Keep};
 use std::collections::VecDeque;
@@ -230,6 +230,22 @@ impl<L: Clone> KeyState<L> {
             }
             (None, None) => self.free(context),
         }
+    }
+
+    /// Ends a tenure and gives the key to nobody: the mark takes the locker's place, for a time from now. A mark that has it already gets the
+    /// time from now, too. The queue stays as it is, and whoever asks first after the end gives the key to its first waiter.
+    pub(crate) fn delay_release<N: LockerRef<L>>(
+        &mut self,
+        context: &mut impl Environment<L>,
+        locker: N,
+        mark: Claimant<N>,
+    ) -> Result<DelayEffect<L>, Stop> {
+        if !self.is_held_by(locker) && !self.is_held_by(mark.locker) {
+            return Ok(DelayEffect::NotOurs(self.held_by()));
+        }
+        context.call("SET")?;
+        self.hold(context.now(), mark);
+        Ok(DelayEffect::Delayed)
     }
 
     /// Takes the key from a locker that was seen to hold it: gives it to the first waiter that is heard, or else frees it. If another one holds

@@ -169,6 +169,15 @@ pub(crate) enum ReleaseEffect<L> {
     NotOurs(Option<L>),
 }
 
+/// The outcome of [`KeyState::delay_release`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DelayEffect<L> {
+    /// The key contains the mark.
+    Delayed,
+    /// The key contained neither the locker nor the mark; nothing was changed.
+    NotOurs(Option<L>),
+}
+
 /// The outcome of [`KeyState::break_hold`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BreakEffect<L> {

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | an acquire or a poll got the key | the locker is released, and the request fails as [`Unacknowledged`](BackendFailure::Unacknowledged) |
 //! | an extension | it fails likewise, or as `Unknown` if the reply to `WAIT` is missing. The deadline stays where it was: a promoted replica may know only the earlier one |
+//! | a delayed release | as an extension: the client repeats it, and the repetition is a write |
 //! | a hand-over gave the key to the next locker | it fails as `Unknown`, and the client asks what became of that locker |
 //! | any other | it counts: it gives nobody a right |
 //!
@@ -34,7 +35,7 @@
 //! See the `WAIT` page of Redis: a replica that did not acknowledge may be promoted nevertheless.
 
 use crate::error::{BackendFailure, Error};
-use crate::port::{AcquireOutcome, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome, Request};
+use crate::port::{AcquireOutcome, DelayReleaseOutcome, ExtendOutcome, Outcome, PollOutcome, ReleaseOutcome, Request};
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::resp::Packed;
 use ::redis::Value;
@@ -78,7 +79,9 @@ impl ReplicaAcks {
             _ if !is_confirmed(request) => return Ok(()),
             // The caller undoes it.
             Outcome::Acquire(AcquireOutcome::Acquired(_)) | Outcome::Poll(PollOutcome::Acquired(_)) => false,
-            Outcome::Extend(ExtendOutcome::Extended(_)) => confirmation.is_none(),
+            Outcome::Extend(ExtendOutcome::Extended(_)) | Outcome::DelayRelease(DelayReleaseOutcome::Delayed) => {
+                confirmation.is_none()
+            }
             Outcome::Release(ReleaseOutcome::Passed(_)) => true,
             _ => return Ok(()),
         };
@@ -107,7 +110,11 @@ impl ReplicaAcks {
 /// Returns `true` for a request that is confirmed.
 pub(crate) fn is_confirmed(request: &Request<'_>) -> bool {
     match request {
-        Request::Acquire(_) | Request::Join(_) | Request::Poll(_) | Request::HandOver(..) => true,
+        Request::Acquire(_)
+        | Request::Join(_)
+        | Request::Poll(_)
+        | Request::HandOver(..)
+        | Request::DelayRelease(..) => true,
         // A lease of zero ends the tenure.
         Request::Extend(claim) | Request::ExtendWithNumbers(claim) => !claim.lease.is_zero(),
         Request::Release(_)

@@ -4,8 +4,8 @@
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::port::{
-    AcquireOutcome, BreakOutcome, Broken, Busy, ExtendOutcome, Extension, Grant, Inspection, NotOurs, Outcome,
-    PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
+    AcquireOutcome, BreakOutcome, Broken, Busy, DelayReleaseOutcome, ExtendOutcome, Extension, Grant, Inspection,
+    NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::resp::shape;
@@ -32,6 +32,7 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Poll(_) => poll(reply).map(Outcome::Poll),
         Request::Extend(_) | Request::ExtendWithNumbers(_) => extend(reply).map(Outcome::Extend),
         Request::Release(_) | Request::HandOver(..) => released(reply).map(Outcome::Release),
+        Request::DelayRelease(..) => delayed(reply).map(Outcome::DelayRelease),
         Request::Probe(_) => probe(reply).map(Outcome::Probe),
         Request::Inspect { .. } => inspection(reply).map(Outcome::Inspect),
         Request::Break(_) => break_outcome(reply).map(Outcome::Break),
@@ -119,6 +120,16 @@ fn released(reply: &Value) -> Option<ReleaseOutcome> {
         [Value::Int(2), number, waiting] => Some(ReleaseOutcome::Passed(grant(number, waiting)?)),
         [Value::Int(3), holder, pttl] => Some(ReleaseOutcome::Queued(busy(holder, pttl)?)),
         [Value::Int(0), holder] => Some(ReleaseOutcome::NotOurs(not_ours(holder)?)),
+        _ => None,
+    }
+}
+
+fn delayed(reply: &Value) -> Option<DelayReleaseOutcome> {
+    if *reply == Value::Int(1) {
+        return Some(DelayReleaseOutcome::Delayed);
+    }
+    match items(reply)? {
+        [Value::Int(0), holder] => Some(DelayReleaseOutcome::NotOurs(not_ours(holder)?)),
         _ => None,
     }
 }

@@ -71,6 +71,8 @@ pub(crate) static RELEASE: Lazy<Script> = Lazy::new(|| {
     let source = include_str!("../../../../scripts/release.lua");
     Script::new(source)
 });
+pub(crate) static DELAY_RELEASE: Lazy<Script> =
+    Lazy::new(|| Script::new(include_str!("../../../../scripts/delay_release.lua")));
 pub(crate) static PROBE: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/probe.lua")));
 /// A forced break, and what tells of it.
 pub(crate) static BREAK: Lazy<Script> = Lazy::new(|| Script::new(include_str!("../../../../scripts/break.lua")));
@@ -196,7 +198,8 @@ impl<'a> Call<'a> {
     pub(crate) fn has_many_keys(&self) -> bool {
         match self.kind {
             CallKind::Request(Request::Extend(_)) => !self.is_alone,
-            CallKind::Request(Request::Probe(_) | Request::Broken { .. }) | CallKind::Record(..) => false,
+            CallKind::Request(Request::DelayRelease(..) | Request::Probe(_) | Request::Broken { .. })
+            | CallKind::Record(..) => false,
             CallKind::Request(_) | CallKind::Lockers(_) => true,
         }
     }
@@ -240,6 +243,12 @@ impl<'a> Call<'a> {
             // The store refuses to settle before a call is made for it.
             Request::Release(claim) | Request::Settle(claim) => to.release(claim, None),
             Request::HandOver(claim, next) => to.release(claim, Some(next)),
+            Request::DelayRelease(claim, delay) => {
+                to.begin(&DELAY_RELEASE, 1, 3);
+                to.packed.bulks(&[claim.key, claim.locker, delay.mark]);
+                // A part of a millisecond counts as a whole one.
+                to.packed.number(millis(delay.time.saturating_add(Duration::from_nanos(999_999))));
+            }
             Request::Probe(claim) => {
                 to.begin(&PROBE, 1, 1);
                 to.packed.bulks(&[claim.key, claim.locker]);

@@ -85,6 +85,10 @@ pub(crate) enum Mutant {
     TakesInListOrder,
     /// A release of several locks that has failed is not tried again.
     ForgetsReleaseOfSeveral,
+    /// A hold whose release is to be delayed is passed on within the process.
+    PassesOnWhatIsKept,
+    /// An unanswered delayed release is repeated as an ordinary one.
+    ReleasesWhatIsKept,
     // Mistakes of the transport: see store/redis/transport/model.
     /// A thread that stops reading promotes no reader.
     ReaderLeavesAlone,

@@ -10,8 +10,8 @@ use super::time::{self, StoreClock};
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::{
-    AcquireOutcome, Break, BreakOutcome, ExtendOutcome, Extension, Limit, Message, Operations, Outcome, PollOutcome,
-    ReleaseOutcome, Request,
+    AcquireOutcome, Break, BreakOutcome, DelayReleaseOutcome, ExtendOutcome, Extension, Limit, Message, Operations,
+    Outcome, PollOutcome, ReleaseOutcome, Request,
 };
 use crate::store::memory::MemoryLockProcessor;
 use shuttle::rand::{Rng, thread_rng};
@@ -222,7 +222,9 @@ impl Network {
                 let _ = request.claim().map(|claim| self.execute(&Request::Release(*claim)));
                 BackendFailure::Unacknowledged
             }
-            Ok(Outcome::Extend(ExtendOutcome::Extended(_))) => BackendFailure::Unacknowledged,
+            Ok(Outcome::Extend(ExtendOutcome::Extended(_)) | Outcome::DelayRelease(DelayReleaseOutcome::Delayed)) => {
+                BackendFailure::Unacknowledged
+            }
             Ok(Outcome::Release(ReleaseOutcome::Passed(_))) => BackendFailure::Unknown,
             other => return other,
         };

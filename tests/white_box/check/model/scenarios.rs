@@ -4,7 +4,7 @@ use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
 use super::visitor::Act::{
-    Await, AwaitDropped, AwaitFor, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Lock,
+    Await, AwaitDropped, AwaitFor, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Keep, Lock,
     LockAll, LockAllFor, Nap, Try,
 };
 use super::world::LEASE;
@@ -173,6 +173,14 @@ pub(crate) const SEVERAL_FAULTY: Scenario = Scenario { faults: SOME, leaps: true
 pub(crate) const SEVERAL_CLOSING: Scenario =
     Scenario { clients: &[&[&[LockAll, LockAll], &[LockAll], &[Close]], &[&[LockAll]]], ..CLOSING };
 
+/// Some holds end, and keep everybody from the lock for a while.
+pub(crate) const KEEPING: Scenario = Scenario { clients: &[&[&[Keep, Lock], &[Lock]], &[&[Lock], &[Keep]]], ..TWO };
+
+pub(crate) const KEEPING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..KEEPING };
+
+/// Nobody hears of a grant.
+pub(crate) const KEEPING_ASKING_FAULTY: Scenario = Scenario { listener: false, ..KEEPING_FAULTY };
+
 /// Without this property a seed would be worthless.
 #[test]
 fn replays() {
@@ -267,4 +275,9 @@ holds! {
     several_locks_at_once_with_faults: SEVERAL_FAULTY;
     // Shows: L6.
     a_client_that_is_closed_while_threads_take_several_locks: SEVERAL_CLOSING;
+    // Shows: G13.
+    locks_that_are_kept_from_everybody: KEEPING;
+    // Shows: G11, G13.
+    locks_that_are_kept_from_everybody_amid_faults: KEEPING_FAULTY;
+    locks_that_are_kept_from_everybody_without_messages: KEEPING_ASKING_FAULTY;
 }

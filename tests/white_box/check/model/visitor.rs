@@ -3,6 +3,7 @@
 use super::shims::thread;
 use super::time;
 use super::world::{LEASE, World};
+use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LossCause};
 use crate::lock::DLockGenerator;
@@ -22,6 +23,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+/// For how long `Keep` keeps everybody from the lock.
+const KEPT: Duration = LEASE.saturating_mul(2);
+
 /// How often `Break` looks for a holder.
 const LOOKS: u32 = 30;
 
@@ -30,6 +34,8 @@ const LOOKS: u32 = 30;
 pub(crate) enum Act {
     /// Locks, stays a while, unlocks.
     Lock,
+    /// Does as `Lock`, and keeps everybody from the lock for a while.
+    Keep,
     /// Takes a [`Hold`], which another thread releases.
     Carry,
     /// Does as `Carry` if the lock is acquired within this time.
@@ -117,7 +123,7 @@ impl Visitor {
             }
             Act::LockAll => return self.lock_all(act, None),
             Act::LockAllFor(limit) => return self.lock_all(act, Some(limit)),
-            Act::Lock | Act::Host => self.lock.lock().map(Some),
+            Act::Lock | Act::Host | Act::Keep => self.lock.lock().map(Some),
             Act::Try => self.lock.try_lock(),
             Act::For(limit) => self.lock.try_lock_for(limit),
             Act::Cancellable => self.lock.lock_cancellable(&self.world.cancel),
@@ -131,13 +137,15 @@ impl Visitor {
                 if recalled.is_some() && self.locker() == recalled {
                     self.object("got what others had asked to be given back");
                 }
-                self.stay(act, guard);
+                self.stay(act, guard, began);
             }
-            (Act::Lock | Act::Host, Ok(None)) => self.object("lock() came back without"),
+            (Act::Lock | Act::Host | Act::Keep, Ok(None)) => self.object("lock() came back without"),
             (Act::For(limit), Ok(None)) if time::now() < began + limit => self.object("gave up too early"),
             (Act::Cancellable, Ok(None)) if !self.world.cancel.is_cancelled() => self.object("was not cancelled"),
             (_, Ok(None) | Err(Error::ShutDown)) => {}
-            (Act::Lock | Act::Host | Act::Cancellable, Err(error)) => self.object(format!("{error}, without waiting")),
+            (Act::Lock | Act::Host | Act::Keep | Act::Cancellable, Err(error)) => {
+                self.object(format!("{error}, without waiting"));
+            }
             (_, Err(Error::Backend { .. })) => {}
             (_, Err(error)) => self.object(error.to_string()),
         }
@@ -295,8 +303,12 @@ impl Visitor {
         }
     }
 
-    /// Shows: G6.
-    fn stay(&self, act: Act, guard: DLockGuard<'_>) {
+    /// Stays with a guard that a call has got that `began` then.
+    /// Shows: G6, G13.
+    fn stay(&self, act: Act, guard: DLockGuard<'_>, began: Moment) {
+        if self.world.is_kept() {
+            self.object("got what was to be kept from everybody");
+        }
         log::trace!("{:?}: {} is inside with {}", time::now(), self.name, guard.fencing_token());
         let locker = self.locker();
         let network = self.world.network.clone();
@@ -325,7 +337,7 @@ impl Visitor {
         log::trace!("{:?}: {} unlocks", time::now(), self.name);
         let mut ended = None;
         // Unlocking without an error says that the guard was valid until then.
-        entry.ask_with(|| ended.insert(guard.unlock()).is_ok().then_some(()));
+        entry.ask_with(|| ended.insert(self.unlock(act, guard, began)).is_ok().then_some(()));
         match (ended, lost.try_recv()) {
             (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
             // Nobody deletes or overwrites keys here: only a break takes one away.
@@ -334,6 +346,23 @@ impl Visitor {
             (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
             (ended, told) => self.object(format!("valid: {valid}, unlocking: {ended:?}, told of a loss: {told:?}")),
         }
+    }
+
+    /// Unlocks, perhaps so that the lock is kept from everybody.
+    fn unlock(&self, act: Act, guard: DLockGuard<'_>, began: Moment) -> Result<(), Error> {
+        if !matches!(act, Act::Keep) {
+            return guard.unlock();
+        }
+        // Each is counted from before the call, and so is not too long.
+        let (sent_at, held) = (time::now(), guard.remaining());
+        let kept = guard.unlock_after(KEPT);
+        match &kept {
+            Ok(left) => self.world.keep(sent_at + *left),
+            // What is repeated in the background does not make the key free before the lease ends.
+            Err(Error::Backend { .. }) => self.world.keep((sent_at + held).min(began + KEPT)),
+            Err(_) => {}
+        }
+        kept.map(drop)
     }
 
     /// Shows: G9.

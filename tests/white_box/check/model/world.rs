@@ -3,6 +3,7 @@
 use super::journal::Journal;
 use super::network::{Faults, Network};
 use super::shims::{Condvar, Mutex, thread};
+use super::time;
 use crate::client::parts::Parts;
 use crate::client::wait_limit::CancelToken;
 use crate::clock::Moment;
@@ -30,6 +31,8 @@ pub(crate) struct World {
     pub(crate) journal: Journal,
     pub(crate) cancel: CancelToken,
     pub(crate) passes: Option<u32>,
+    /// Until when nobody may get the key, at least.
+    kept_until: Mutex<Moment>,
     /// How many of the calls that end by themselves have not ended yet.
     guests: Mutex<usize>,
     gone: Condvar,
@@ -44,9 +47,21 @@ impl World {
             journal: Journal::default(),
             cancel: CancelToken::new(),
             passes,
+            kept_until: Mutex::new(Moment::from_nanos(0)),
             guests: Mutex::new(guests),
             gone: Condvar::new(),
         }
+    }
+
+    /// Records that nobody may get the key before this moment.
+    pub(crate) fn keep(&self, until: Moment) {
+        let mut kept = self.kept_until.lock();
+        *kept = until.max(*kept);
+    }
+
+    /// Returns whether nobody may get the key yet.
+    pub(crate) fn is_kept(&self) -> bool {
+        time::now() < *self.kept_until.lock()
     }
 
     /// Records that a call that ends by itself has ended.
@@ -111,7 +126,8 @@ impl World {
         if ends.iter().any(|core| core.strong_count() > 0) {
             self.journal.object("a client outlives its handles");
         }
-        if excused || was_late || self.network.was_too_late() {
+        if excused || was_late || self.network.was_too_late() || *self.kept_until.lock() > Moment::from_nanos(0) {
+            // A key that is kept from everybody is free by then, too.
             thread::sleep(LEASE * 3);
         }
         let store = self.network.store();

@@ -16,8 +16,8 @@ use crate::check::fuzz::trees::{encode, grow};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::port::{
-    AcquireOutcome, Break, BreakOutcome, Busy, Claim, ExtendOutcome, Extension, Grant, Message, NotOurs, Outcome,
-    PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
+    AcquireOutcome, Break, BreakOutcome, Busy, Claim, DelayReleaseOutcome, ExtendOutcome, Extension, Grant, Message,
+    NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseDelay, ReleaseOutcome, Request,
 };
 use ::redis::Value;
 use std::time::Duration;
@@ -163,13 +163,14 @@ fn published(data: &[u8]) {
 }
 
 /// One request of each kind.
-fn requests() -> [Request<'static>; 8] {
+fn requests() -> [Request<'static>; 9] {
     let claim = Claim::new("DLOCK_a_b", "h-1-ff", "h-1-ff-1", Duration::from_secs(1));
     [
         Request::Join(claim),
         Request::Poll(claim),
         Request::ExtendWithNumbers(claim),
         Request::Release(claim),
+        Request::DelayRelease(claim, ReleaseDelay::new("a mark", Duration::from_secs(1))),
         Request::Probe(claim),
         Request::Inspect { key: "DLOCK_a_b" },
         Request::Break(Break::new("DLOCK_a_b", "h-1-ff-1", "h-2-ff", "why")),
@@ -235,9 +236,10 @@ fn written(outcome: &Outcome) -> Value {
         Outcome::Release(ReleaseOutcome::Released { waiting }) => int(*waiting),
         Outcome::Release(ReleaseOutcome::Passed(found)) => grant(2, found),
         Outcome::Release(ReleaseOutcome::Queued(other)) => busy(3, other),
-        Outcome::Probe(ProbeOutcome::Ours) => Value::Int(1),
+        Outcome::DelayRelease(DelayReleaseOutcome::Delayed) | Outcome::Probe(ProbeOutcome::Ours) => Value::Int(1),
         Outcome::Extend(ExtendOutcome::NotOurs(other))
         | Outcome::Release(ReleaseOutcome::NotOurs(other))
+        | Outcome::DelayRelease(DelayReleaseOutcome::NotOurs(other))
         | Outcome::Probe(ProbeOutcome::NotOurs(other)) => not_ours(other),
         Outcome::Inspect(found) => {
             let pttl =

@@ -22,6 +22,13 @@ pub(super) fn runs_here(locker: &Locker, url: &str) {
     holder.signal(Signal::TERM);
     holder.end().expect(143);
     run(&["--no-wait"], "exit 3").end().expect(3);
+    let once = |script: &str| {
+        bare(home, &["run", "--url", url, "--once-every", "1h", "JOB", "once", "--", "sh", "-c", script]).end()
+    };
+    once("exit 3").expect(3);
+    assert_eq!(once("echo ran").expect(0).out, "ran\n");
+    let done = once("echo ran").expect(65);
+    assert!(done.err.contains("done at 20") && done.err.contains("by dlock (pid ") && done.out.is_empty(), "{done:?}");
     let cannot = |ended: Ended, status: i32, said: &str| {
         let ended = ended.expect(status);
         assert!(ended.err.contains(said) && ended.out.is_empty(), "{ended:?}");

@@ -1,7 +1,7 @@
 //! Unit tests of `src/store/redis/script/acks.rs`.
 
 use super::*;
-use crate::port::{Busy, Claim, Extension, Grant};
+use crate::port::{Busy, Claim, Extension, Grant, NotOurs, ReleaseDelay};
 
 fn acks() -> ReplicaAcks {
     ReplicaAcks::new(2, Duration::from_millis(50)).expect("some are wanted")
@@ -30,6 +30,7 @@ fn only_what_gives_a_right_needs_acknowledgements() {
     use BackendFailure::{Unacknowledged, Unknown};
     let claim = |locker| Claim::new("k", "l", locker, Duration::from_secs(1));
     let (one, next, ended) = (claim("l-1"), claim("l-2"), Claim::new("k", "l", "l-1", Duration::ZERO));
+    let delay = Request::DelayRelease(one, ReleaseDelay::new("a mark", Duration::from_secs(1)));
     let (grant, busy) = (|| Grant::new(7, 0), || Busy::new("l-3", None));
     let extended = || Outcome::Extend(ExtendOutcome::Extended(Extension::while_waiting(0)));
     let replies = [None, Some(Value::Int(0)), Some(Value::Int(1)), Some(error("UNBLOCKED force unblock"))];
@@ -41,6 +42,8 @@ fn only_what_gives_a_right_needs_acknowledgements() {
             (Request::Poll(one), Outcome::Poll(PollOutcome::Acquired(grant())), Some(Unacknowledged)),
             (Request::Extend(one), extended(), of_extension),
             (Request::ExtendWithNumbers(one), extended(), of_extension),
+            (delay, Outcome::DelayRelease(DelayReleaseOutcome::Delayed), of_extension),
+            (delay, Outcome::DelayRelease(DelayReleaseOutcome::NotOurs(NotOurs::new(None))), None),
             (Request::HandOver(one, next), Outcome::Release(ReleaseOutcome::Passed(grant())), Some(Unknown)),
             (Request::Acquire(one), Outcome::Acquire(AcquireOutcome::Busy(busy())), None),
             (Request::Poll(one), Outcome::Poll(PollOutcome::Waiting(busy())), None),

@@ -1,7 +1,7 @@
 //! Unit tests of `src/store/redis/script/scripts.rs`.
 
 use super::*;
-use crate::port::Gap;
+use crate::port::{Gap, ReleaseDelay};
 use crate::store::redis::script::keys::queue_key;
 
 /// All scripts, and their first lines.
@@ -13,6 +13,7 @@ fn all() -> Vec<(&'static Lazy<Script>, &'static str)> {
         (&PROBE, "#!lua flags=allow-oom"),
         (&EXTEND, "#!lua flags=allow-oom"),
         (&RELEASE, "#!lua flags=allow-oom"),
+        (&DELAY_RELEASE, "#!lua flags=allow-oom"),
         (&INSPECT, "#!lua flags=no-writes"),
         (&BREAK, "#!lua flags=allow-oom"),
         (&BROKEN, "#!lua flags=no-writes"),
@@ -136,6 +137,8 @@ fn each_request_is_the_script_with_the_keys_and_arguments_that_it_expects() {
         check(Request::Release(gapped), &RELEASE, keys, &["l-1", "5 00000", "", "", "20", "3000"]);
         check(Request::HandOver(CLAIM, next), &RELEASE, &keys[..3], &["l-1", "5 00000", "l-2", "5"]);
         check(Request::HandOver(gapped, next), &RELEASE, keys, &["l-1", "5 00000", "l-2", "5", "20", "3000"]);
+        let delay = ReleaseDelay::new("a mark", Duration::from_micros(7001));
+        check(Request::DelayRelease(CLAIM, delay), &DELAY_RELEASE, &["k"], &["l-1", "a mark", "8"]);
         check(Request::Probe(CLAIM), &PROBE, &["k"], &["l-1"]);
         check(Request::Inspect { key: "k" }, &INSPECT, &keys[..2], &[]);
         let order = Break::new("k", "l-1", "me", "why");

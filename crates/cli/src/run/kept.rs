@@ -1,0 +1,63 @@
+//! `--at-least` and `--once-every`: the lock is kept from everybody for a while after the command.
+
+use crate::args::Run;
+use crate::output::time;
+use crate::show::by;
+use crate::timing;
+use redis_dlock::port::StoreLimits;
+use redis_dlock::{CancelToken, DLockGuard, DelayedRelease, DistributedReentrantLock, Error};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+/// Fails if the store cannot keep a lock for so long, before the lock is taken.
+pub(crate) fn check(wanted: &Run, limits: &StoreLimits) -> Result<(), Error> {
+    let time = wanted.at_least.or(wanted.once_every);
+    time.map_or(Ok(()), |time| limits.check_release_delay(time))
+}
+
+/// For how long after its beginning the hold of a command that has ended with this status keeps others out. A command that has failed may
+/// run again, so `--once-every` says nothing of it.
+pub(crate) fn time_of(wanted: &Run, status: u8, held: &DLockGuard<'_>) -> Option<Duration> {
+    let since_now = wanted.once_every.filter(|_| status == 0).map(|time| held.held_for().saturating_add(time));
+    wanted.at_least.or(since_now)
+}
+
+/// Ends a wait when the lock is found to be kept, also if the command that holds it has ended meanwhile: whoever runs once in a while does not
+/// wait for the next time. It looks until the returned value is dropped.
+pub(crate) fn ends_wait(wanted: &Run, lock: &DistributedReentrantLock, cancel: &CancelToken) -> Option<Sender<()>> {
+    wanted.once_every?;
+    let (lock, cancel) = (lock.clone(), cancel.clone());
+    let (stop, is_over) = channel::<()>();
+    let look = move || {
+        while ended(&lock).is_none() {
+            if is_over.recv_timeout(timing::DONE_LOOK) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+        cancel.cancel();
+    };
+    // Without the thread the wait lasts until the next time, or until the end of `--wait`.
+    thread::Builder::new().name("dlock-done".to_owned()).spawn(look).ok().map(|_| stop)
+}
+
+/// What the lock says of the command that has ended.
+fn ended(lock: &DistributedReentrantLock) -> Option<(DelayedRelease, Option<Duration>)> {
+    let holder = lock.holder().ok().flatten()?;
+    Some((DelayedRelease::of_locker(&holder.locker)?, holder.remaining))
+}
+
+/// Says who has done it and when, if the lock is kept.
+pub(crate) fn words(lock: &DistributedReentrantLock) -> Option<String> {
+    let (ended, remaining) = ended(lock)?;
+    let at = ended.ended_ago(remaining).and_then(|ago| SystemTime::now().checked_sub(ago)).map_or_else(String::new, at);
+    let until = match remaining {
+        Some(left) => format!("for {}", time(left)),
+        None => "for a while".to_owned(),
+    };
+    Some(format!("{:?} is kept {until}: done{at}, by {}: not acquired", lock.key(), by(&ended)))
+}
+
+fn at(moment: SystemTime) -> String {
+    format!(" at {}", humantime::format_rfc3339_seconds(moment))
+}
