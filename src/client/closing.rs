@@ -5,6 +5,7 @@ use super::give_back::{GiveBack, Repeat};
 use super::orders::Order;
 use super::parts::Parts;
 use super::turn::Turn;
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::sync::{MutexGuard, thread};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(super) fn close(parts: &Parts) {
             Turn::send_tasks_away(parts, &key, &Error::ShutDown);
             key.nudge_all();
         }
+        // The pauses of tasks end, too.
+        parts.alarms.ring(Moment::NEVER);
     }
     end_lingering(parts);
     if parts.core.activity.wait_until_left() {

@@ -71,6 +71,8 @@ use self::events::Hooks;
 use self::orders::Order;
 use self::parts::{Parts, Rounds};
 use crate::clock::Clock;
+#[cfg(feature = "async")]
+use crate::clock::Moment;
 use crate::description::Description;
 use crate::error::Error;
 use crate::port::LockProcessor;
@@ -78,6 +80,8 @@ use crate::state::hold::Reentry;
 use crate::state::key::Key;
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "async")]
+use std::task::{Poll, Waker};
 
 /// What a builder says of a client.
 #[derive(Debug)]
@@ -170,6 +174,25 @@ impl Client {
     /// Returns how many events were dropped because a function was too slow for them.
     pub(crate) fn dropped_events(&self) -> u64 {
         self.core().events.dropped()
+    }
+
+    /// Polls a pause that has this number, and ends at a moment, or when the client is closed.
+    #[cfg(feature = "async")]
+    pub(crate) fn pause(&self, number: u64, until: Moment, waker: &Waker) -> Poll<Result<(), Error>> {
+        let core = self.core();
+        if core.clock.now() >= until {
+            return Poll::Ready(Ok(()));
+        }
+        // The closing thread rings all alarms after the closing.
+        if let Err(error) = self.parts.alarms.set(number, until, waker) {
+            return Poll::Ready(Err(error));
+        }
+        if core.activity.is_closed() { Poll::Ready(Err(Error::ShutDown)) } else { Poll::Pending }
+    }
+
+    #[cfg(feature = "async")]
+    pub(crate) fn end_pause(&self, number: u64) {
+        self.parts.alarms.remove(number);
     }
 
     /// Lets the retry thread drop a handle.

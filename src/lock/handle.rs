@@ -95,7 +95,7 @@ impl Handle {
         TaskAcquire::new(&self.client.parts, &self.key, &self.settings, number, wait)
     }
 
-    fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Moment {
         self.client.core().clock.now()
     }
 }

@@ -1,7 +1,5 @@
 //! A hold that belongs to no thread.
 
-#[cfg(feature = "async")]
-use crate::client::orders::Released;
 use crate::client::wait_limit::WaitLimit;
 use crate::error::{Error, LeaseLoss};
 #[cfg(feature = "async")]
@@ -9,8 +7,6 @@ use crate::lock::hold_end::{LossFuture, ReleaseFuture};
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::state::owner::HoldNumber;
 use crossbeam_channel::Receiver;
-#[cfg(feature = "async")]
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Keeps the lock until it is dropped or [released](Self::release), and belongs to no thread.
@@ -158,12 +154,14 @@ impl Hold {
     /// The output of the future is an error as that of [`release`](Self::release). A release that had no answer is repeated in the background.
     pub fn release_async(mut self) -> ReleaseFuture {
         (self.done, self.is_of_task) = (true, true);
-        let released = Released::default();
-        match self.lock.handle.release_for_task(&self.number, self.token, Some(Arc::clone(&released))) {
-            Ok(true) => ReleaseFuture::expected(released),
-            Ok(false) => ReleaseFuture::known(Ok(())),
-            Err(error) => ReleaseFuture::known(Err(error)),
-        }
+        ReleaseFuture::of(&self.lock.handle, &self.number, self.token)
+    }
+
+    /// Returns the number and the token. The caller must release the hold.
+    #[cfg(feature = "async")]
+    pub(super) fn into_parts(mut self) -> (HoldNumber, u64) {
+        self.done = true;
+        (self.number.take(), self.token)
     }
 
     /// Returns a future that ends when the lease is lost. If the hold ends without a loss, the future never ends: use it in a `select!`, beside the

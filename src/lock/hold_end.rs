@@ -2,6 +2,8 @@
 
 use crate::client::orders::Released;
 use crate::error::Error;
+use crate::lock::handle::Handle;
+use crate::state::owner::HoldNumber;
 use crate::state::task::Reply;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,8 +27,14 @@ impl ReleaseFuture {
         Self(Outcome::Known(Some(outcome)))
     }
 
-    pub(super) fn expected(released: Released) -> Self {
-        Self(Outcome::Expected(released))
+    /// Releases the hold with this number and token.
+    pub(super) fn of(handle: &Handle, number: &HoldNumber, token: u64) -> Self {
+        let released = Released::default();
+        match handle.release_for_task(number, token, Some(Arc::clone(&released))) {
+            Ok(true) => Self(Outcome::Expected(released)),
+            Ok(false) => Self::known(Ok(())),
+            Err(error) => Self::known(Err(error)),
+        }
     }
 }
 

@@ -3,6 +3,10 @@
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::{Error, LeaseLoss};
 use crate::lock::hold::Hold;
+#[cfg(feature = "async")]
+use crate::lock::hold_end::{LossFuture, ReleaseFuture};
+#[cfg(feature = "async")]
+use crate::lock::pause::Pause;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::log;
 use crate::timing;
@@ -89,6 +93,43 @@ impl Leader {
         Ok(None)
     }
 
+    /// Does as [`run`](Self::run) for a task, and awaits `lead`. Never blocks the thread that polls it. To end it, drop the future: a campaign leaves its
+    /// place, and a term ends when `lead`'s future drops it.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// ```
+    /// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// use std::ops::ControlFlow;
+    ///
+    /// # futures_lite::future::block_on(async {
+    /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let led = generator.leader("LEADER", "billing")?.run_async(async |term| match term.ensure_valid() {
+    ///     Ok(()) => ControlFlow::Break(term.token()), // the work of a leader
+    ///     Err(_) => ControlFlow::Continue(()),         // campaigns again
+    /// });
+    /// assert!(led.await? > 0);
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// # })?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    #[cfg(feature = "async")]
+    pub async fn run_async<T>(&self, mut lead: impl AsyncFnMut(Term) -> ControlFlow<T>) -> Result<T, Error> {
+        loop {
+            let hold = self.lock.hold_async().await?;
+            let (token, lost) = (hold.fencing_token(), hold.lost());
+            log::info!(ACQUIRE, "lock {:?}: leads, term {token}", self.lock.key());
+            if let ControlFlow::Break(value) = lead(Term { hold }).await {
+                return Ok(value);
+            }
+            if lost.try_recv().is_ok() {
+                Pause::new(&self.lock.handle, timing::campaign_pause(self.lock.config().lease())).await?;
+            }
+        }
+    }
+
     /// Waits until it is time for another campaign, or until there is none, because the token is cancelled or the client is closed.
     fn pause(&self, cancelled: &Receiver<()>) {
         let closing = self.lock.handle.client.core().activity.closing();
@@ -149,6 +190,22 @@ impl Term {
     #[must_use]
     pub fn loss(&self) -> Option<LeaseLoss> {
         self.hold.loss()
+    }
+
+    /// Returns a future that ends when the term is lost. See [`Hold::lost_async`](crate::Hold::lost_async).
+    #[cfg(feature = "async")]
+    pub fn lost_async(&self) -> LossFuture {
+        self.hold.lost_async()
+    }
+
+    /// Ends the term. The future returns the outcome, as that of [`Hold::release_async`](crate::Hold::release_async).
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release_async`](crate::Hold::release_async).
+    #[cfg(feature = "async")]
+    pub fn resign_async(self) -> ReleaseFuture {
+        self.hold.release_async()
     }
 
     /// Ends the term, and returns the outcome. The next process in line leads. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock)

@@ -11,6 +11,8 @@ mod hold_future;
 mod inspected;
 mod leader;
 mod limits;
+#[cfg(feature = "async")]
+mod pause;
 pub(crate) mod properties;
 mod several;
 

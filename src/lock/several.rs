@@ -8,6 +8,10 @@ use crate::client::wait_limit::WaitLimit;
 use crate::error::{BackendFailure, Error, LeaseLoss};
 use crate::lock::guard::OfThisThread;
 use crate::lock::handle::Handle;
+#[cfg(feature = "async")]
+use crate::lock::hold_end::ReleaseFuture;
+#[cfg(feature = "async")]
+use crate::lock::hold_future::TryHoldFuture;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::log;
 use crate::state::hold::Exit;
@@ -52,6 +56,8 @@ pub struct Holds {
 struct Several {
     /// In the order in which they were taken, which is that of their keys.
     taken: Vec<Taken>,
+    /// Whether a task has taken them. Their drop does not block then.
+    is_of_task: bool,
 }
 
 /// One of them.
@@ -156,6 +162,64 @@ impl Holds {
     }
 }
 
+/// For a task.
+#[cfg(feature = "async")]
+impl Holds {
+    /// As [`acquire`](Self::acquire), for a task.
+    pub(super) async fn acquire_async(
+        locks: Vec<DistributedReentrantLock>,
+        limit: WaitLimit<'static>,
+    ) -> Result<Option<Self>, Error> {
+        let locks = in_order_of_keys(locks);
+        loop {
+            let mut several = Several { taken: Vec::new(), is_of_task: true };
+            for (place, lock) in &locks {
+                let Some(hold) = TryHoldFuture::new(lock, limit).await? else { return Ok(None) };
+                let (number, token) = hold.into_parts();
+                several.taken.push(Taken { place: *place, lock: lock.clone(), token, number: Some(number) });
+            }
+            match several.or_anew(&limit) {
+                Some(taken) => return taken.map(|several| several.map(|several| Self { several })),
+                None => continue,
+            }
+        }
+    }
+
+    /// Releases all locks together, as [`release`](Self::release) does. The release begins with this call, whether or not the future is polled. Never
+    /// blocks.
+    ///
+    /// # Errors
+    ///
+    /// The output of the future is an error as that of [`release`](Self::release). A release that had no answer is repeated in the background.
+    pub fn release_async(mut self) -> impl Future<Output = Result<(), Error>> + Send + Sync + 'static {
+        let mut taken = std::mem::take(&mut self.several.taken);
+        let releases: Vec<_> = taken.iter_mut().map(Taken::release_for_task).collect();
+        async move {
+            let mut outcomes = Vec::new();
+            for release in releases {
+                outcomes.push(release.await);
+            }
+            first_failure(&taken, outcomes)
+        }
+    }
+}
+
+/// Returns locks in the order of their keys, each with its place in the list.
+fn in_order_of_keys(locks: Vec<DistributedReentrantLock>) -> Vec<(usize, DistributedReentrantLock)> {
+    let mut locks: Vec<_> = locks.into_iter().enumerate().collect();
+    locks.sort_by(|(_, one), (_, other)| one.key().cmp(other.key()));
+    locks
+}
+
+/// Returns the first loss, or else the first error.
+fn first_failure(taken: &[Taken], outcomes: Vec<Result<(), Error>>) -> Result<(), Error> {
+    let failed = taken.iter().zip(outcomes).filter_map(|(taken, outcome)| Some(taken.named(outcome.err()?)));
+    let mut failed: Vec<_> = failed.collect();
+    // What may have been done beside another holder matters more than a release that is repeated.
+    failed.sort_by_key(|error| !error.is_lost());
+    failed.into_iter().next().map_or(Ok(()), Err)
+}
+
 impl Several {
     /// Takes all locks, by what takes one of them within the limit. Gives back what is taken if one cannot be had.
     ///
@@ -166,25 +230,30 @@ impl Several {
         limit: &WaitLimit<'_>,
         take: impl Fn(&DistributedReentrantLock) -> Result<Option<(Option<HoldNumber>, u64)>, Error>,
     ) -> Result<Option<Self>, Error> {
-        let mut locks: Vec<_> = locks.into_iter().enumerate().collect();
-        locks.sort_by(|(_, one), (_, other)| one.key().cmp(other.key()));
+        let locks = in_order_of_keys(locks);
         loop {
             let mut several = Self::default();
             for (place, lock) in &locks {
                 let Some((number, token)) = take(lock)? else { return Ok(None) };
                 several.taken.push(Taken { place: *place, lock: lock.clone(), token, number });
             }
-            let Err(lost) = several.ensure_valid() else { return Ok(Some(several)) };
-            log::debug!(ACQUIRE, "several locks: one was lost before all were taken: {lost}");
-            let is_over = several.taken.iter().any(|taken| taken.handle().is_over(limit));
-            drop(several);
-            if limit.is_one_attempt {
-                return Err(Error::backend(BackendFailure::Unknown, format!("not all locks could be kept: {lost}")));
-            }
-            if is_over {
-                return Ok(None);
+            if let Some(taken) = several.or_anew(limit) {
+                return taken;
             }
         }
+    }
+
+    /// Returns the locks if none of them was lost before all were taken. Otherwise, gives them back, and returns `None` if they are to be taken anew.
+    fn or_anew(self, limit: &WaitLimit<'_>) -> Option<Result<Option<Self>, Error>> {
+        let Err(lost) = self.ensure_valid() else { return Some(Ok(Some(self))) };
+        log::debug!(ACQUIRE, "several locks: one was lost before all were taken: {lost}");
+        let is_over = self.taken.iter().any(|taken| taken.handle().is_over(limit));
+        drop(self);
+        if limit.is_one_attempt {
+            let why = format!("not all locks could be kept: {lost}");
+            return Some(Err(Error::backend(BackendFailure::Unknown, why)));
+        }
+        is_over.then_some(Ok(None))
     }
 
     fn ensure_valid(&self) -> Result<(), Error> {
@@ -212,11 +281,7 @@ impl Several {
         let Some(first) = taken.first() else { return Ok(()) };
         let unlocked: Vec<_> = taken.iter().map(|taken| (&taken.handle().key, taken.leave())).collect();
         let outcomes = unlock_all(&first.handle().client.parts, unlocked, reply);
-        let failed = taken.iter().zip(outcomes).filter_map(|(taken, outcome)| Some(taken.named(outcome.err()?)));
-        let mut failed: Vec<_> = failed.collect();
-        // What may have been done beside another holder matters more than a release that is repeated.
-        failed.sort_by_key(|error| !error.is_lost());
-        failed.into_iter().next().map_or(Ok(()), Err)
+        first_failure(&taken, outcomes)
     }
 }
 
@@ -235,6 +300,14 @@ impl Taken {
         exit
     }
 
+    #[cfg(feature = "async")]
+    fn release_for_task(&mut self) -> ReleaseFuture {
+        match &self.number {
+            Some(number) => ReleaseFuture::of(self.handle(), number, self.token),
+            None => ReleaseFuture::known(Ok(())),
+        }
+    }
+
     /// Names the key in an error that does not.
     fn named(&self, error: Error) -> Error {
         let named = |message: String| format!("lock {:?}: {message}", self.lock.key());
@@ -249,6 +322,13 @@ impl Taken {
 
 impl Drop for Several {
     fn drop(&mut self) {
+        if self.is_of_task {
+            // The retry thread sends the releases together.
+            return self.taken.drain(..).for_each(|taken| {
+                taken.number.iter().for_each(|number| taken.handle().release_dropped_by_task(number, taken.token));
+                taken.handle().leave_to_client();
+            });
+        }
         if let Err(error) = self.end(AfterRelease::Unawaited) {
             // Lost leases and unanswered releases have already been logged with their causes.
             log::debug!(RELEASE, "several locks: a dropped guard could not unlock all of them: {error}");

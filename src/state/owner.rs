@@ -97,6 +97,12 @@ impl HoldNumber {
     pub(crate) fn get(&self) -> u64 {
         self.number
     }
+
+    /// Moves the number out. What is left is nobody's.
+    #[cfg(feature = "async")]
+    pub(crate) fn take(&mut self) -> Self {
+        Self { number: std::mem::replace(&mut self.number, NOBODY), process: self.process }
+    }
 }
 
 impl Drop for HoldNumber {

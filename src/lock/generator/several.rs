@@ -146,6 +146,35 @@ impl DLockGenerator {
         Holds::acquire(locks, &limit)
     }
 
+    /// Takes several locks as [`hold_all`](Self::hold_all) does, for a task that awaits them. The limit counts from the first poll. Never blocks the
+    /// thread that polls it. Dropping the future gives back what it has taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`hold_all`](Self::hold_all).
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// # use std::time::Duration;
+    /// # futures_lite::future::block_on(async {
+    /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let both = [("CART", "ada"), ("STOCK", "nails")];
+    /// let holds = generator.hold_all_async(both, Duration::from_secs(2)).await?.expect("both are free");
+    /// assert!(generator.hold_all_async(both, Duration::ZERO).await?.is_none());
+    /// holds.release_async().await
+    /// # })?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    #[cfg(feature = "async")]
+    pub async fn hold_all_async<C: Into<DLockConfig>>(
+        &self,
+        locks: impl IntoIterator<Item = C>,
+        limit: Duration,
+    ) -> Result<Option<Holds>, Error> {
+        let locks = self.differing(locks)?;
+        Holds::acquire_async(locks, self.wait_limit(limit)).await
+    }
+
     /// Returns the locks of a list that names each of them once.
     fn differing<C: Into<DLockConfig>>(
         &self,

@@ -7,6 +7,7 @@ use crate::support::watched::Kind;
 use crossbeam_channel::unbounded;
 use futures_lite::future::{block_on, poll_once};
 use redis_dlock::{BackendFailure, Error};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 on_both_stores!(
@@ -20,6 +21,8 @@ on_both_stores!(
     it_lingers_and_is_taken_up_again,
     a_closed_client_sends_waiting_tasks_away_and_ends_with_its_last_hold,
     an_unreachable_store_refuses_it,
+    several_are_awaited_together,
+    a_leader_is_awaited,
 );
 
 fn a_task_gets_a_hold_and_releases_it(lab: &Lab) {
@@ -199,4 +202,61 @@ fn an_unreachable_store_refuses_it(lab: &Lab) {
     assert!(lab.time.during(|| block_on(lock.try_hold_async_for(soon))).is_err());
     watch.heal();
     assert!(lab.time.during(|| block_on(lock.hold_async()).unwrap()).is_valid());
+}
+
+/// Shows: G1, L2.
+fn several_are_awaited_together(lab: &Lab) {
+    let generator = lab.generator();
+    let names = ["a", "b", "c"];
+    let both = |wanted: [usize; 2]| wanted.map(|n| config(names[n], 30_000));
+    let forever = Duration::MAX;
+    let holds = block_on(generator.hold_all_async(both([2, 0]), forever)).unwrap().unwrap();
+    assert!(holds.is_valid() && holds.fencing_tokens().len() == 2);
+    // All or none: what was taken before the one that is held goes back.
+    assert!(block_on(generator.hold_all_async(both([1, 2]), Duration::ZERO)).unwrap().is_none());
+    let free = generator.generate_with(config("b", 30_000)).unwrap();
+    assert!(lab.time.during(|| block_on(free.hold_async()).unwrap()).is_valid());
+    let mut waits = Box::pin(generator.hold_all_async(both([0, 1]), forever));
+    assert!(block_on(poll_once(&mut waits)).is_none());
+    block_on(holds.release_async()).unwrap();
+    let holds = lab.time.during(|| block_on(waits).unwrap().unwrap());
+    drop(holds);
+    eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+/// Shows: G5, G7.
+fn a_leader_is_awaited(lab: &Lab) {
+    let generator = lab.generator();
+    let leader = generator.leader_with(config("x", 1500)).unwrap();
+    let mut terms = Vec::new();
+    let led = leader.run_async(async |term| {
+        terms.push(term.token());
+        match terms.len() {
+            // A loss, a pause, and another campaign.
+            1 => {
+                lab.delete(leader.lock().key());
+                term.lost_async().await;
+                assert!(!term.is_valid());
+                ControlFlow::Continue(())
+            }
+            2 => {
+                term.resign_async().await.unwrap();
+                ControlFlow::Continue(())
+            }
+            _ => ControlFlow::Break(()),
+        }
+    });
+    lab.time.during(|| block_on(led)).unwrap();
+    assert!(terms.len() == 3 && terms.is_sorted_by(|a, b| a < b), "{terms:?}");
+    // A campaign that is dropped leaves its place, and a closed client ends one.
+    let held = leader.lock().lock().unwrap();
+    let mut campaign = Box::pin(leader.run_async(async |_| ControlFlow::Break(())));
+    assert!(block_on(poll_once(&mut campaign)).is_none());
+    drop(campaign);
+    assert_eq!(leader.lock().queue_length(), 0);
+    let mut campaign = Box::pin(leader.run_async(async |_| ControlFlow::Break(())));
+    assert!(block_on(poll_once(&mut campaign)).is_none());
+    generator.close();
+    assert!(matches!(block_on(campaign), Err(Error::ShutDown)));
+    drop(held);
 }
