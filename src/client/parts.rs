@@ -95,7 +95,7 @@ impl Parts {
     }
 
     /// Wakes a waiting task whose wait a thread of the client has ended, and counts it out. Call it with no mutex held.
-    pub(super) fn dismiss(&self, waiter: Arc<Waiter>) {
+    pub(super) fn dismiss(&self, waiter: &Waiter) {
         self.count_out_task();
         waiter.wake();
     }

@@ -183,7 +183,7 @@ impl Answer {
                 drop(state);
                 parts.retries.abandon(&key.name, answer.into_unsettled());
                 drop(turn);
-                refused.into_iter().for_each(|waiter| parts.dismiss(waiter));
+                refused.iter().for_each(|waiter| parts.dismiss(waiter));
             }
             answer if state.first_task().is_some_and(|task| task.is_one_attempt) => {
                 answer.go_on_with_attempt(turn, state, sent_at);
@@ -223,7 +223,7 @@ impl Answer {
         drop(state);
         parts.retries.abandon(&key.name, self.into_unsettled());
         drop(turn);
-        waiter.into_iter().for_each(|waiter| parts.dismiss(waiter));
+        waiter.iter().for_each(|waiter| parts.dismiss(waiter));
     }
 
     /// Returns when to ask again for a single attempt, if it is to be asked again after this answer.

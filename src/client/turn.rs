@@ -125,7 +125,7 @@ impl<'c> Turn<'c> {
         }
         drop(state);
         parts.retries.abandon(&key.name, unsettled);
-        for waiter in waiters {
+        for waiter in &waiters {
             parts.dismiss(waiter);
         }
     }

@@ -132,7 +132,6 @@ impl State {
     }
 
     /// Gives the turn to the first waiter, or returns to `Idle` if nobody waits. Call it in `Asking` or `Releasing`.
-    #[must_use]
     pub(crate) fn pass_turn(&mut self) -> NextTurn {
         debug_assert!(matches!(self.phase, Phase::Asking { .. } | Phase::Releasing { .. }));
         match self.queue.front() {

@@ -12,10 +12,10 @@ use redis_dlock::processor::{
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, DLockGuards,
-    DelayedRelease, Description, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, Holder, Holds, Leader,
-    LeaseLoss, ListedLock, ListedLocks, LockProcessor, LockState, LossCause, ManualClock, MemoryLockProcessor, Moment,
-    OwnedDLockGuard, Party, Polling, Receiver, RedisBuilder, RedisLockProcessor, Server, SlowWait, SystemClock, Term,
-    Told, UnguardedLock, WaitingThread,
+    DelayedRelease, Description, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, HoldFuture, Holder,
+    Holds, Leader, LeaseLoss, ListedLock, ListedLocks, LockProcessor, LockState, LossCause, LossFuture, ManualClock,
+    MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Polling, Receiver, RedisBuilder, RedisLockProcessor,
+    ReleaseFuture, Server, SlowWait, SystemClock, Term, Told, TryHoldFuture, UnguardedLock, WaitingThread,
 };
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
@@ -34,6 +34,10 @@ const _: () = {
     goes_anywhere::<UnguardedLock>();
     goes_anywhere::<Hold>();
     goes_anywhere::<Holds>();
+    goes_anywhere::<HoldFuture>();
+    goes_anywhere::<TryHoldFuture>();
+    goes_anywhere::<ReleaseFuture>();
+    goes_anywhere::<LossFuture>();
     goes_anywhere::<Leader>();
     goes_anywhere::<Term>();
     goes_anywhere::<CancelToken>();

@@ -1,7 +1,7 @@
 //! Tasks that await the lock, on a real Redis server: on three runtimes and on a bare executor, ten thousand at once, dropped at random moments,
 //! and in a web service.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 use futures_lite::future;
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
@@ -104,7 +104,7 @@ fn exclude_one_another(run: impl Fn(Vec<Pin<Box<dyn Future<Output = ()> + Send>>
     for n in 0..32 {
         let client = &clients[n % 2];
         tasks.push(Box::pin(visit(client.generate("TASKS", "one").unwrap(), Arc::clone(&book), ROUNDS)));
-        let alone = client.generate("TASKS", &format!("own{n}")).unwrap();
+        let alone = client.generate("TASKS", format!("own{n}")).unwrap();
         tasks.push(Box::pin(visit(alone, Arc::default(), ROUNDS)));
     }
     run(tasks);
@@ -251,7 +251,7 @@ fn dropped_futures_leave_nothing() {
     let mut running = Vec::new();
     for n in 0..TASKS {
         let key = usize::try_from(n % 4).unwrap();
-        let lock = clients[usize::try_from(n / 4 % 2).unwrap()].generate("TASKS", &format!("key{key}")).unwrap();
+        let lock = clients[usize::try_from(n / 4 % 2).unwrap()].generate("TASKS", format!("key{key}")).unwrap();
         let (got, dropped, inside) = (Arc::clone(&got), Arc::clone(&dropped), Arc::clone(&insides[key]));
         // From nothing to some milliseconds, drawn by a multiplication.
         let patience = Duration::from_micros(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51);
@@ -285,7 +285,7 @@ fn dropped_futures_leave_nothing() {
     // Each key works as before, in both clients.
     for client in &clients {
         for key in 0..4 {
-            let lock = client.generate("TASKS", &format!("key{key}")).unwrap();
+            let lock = client.generate("TASKS", format!("key{key}")).unwrap();
             assert_eq!(lock.queue_length(), 0);
             future::block_on(async { lock.hold_async().await.unwrap().release_async().await.unwrap() });
         }

@@ -73,11 +73,15 @@ pub(crate) enum Act {
 impl Act {
     /// Whether the call ends by itself, whoever holds the lock.
     pub(crate) fn is_guest(self) -> bool {
-        match self {
-            Self::For(_) | Self::CarryFor(_) | Self::LockAllFor(_) | Self::Cancellable => true,
-            Self::AwaitFor(_) | Self::AwaitDropped => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::For(_)
+                | Self::CarryFor(_)
+                | Self::LockAllFor(_)
+                | Self::Cancellable
+                | Self::AwaitFor(_)
+                | Self::AwaitDropped
+        )
     }
 }
 
