@@ -3,6 +3,8 @@
 //! `POST /orders/4711/from/anna` works on the order for a while. A request for an order that somebody else works on waits for 200 ms, and then is
 //! answered with 409 and the name of the holder. No thread waits for it, however many requests wait.
 
+#![allow(clippy::print_stdout, reason = "it talks to the one who runs it")]
+
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
