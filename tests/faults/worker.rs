@@ -12,6 +12,7 @@ use crate::support::dice::Dice;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
 use crate::work::{KEY, Other, Work};
+use futures_lite::future::block_on;
 use parking_lot::Mutex;
 use redis_dlock::port::LockProcessor;
 use redis_dlock::{
@@ -235,29 +236,38 @@ impl Hand {
         self.recorder.note(now(), self.actor, what);
     }
 
-    /// Takes the lock for the thread, or each fourth time for a [`Hold`].
+    /// Takes the lock for the thread, or, each in one of eight draws, for a [`Hold`] and for one that a task awaits.
     fn acquire<'a>(&mut self, lock: &'a DistributedReentrantLock) -> Option<Taken<'a>> {
         let op = match self.dice.up_to(99) {
             n if n >= self.work.tries => Op::Lock,
             n if n % 2 == 0 => Op::Try,
             _ => Op::TryFor(self.work.lease / 2),
         };
-        let is_hold = self.dice.up_to(3) == 0;
-        self.acquire_by(op, lock, is_hold)
+        let form = match self.dice.up_to(7) {
+            0 => Form::Hold,
+            1 => Form::Awaited,
+            _ => Form::Guard,
+        };
+        self.acquire_by(op, lock, form)
     }
 
-    fn acquire_by<'a>(&self, op: Op, lock: &'a DistributedReentrantLock, is_hold: bool) -> Option<Taken<'a>> {
+    fn acquire_by<'a>(&self, op: Op, lock: &'a DistributedReentrantLock, form: Form) -> Option<Taken<'a>> {
         self.note(What::Begin(op));
         let limit = |limit| Duration::from_millis(limit);
-        let got = match (op, is_hold) {
-            (Op::Try, true) => lock.try_hold().map(|got| got.map(Taken::Hold)),
-            (Op::TryFor(ms), true) => lock.try_hold_for(limit(ms)).map(|got| got.map(Taken::Hold)),
-            (_, true) => lock.hold().map(|hold| Some(Taken::Hold(hold))),
-            (Op::Try, false) => lock.try_lock().map(|got| got.map(Taken::Guard)),
-            (Op::TryFor(ms), false) => lock.try_lock_for(limit(ms)).map(|got| got.map(Taken::Guard)),
-            (_, false) => lock.lock().map(|guard| Some(Taken::Guard(guard))),
+        let got = match (op, form) {
+            (Op::Try, Form::Hold) => lock.try_hold().map(|got| got.map(Taken::Hold)),
+            (Op::TryFor(ms), Form::Hold) => lock.try_hold_for(limit(ms)).map(|got| got.map(Taken::Hold)),
+            (_, Form::Hold) => lock.hold().map(|hold| Some(Taken::Hold(hold))),
+            (Op::Try, Form::Awaited) => block_on(lock.try_hold_async()).map(|got| got.map(Taken::Awaited)),
+            (Op::TryFor(ms), Form::Awaited) => {
+                block_on(lock.try_hold_async_for(limit(ms))).map(|got| got.map(Taken::Awaited))
+            }
+            (_, Form::Awaited) => block_on(lock.hold_async()).map(|hold| Some(Taken::Awaited(hold))),
+            (Op::Try, Form::Guard) => lock.try_lock().map(|got| got.map(Taken::Guard)),
+            (Op::TryFor(ms), Form::Guard) => lock.try_lock_for(limit(ms)).map(|got| got.map(Taken::Guard)),
+            (_, Form::Guard) => lock.lock().map(|guard| Some(Taken::Guard(guard))),
         };
-        let count = count(lock) + u32::from(matches!(got, Ok(Some(Taken::Hold(_)))));
+        let count = count(lock) + u32::from(matches!(got, Ok(Some(Taken::Hold(_) | Taken::Awaited(_)))));
         match got {
             Ok(Some(taken)) => {
                 self.note_got(&taken, count);
@@ -287,7 +297,7 @@ impl Hand {
         let read = fenced.read(taken.fencing_token());
         // Nobody enters a `Hold` again.
         let reenters = self.dice.up_to(99) < self.work.reentries && matches!(taken, Taken::Guard(_));
-        let inner = reenters.then(|| self.acquire_by(Op::Lock, lock, false)).flatten();
+        let inner = reenters.then(|| self.acquire_by(Op::Lock, lock, Form::Guard)).flatten();
         let lost = taken.lost();
         let mut holds_on = false;
         loop {
@@ -340,10 +350,20 @@ impl Hand {
     }
 }
 
+/// What a hand takes.
+#[derive(Clone, Copy)]
+enum Form {
+    Guard,
+    Hold,
+    /// A [`Hold`] that a task awaits.
+    Awaited,
+}
+
 /// What a hand has of the lock.
 enum Taken<'a> {
     Guard(DLockGuard<'a>),
     Hold(Hold),
+    Awaited(Hold),
     Term(Term),
 }
 
@@ -351,7 +371,7 @@ impl Taken<'_> {
     fn fencing_token(&self) -> u64 {
         match self {
             Self::Guard(guard) => guard.fencing_token(),
-            Self::Hold(hold) => hold.fencing_token(),
+            Self::Hold(hold) | Self::Awaited(hold) => hold.fencing_token(),
             Self::Term(term) => term.token(),
         }
     }
@@ -359,7 +379,7 @@ impl Taken<'_> {
     fn remaining(&self) -> Duration {
         match self {
             Self::Guard(guard) => guard.remaining(),
-            Self::Hold(hold) => hold.remaining(),
+            Self::Hold(hold) | Self::Awaited(hold) => hold.remaining(),
             Self::Term(term) => term.remaining(),
         }
     }
@@ -367,7 +387,7 @@ impl Taken<'_> {
     fn lost(&self) -> Receiver<()> {
         match self {
             Self::Guard(guard) => guard.lost(),
-            Self::Hold(hold) => hold.lost(),
+            Self::Hold(hold) | Self::Awaited(hold) => hold.lost(),
             Self::Term(term) => term.lost(),
         }
     }
@@ -377,6 +397,7 @@ impl Taken<'_> {
         match self {
             Self::Guard(guard) => guard.unlock(),
             Self::Hold(hold) => thread::spawn(move || hold.release()).join().unwrap(),
+            Self::Awaited(hold) => block_on(hold.release_async()),
             Self::Term(term) => term.resign(),
         }
     }
