@@ -19,6 +19,7 @@ mod round_trip;
 mod server_cost;
 mod stores;
 mod support;
+mod tasks;
 
 use clap::{Parser, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -55,6 +56,7 @@ enum Experiment {
     JvmTrip,
     HandOver,
     Held,
+    Tasks,
     ServerCost,
     Replicas,
     Cluster,
@@ -88,6 +90,7 @@ impl Experiment {
             Self::JvmTrip => jvm_trip::run(plan),
             Self::HandOver => hand_over::run(plan),
             Self::Held => held::run(plan),
+            Self::Tasks => tasks::run(plan),
             Self::ServerCost => server_cost::run(plan),
             Self::Replicas => replicas::run(plan),
             Self::Cluster => cluster::run(plan),
