@@ -106,7 +106,8 @@ impl Leader {
     ///
     /// # futures_lite::future::block_on(async {
     /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
-    /// let led = generator.leader("LEADER", "billing")?.run_async(async |term| match term.ensure_valid() {
+    /// let leader = generator.leader("LEADER", "billing")?;
+    /// let led = leader.run_async(async |term| match term.ensure_valid() {
     ///     Ok(()) => ControlFlow::Break(term.token()), // the work of a leader
     ///     Err(_) => ControlFlow::Continue(()),         // campaigns again
     /// });
