@@ -92,9 +92,9 @@ fn pairs_in(runtime: &Runtime, locks: &[DistributedReentrantLock], way: Way, win
                     while !stop.load(Ordering::Relaxed) {
                         let guard = lock.lock().unwrap();
                         if way == Way::Threads {
-                            drop(guard)
+                            drop(guard);
                         } else {
-                            guard.unlock().unwrap()
+                            guard.unlock().unwrap();
                         }
                         pairs.fetch_add(1, Ordering::Relaxed);
                     }
