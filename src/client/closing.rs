@@ -2,7 +2,7 @@
 
 use super::activity::Inside;
 use super::give_back::{GiveBack, Repeat};
-use super::orders::Order;
+use super::orders::{Order, Released};
 use super::parts::Parts;
 use super::turn::Turn;
 use crate::clock::Moment;
@@ -56,10 +56,14 @@ pub(super) fn end(parts: &Arc<Parts>) {
     // A task was woken here, and has dropped the last handle. A shutdown waits for this thread, so the retry thread runs it after its round.
     // What is ordered under the mutex is forgotten by a shutdown that comes first.
     let Some(is_down) = parts.core.activity.is_down.try_lock() else { return };
-    if !*is_down && parts.retries.thread.start().is_ok() {
-        parts.order(Order::Drop(Arc::clone(parts) as Arc<dyn Send + Sync>));
-        parts.order(Order::ShutDown);
+    if *is_down {
+        return;
     }
+    if parts.retries.thread.start().is_err() {
+        return run_shutdown(parts, is_down);
+    }
+    parts.order(Order::Drop(Arc::clone(parts) as Arc<dyn Send + Sync>));
+    parts.order(Order::ShutDown);
 }
 
 /// Returns whether the calling thread is one of a client or a store.
@@ -75,9 +79,9 @@ fn end_lingering(parts: &Parts) {
     parts.retries.thread.wake_by(parts.retries.cleanup.next());
 }
 
-/// Gives back the tenures that tasks have left to the retry thread, which has ended.
-fn give_back_ordered(parts: &Parts) {
-    let (mut ended, mut others) = (Vec::new(), Vec::new());
+/// Gives back the tenures that tasks have left to the retry thread, which has ended. Returns what these tasks are to be told.
+fn give_back_ordered(parts: &Parts) -> Vec<(Released, Result<(), Error>)> {
+    let (mut ended, mut others, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     for order in parts.take_orders().into_iter().chain(parts.slow_nodes.take_orders()) {
         match order {
             Order::GiveBack { ended: tenure, released, in_flight } => {
@@ -90,7 +94,7 @@ fn give_back_ordered(parts: &Parts) {
                 }
                 // Nothing is sent for it.
                 let outcome = back.answered(Err(Error::ShutDown), Repeat::Later);
-                released.into_iter().for_each(|released| released.set(outcome.clone()));
+                outcomes.extend(released.map(|released| (released, outcome)));
             }
             other => others.push(other),
         }
@@ -100,11 +104,10 @@ fn give_back_ordered(parts: &Parts) {
     drop(requests);
     for ((back, released, _counted), result) in ended.into_iter().zip(results) {
         let outcome = back.answered(result, Repeat::Later);
-        if let Some(released) = released {
-            released.set(outcome);
-        }
+        outcomes.extend(released.map(|released| (released, outcome)));
     }
     drop(others);
+    outcomes
 }
 
 /// Shuts the client down, and waits if another thread does.
@@ -132,7 +135,7 @@ fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     parts.alarms.thread.stop();
     let now = parts.core.clock.now();
     parts.slow_nodes.stop_retrying().into_iter().for_each(|cleanup| parts.retries.cleanup.return_untried(cleanup, now));
-    give_back_ordered(parts);
+    let outcomes = give_back_ordered(parts);
     // Stop the subscription before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
     parts.subscription.stop();
     parts.retries.await_replies(&parts.core);
@@ -144,4 +147,8 @@ fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     parts.core.processor.close();
     // They may have handles and parts, which would keep one another.
     drop(parts.take_orders());
+    drop(is_down);
+    for (released, outcome) in outcomes {
+        released.set(outcome);
+    }
 }

@@ -108,7 +108,7 @@ impl<'c> TaskAcquire<'c> {
         self.end();
     }
 
-    /// Ends what goes on beside a self.wait.
+    /// Ends what goes on beside a wait.
     fn end(&mut self) {
         if std::mem::take(&mut self.wait.has_alarm) {
             self.call.parts.alarms.remove(self.call.owner);
@@ -169,7 +169,7 @@ impl<'c> TaskAcquire<'c> {
         parts.retries.thread.start().map(|_| ())
     }
 
-    /// Looks what has become of the self.wait.
+    /// Looks what has become of the wait.
     fn look_again(&mut self, waiter: Arc<Waiter>, waker: &Waker) -> Result<Progress, Error> {
         let (parts, key) = (self.call.parts, self.call.key);
         let Some(task) = &waiter.task else { return Ok(Progress::Ended) };
