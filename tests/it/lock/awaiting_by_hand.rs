@@ -6,7 +6,7 @@ use crate::support::fork::in_child;
 use crate::support::lab::{Lab, config};
 use crate::support::process::alone;
 use crate::support::watched::{Kind, Watch, When};
-use crossbeam_channel::{Receiver, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use futures_lite::future::block_on;
 use parking_lot::Mutex;
 use redis_dlock::processor::{Limit, Outcome, Request, StoreLimits, WaitQueue};
@@ -20,6 +20,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -33,7 +34,8 @@ struct Odd {
     keeps_waiting: bool,
     panics_when_asked_for_a_cause: bool,
     /// What is done when the client next wants to know whether the store has ever answered.
-    when_doubted: Mutex<Option<Work>>,
+    when_doubted: Arc<Mutex<Option<Work>>>,
+    is_closed: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Odd {
@@ -70,12 +72,19 @@ impl LockProcessor for Odd {
     fn queue(&self) -> Option<&dyn WaitQueue> {
         self.inner.queue()
     }
+
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.inner.close();
+    }
 }
 
 struct Scene {
     lab: Lab,
     watch: Arc<Watch>,
-    odd: Arc<Odd>,
+    when_doubted: Arc<Mutex<Option<Work>>>,
+    /// Whether the client has ended.
+    is_closed: Arc<AtomicBool>,
     generator: DLockGenerator,
 }
 
@@ -92,13 +101,14 @@ impl Scene {
             extends_heard_grants: false,
             keeps_waiting: false,
             panics_when_asked_for_a_cause: false,
-            when_doubted: Mutex::new(None),
+            when_doubted: Arc::default(),
+            is_closed: Arc::default(),
         };
         change(&mut odd);
-        let odd = Arc::new(odd);
+        let (when_doubted, is_closed) = (Arc::clone(&odd.when_doubted), Arc::clone(&odd.is_closed));
         // It always hears of grants.
-        let generator = lab.time.builder().build(Arc::clone(&odd)).unwrap();
-        Self { lab, watch, odd, generator }
+        let generator = lab.time.builder().build(odd).unwrap();
+        Self { lab, watch, when_doubted, is_closed, generator }
     }
 
     /// A scene whose store wants to extend a lease that a waiter knows from a message alone.
@@ -111,21 +121,15 @@ impl Scene {
     }
 
     /// A hold of another client.
-    fn held_elsewhere(&self, target: &str) -> Hold {
-        self.lab.generator().generate_with(config(target, 30_000)).unwrap().hold().unwrap()
+    fn held_elsewhere(&self) -> Hold {
+        self.lab.generator().generate_with(config("x", 30_000)).unwrap().hold().unwrap()
     }
 
-    /// A task that has heard of its grant, and what tells of its wakes.
-    fn granted_by_a_message(&self, lock: &DistributedReentrantLock) -> (Pin<Box<HoldFuture>>, Bell) {
-        let (mut waits, bell) = (Box::pin(lock.hold_async()), Bell::new());
-        self.grant(lock, &mut waits, &bell);
-        (waits, bell)
-    }
-
-    fn grant<F: Future>(&self, lock: &DistributedReentrantLock, waits: &mut Pin<Box<F>>, bell: &Bell) {
-        let held = self.held_elsewhere("x");
-        assert!(poll(waits, &bell.waker).is_pending());
-        eventually("it waits in the store", || self.lab.waiting(lock.key()) == 1);
+    /// Lets a task hear of its grant, and does not poll it.
+    fn grant_by_a_message<F: Future>(&self, task: &mut Pin<Box<F>>) {
+        let (held, bell) = (self.held_elsewhere(), Bell::new());
+        assert!(poll(task, &bell.waker).is_pending());
+        eventually("it waits in the store", || self.lab.waiting(held.lock().key()) == 1);
         held.release().unwrap();
         bell.wait();
     }
@@ -175,7 +179,7 @@ impl Wake for Once {
 }
 
 /// A waker that says when it is used.
-struct Ring(crossbeam_channel::Sender<()>);
+struct Ring(Sender<()>);
 
 impl Wake for Ring {
     fn wake(self: Arc<Self>) {
@@ -202,12 +206,12 @@ impl Bell {
     }
 }
 
-/// The one that joins the queue decides on the lease, and another one may get the hold.
+/// The one that has joined the queue has decided on the lease, and another one gets the hold.
 /// Shows: G1, G5.
 #[test]
 fn a_grant_is_extended_by_the_lease_that_the_client_counts_on() {
     let scene = Scene::of_extended_grants();
-    let held = scene.held_elsewhere("x");
+    let held = scene.held_elsewhere();
     let [long, short] = [30_000, 1000].map(|lease| scene.generator.generate_with(config("x", lease)).unwrap());
     let (mut first, mut second) = (Box::pin(long.hold_async()), Box::pin(short.hold_async()));
     let bell = Bell::new();
@@ -376,7 +380,7 @@ fn unclonable() -> Waker {
     unsafe { Waker::new(std::ptr::null(), &TABLE) }
 }
 
-/// Shows: L3.
+/// Shows: L3, L6.
 #[test]
 fn a_waker_that_panics_strands_nobody() {
     for has_waited in [false, true] {
@@ -390,8 +394,8 @@ fn a_waker_that_panics_strands_nobody() {
         assert_eq!(lock.queue_length(), 0);
         drop(hold);
         drop(awaited(lock.hold_async()).unwrap());
-        drop(lock);
         close(scene.generator);
+        eventually("the client has ended", || scene.is_closed.load(Ordering::SeqCst));
     }
 }
 
@@ -403,7 +407,7 @@ fn effort(work: impl FnOnce()) -> Duration {
     used() - before
 }
 
-/// With eight times as many, it would grow by sixty-four if each of them looked at all.
+/// If each of them looked at all, it would take sixty-four times as much for eight times as many.
 #[test]
 fn the_effort_of_sending_tasks_away_grows_as_their_number() {
     type Leave = fn(Vec<Pin<Box<HoldFuture>>>, DLockGenerator) -> Duration;
@@ -495,14 +499,17 @@ fn a_panic_of_the_store_loses_no_release_of_a_task() {
 fn a_task_that_goes_back_into_the_queue_while_the_client_is_closed_is_sent_away() {
     let scene = Scene::of_extended_grants();
     let lock = scene.lock("x");
-    let (mut waits, bell) = scene.granted_by_a_message(&lock);
+    // It keeps the closed client from its end.
+    let _kept = awaited(scene.lock("other").hold_async()).unwrap();
+    let (mut waits, bell) = (Box::pin(lock.hold_async()), Bell::new());
+    scene.grant_by_a_message(&mut waits);
     scene.watch.fail(BackendFailure::NotExecuted);
     assert!(poll(&mut waits, &bell.waker).is_pending());
     bell.wait();
     let generator = scene.generator;
-    *scene.odd.when_doubted.lock() = Some(Box::new(move || close(generator)));
+    *scene.when_doubted.lock() = Some(Box::new(move || close(generator)));
     let ended = look(&mut waits);
-    assert!(scene.odd.when_doubted.lock().is_none());
+    assert!(scene.when_doubted.lock().is_none());
     assert!(matches!(ended, Poll::Ready(Err(Error::ShutDown))), "{ended:?}");
     scene.watch.heal();
 }
@@ -564,12 +571,13 @@ fn a_release_that_a_task_has_ordered_before_the_client_met_its_twin_is_not_sent(
 }
 
 /// The lease of one waiter is to be extended, and the answer about another key makes the store panic.
-/// Shows: L2.
+/// Shows: L3.
 #[test]
 fn a_panic_in_a_round_strands_no_task_whose_lease_is_extended() {
     let scene = Scene::of_extended_grants();
     let [x, y, z] = ["x", "y", "z"].map(|target| scene.lock(target));
-    let (mut waits, bell) = scene.granted_by_a_message(&x);
+    let (mut waits, bell) = (Box::pin(x.hold_async()), Bell::new());
+    scene.grant_by_a_message(&mut waits);
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
     let [mut of_y, mut of_z] = [&y, &z].map(|lock| Box::pin(lock.hold_async()));
     assert!(look(&mut of_z).is_pending());
@@ -578,10 +586,10 @@ fn a_panic_in_a_round_strands_no_task_whose_lease_is_extended() {
     assert!(poll(&mut waits, &bell.waker).is_pending());
     assert!(look(&mut of_y).is_pending());
     scene.watch.fail(BackendFailure::NotExecuted);
-    *scene.odd.when_doubted.lock() = Some(Box::new(|| panic!("the test wants it so")));
+    *scene.when_doubted.lock() = Some(Box::new(|| panic!("the test wants it so")));
     asking.open();
     bell.wait();
-    assert!(scene.odd.when_doubted.lock().is_none());
+    assert!(scene.when_doubted.lock().is_none());
     scene.watch.heal();
     assert!(scene.lab.time.join(spawn(move || block_on(waits))).unwrap().is_valid());
 }
@@ -593,7 +601,7 @@ fn a_limit_ends_while_the_lease_is_extended() {
     let scene = Scene::of_extended_grants();
     let lock = scene.lock("x");
     let (mut waits, bell) = (Box::pin(lock.try_hold_async_for(LIMIT)), Bell::new());
-    scene.grant(&lock, &mut waits, &bell);
+    scene.grant_by_a_message(&mut waits);
     let extending = scene.watch.stop_next(Kind::Extend, When::Going);
     assert!(poll(&mut waits, &bell.waker).is_pending());
     extending.wait();
@@ -611,12 +619,12 @@ fn a_limit_that_is_over_before_the_first_poll_leaves_one_attempt() {
     const LIMIT: Duration = Duration::from_millis(10);
     let scene = Scene::new();
     let lock = scene.lock("x");
-    let late = lock.try_hold_async_for(LIMIT);
+    let mut late = Box::pin(lock.try_hold_async_for(LIMIT));
     scene.lab.time.jump(LIMIT);
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
+    assert!(look(&mut late).is_pending());
+    asking.wait();
+    assert!(look(&mut late).is_pending());
+    asking.open();
     assert!(awaited(late).unwrap().is_some());
-    let held = scene.held_elsewhere("y");
-    let late = scene.lock("y").try_hold_async_for(LIMIT);
-    scene.lab.time.jump(LIMIT);
-    assert!(awaited(late).unwrap().is_none());
-    drop(held);
 }
