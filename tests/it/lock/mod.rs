@@ -2,6 +2,7 @@
 
 mod asking;
 mod awaiting;
+mod awaiting_by_hand;
 mod cancelling;
 mod closing;
 mod delayed;

@@ -1,0 +1,630 @@
+//! Holds that tasks await, on the embedded store: polls, wakes and answers come in an order that the test decides.
+
+use crate::support::cause;
+use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::fork::in_child;
+use crate::support::lab::{Lab, config};
+use crate::support::process::alone;
+use crate::support::watched::{Kind, Watch, When};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use futures_lite::future::block_on;
+use parking_lot::Mutex;
+use redis_dlock::processor::{Limit, Outcome, Request, StoreLimits, WaitQueue};
+use redis_dlock::{
+    BackendFailure, DLockGenerator, DistributedReentrantLock, Error, Hold, HoldFuture, LockProcessor, LossCause,
+};
+use rustix::time::{ClockId, clock_gettime};
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A store with what no embedded one has.
+struct Odd {
+    inner: Arc<dyn LockProcessor>,
+    extends_heard_grants: bool,
+    keeps_waiting: bool,
+    panics_when_asked_for_a_cause: bool,
+    /// What is done when the client next wants to know whether the store has ever answered.
+    when_doubted: Arc<Mutex<Option<Work>>>,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Odd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Odd").finish_non_exhaustive()
+    }
+}
+
+impl LockProcessor for Odd {
+    fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        let asks_for_a_cause = requests.iter().any(|request| matches!(request, Request::Broken { .. }));
+        assert!(!(self.panics_when_asked_for_a_cause && asks_for_a_cause), "the test wants it so");
+        self.inner.run(requests, limit)
+    }
+
+    fn keeps_waiting(&self, _: &str) -> bool {
+        self.keeps_waiting
+    }
+
+    fn limits(&self) -> StoreLimits {
+        let mut limits = self.inner.limits();
+        limits.extends_heard_grants |= self.extends_heard_grants;
+        limits
+    }
+
+    fn has_answered(&self) -> bool {
+        let work = self.when_doubted.lock().take();
+        if let Some(work) = work {
+            work();
+        }
+        self.inner.has_answered()
+    }
+
+    fn queue(&self) -> Option<&dyn WaitQueue> {
+        self.inner.queue()
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.inner.close();
+    }
+}
+
+struct Scene {
+    lab: Lab,
+    watch: Arc<Watch>,
+    when_doubted: Arc<Mutex<Option<Work>>>,
+    /// Whether the client has ended.
+    is_closed: Arc<AtomicBool>,
+    generator: DLockGenerator,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    fn with(change: impl FnOnce(&mut Odd)) -> Self {
+        let lab = Lab::memory();
+        let (processor, watch) = lab.watched();
+        let mut odd = Odd {
+            inner: Arc::new(processor),
+            extends_heard_grants: false,
+            keeps_waiting: false,
+            panics_when_asked_for_a_cause: false,
+            when_doubted: Arc::default(),
+            is_closed: Arc::default(),
+        };
+        change(&mut odd);
+        let (when_doubted, is_closed) = (Arc::clone(&odd.when_doubted), Arc::clone(&odd.is_closed));
+        // It always hears of grants.
+        let generator = lab.time.builder().build(odd).unwrap();
+        Self { lab, watch, when_doubted, is_closed, generator }
+    }
+
+    /// A scene whose store wants to extend a lease that a waiter knows from a message alone.
+    fn of_extended_grants() -> Self {
+        Self::with(|odd| odd.extends_heard_grants = true)
+    }
+
+    fn lock(&self, target: &str) -> DistributedReentrantLock {
+        self.generator.generate_with(config(target, 30_000)).unwrap()
+    }
+
+    /// A hold of another client.
+    fn held_elsewhere(&self) -> Hold {
+        self.lab.generator().generate_with(config("x", 30_000)).unwrap().hold().unwrap()
+    }
+
+    /// Lets a task hear of its grant, and does not poll it.
+    fn grant_by_a_message<F: Future>(&self, task: &mut Pin<Box<F>>) {
+        let (held, bell) = (self.held_elsewhere(), Bell::new());
+        assert!(poll(task, &bell.waker).is_pending());
+        eventually("it waits in the store", || self.lab.waiting(held.lock().key()) == 1);
+        held.release().unwrap();
+        bell.wait();
+    }
+}
+
+fn poll<F: Future>(future: &mut Pin<Box<F>>, waker: &Waker) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(waker))
+}
+
+/// Polls once, and does not want to be woken.
+fn look<F: Future>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    poll(future, Waker::noop())
+}
+
+/// Awaits it, with a hang guard.
+#[track_caller]
+fn awaited<F>(future: F) -> F::Output
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    spawn(move || block_on(future)).join()
+}
+
+/// Closes the client, with a hang guard.
+#[track_caller]
+fn close(generator: DLockGenerator) {
+    spawn(move || generator.close()).join();
+}
+
+/// A waker that does something the first time.
+struct Once(Mutex<Option<Work>>);
+
+impl Once {
+    fn waker(work: impl FnOnce() + Send + 'static) -> Waker {
+        Waker::from(Arc::new(Self(Mutex::new(Some(Box::new(work))))))
+    }
+}
+
+impl Wake for Once {
+    fn wake(self: Arc<Self>) {
+        let work = self.0.lock().take();
+        if let Some(work) = work {
+            work();
+        }
+    }
+}
+
+/// A waker that says when it is used.
+struct Ring(Sender<()>);
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        // The test may be over.
+        let _ = self.0.send(());
+    }
+}
+
+struct Bell {
+    waker: Waker,
+    rung: Receiver<()>,
+}
+
+impl Bell {
+    fn new() -> Self {
+        let (ring, rung) = unbounded();
+        Self { waker: Waker::from(Arc::new(Ring(ring))), rung }
+    }
+
+    /// Waits for a wake.
+    #[track_caller]
+    fn wait(&self) {
+        self.rung.recv_timeout(HANG).expect("a wake");
+    }
+}
+
+/// The one that has joined the queue has decided on the lease, and another one gets the hold.
+/// Shows: G1, G5.
+#[test]
+fn a_grant_is_extended_by_the_lease_that_the_client_counts_on() {
+    let scene = Scene::of_extended_grants();
+    let held = scene.held_elsewhere();
+    let [long, short] = [30_000, 1000].map(|lease| scene.generator.generate_with(config("x", lease)).unwrap());
+    let (mut first, mut second) = (Box::pin(long.hold_async()), Box::pin(short.hold_async()));
+    let bell = Bell::new();
+    assert!(look(&mut first).is_pending());
+    eventually("it waits in the store", || scene.lab.waiting(long.key()) == 1);
+    assert!(poll(&mut second, &bell.waker).is_pending());
+    drop(first);
+    held.release().unwrap();
+    bell.wait();
+    let hold = awaited(second).unwrap();
+    assert_eq!(scene.watch.count_of(Kind::Extend), 1);
+    let kept = scene.lab.holder(long.key()).unwrap().remaining.unwrap();
+    assert!(hold.remaining() > Duration::from_secs(1) && hold.remaining() <= kept, "{:?}, {kept:?}", hold.remaining());
+}
+
+/// The thread that shuts the client down waits for the one that wakes.
+/// Shows: L6.
+#[test]
+fn an_alarm_may_drop_the_last_handle_during_the_shutdown() {
+    let scene = Scene::new();
+    let lock = scene.lock("x");
+    let hold = awaited(lock.hold_async()).unwrap();
+    let (wake, woken) = bounded(1);
+    let (go, may_go) = bounded::<()>(1);
+    let (drop_it, dropped) = bounded(1);
+    let last = lock.clone();
+    let waker = Once::waker(move || {
+        wake.send(()).unwrap();
+        may_go.recv_timeout(HANG).unwrap();
+        drop(last);
+        drop_it.send(()).unwrap();
+    });
+    let mut waits = Box::pin(lock.try_hold_async_for(Duration::from_millis(50)));
+    assert!(poll(&mut waits, &waker).is_pending());
+    scene.lab.time.recv(&woken);
+    drop(waits);
+    scene.generator.close();
+    drop((scene.generator, lock));
+    drop(hold);
+    eventually("it is given back", || scene.lab.leftovers().is_empty());
+    // The shutdown follows. Nothing tells that it has begun.
+    thread::sleep(Duration::from_millis(100));
+    go.send(()).unwrap();
+    dropped.recv_timeout(HANG).expect("the last handle is gone");
+}
+
+/// Also on the thread for servers that keep others waiting.
+/// Shows: L6.
+#[test]
+fn the_wake_of_a_release_may_drop_the_last_handle_of_a_closed_client() {
+    for keeps_waiting in [false, true] {
+        let scene = Scene::with(|odd| odd.keeps_waiting = keeps_waiting);
+        let lock = scene.lock("x");
+        let hold = awaited(lock.hold_async()).unwrap();
+        let (drop_it, dropped) = bounded(1);
+        let waker = Once::waker(move || {
+            drop(lock);
+            drop_it.send(()).unwrap();
+        });
+        scene.generator.close();
+        drop(scene.generator);
+        let releasing = scene.watch.stop_next(Kind::Release, When::Going);
+        let mut release = Box::pin(hold.release_async());
+        assert!(poll(&mut release, &waker).is_pending());
+        releasing.open();
+        dropped.recv_timeout(HANG).expect("the last handle is gone");
+        assert!(matches!(look(&mut release), Poll::Ready(Ok(()))));
+        assert!(scene.lab.leftovers().is_empty());
+    }
+}
+
+/// Shows: L6.
+#[test]
+fn a_wake_may_drop_everything_in_the_middle_of_a_round() {
+    let scene = Scene::new();
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
+    let [x, y, z] = ["x", "y", "z"].map(|target| scene.lock(target));
+    let [mut of_x, mut of_y, mut of_z] = [&x, &y, &z].map(|lock| Box::pin(lock.hold_async()));
+    assert!(look(&mut of_z).is_pending());
+    asking.wait();
+    let (leave, left) = bounded::<Box<dyn Any + Send>>(1);
+    let (drop_it, dropped) = bounded(1);
+    let waker = Once::waker(move || {
+        drop(left.recv_timeout(HANG).unwrap());
+        drop_it.send(()).unwrap();
+    });
+    // The next round asks for both.
+    assert!(poll(&mut of_x, &waker).is_pending());
+    assert!(poll(&mut of_y, &waker).is_pending());
+    leave.send(Box::new((of_x, of_y, of_z, x, y, z, scene.generator))).unwrap();
+    asking.open();
+    dropped.recv_timeout(HANG).expect("all is dropped");
+    eventually("nothing is left", || scene.lab.leftovers().is_empty());
+    assert_eq!(scene.watch.count_of(Kind::Acquire), 3);
+}
+
+/// It does not say that the lock is busy.
+#[test]
+fn a_limit_that_ends_before_anybody_has_asked_is_an_error() {
+    let scene = Scene::new();
+    let (lock, other) = (scene.lock("x"), scene.lock("other"));
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
+    let mut asks = Box::pin(other.hold_async());
+    assert!(look(&mut asks).is_pending());
+    asking.wait();
+    let limit = Duration::from_millis(100);
+    let mut waits = Box::pin(lock.try_hold_async_for(limit));
+    assert!(look(&mut waits).is_pending());
+    scene.lab.time.jump(limit);
+    let ended = look(&mut waits);
+    assert!(matches!(ended, Poll::Ready(Err(Error::Backend { failure: BackendFailure::Unknown, .. }))), "{ended:?}");
+    assert_eq!(scene.watch.count(), 1);
+    asking.open();
+}
+
+/// Shows: L6.
+#[test]
+fn the_wake_of_a_release_may_close_the_client() {
+    let scene = Scene::new();
+    let lock = scene.lock("x");
+    let hold = awaited(lock.hold_async()).unwrap();
+    let (close_it, closed) = bounded(1);
+    let generator = scene.generator;
+    let waker = Once::waker(move || {
+        generator.close();
+        close_it.send(()).unwrap();
+    });
+    let releasing = scene.watch.stop_next(Kind::Release, When::Going);
+    let mut release = Box::pin(hold.release_async());
+    assert!(poll(&mut release, &waker).is_pending());
+    releasing.open();
+    closed.recv_timeout(HANG).expect("it is closed");
+    assert!(matches!(look(&mut release), Poll::Ready(Ok(()))));
+}
+
+#[test]
+fn the_last_hold_of_a_task_goes_without_waiting_for_the_store() {
+    let ends: [fn(Hold); 2] = [drop, |hold| drop(hold.release_async())];
+    for end in ends {
+        let scene = Scene::new();
+        let hold = awaited(scene.lock("x").hold_async()).unwrap();
+        drop(scene.generator);
+        let releasing = scene.watch.stop_next(Kind::Release, When::Going);
+        let (say, gone) = bounded(1);
+        let task = spawn(move || {
+            end(hold);
+            say.send(()).unwrap();
+        });
+        releasing.wait();
+        // The gate opens by itself after `HANG`.
+        gone.recv_timeout(HANG / 2).expect("it has gone before the store has answered");
+        releasing.open();
+        task.join();
+        eventually("it is given back", || scene.lab.leftovers().is_empty());
+    }
+}
+
+/// A waker that panics when it is cloned.
+#[expect(unsafe_code, reason = "no safe waker runs code of its own when it is cloned")]
+fn unclonable() -> Waker {
+    fn clone(_: *const ()) -> RawWaker {
+        panic!("the test wants it so")
+    }
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| (), |_| (), |_| ());
+    // SAFETY: no function of the table uses the pointer.
+    unsafe { Waker::new(std::ptr::null(), &TABLE) }
+}
+
+/// Shows: L3, L6.
+#[test]
+fn a_waker_that_panics_strands_nobody() {
+    for has_waited in [false, true] {
+        let scene = Scene::new();
+        let lock = scene.lock("x");
+        let hold = awaited(lock.hold_async()).unwrap();
+        let mut waits = Box::pin(lock.hold_async());
+        assert!(!has_waited || look(&mut waits).is_pending());
+        assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut waits, &unclonable()))).is_err());
+        drop(waits);
+        assert_eq!(lock.queue_length(), 0);
+        drop(hold);
+        drop(awaited(lock.hold_async()).unwrap());
+        close(scene.generator);
+        eventually("the client has ended", || scene.is_closed.load(Ordering::SeqCst));
+    }
+}
+
+/// How much of the processor this thread needs for something.
+fn effort(work: impl FnOnce()) -> Duration {
+    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+    let before = used();
+    work();
+    used() - before
+}
+
+/// If each of them looked at all, it would take sixty-four times as much for eight times as many.
+#[test]
+fn the_effort_of_sending_tasks_away_grows_as_their_number() {
+    type Leave = fn(Vec<Pin<Box<HoldFuture>>>, DLockGenerator) -> Duration;
+    let ways: [Leave; 3] = [
+        |tasks, _| effort(|| drop(tasks)),
+        |tasks, _| effort(|| tasks.into_iter().rev().for_each(drop)),
+        |_tasks, generator| effort(|| generator.close()),
+    ];
+    for leave in ways {
+        let of = |count: usize| {
+            let scene = Scene::new();
+            let lock = scene.lock("x");
+            let _hold = awaited(lock.hold_async()).unwrap();
+            let mut tasks: Vec<_> = (0..count).map(|_| Box::pin(lock.hold_async())).collect();
+            assert!(tasks.iter_mut().all(|task| look(task).is_pending()));
+            assert_eq!(lock.queue_length(), count);
+            let effort = leave(tasks, scene.generator);
+            assert_eq!(lock.queue_length(), 0);
+            effort
+        };
+        let least = |count| (0..3).map(|_| of(count)).min().unwrap();
+        let (few, many) = (least(1000), least(8000));
+        assert!(many < few * 24, "{few:?}, {many:?}");
+    }
+}
+
+#[test]
+fn a_dropped_future_that_waited_for_a_loss_keeps_no_waker() {
+    let scene = Scene::new();
+    let hold = awaited(scene.lock("x").hold_async()).unwrap();
+    let ring = Arc::new(Ring(unbounded().0));
+    let waker = Waker::from(Arc::clone(&ring));
+    for _ in 0..100 {
+        assert!(poll(&mut Box::pin(hold.lost_async()), &waker).is_pending());
+    }
+    drop(waker);
+    assert_eq!(Arc::strong_count(&ring), 1);
+}
+
+/// Shows: G3.
+#[test]
+fn a_child_that_polls_gets_nothing_of_what_its_parent_was_granted() {
+    alone(concat!(module_path!(), "::a_child_that_polls_gets_nothing_of_what_its_parent_was_granted"), || {
+        let scene = Scene::new();
+        let lock = scene.lock("x");
+        let (mut waits, bell) = (Some(Box::pin(lock.hold_async())), Bell::new());
+        assert!(poll(waits.as_mut().unwrap(), &bell.waker).is_pending());
+        bell.wait();
+        // Until the threads are at rest.
+        scene.lab.time.pass(Duration::ZERO);
+        // The child takes it out of its own copy of the memory.
+        assert!(in_child(|| {
+            let mut waits = waits.take().unwrap();
+            assert!(matches!(look(&mut waits), Poll::Ready(Err(Error::Forked))));
+        }));
+        let Some(Poll::Ready(Ok(hold))) = waits.as_mut().map(look) else { panic!("it is the parent's") };
+        assert!(hold.is_valid());
+        awaited(hold.release_async()).unwrap();
+        assert_eq!(scene.lab.leftovers(), [""; 0]);
+    });
+}
+
+/// One hold was lost to an operator, and the store panics when it is asked for the cause.
+/// Shows: L2.
+#[test]
+fn a_panic_of_the_store_loses_no_release_of_a_task() {
+    let scene = Scene::with(|odd| odd.panics_when_asked_for_a_cause = true);
+    let [x, y, z] = ["x", "y", "z"].map(|target| scene.lock(target));
+    let [lost, kept] = [&x, &y].map(|lock| awaited(lock.hold_async()).unwrap());
+    let locker = scene.lab.holder(x.key()).unwrap().holder;
+    scene.lab.generator().break_lock("TEST", "x", &locker, "the test wants it so").unwrap();
+    scene.lab.time.until("it is lost", || !lost.is_valid());
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
+    let mut asks = Box::pin(z.hold_async());
+    assert!(look(&mut asks).is_pending());
+    asking.wait();
+    // One round carries both out.
+    let (of_lost, of_kept) = (lost.release_async(), kept.release_async());
+    asking.open();
+    assert!(awaited(of_lost).is_err());
+    awaited(of_kept).unwrap();
+    drop(asks);
+    close(scene.generator);
+}
+
+/// It is between two looks at the closing, and those that waited have been sent away.
+/// Shows: L6.
+#[test]
+fn a_task_that_goes_back_into_the_queue_while_the_client_is_closed_is_sent_away() {
+    let scene = Scene::of_extended_grants();
+    let lock = scene.lock("x");
+    // It keeps the closed client from its end.
+    let _kept = awaited(scene.lock("other").hold_async()).unwrap();
+    let (mut waits, bell) = (Box::pin(lock.hold_async()), Bell::new());
+    scene.grant_by_a_message(&mut waits);
+    scene.watch.fail(BackendFailure::NotExecuted);
+    assert!(poll(&mut waits, &bell.waker).is_pending());
+    bell.wait();
+    let generator = scene.generator;
+    *scene.when_doubted.lock() = Some(Box::new(move || close(generator)));
+    let ended = look(&mut waits);
+    assert!(scene.when_doubted.lock().is_none());
+    assert!(matches!(ended, Poll::Ready(Err(Error::ShutDown))), "{ended:?}");
+    scene.watch.heal();
+}
+
+#[test]
+fn a_single_attempt_does_not_wait_for_the_release_of_a_thread() {
+    let scene = Scene::new();
+    let lock = scene.lock("x");
+    let hold = lock.hold().unwrap();
+    let releasing = scene.watch.stop_next(Kind::Release, When::Going);
+    let releaser = spawn(move || hold.release().unwrap());
+    releasing.wait();
+    assert!(lock.try_hold().unwrap().is_none());
+    assert!(matches!(look(&mut Box::pin(lock.try_hold_async())), Poll::Ready(Ok(None))));
+    releasing.open();
+    releaser.join();
+}
+
+/// Lets the client find that another one uses its identity.
+fn meet_a_twin(scene: &Scene, locker: &str) {
+    let (client, number) = locker.rsplit_once('-').unwrap();
+    let theirs = format!("{client}-{}", number.parse::<u64>().unwrap() + 1000);
+    let twin = scene.lock("twin");
+    scene.lab.overwrite(twin.key(), &theirs, Duration::from_secs(60));
+    assert!(matches!(twin.try_lock(), Err(Error::Cloned { .. })));
+}
+
+/// Shows: G1.
+#[test]
+fn what_a_twin_has_too_is_not_released_for_a_task() {
+    let scene = Scene::new();
+    let lock = scene.lock("x");
+    let hold = awaited(lock.hold_async()).unwrap();
+    let mine = scene.lab.holder(lock.key()).unwrap().holder;
+    meet_a_twin(&scene, &mine);
+    assert_eq!(cause(awaited(hold.release_async())), LossCause::Cloned);
+    assert_eq!(scene.lab.holder(lock.key()).unwrap().holder, mine);
+    assert_eq!(scene.watch.count_of(Kind::Release), 0);
+}
+
+/// Shows: G1.
+#[test]
+fn a_release_that_a_task_has_ordered_before_the_client_met_its_twin_is_not_sent() {
+    let scene = Scene::new();
+    let (lock, other) = (scene.lock("x"), scene.lock("other"));
+    let hold = awaited(lock.hold_async()).unwrap();
+    let mine = scene.lab.holder(lock.key()).unwrap().holder;
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
+    let mut asks = Box::pin(other.hold_async());
+    assert!(look(&mut asks).is_pending());
+    asking.wait();
+    let release = hold.release_async();
+    meet_a_twin(&scene, &mine);
+    asking.open();
+    awaited(release).unwrap();
+    assert_eq!(scene.lab.holder(lock.key()).unwrap().holder, mine);
+    let released = scene.watch.calls_of(Kind::Release).iter().any(|call| call.locker == mine);
+    assert!(!released);
+}
+
+/// The lease of one waiter is to be extended, and the answer about another key makes the store panic.
+/// Shows: L3.
+#[test]
+fn a_panic_in_a_round_strands_no_task_whose_lease_is_extended() {
+    let scene = Scene::of_extended_grants();
+    let [x, y, z] = ["x", "y", "z"].map(|target| scene.lock(target));
+    let (mut waits, bell) = (Box::pin(x.hold_async()), Bell::new());
+    scene.grant_by_a_message(&mut waits);
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
+    let [mut of_y, mut of_z] = [&y, &z].map(|lock| Box::pin(lock.hold_async()));
+    assert!(look(&mut of_z).is_pending());
+    asking.wait();
+    // The next round carries both.
+    assert!(poll(&mut waits, &bell.waker).is_pending());
+    assert!(look(&mut of_y).is_pending());
+    scene.watch.fail(BackendFailure::NotExecuted);
+    *scene.when_doubted.lock() = Some(Box::new(|| panic!("the test wants it so")));
+    asking.open();
+    bell.wait();
+    assert!(scene.when_doubted.lock().is_none());
+    scene.watch.heal();
+    assert!(scene.lab.time.join(spawn(move || block_on(waits))).unwrap().is_valid());
+}
+
+/// Shows: G12.
+#[test]
+fn a_limit_ends_while_the_lease_is_extended() {
+    const LIMIT: Duration = Duration::from_millis(700);
+    let scene = Scene::of_extended_grants();
+    let lock = scene.lock("x");
+    let (mut waits, bell) = (Box::pin(lock.try_hold_async_for(LIMIT)), Bell::new());
+    scene.grant_by_a_message(&mut waits);
+    let extending = scene.watch.stop_next(Kind::Extend, When::Going);
+    assert!(poll(&mut waits, &bell.waker).is_pending());
+    extending.wait();
+    scene.lab.time.jump(LIMIT);
+    bell.wait();
+    assert!(matches!(poll(&mut waits, &bell.waker), Poll::Ready(Ok(None))));
+    extending.open();
+    scene.lab.time.until("it is given back", || scene.lab.leftovers().is_empty());
+}
+
+/// Its limit counts from its making.
+/// Shows: G12.
+#[test]
+fn a_limit_that_is_over_before_the_first_poll_leaves_one_attempt() {
+    const LIMIT: Duration = Duration::from_millis(10);
+    let scene = Scene::new();
+    let lock = scene.lock("x");
+    let mut late = Box::pin(lock.try_hold_async_for(LIMIT));
+    scene.lab.time.jump(LIMIT);
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
+    assert!(look(&mut late).is_pending());
+    asking.wait();
+    assert!(look(&mut late).is_pending());
+    asking.open();
+    assert!(awaited(late).unwrap().is_some());
+}
