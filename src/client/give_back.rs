@@ -39,7 +39,7 @@ pub(super) struct GiveBack<'c> {
 
 impl<'c> GiveBack<'c> {
     pub(super) fn of(parts: &'c Parts, ended: EndedTenure) -> Self {
-        let tries = ReleaseTries::of(&parts.core, &ended.tenure);
+        let tries = ReleaseTries::of(&parts.core, &ended.tenure, ended.at);
         Self { parts, turn: Turn::of(parts, &ended.key), ended, next: None, tries }
     }
 
@@ -223,7 +223,7 @@ fn give_back_after(
     match repeat {
         Repeat::Here if perhaps_done => releases::give_back_again(parts, name, tenure),
         Repeat::Here => releases::give_back(parts, name, tenure),
-        Repeat::Later => ReleaseTries::of(&parts.core, tenure).end_last(parts, name, tenure, Err(error)),
+        Repeat::Later => ReleaseTries::of(&parts.core, tenure, ended.at).end_last(parts, name, tenure, Err(error)),
     }
 }
 

@@ -49,15 +49,16 @@ fn release(parts: &Parts, key: &str, tenure: &Tenure, perhaps_done: bool) -> Res
         return Ok(());
     }
     let claim = parts.core.ending(key, tenure);
-    let mut tries = ReleaseTries { perhaps_done, ..ReleaseTries::of(&parts.core, tenure) };
+    let mut now = parts.core.clock.now();
+    let mut tries = ReleaseTries { perhaps_done, ..ReleaseTries::of(&parts.core, tenure, now) };
     loop {
-        let now = parts.core.clock.now();
         let left = tenure.deadline().since(now);
         let outcome = parts.core.run(&tries.request(claim, now), release_limit(&parts.core, left));
         match tries.end(parts, key, tenure, left, outcome) {
             Some(released) => return released,
             None => thread::sleep(tries.pause(tenure)),
         }
+        now = parts.core.clock.now();
     }
 }
 
@@ -72,8 +73,8 @@ pub(super) struct ReleaseTries {
 
 impl ReleaseTries {
     /// Begins the release of a tenure whose hold has ended.
-    pub(super) fn of(core: &Core, tenure: &Tenure) -> Self {
-        Self { failures: 0, perhaps_done: false, delayed: Delayed::of(core, tenure, core.clock.now()) }
+    pub(super) fn of(core: &Core, tenure: &Tenure, now: Moment) -> Self {
+        Self { failures: 0, perhaps_done: false, delayed: Delayed::of(core, tenure, now) }
     }
 
     pub(super) fn is_delayed(&self) -> bool {
