@@ -136,7 +136,8 @@ fn process() {
     drop((generator, pulse));
     // In a Cluster, a thread that asks for the map ends by itself; so does one that connects, in a Cluster or by way of Sentinels.
     let waits = ["+cluster:", "+sentinel:"].iter().any(|kind| work.url.contains(kind));
-    let limit = now() + if waits { 3_000_000_000 } else { 0 };
+    // A thread that is joined may be listed until the system has taken it off a busy core.
+    let limit = now() + if waits { 3_000_000_000 } else { 1_000_000_000 };
     while threads_named("dlock-") > 0 && now() < limit {
         thread::sleep(Duration::from_millis(5));
     }
