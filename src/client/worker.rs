@@ -194,7 +194,7 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
         {
             let mut alarm = bell.alarm.lock();
             // The model of threads has no real time.
-            let yields = std::mem::take(&mut alarm.expects_more) && !cfg!(dlock_shuttle);
+            let yields = alarm.expects_more && !cfg!(dlock_shuttle);
             let awake_until = yields.then(|| Instant::now() + AWAKE);
             loop {
                 if alarm.stopped {
@@ -210,6 +210,7 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
                     alarm = bell.alarm.lock();
                     continue;
                 }
+                alarm.expects_more = false;
                 let sleep = clock.sleep(alarm.at, now);
                 bell.rung.wait_for(&mut alarm, sleep);
             }
