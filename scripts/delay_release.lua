@@ -17,10 +17,4 @@ if holder == ARGV[1] or holder == ARGV[2] then
   end
   return 1
 end
-if type(holder) == 'table' then
-  if string.find(holder.err, '^WRONGTYPE') then
-    return {0, '(a value of another type)'}
-  end
-  return holder
-end
-return {0, holder}
+-- #include not_ours

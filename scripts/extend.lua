@@ -44,10 +44,4 @@ if holder == ARGV[1] then
   return {1, waiting, math.max(last, clock - math.max(ARGV[4], 1)) + 1, clock}
 end
 
-if type(holder) == 'table' then
-  if string.find(holder.err, '^WRONGTYPE') then
-    return {0, '(a value of another type)'}
-  end
-  return holder
-end
-return {0, holder}
+-- #include not_ours

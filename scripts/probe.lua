@@ -11,10 +11,4 @@ local holder = redis.pcall('GET', KEYS[1])
 if holder == ARGV[1] then
   return 1
 end
-if type(holder) == 'table' then
-  if string.find(holder.err, '^WRONGTYPE') then
-    return {0, '(a value of another type)'}
-  end
-  return holder
-end
-return {0, holder}
+-- #include not_ours

@@ -195,6 +195,7 @@ impl<'c> Acquire<'c> {
                 state.queue.push_back(Arc::clone(waiter));
                 let now = parts.core.clock.now();
                 parts.retries.ask_at(key, now);
+                drop(state);
                 parts.retries.thread.wake_and_expect_more(now);
                 return Ok(Progress::Waits(Arc::clone(waiter)));
             }

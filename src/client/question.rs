@@ -189,10 +189,12 @@ impl Answer {
                 answer.go_on_with_attempt(turn, state, sent_at);
             }
             answer => {
-                if state.first_task().is_some() {
+                let has_task = state.first_task().is_some();
+                answer.wait_more(turn, state, sent_at, true);
+                if has_task {
+                    // A task that arrives leaves this to the first answer, which may be the grant.
                     parts.subscription.listen(&parts.core);
                 }
-                answer.wait_more(turn, state, sent_at, true);
             }
         }
         None

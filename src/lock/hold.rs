@@ -29,9 +29,9 @@ use std::time::Duration;
 ///   do not count it. [`describe`](crate::DLockGenerator::describe) shows it with the name that
 ///   [`with_holder_name`](crate::DLockConfig::with_holder_name) has set, or else with that of the thread that took it.
 ///
-/// Dropping it unlocks as the drop of a [`DLockGuard`](crate::DLockGuard) does, and may block as that does. While it lives, the client behind its
-/// generator lives, too: see [`OwnedDLockGuard`](crate::OwnedDLockGuard). A `Hold` in a `static` is never dropped, so its lock stays behind until its
-/// lease ends: release it before the program ends.
+/// Dropping it unlocks as the drop of a [`DLockGuard`](crate::DLockGuard) does, and may block as that does. The drop of one that a task has awaited
+/// never blocks. While it lives, the client behind its generator lives, too: see [`OwnedDLockGuard`](crate::OwnedDLockGuard). A `Hold` in a `static` is
+/// never dropped, so its lock stays behind until its lease ends: release it before the program ends.
 ///
 /// ```
 /// use redis_dlock::{DLockGenerator, Error, Hold, MemoryLockProcessor};

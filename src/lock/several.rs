@@ -18,6 +18,7 @@ use crate::state::hold::Exit;
 use crate::state::owner::{self, HoldNumber, current_thread};
 use crossbeam_channel::{Receiver, bounded};
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Keeps several locks for the thread that took them, until it is dropped. Made by [`DLockGenerator::lock_all`](crate::DLockGenerator::lock_all).
@@ -192,14 +193,19 @@ impl Holds {
     ///
     /// The output of the future is an error as that of [`release`](Self::release). A release that had no answer is repeated in the background.
     pub fn release_async(mut self) -> impl Future<Output = Result<(), Error>> + Send + Sync + 'static {
-        let mut taken = std::mem::take(&mut self.several.taken);
-        let releases: Vec<_> = taken.iter_mut().map(Taken::release_for_task).collect();
+        let released = self.several.taken.drain(..).map(|taken| {
+            let release = taken.release_for_task();
+            taken.handle().leave_to_client();
+            // The future owns no handle, so it may be dropped anywhere.
+            (Arc::clone(&taken.handle().key.name), release)
+        });
+        let releases: Vec<_> = released.collect();
         async move {
             let mut outcomes = Vec::new();
-            for release in releases {
-                outcomes.push(release.await);
+            for (key, release) in releases {
+                outcomes.push((key, release.await));
             }
-            first_failure(&taken, outcomes)
+            first_failure(outcomes)
         }
     }
 }
@@ -211,13 +217,24 @@ fn in_order_of_keys(locks: Vec<DistributedReentrantLock>) -> Vec<(usize, Distrib
     locks
 }
 
-/// Returns the first loss, or else the first error.
-fn first_failure(taken: &[Taken], outcomes: Vec<Result<(), Error>>) -> Result<(), Error> {
-    let failed = taken.iter().zip(outcomes).filter_map(|(taken, outcome)| Some(taken.named(outcome.err()?)));
+/// Returns the first loss, or else the first error. Each outcome is that of the lock with this key.
+fn first_failure(outcomes: Vec<(Arc<str>, Result<(), Error>)>) -> Result<(), Error> {
+    let failed = outcomes.into_iter().filter_map(|(key, outcome)| Some(naming(&key, outcome.err()?)));
     let mut failed: Vec<_> = failed.collect();
     // What may have been done beside another holder matters more than a release that is repeated.
     failed.sort_by_key(|error| !error.is_lost());
     failed.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Names the key in an error that does not.
+fn naming(key: &str, error: Error) -> Error {
+    let named = |message: String| format!("lock {key:?}: {message}");
+    match error {
+        Error::Backend { failure, message, source } => Error::Backend { failure, message: named(message), source },
+        Error::Denied { message } => Error::denied(named(message)),
+        Error::Unsupported { message } => Error::unsupported(named(message)),
+        other => other,
+    }
 }
 
 impl Several {
@@ -281,7 +298,8 @@ impl Several {
         let Some(first) = taken.first() else { return Ok(()) };
         let unlocked: Vec<_> = taken.iter().map(|taken| (&taken.handle().key, taken.leave())).collect();
         let outcomes = unlock_all(&first.handle().client.parts, unlocked, reply);
-        first_failure(&taken, outcomes)
+        let keys = taken.iter().map(|taken| Arc::clone(&taken.handle().key.name));
+        first_failure(keys.zip(outcomes).collect())
     }
 }
 
@@ -301,21 +319,10 @@ impl Taken {
     }
 
     #[cfg(feature = "async")]
-    fn release_for_task(&mut self) -> ReleaseFuture {
+    fn release_for_task(&self) -> ReleaseFuture {
         match &self.number {
             Some(number) => ReleaseFuture::of(self.handle(), number, self.token),
             None => ReleaseFuture::known(Ok(())),
-        }
-    }
-
-    /// Names the key in an error that does not.
-    fn named(&self, error: Error) -> Error {
-        let named = |message: String| format!("lock {:?}: {message}", self.lock.key());
-        match error {
-            Error::Backend { failure, message, source } => Error::Backend { failure, message: named(message), source },
-            Error::Denied { message } => Error::denied(named(message)),
-            Error::Unsupported { message } => Error::unsupported(named(message)),
-            other => other,
         }
     }
 }

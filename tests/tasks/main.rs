@@ -3,73 +3,59 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
+#[allow(dead_code, reason = "a part of the kit of all tests")]
+#[path = "../support/crew.rs"]
+mod crew;
+#[allow(dead_code, reason = "a part of the kit of all tests")]
+#[path = "../support/process.rs"]
+mod process;
+#[allow(dead_code, reason = "a part of the kit of all tests")]
+#[path = "../support/redis_server.rs"]
+mod redis_server;
+
+use crew::{eventually, slowly};
 use futures_lite::future;
+use process::{alone, example, threads};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
+use redis_server::RedisServer;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::{Builder, Runtime};
 
-/// A server of one test, on a socket of its own.
-struct Server {
-    _process: Ended,
-    directory: TempDir,
-}
+/// A server of one test.
+struct Server(RedisServer);
 
 impl Server {
     fn start() -> Self {
-        let directory = TempDir::new().unwrap();
-        let program = std::env::var("REDIS_SERVER_BIN").unwrap_or_else(|_| "redis-server".to_owned());
-        let process = Command::new(program)
-            .args(["--port", "0", "--save", "", "--maxclients", "2000", "--unixsocket"])
-            .arg(directory.path().join("s"))
-            .current_dir(directory.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self { _process: Ended(process), directory };
-        eventually("the server answers", || server.is_up());
-        server
-    }
-
-    fn is_up(&self) -> bool {
-        redis::Client::open(&*self.url()).unwrap().get_connection().is_ok()
-    }
-
-    fn url(&self) -> String {
-        format!("unix://{}", self.directory.path().join("s").display())
+        Self(RedisServer::start())
     }
 
     fn generator(&self) -> DLockGenerator {
-        DLockGenerator::connect(&self.url()).unwrap()
+        DLockGenerator::connect(&self.0.url()).unwrap()
     }
 
     /// What is in the store, but for the fence and the clients' records.
     fn leftovers(&self) -> Vec<String> {
-        let mut connection = redis::Client::open(&*self.url()).unwrap().get_connection().unwrap();
-        let keys: Vec<String> = redis::cmd("KEYS").arg("*DLOCK_*").query(&mut connection).unwrap();
+        let keys: Vec<String> = self.0.run(&["KEYS", "*DLOCK_*"]);
         keys.into_iter().filter(|key| key.contains("TASKS")).collect()
     }
-}
 
-/// Waits for what comes about in its time.
-fn eventually(what: &str, comes: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !comes() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
-        thread::sleep(Duration::from_millis(2));
+    #[track_caller]
+    fn expect_empty(&self) {
+        slowly("nothing is left", || self.leftovers().is_empty());
     }
 }
 
-fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").unwrap().count()
+/// Two threads, and all that a runtime has.
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 /// What the tasks of a test have seen, by the order in which they were inside.
@@ -111,13 +97,10 @@ fn exclude_one_another(run: impl Fn(Vec<Pin<Box<dyn Future<Output = ()> + Send>>
     let tokens = book.tokens.lock().unwrap();
     assert_eq!(tokens.len(), 32 * ROUNDS);
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "each token is greater than all before it");
-    eventually("nothing is left", || server.leftovers().is_empty());
+    server.expect_empty();
 }
 
-/// Shows: G1, G2.
-#[test]
-fn on_tokio() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+fn exclude_one_another_on(runtime: &Runtime) {
     exclude_one_another(|tasks| {
         let running: Vec<_> = tasks.into_iter().map(|task| runtime.spawn(task)).collect();
         runtime.block_on(async {
@@ -126,21 +109,19 @@ fn on_tokio() {
             }
         });
     });
+}
+
+/// Shows: G1, G2.
+#[test]
+fn on_tokio() {
+    exclude_one_another_on(&runtime());
 }
 
 /// The thread that polls all of the tasks must never wait for one of them.
 /// Shows: G1, G2.
 #[test]
 fn on_one_thread_of_tokio() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    exclude_one_another(|tasks| {
-        let running: Vec<_> = tasks.into_iter().map(|task| runtime.spawn(task)).collect();
-        runtime.block_on(async {
-            for task in running {
-                task.await.unwrap();
-            }
-        });
-    });
+    exclude_one_another_on(&Builder::new_current_thread().build().unwrap());
 }
 
 /// Shows: G1, G2.
@@ -203,6 +184,10 @@ static COUNTING: Counting = Counting;
 /// Shows: G7, G8.
 #[test]
 fn ten_thousand_tasks_wait_in_order() {
+    alone(concat!(module_path!(), "::ten_thousand_tasks_wait_in_order"), wait_in_order);
+}
+
+fn wait_in_order() {
     const TASKS: usize = 10_000;
     let server = Server::start();
     let generator = server.generator();
@@ -211,19 +196,17 @@ fn ten_thousand_tasks_wait_in_order() {
     let poll = |waits: &mut Pin<Box<redis_dlock::HoldFuture>>| future::block_on(future::poll_once(waits));
     let mut first = Box::pin(lock.hold_async());
     assert!(poll(&mut first).is_none());
-    // Those that the first waiter needs.
-    eventually("it listens", || lock.queue_length() == 1);
-    thread::sleep(Duration::from_millis(50));
+    // The last of the threads that a waiter needs is the listener.
+    slowly("the client listens", || server.0.run::<Vec<String>>(&["PUBSUB", "CHANNELS", "*inbox*"]).len() == 1);
     let (before, began) = (threads(), BYTES.load(Ordering::Relaxed));
     COUNTS.set(true);
     let mut waiting: Vec<_> = (1..TASKS).map(|_| Box::pin(lock.hold_async())).collect();
     assert!(waiting.iter_mut().all(|waits| poll(waits).is_none()));
     COUNTS.set(false);
     let bytes = (BYTES.load(Ordering::Relaxed) - began) / i64::try_from(TASKS).unwrap();
-    println!("{bytes} bytes a task");
+    eprintln!("endurance: {bytes} bytes for each task that waits");
     assert!(bytes < 1024, "{bytes} bytes a task");
     assert_eq!(lock.queue_length(), TASKS);
-    // Other tests have threads, too, and theirs end.
     assert!(threads() <= before, "{} threads, {before} before", threads());
     // Each is woken when its turn comes, and none before.
     let (served, mut last) = (AtomicU64::new(0), held.fencing_token());
@@ -235,7 +218,7 @@ fn ten_thousand_tasks_wait_in_order() {
         served.fetch_add(1, Ordering::Relaxed);
     }
     assert_eq!(served.into_inner(), u64::try_from(TASKS).unwrap());
-    eventually("nothing is left", || server.leftovers().is_empty());
+    server.expect_empty();
 }
 
 /// Ten thousand futures are dropped at random moments of their waits, while others use the same keys.
@@ -245,7 +228,7 @@ fn dropped_futures_leave_nothing() {
     const TASKS: u64 = 10_000;
     let server = Server::start();
     let clients = [(); 2].map(|()| server.generator());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = runtime();
     let (got, dropped) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let insides: Vec<_> = (0..4).map(|_| Arc::new(AtomicBool::new(false))).collect();
     let mut running = Vec::new();
@@ -281,7 +264,7 @@ fn dropped_futures_leave_nothing() {
     let (got, dropped) = (got.load(Ordering::Relaxed), dropped.load(Ordering::Relaxed));
     println!("{got} had the lock, {dropped} were dropped");
     assert!(got > 0 && dropped > 0 && got + dropped == TASKS, "{got} {dropped}");
-    eventually("nothing is left", || server.leftovers().is_empty());
+    server.expect_empty();
     // Each key works as before, in both clients.
     for client in &clients {
         for key in 0..4 {
@@ -297,13 +280,13 @@ fn dropped_futures_leave_nothing() {
 fn a_web_service_answers_409_with_the_holder() {
     const REQUESTS: usize = 1000;
     let server = Server::start();
-    let program = program("web");
-    let service = Command::new(program).args([&*server.url(), "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let service =
+        Command::new(example("web")).args([&*server.0.url(), "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut service = Ended(service);
     let mut address = String::new();
     BufReader::new(service.0.stdout.take().unwrap()).read_line(&mut address).unwrap();
     let address = address.trim().strip_prefix("http://").unwrap().to_owned();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = runtime();
     let request = |user: String| {
         let address = address.clone();
         async move {
@@ -344,12 +327,6 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Returns the path of an example of this package, which cargo has built with the tests.
-fn program(name: &str) -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    tests.ancestors().nth(2).unwrap().join("examples").join(name)
 }
 
 /// A config is needed for nothing else: its lease is the default.

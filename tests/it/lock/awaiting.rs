@@ -1,10 +1,9 @@
 //! `hold_async()` and its other forms: a hold that a task awaits.
 
+use super::holds::{Way, are_served_in_order, is_handed_over};
 use crate::support::cause;
 use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
-use crate::support::watched::Kind;
-use crossbeam_channel::unbounded;
 use futures_lite::future::{block_on, poll_once};
 use redis_dlock::{BackendFailure, Error};
 use std::ops::ControlFlow;
@@ -61,59 +60,18 @@ fn a_single_attempt_and_a_limit_end_without_the_lock(lab: &Lab) {
     assert!(lab.time.during(|| block_on(lock.try_hold_async_for(Duration::from_secs(3600))).unwrap()).is_some());
 }
 
-/// Shows: G7, G8.
+const AWAITED: Way = Way {
+    take: |lock| block_on(lock.hold_async()).unwrap(),
+    release: |hold| block_on(hold.release_async()).unwrap(),
+    pass: drop,
+};
+
 fn tasks_and_threads_are_served_in_the_order_in_which_they_came(lab: &Lab) {
-    let (generator, watch) = if is_listener_on() { lab.listening_generator() } else { lab.watched_generator() };
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
-    let first = block_on(lock.hold_async()).unwrap();
-    let (say, order) = unbounded();
-    let waiters: Vec<_> = (0..6)
-        .map(|n| {
-            let (lock, say) = (lock.clone(), say.clone());
-            let waiter = spawn({
-                let lock = lock.clone();
-                move || {
-                    if n % 2 == 0 {
-                        let hold = block_on(lock.hold_async()).unwrap();
-                        say.send((n, hold.fencing_token())).unwrap();
-                        block_on(hold.release_async()).unwrap();
-                    } else {
-                        let guard = lock.lock().unwrap();
-                        say.send((n, guard.fencing_token())).unwrap();
-                    }
-                }
-            });
-            eventually("it waits", || lock.queue_length() == n + 1);
-            waiter
-        })
-        .collect();
-    let released = watch.count_of(Kind::Release);
-    let token = first.fencing_token();
-    drop(first);
-    waiters.into_iter().for_each(|waiter| lab.join(waiter));
-    let order: Vec<_> = order.try_iter().collect();
-    assert!(order.iter().map(|(n, _)| *n).eq(0..6), "{order:?}");
-    assert!(order[0].1 > token && order.is_sorted_by(|a, b| a.1 < b.1), "{order:?}");
-    if is_listener_on() {
-        assert_eq!(watch.count_of(Kind::Release), released + 1, "it is passed on in the process");
-    }
+    are_served_in_order(lab, &AWAITED);
 }
 
-/// Shows: G8, G10.
 fn it_is_handed_over_between_clients(lab: &Lab) {
-    let [one, two] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
-    let mut hold = block_on(one.hold_async()).unwrap();
-    for n in 0..4 {
-        let next = if n % 2 == 0 { two.clone() } else { one.clone() };
-        let waiter = spawn(move || block_on(next.hold_async()).unwrap());
-        eventually("it waits in the store", || !is_listener_on() || lab.waiting(one.key()) == 1);
-        let token = hold.fencing_token();
-        drop(hold);
-        hold = lab.join(waiter);
-        assert!(hold.fencing_token() > token);
-    }
-    block_on(hold.release_async()).unwrap();
-    assert_eq!(lab.leftovers(), [""; 0]);
+    is_handed_over(lab, &AWAITED);
 }
 
 fn a_dropped_future_leaves_nothing(lab: &Lab) {

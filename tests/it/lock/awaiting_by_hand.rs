@@ -11,7 +11,7 @@ use futures_lite::future::block_on;
 use parking_lot::Mutex;
 use redis_dlock::processor::{Limit, Outcome, Request, StoreLimits, WaitQueue};
 use redis_dlock::{
-    BackendFailure, DLockGenerator, DistributedReentrantLock, Error, Hold, HoldFuture, LockProcessor, LossCause,
+    BackendFailure, DLockGenerator, DistributedReentrantLock, Error, Hold, HoldFuture, Holds, LockProcessor, LossCause,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::any::Any;
@@ -349,15 +349,31 @@ fn the_wake_of_a_release_may_close_the_client() {
 
 #[test]
 fn the_last_hold_of_a_task_goes_without_waiting_for_the_store() {
-    let ends: [fn(Hold); 2] = [drop, |hold| drop(hold.release_async())];
-    for end in ends {
+    fn one(scene: &Scene) -> Hold {
+        awaited(scene.lock("x").hold_async()).unwrap()
+    }
+    fn several(scene: &Scene) -> Holds {
+        let both = ["x", "y"].map(|target| config(target, 30_000));
+        let generator = scene.generator.clone();
+        awaited(async move { generator.hold_all_async(both, HANG).await }).unwrap().unwrap()
+    }
+    fn ends<T: Send + 'static>(hold: T, end: fn(T)) -> Work {
+        Box::new(move || end(hold))
+    }
+    let works: [fn(&Scene) -> Work; 4] = [
+        |scene| ends(one(scene), drop),
+        |scene| ends(one(scene), |hold| drop(hold.release_async())),
+        |scene| ends(several(scene), drop),
+        |scene| ends(several(scene), |holds| drop(holds.release_async())),
+    ];
+    for work in works {
         let scene = Scene::new();
-        let hold = awaited(scene.lock("x").hold_async()).unwrap();
+        let end = work(&scene);
         drop(scene.generator);
         let releasing = scene.watch.stop_next(Kind::Release, When::Going);
         let (say, gone) = bounded(1);
         let task = spawn(move || {
-            end(hold);
+            end();
             say.send(()).unwrap();
         });
         releasing.wait();

@@ -6,7 +6,7 @@ use crate::support::journal;
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::Kind;
 use crossbeam_channel::unbounded;
-use redis_dlock::{CancelToken, Error, Hold, Moment};
+use redis_dlock::{CancelToken, DistributedReentrantLock, Error, Hold, Moment};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -105,22 +105,41 @@ fn every_way_to_take_one_ends_with_it_or_by_its_limit(lab: &Lab) {
     assert_eq!(lock.queue_length(), 0);
 }
 
-/// Shows: G7, G8.
+/// How a lock is taken for a hold, and how the hold ends: for a thread, or for a task.
+pub(super) struct Way {
+    pub(super) take: fn(&DistributedReentrantLock) -> Hold,
+    pub(super) release: fn(Hold),
+    /// Ends a hold for which others wait.
+    pub(super) pass: fn(Hold),
+}
+
+const BLOCKING: Way = Way {
+    take: |lock| lock.hold().unwrap(),
+    release: |hold| spawn(move || hold.release().unwrap()).join(),
+    pass: |hold| spawn(move || hold.release().unwrap()).join(),
+};
+
 fn holds_and_guards_are_served_in_the_order_in_which_they_came(lab: &Lab) {
+    are_served_in_order(lab, &BLOCKING);
+}
+
+/// Lets holds and guards wait by turns.
+/// Shows: G7, G8.
+pub(super) fn are_served_in_order(lab: &Lab, way: &Way) {
     let (generator, watch) = if is_listener_on() { lab.listening_generator() } else { lab.watched_generator() };
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
-    let first = lock.hold().unwrap();
+    let first = (way.take)(&lock);
     let (say, order) = unbounded();
     let waiters: Vec<_> = (0..6)
         .map(|n| {
-            let (lock, say) = (lock.clone(), say.clone());
+            let say = say.clone();
             let waiter = spawn({
-                let lock = lock.clone();
+                let (lock, take, release) = (lock.clone(), way.take, way.release);
                 move || {
                     if n % 2 == 0 {
-                        let hold = lock.hold().unwrap();
+                        let hold = take(&lock);
                         say.send((n, hold.fencing_token())).unwrap();
-                        spawn(move || hold.release().unwrap()).join();
+                        release(hold);
                     } else {
                         let guard = lock.lock().unwrap();
                         say.send((n, guard.fencing_token())).unwrap();
@@ -133,7 +152,7 @@ fn holds_and_guards_are_served_in_the_order_in_which_they_came(lab: &Lab) {
         .collect();
     let released = watch.count_of(Kind::Release);
     let token = first.fencing_token();
-    first.release().unwrap();
+    (way.pass)(first);
     waiters.into_iter().for_each(|waiter| lab.join(waiter));
     let order: Vec<_> = order.try_iter().collect();
     assert!(order.iter().map(|(n, _)| *n).eq(0..6), "{order:?}");
@@ -143,20 +162,24 @@ fn holds_and_guards_are_served_in_the_order_in_which_they_came(lab: &Lab) {
     }
 }
 
-/// Shows: G8, G10.
 fn it_is_handed_over_between_clients(lab: &Lab) {
+    is_handed_over(lab, &BLOCKING);
+}
+
+/// Shows: G8, G10.
+pub(super) fn is_handed_over(lab: &Lab, way: &Way) {
     let [one, two] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
-    let mut hold = one.hold().unwrap();
+    let mut hold = (way.take)(&one);
     for n in 0..4 {
-        let next = if n % 2 == 0 { two.clone() } else { one.clone() };
-        let waiter = spawn(move || next.hold().unwrap());
+        let (next, take) = (if n % 2 == 0 { two.clone() } else { one.clone() }, way.take);
+        let waiter = spawn(move || take(&next));
         eventually("it waits in the store", || !is_listener_on() || lab.waiting(one.key()) == 1);
         let token = hold.fencing_token();
-        spawn(move || hold.release().unwrap()).join();
+        (way.pass)(hold);
         hold = lab.join(waiter);
         assert!(hold.fencing_token() > token);
     }
-    hold.release().unwrap();
+    (way.release)(hold);
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 

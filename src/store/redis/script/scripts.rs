@@ -17,6 +17,7 @@ const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
 const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
 const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
 const WAITERS: &str = include_str!("../../../../scripts/waiters.lua");
+const NOT_OURS: &str = include_str!("../../../../scripts/not_ours.lua");
 const LOOK: &str = include_str!("../../../../scripts/look.lua");
 
 /// How many waiting lockers are named.
@@ -122,6 +123,7 @@ fn splice(source: &str) -> String {
             Some("enqueue") => text.push_str(code_of(ENQUEUE)),
             Some("waiters") => text.push_str(code_of(WAITERS)),
             Some("look") => text.push_str(code_of(LOOK)),
+            Some("not_ours") => text.push_str(code_of(NOT_OURS)),
             Some("hand_over") => text.push_str(&splice(code_of(HAND_OVER))),
             Some(other) => unreachable!("no chunk is named {other:?}: a fault of our own files, seen by every test"),
             None => {

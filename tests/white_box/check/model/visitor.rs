@@ -209,11 +209,7 @@ impl Visitor {
             if is_entered {
                 world.journal.object(format!("{name}: a hold is entered again"));
             }
-            match thread_rng().gen_range(0..3) {
-                0 => {}
-                1 => time::step(),
-                _ => thread::sleep(LEASE / 8),
-            }
+            stay_briefly();
             if thread_rng().gen_ratio(1, 3) {
                 // After the drop nobody may take it for valid.
                 entry.ask(|| {
@@ -229,14 +225,8 @@ impl Visitor {
                 false => block_on(hold.release_async()),
             };
             entry.ask_with(|| ended.insert(release(hold)).is_ok().then_some(()));
-            match (ended, lost.try_recv()) {
-                (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
-                (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline || is_broken() => {}
-                (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
-                (ended, told) => {
-                    let told = format!("{name}: valid: {valid}, releasing: {ended:?}, told of a loss: {told:?}");
-                    world.journal.object(told);
-                }
+            if let Some(why) = wrong_end(valid, ended.as_ref(), lost.try_recv(), is_broken) {
+                world.journal.object(format!("{name}: {why}"));
             }
         });
         if thread_rng().gen_bool(0.5) {
@@ -284,11 +274,7 @@ impl Visitor {
             self.object(format!("holds {} times", self.lock.hold_count()));
         }
         self.count_pass();
-        match thread_rng().gen_range(0..3) {
-            0 => {}
-            1 => time::step(),
-            _ => thread::sleep(LEASE / 8),
-        }
+        stay_briefly();
         if thread_rng().gen_ratio(1, 3) {
             entry.ask(|| {
                 drop(guards);
@@ -299,11 +285,8 @@ impl Visitor {
         let valid = entry.ask(|| guards.is_valid());
         let mut ended = None;
         entry.ask_with(|| ended.insert(guards.unlock()).is_ok().then_some(()));
-        match (ended, lost.try_recv()) {
-            (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
-            (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline || is_broken() => {}
-            (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
-            (ended, told) => self.object(format!("valid: {valid}, unlocking: {ended:?}, told of a loss: {told:?}")),
+        if let Some(why) = wrong_end(valid, ended.as_ref(), lost.try_recv(), is_broken) {
+            self.object(why);
         }
     }
 
@@ -342,13 +325,8 @@ impl Visitor {
         let mut ended = None;
         // Unlocking without an error says that the guard was valid until then.
         entry.ask_with(|| ended.insert(self.unlock(act, guard, began)).is_ok().then_some(()));
-        match (ended, lost.try_recv()) {
-            (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => {}
-            // Nobody deletes or overwrites keys here: only a break takes one away.
-            (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline => {}
-            (Some(Err(Error::LeaseLost(_))), Ok(())) if is_broken() => {}
-            (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => {}
-            (ended, told) => self.object(format!("valid: {valid}, unlocking: {ended:?}, told of a loss: {told:?}")),
+        if let Some(why) = wrong_end(valid, ended.as_ref(), lost.try_recv(), is_broken) {
+            self.object(why);
         }
     }
 
@@ -453,4 +431,28 @@ fn poll_for_a_while(future: HoldFuture) -> Result<Option<Hold>, Error> {
         }
     }
     Ok(None)
+}
+
+fn stay_briefly() {
+    match thread_rng().gen_range(0..3) {
+        0 => {}
+        1 => time::step(),
+        _ => thread::sleep(LEASE / 8),
+    }
+}
+
+/// Says what is wrong with the end of a hold: whether it was `valid` just before, what its unlocking has returned, and whether it was told of a loss.
+fn wrong_end(
+    valid: bool,
+    ended: Option<&Result<(), Error>>,
+    told: Result<(), TryRecvError>,
+    is_broken: impl Fn() -> bool,
+) -> Option<String> {
+    match (ended, told) {
+        (Some(Ok(())), Err(TryRecvError::Disconnected)) if valid => None,
+        // Nobody deletes or overwrites keys here: only a break takes one away.
+        (Some(Err(Error::LeaseLost(loss))), Ok(())) if loss.cause == LossCause::Deadline || is_broken() => None,
+        (Some(Err(Error::Backend { .. })), Err(TryRecvError::Disconnected)) => None,
+        _ => Some(format!("valid: {valid}, unlocking: {ended:?}, told of a loss: {told:?}")),
+    }
 }
