@@ -8,7 +8,7 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::{Call, Form};
 use crate::store::redis::transport::{
-    AtLimit, Begun, Callback, Confirming, KeyHash, Replies, Reply, Route, Transport, WaitOrder,
+    AtLimit, Batch, Begun, Callback, Confirming, KeyHash, Replies, Reply, Route, Transport, WaitOrder,
 };
 use crate::sync::now;
 use crate::timing::end_of;
@@ -139,12 +139,17 @@ impl Node {
                 batch.push(Some(call.key()), |packed| packed.words(&["ASKING"]));
                 batch.push(Some(call.key()), |packed| call.pack_in_full(self.form, packed));
             } else {
-                batch.push(Some(call.key()), |packed| call.pack(self.form, packed));
+                self.push(&call, &mut batch);
             }
         }
         let mut begun = self.transport.begin(batch, at, end_of(limit, at), waits);
         begun.spare = spare;
         Sent { begun, asking: askings }
+    }
+
+    /// Adds a call to a batch.
+    pub(crate) fn push(&self, call: &Call<'_>, batch: &mut Batch<'_>) {
+        batch.push(Some(call.key()), |packed| call.pack(self.form, packed));
     }
 
     /// Waits for the replies to calls that were sent. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` becomes
@@ -172,9 +177,7 @@ impl Node {
     /// Sends calls together, and returns without their replies, which `done` receives, one for each.
     pub(crate) fn post_all<'a>(&self, calls: impl Iterator<Item = Call<'a>>, limit: Duration, done: Vec<Callback>) {
         let mut batch = self.transport.batch(limit);
-        for call in calls {
-            batch.push(Some(call.key()), |packed| call.pack(self.form, packed));
-        }
+        calls.for_each(|call| self.push(&call, &mut batch));
         self.transport.post_all(batch, limit, done);
     }
 }

@@ -12,14 +12,14 @@ pub use server::Server;
 use super::net::address::Address;
 use super::net::classify::classify;
 use super::node::CallOptions;
-use super::plain::{Exchange, GivenUp, TakingBack, Tried};
+use super::plain::{Answered, Exchange, GivenUp, TakingBack, Tried};
 use super::script::acks::{self, ReplicaAcks};
 use super::script::reply::{self, mismatch};
 use super::script::scripts::Call;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
 use super::topology::Topology;
-use super::transport::{AtLimit, CallReplies, Callback, KeyHash, Reply};
+use super::transport::{AtLimit, Batch, CallReplies, Callback, KeyHash, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::port::{
@@ -94,16 +94,53 @@ impl RedisLockProcessor {
 
     /// Takes a free key, or joins the queue of a busy one if the request is to join.
     fn take(&self, request: &Request<'_>, limit: Limit) -> Result<Outcome, Error> {
-        let start = Instant::now();
-        let at_limit =
-            if matches!(limit, Limit::Attempt(_)) { AtLimit::BreakConnection } else { AtLimit::KeepConnection };
-        match self.topology.attempt(request, &self.taking_back(), start, (limit.time(), at_limit))? {
+        let (start, at_limit) = (Instant::now(), at_end_of(limit));
+        let by_script = |route| {
+            let left = limit.left_since(start).time();
+            self.ask(request, CallOptions { route, at_limit, ..CallOptions::within(left) })
+        };
+        let taking_back = self.taking_back();
+        let Some((_, attempt)) = self.topology.attempt(&taking_back, at_limit) else { return by_script(None) };
+        match attempt.run(request, start, limit.time())? {
             Tried::Done(outcome) => Ok(Outcome::Acquire(outcome)),
-            Tried::Ask(route) => {
-                let left = limit.left_since(start).time();
-                self.ask(request, CallOptions { route, at_limit, ..CallOptions::within(left) })
+            Tried::Unfinished(mut unfinished) => {
+                let result = by_script(unfinished.route.take());
+                unfinished.finish(result)
             }
         }
+    }
+
+    /// Runs requests together. Those that are likely to take a free key are tried in plain commands first, as in [`take`](Self::take).
+    fn run_together(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        let (start, sent_at, at_limit) = (Instant::now(), SystemClock.now(), at_end_of(limit));
+        let by_script = |requests: &[Request<'_>]| -> Vec<_> {
+            let left = limit.left_since(start).time();
+            self.ask_all(requests, CallOptions { at_limit, ..CallOptions::within(left) })
+        };
+        let taking_back = self.taking_back();
+        let Some((node, attempt)) = self.topology.attempt(&taking_back, at_limit) else { return by_script(requests) };
+        let exchanges: Vec<_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
+        let sent: Vec<_> = exchanges.iter().map(|exchange| *exchange.sent()).collect();
+        let call = |request: &Request<'_>, batch: &mut Batch<'_>| node.push(&Call::of(request), batch);
+        let answered = attempt.run_all(&sent, call, (start, limit.time()));
+        // The places of the requests for which the script must be called next hold an error until then.
+        let (mut again, mut unfinished) = (Vec::new(), Vec::new());
+        let mut outcome_of = |(place, (answered, exchange)): (usize, (Answered, &Exchange<'_>))| match answered {
+            Answered::Called(reply) => self.end(exchange, reply, sent_at, limit.time()),
+            Answered::Tried(tried) => match tried? {
+                Tried::Done(outcome) => Ok(Outcome::Acquire(outcome)),
+                Tried::Unfinished(next) => {
+                    again.push(sent[place]);
+                    unfinished.push((place, next));
+                    Err(mismatch())
+                }
+            },
+        };
+        let mut outcomes: Vec<_> = answered.into_iter().zip(&exchanges).enumerate().map(&mut outcome_of).collect();
+        for ((place, unfinished), result) in unfinished.into_iter().zip(by_script(&again)) {
+            outcomes[place] = unfinished.finish(result);
+        }
+        outcomes
     }
 
     /// Runs one request by its script.
@@ -165,6 +202,19 @@ impl RedisLockProcessor {
     }
 }
 
+/// Whether the request takes a key if it is free.
+fn takes(request: &Request<'_>) -> bool {
+    matches!(request, Request::Acquire(_) | Request::Join(_))
+}
+
+/// Returns what becomes of a connection from which an answer does not come within the limit.
+fn at_end_of(limit: Limit) -> AtLimit {
+    match limit {
+        Limit::Call(_) => AtLimit::KeepConnection,
+        Limit::Attempt(_) => AtLimit::BreakConnection,
+    }
+}
+
 impl LockProcessor for RedisLockProcessor {
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
         match (requests, limit) {
@@ -174,6 +224,7 @@ impl LockProcessor for RedisLockProcessor {
             (requests, limit) if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
                 one_by_one(requests, limit, |request, limit| self.run_one(*request, limit))
             }
+            (requests, limit) if requests.iter().any(takes) => self.run_together(requests, limit),
             (requests, Limit::Call(limit)) => self.ask_all(requests, CallOptions::within(limit)),
             (requests, Limit::Attempt(limit)) => {
                 // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing.

@@ -8,7 +8,7 @@ use super::inbox::RedisInbox;
 use super::net::classify::is_no_master;
 use super::net::identity::OnNewServer;
 use super::node::{CallOptions, Node};
-use super::plain::{Attempt, Contention, FenceWatermarks, TakingBack, Tried};
+use super::plain::{Attempt, Contention, FenceWatermarks, TakingBack};
 use super::script::keys::{inbox_channel, slot_inbox_channel, slot_of};
 use super::script::reply::{mismatch, number_of};
 use super::script::scripts::Call;
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::port::{Inbox, Outcome, ReleaseOutcome, Request};
 use ::redis::Value;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The servers of a store.
 #[derive(Clone)]
@@ -53,25 +53,17 @@ impl Topology {
         }
     }
 
-    /// Tries to take a key in plain commands, where that is likely to succeed. In a Cluster it never is: each slot has a fence of its own.
-    pub(super) fn attempt<S>(
-        &self,
-        request: &Request<'_>,
-        taking_back: &TakingBack<'_, S>,
-        start: Instant,
-        (limit, at_limit): (Duration, AtLimit),
-    ) -> Result<Tried, Error>
-    where
-        S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>,
-    {
-        match self {
-            Self::One(one) => {
-                let OneServer { node: Node { transport, acks, .. }, watermarks, contention, .. } = &**one;
-                let attempt = Attempt { transport, watermarks, contention, acks: *acks, taking_back, at_limit };
-                attempt.run(request, start, limit)
-            }
-            Self::Cluster(_) => Ok(Tried::Ask(None)),
-        }
+    /// Returns the one server, and how to take keys on it in plain commands. `None` for a Cluster, where each slot has a fence of its own.
+    pub(super) fn attempt<'a, S>(
+        &'a self,
+        taking_back: &'a TakingBack<'a, S>,
+        at_limit: AtLimit,
+    ) -> Option<(&'a Node, Attempt<'a, S>)> {
+        let Self::One(one) = self else { return None };
+        let OneServer { node, watermarks, contention, .. } = &**one;
+        let attempt =
+            Attempt { transport: &node.transport, watermarks, contention, acks: node.acks, taking_back, at_limit };
+        Some((node, attempt))
     }
 
     /// Makes calls together. Returns a reply for each.

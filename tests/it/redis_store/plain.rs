@@ -6,6 +6,7 @@ use crate::support::commands::Commands;
 use crate::support::proxy::{Lot, Sent, Way};
 use crate::support::{Asking, claim};
 use crate::support::{LONG, Proxy, RedisServer};
+use redis_dlock::port::{Limit, LockProcessor, Outcome, Request};
 use redis_dlock::processor::Operations;
 use redis_dlock::{AcquireOutcome, BackendFailure, Error, PollOutcome, RedisLockProcessor, ReleaseOutcome};
 use std::thread;
@@ -17,6 +18,20 @@ const FENCE: &str = "DLOCK:1:fence";
 fn ask(store: &RedisLockProcessor, locker: &str, wait: bool) -> Result<AcquireOutcome, Error> {
     store.ask(&claim(KEY, locker, LEASE), wait, LONG)
 }
+
+/// The same among requests about other keys.
+fn ask_beside_others(store: &RedisLockProcessor, locker: &str, wait: bool) -> Result<AcquireOutcome, Error> {
+    let claim = claim(KEY, locker, LEASE);
+    let others = ["DLOCK_t_one", "DLOCK_t_other"].map(|key| Request::Probe(self::claim(key, locker, LEASE)));
+    let request = if wait { Request::Join(claim) } else { Request::Acquire(claim) };
+    let mut outcomes = store.run(&[others[0], request, others[1]], Limit::Call(LONG));
+    let outcome = outcomes.swap_remove(1)?;
+    assert!(outcomes.iter().all(|other| matches!(other, Ok(Outcome::Probe(_)))), "{outcomes:?}");
+    outcome.try_into()
+}
+
+/// A request alone, and among others.
+const WAYS: [fn(&RedisLockProcessor, &str, bool) -> Result<AcquireOutcome, Error>; 2] = [ask, ask_beside_others];
 
 fn number(outcome: Result<AcquireOutcome, Error>) -> u64 {
     match outcome.unwrap() {
@@ -166,48 +181,52 @@ fn a_free_key_for_which_others_wait_is_handed_over_and_not_taken() {
 /// Shows: G7, S2.
 #[test]
 fn numbers_rise_over_a_fence_that_is_lost_or_set_back() {
-    let (server, store) = proved();
-    let mut last = number(ask(&store, "a-1", false));
-    store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap();
-    let back = (last - 5_000_000).to_string();
-    for (n, loss) in
-        [&["DEL", FENCE][..], &["FLUSHALL"], &["SET", FENCE, &back], &["SET", FENCE, "-9"]].iter().enumerate()
-    {
-        prove(&store);
-        server.run::<()>(loss);
-        let locker = format!("a-{}", n + 2);
-        let next = number(ask(&store, &locker, false));
-        assert!(next > last, "{loss:?}: {next} after {last}");
-        last = next;
-        assert_eq!(server.run::<String>(&["GET", KEY]), locker);
-        store.release(&claim(KEY, &locker, LEASE), LONG).unwrap();
+    for ask in WAYS {
+        let (server, store) = proved();
+        let mut last = number(ask(&store, "a-1", false));
+        store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap();
+        let back = (last - 5_000_000).to_string();
+        for (n, loss) in
+            [&["DEL", FENCE][..], &["FLUSHALL"], &["SET", FENCE, &back], &["SET", FENCE, "-9"]].iter().enumerate()
+        {
+            prove(&store);
+            server.run::<()>(loss);
+            let locker = format!("a-{}", n + 2);
+            let next = number(ask(&store, &locker, false));
+            assert!(next > last, "{loss:?}: {next} after {last}");
+            last = next;
+            assert_eq!(server.run::<String>(&["GET", KEY]), locker);
+            store.release(&claim(KEY, &locker, LEASE), LONG).unwrap();
+        }
     }
 }
 
 /// Shows: S6.
 #[test]
 fn foreign_values_are_named_and_leave_nothing_behind() {
-    let highest = u64::MAX.to_string();
-    for (foreign, word) in [
-        (&["SET", FENCE, "not a number"][..], "fence"),
-        (&["SET", FENCE, &highest], "fence"),
-        (&["SET", FENCE, "9223372036854775807"], "fence"),
-        (&["SET", FENCE, "9007199254740991"], "fence"),
-        (&["SET", "QUEUE", "no list"], "queue"),
-        (&["HSET", KEY, "a", "b"], "lock key"),
-    ] {
-        let (server, store) = proved();
-        let queue = queue(&server);
-        let words: Vec<_> = foreign.iter().map(|word| if *word == "QUEUE" { &*queue } else { word }).collect();
-        prove(&store);
-        server.run::<()>(&["DEL", words[1]]);
-        server.run::<()>(&words);
-        match ask(&store, "a-1", true) {
-            Err(Error::Conflict { message, .. }) => assert!(message.contains(word), "{foreign:?}: {message}"),
-            other => panic!("{foreign:?}: {other:?}"),
+    for ask in WAYS {
+        let highest = u64::MAX.to_string();
+        for (foreign, word) in [
+            (&["SET", FENCE, "not a number"][..], "fence"),
+            (&["SET", FENCE, &highest], "fence"),
+            (&["SET", FENCE, "9223372036854775807"], "fence"),
+            (&["SET", FENCE, "9007199254740991"], "fence"),
+            (&["SET", "QUEUE", "no list"], "queue"),
+            (&["HSET", KEY, "a", "b"], "lock key"),
+        ] {
+            let (server, store) = proved();
+            let queue = queue(&server);
+            let words: Vec<_> = foreign.iter().map(|word| if *word == "QUEUE" { &*queue } else { word }).collect();
+            prove(&store);
+            server.run::<()>(&["DEL", words[1]]);
+            server.run::<()>(&words);
+            match ask(&store, "a-1", true) {
+                Err(Error::Conflict { message, .. }) => assert!(message.contains(word), "{foreign:?}: {message}"),
+                other => panic!("{foreign:?}: {other:?}"),
+            }
+            let left: u64 = server.run(&["EXISTS", KEY]);
+            assert_eq!(left, u64::from(foreign[1] == KEY), "{foreign:?}");
         }
-        let left: u64 = server.run(&["EXISTS", KEY]);
-        assert_eq!(left, u64::from(foreign[1] == KEY), "{foreign:?}");
     }
 }
 
@@ -244,43 +263,85 @@ fn assert_unknown(result: &Result<AcquireOutcome, Error>) {
 /// Shows: G11.
 #[test]
 fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one() {
-    let server = RedisServer::start();
-    let (proxy, store) = behind_a_proxy(&server);
-    let fired = proxy.trap(Sent::Count, 0, Lot::DelayRequest(LATE));
-    assert_unknown(&ask(&store, "a-1", false));
-    assert!(fired.is_fired());
-    let number = match store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap() {
-        PollOutcome::Acquired(grant) => grant.number,
-        other => panic!("{other:?}"),
-    };
-    // What comes late counts once more, and nobody reads it.
-    thread::sleep(LATE);
-    let fence: u64 = server.run(&["GET", FENCE]);
-    assert!(fence > number, "{fence} after {number}");
-    assert_eq!(store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    for ask in WAYS {
+        let server = RedisServer::start();
+        let (proxy, store) = behind_a_proxy(&server);
+        let fired = proxy.trap(Sent::Count, 0, Lot::DelayRequest(LATE));
+        assert_unknown(&ask(&store, "a-1", false));
+        assert!(fired.is_fired());
+        let number = match store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap() {
+            PollOutcome::Acquired(grant) => grant.number,
+            other => panic!("{other:?}"),
+        };
+        // What comes late counts once more, and nobody reads it.
+        thread::sleep(LATE);
+        let fence: u64 = server.run(&["GET", FENCE]);
+        assert!(fence > number, "{fence} after {number}");
+        assert_eq!(store.release(&claim(KEY, "a-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    }
 }
 
 /// Shows: G2, G11.
 #[test]
 fn a_locker_that_was_taken_back_without_an_answer_never_comes_to_hold() {
-    let server = RedisServer::start();
+    for ask in WAYS {
+        let server = RedisServer::start();
+        let other = RedisLockProcessor::connect(&server.url()).unwrap();
+        let _inbox = other.open("b", LONG).unwrap();
+        number(ask(&other, "h-1", false));
+        holder(ask(&other, "b-1", true));
+        let (proxy, store) = behind_a_proxy(&server);
+        server.run::<()>(&["DEL", KEY]);
+        prove(&store);
+        let fired = proxy.trap(Sent::Release, 0, Lot::DelayRequest(LATE));
+        assert_unknown(&ask(&store, "a-1", true));
+        assert!(fired.is_fired());
+        assert_eq!(server.run::<String>(&["GET", KEY]), "a-1", "it took the key, and its release is under way");
+        // Were it told that the key is its own, the late release would end its tenure.
+        assert_eq!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Gone);
+        assert_eq!(server.run::<String>(&["GET", KEY]), "b-1", "handed over");
+        thread::sleep(LATE);
+        assert_eq!(server.run::<String>(&["GET", KEY]), "b-1");
+        // Later questions about it are polls again.
+        assert_eq!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Gone);
+        assert_eq!(other.release(&claim(KEY, "b-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    }
+}
+
+/// Shows: S15.
+#[test]
+fn of_many_requests_those_for_free_keys_need_no_script() {
+    let (server, store) = proved();
     let other = RedisLockProcessor::connect(&server.url()).unwrap();
-    let _inbox = other.open("b", LONG).unwrap();
-    number(ask(&other, "h-1", false));
-    holder(ask(&other, "b-1", true));
-    let (proxy, store) = behind_a_proxy(&server);
-    server.run::<()>(&["DEL", KEY]);
-    prove(&store);
-    let fired = proxy.trap(Sent::Release, 0, Lot::DelayRequest(LATE));
-    assert_unknown(&ask(&store, "a-1", true));
-    assert!(fired.is_fired());
-    assert_eq!(server.run::<String>(&["GET", KEY]), "a-1", "it took the key, and its release is under way");
-    // Were it told that the key is its own, the late release would end its tenure.
-    assert_eq!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Gone);
-    assert_eq!(server.run::<String>(&["GET", KEY]), "b-1", "handed over");
-    thread::sleep(LATE);
-    assert_eq!(server.run::<String>(&["GET", KEY]), "b-1");
-    // Later questions about it are polls again.
-    assert_eq!(store.poll(&claim(KEY, "a-1", LEASE), LONG).unwrap(), PollOutcome::Gone);
-    assert_eq!(other.release(&claim(KEY, "b-1", LEASE), LONG).unwrap(), ReleaseOutcome::Released { waiting: 0 });
+    for key in ["held", "wanted"] {
+        number(other.ask(&claim(key, "h-1", LEASE), false, LONG));
+    }
+    let claims = |keys: &[&'static str]| -> Vec<_> { keys.iter().map(|key| claim(key, "a-1", LEASE)).collect() };
+    let free = claims(&["one", "two", "three"]);
+    let [held, wanted, twice] = ["held", "wanted", "twice"].map(|key| claim(key, "a-1", LEASE));
+    let requests = [
+        Request::Join(free[0]),
+        Request::Acquire(held),
+        Request::Acquire(free[1]),
+        // Requests for one key keep their order.
+        Request::Acquire(twice),
+        Request::Release(twice),
+        Request::Join(wanted),
+        Request::Join(free[2]),
+    ];
+    let (outcomes, [scripts, _]) = cost_after(&server, || prove(&store), || store.run(&requests, Limit::Call(LONG)));
+    match &outcomes.into_iter().map(Result::unwrap).collect::<Vec<_>>()[..] {
+        [
+            Outcome::Acquire(AcquireOutcome::Acquired(_)),
+            Outcome::Acquire(AcquireOutcome::Busy(_)),
+            Outcome::Acquire(AcquireOutcome::Acquired(_)),
+            Outcome::Acquire(AcquireOutcome::Acquired(_)),
+            Outcome::Release(ReleaseOutcome::Released { waiting: 0 }),
+            Outcome::Acquire(AcquireOutcome::Busy(busy)),
+            Outcome::Acquire(AcquireOutcome::Acquired(_)),
+        ] => assert!(busy.remaining.is_some(), "the script has answered"),
+        others => panic!("{others:#?}"),
+    }
+    // Two scripts for the key that is named twice, and one for a place in a queue.
+    assert_eq!(scripts, 3);
 }

@@ -1,7 +1,7 @@
 //! A plain attempt from beginning to end, including what follows when it fails: which keys are likely to be free, the four commands, and what
 //! their replies mean.
 
-use super::fence_watermarks::FenceWatermarks;
+use super::fence_watermarks::{FenceWatermarks, Watermark};
 use super::given_up::TakingBack;
 use crate::error::{BackendFailure, Error};
 use crate::port::{AcquireOutcome, Busy, Claim, ExtendOutcome, Grant, Outcome, PollOutcome, ReleaseOutcome, Request};
@@ -9,13 +9,16 @@ use crate::store::redis::net::classify::{classify, is_no_master};
 use crate::store::redis::net::resp::Packed;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::keys::{FENCE, queue_name, tag_for};
-use crate::store::redis::script::reply::HIGHEST_NUMBER;
+use crate::store::redis::script::reply::{HIGHEST_NUMBER, mismatch};
 use crate::store::redis::script::scripts::millis;
-use crate::store::redis::transport::{AtLimit, KeyHash, Route, Transport};
+use crate::store::redis::transport::{AtLimit, Batch, KeyHash, Reply, Route, Transport};
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
+
+/// How many commands an attempt has.
+const COMMANDS: usize = 4;
 
 /// The script is called in the same request only if this many round trips of the plain attempt fit into what is left of the limit.
 const ROOM: u32 = 4;
@@ -35,27 +38,114 @@ pub(crate) struct Attempt<'a, S> {
 #[derive(Debug)]
 pub(crate) enum Tried {
     Done(AcquireOutcome),
-    /// The locker is not in the store, and the script must be called: on this route, if one was chosen and not used.
-    Ask(Option<Route>),
+    /// The script must be called next.
+    Unfinished(Unfinished),
+}
+
+/// An attempt after which the script must be called. The locker is not in the store.
+#[derive(Debug, Default)]
+pub(crate) struct Unfinished {
+    /// The route for the call, if one was chosen and not used.
+    pub(crate) route: Option<Route>,
+    /// The key was busy, and the script is called for a place in its queue.
+    busy: Option<Busy>,
+}
+
+impl Unfinished {
+    /// Returns the outcome of the request, from that of the script. If the script fails with [`Error::Backend`], a key that was busy is still
+    /// reported as busy.
+    pub(crate) fn finish(self, result: Result<Outcome, Error>) -> Result<Outcome, Error> {
+        match (self.busy, result) {
+            (Some(busy), Err(Error::Backend { failure, .. })) if failure != BackendFailure::Unacknowledged => {
+                let under_way = failure == BackendFailure::Unknown;
+                Ok(Outcome::Acquire(AcquireOutcome::Unqueued { busy, under_way }))
+            }
+            (_, result) => result,
+        }
+    }
+}
+
+/// What came of one of several requests that were sent together.
+pub(crate) enum Answered {
+    /// It was tried in plain commands.
+    Tried(Result<Tried, Error>),
+    /// Its script was called, and this is the reply.
+    Called(Reply),
 }
 
 impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
     /// Tries to take a key in plain commands, where that is likely to succeed.
     pub(crate) fn run(&self, request: &Request<'_>, start: Instant, limit: Duration) -> Result<Tried, Error> {
-        let Some(claim) = request.claim() else { return Ok(Tried::Ask(None)) };
+        let by_script = |route| Ok(Tried::Unfinished(Unfinished { route, busy: None }));
+        let Some(claim) = request.claim() else { return by_script(None) };
         let hash = KeyHash::of(claim.key);
         if self.contention.is_at(hash) {
-            return Ok(Tried::Ask(None));
+            return by_script(None);
         }
         let route = self.transport.route(hash, limit);
         let Some(watermark) = self.watermarks.watermark_on(self.transport, &route, start) else {
-            return Ok(Tried::Ask(Some(route)));
+            return by_script(Some(route));
         };
         let mut batch = self.transport.batch_on(route);
         batch.push(Some(claim.key), |packed| pack(claim, packed));
         let replies = self.transport.round_trip(batch, limit, self.at_limit);
-        let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; 4]>::new());
-        for reply in &replies {
+        self.judge(request, watermark, &replies, (start, limit))
+    }
+
+    /// Sends requests together, and waits for their replies. It tries those that are likely to take a free key, and whose key no other of the
+    /// requests names: requests for one key keep their order. `call` adds the call of a script for each of the others.
+    pub(crate) fn run_all(
+        &self,
+        requests: &[Request<'_>],
+        call: impl Fn(&Request<'_>, &mut Batch<'_>),
+        (start, limit): (Instant, Duration),
+    ) -> Vec<Answered> {
+        let hashes: SmallVec<[_; 8]> = requests.iter().map(|request| KeyHash::of(request.key())).collect();
+        let mut sorted = hashes.clone();
+        sorted.sort_unstable();
+        let is_alone = |hash: &KeyHash| {
+            let first = sorted.partition_point(|other| other < hash);
+            sorted.get(first + 1) != Some(hash)
+        };
+        let mut batch = self.transport.batch(limit);
+        let mut push = |request: &Request<'_>, hash: &KeyHash| {
+            if let Request::Acquire(claim) | Request::Join(claim) = request
+                && !self.contention.is_at(*hash)
+                && is_alone(hash)
+            {
+                let route = batch.route(*hash);
+                if let Some(watermark) = self.watermarks.watermark_on(self.transport, &route, start) {
+                    batch.push_on(route, |packed| pack(claim, packed));
+                    return Some(watermark);
+                }
+            }
+            call(request, &mut batch);
+            None
+        };
+        let watermarks: Vec<_> = requests.iter().zip(&hashes).map(|(request, hash)| push(request, hash)).collect();
+        let mut replies = self.transport.round_trip(batch, limit, self.at_limit).into_iter();
+        let mut answered = |(request, watermark): (&Request<'_>, Option<_>)| match watermark {
+            Some(watermark) => {
+                let replies: SmallVec<[_; COMMANDS]> = replies.by_ref().take(COMMANDS).collect();
+                Answered::Tried(self.judge(request, watermark, &replies, (start, limit)))
+            }
+            None => Answered::Called(replies.next().unwrap_or_else(|| Err(mismatch()))),
+        };
+        requests.iter().zip(watermarks).map(&mut answered).collect()
+    }
+
+    /// Reads the replies to an attempt. Takes back what it must not keep.
+    fn judge(
+        &self,
+        request: &Request<'_>,
+        watermark: Watermark,
+        replies: &[Reply],
+        (start, limit): (Instant, Duration),
+    ) -> Result<Tried, Error> {
+        let by_script = |busy| Ok(Tried::Unfinished(Unfinished { route: None, busy }));
+        let Some(claim) = request.claim() else { return by_script(None) };
+        let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; COMMANDS]>::new());
+        for reply in replies {
             let replied = reply.as_ref().map_err(Error::clone)?;
             (epoch, confirmation) = (replied.epoch, replied.confirmation.as_deref());
             values.push(&replied.value);
@@ -73,40 +163,18 @@ impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
                 };
             }
             Found::Busy(holder) => {
-                self.contention.note_busy(hash);
-                let busy = Busy::new(holder, None);
-                if !matches!(request, Request::Join(_)) {
-                    return Ok(Tried::Done(AcquireOutcome::Busy(busy)));
-                }
-                return self.acquire_place(claim, busy, start.elapsed(), limit).map(Tried::Done);
+                self.contention.note_busy(KeyHash::of(claim.key));
+                let (busy, trip) = (Busy::new(holder, None), start.elapsed());
+                return match request {
+                    Request::Join(_) if limit.saturating_sub(trip) >= trip * ROOM => by_script(Some(busy)),
+                    Request::Join(_) => Ok(Tried::Done(AcquireOutcome::Unqueued { busy, under_way: false })),
+                    _ => Ok(Tried::Done(AcquireOutcome::Busy(busy))),
+                };
             }
-            Found::Refused => return Ok(Tried::Ask(None)),
+            Found::Refused => return by_script(None),
             Found::Taken(_) | Found::Doubtful => {}
         }
-        self.taking_back.take_back(claim, limit.saturating_sub(start.elapsed())).map(|()| Tried::Ask(None))
-    }
-
-    /// Asks for a place in the queue of a key that a plain attempt found busy, if the caller's limit leaves time for the reply. If that
-    /// request fails with [`Error::Backend`], the key is still reported as busy.
-    fn acquire_place(
-        &self,
-        claim: &Claim<'_>,
-        busy: Busy,
-        trip: Duration,
-        limit: Duration,
-    ) -> Result<AcquireOutcome, Error> {
-        let left = limit.saturating_sub(trip);
-        if left < trip * ROOM {
-            return Ok(AcquireOutcome::Unqueued { busy, under_way: false });
-        }
-        match (self.taking_back.by_script)(&Request::Join(*claim), left) {
-            Ok(outcome) => outcome.try_into(),
-            Err(error @ Error::Backend { failure: BackendFailure::Unacknowledged, .. }) => Err(error),
-            Err(Error::Backend { failure, .. }) => {
-                Ok(AcquireOutcome::Unqueued { busy, under_way: failure == BackendFailure::Unknown })
-            }
-            Err(error) => Err(error),
-        }
+        self.taking_back.take_back(claim, limit.saturating_sub(start.elapsed())).and_then(|()| by_script(None))
     }
 }
 

@@ -24,7 +24,7 @@ use std::time::Instant;
 
 /// What is known of the fence numbers of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Watermark {
+pub(crate) struct Watermark {
     /// The epoch of the connection.
     epoch: u64,
     /// The highest number read in this epoch.

@@ -40,6 +40,6 @@ mod fence_watermarks;
 mod given_up;
 mod timing;
 
-pub(super) use attempt::{Attempt, Contention, Tried};
+pub(super) use attempt::{Answered, Attempt, Contention, Tried};
 pub(super) use fence_watermarks::FenceWatermarks;
 pub(super) use given_up::{Exchange, GivenUp, TakingBack};

@@ -188,9 +188,19 @@ impl<'t> Batch<'t> {
         let route = match (self.first.take(), key) {
             (Some(route), _) => route,
             (None, Some(_)) if self.is_urgent() => Route::on(self.routes, URGENT),
-            (None, Some(key)) => Route::enter(self.routes, KeyHash::of(key), self.preferred),
+            (None, Some(key)) => self.route(KeyHash::of(key)),
             (None, None) => Route::on(self.routes, 0),
         };
+        self.push_on(route, pack);
+    }
+
+    /// Chooses the mux for commands about a key.
+    pub(crate) fn route(&self, hash: KeyHash) -> Route {
+        Route::enter(self.routes, hash, self.preferred)
+    }
+
+    /// Adds commands about one key on the route that was chosen for it.
+    pub(crate) fn push_on(&mut self, route: Route, pack: impl FnOnce(&mut Packed)) {
         let at = self.parts.iter().position(|part| part.route.mux == route.mux).unwrap_or(self.parts.len());
         match self.parts.get_mut(at) {
             Some(part) => part.route.join(route),
