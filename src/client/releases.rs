@@ -186,8 +186,16 @@ pub(super) fn post(parts: &Parts, post: Post, now: Moment) {
     }
 }
 
+/// When posted releases are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PostTime {
+    Now,
+    /// With the requests that the caller runs next, if the store can do that. If it runs none, it collects replies.
+    WithNext,
+}
+
 /// Does the same for several tenures, whose releases are sent together.
-pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment) {
+pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, time: PostTime) {
     let Some(limit) = posts.iter().map(|post| post.limit(parts, now)).max() else { return };
     let ended = |post: &Post| {
         let tenure = &post.tenure;
@@ -199,7 +207,12 @@ pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment) {
     let done = posts.into_iter().map(|post| post.done(parts));
     match parts.core.processor.posting() {
         Some(posting) => {
-            if posting.post_releases(claims.zip(done).collect(), limit) {
+            let releases = claims.zip(done).collect();
+            let is_outstanding = match time {
+                PostTime::Now => posting.post_releases(releases, limit),
+                PostTime::WithNext => posting.post_releases_with_next(releases, limit),
+            };
+            if is_outstanding {
                 parts.retries.collect_soon(now);
             }
         }

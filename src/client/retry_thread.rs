@@ -13,6 +13,7 @@ use super::lease_thread;
 use super::orders::{Confirmation, Order, Released};
 use super::parts::Parts;
 use super::question::Question;
+use super::releases::PostTime;
 use super::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
@@ -74,6 +75,10 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
         .chain(cleanups.iter().map(|cleanup| cleanup.request(parts.core.id.current().as_str(), sent_at)))
         .chain(errands.requests())
         .collect();
+    if requests.is_empty() && errands.has_posted {
+        // There is no request with which the posted releases could go out.
+        parts.retries.collect_replies(&parts.core);
+    }
     let mut results = parts.core.batch(&requests, parts.core.limits.command).into_iter();
     drop(requests);
     let mut unwanted = Vec::new();
@@ -215,7 +220,7 @@ impl<'c> Errands<'c> {
         errands.has_posted = !errands.posted.is_empty();
         let (posted, _counted): (Vec<_>, Vec<_>) =
             errands.posted.drain(..).map(|errand| (errand.back, errand.counted)).unzip();
-        GiveBack::post_all(parts, posted);
+        GiveBack::post_all(parts, posted, PostTime::WithNext);
         errands
     }
 

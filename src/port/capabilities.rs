@@ -75,6 +75,13 @@ pub trait Posting: Send + Sync {
         releases.into_iter().map(post).fold(false, |outstanding, one| outstanding | one)
     }
 
+    /// Posts several releases as [`post_releases`](Self::post_releases) does, but may keep them back until the client's next request, or the next
+    /// [`collect`](Self::collect): the caller is about to do one of the two. So one write may carry the releases and the requests after them. The
+    /// store receives each release before any later request of the same client about the key. The default posts them at once.
+    fn post_releases_with_next(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration) -> bool {
+        self.post_releases(releases, limit)
+    }
+
     /// Processes the replies to posted releases that have arrived, and does not wait for more. Returns `true` if some are still outstanding.
     /// It covers every release whose `post_release` returned before this call.
     fn collect(&self) -> bool;

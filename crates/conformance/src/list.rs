@@ -234,6 +234,7 @@ macro_rules! __conformance_cases {
                 twice_does_no_harm [Posting]
                 hands_the_key_to_who_waits [Posting Queue]
                 of_several_tells_each_how_it_ended [Posting]
+                of_several_may_go_out_with_the_next_request [Posting]
             }
             queue {
                 tells_the_holder_of_its_head [Queue]

@@ -8,7 +8,7 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::{Call, Form};
 use crate::store::redis::transport::{
-    AtLimit, Batch, Begun, Callback, Confirming, KeyHash, Replies, Reply, Route, Transport, WaitOrder,
+    AtLimit, Batch, Begun, Callback, Confirming, KeyHash, PostTime, Replies, Reply, Route, Transport, WaitOrder,
 };
 use crate::sync::now;
 use crate::timing::end_of;
@@ -175,10 +175,16 @@ impl Node {
     }
 
     /// Sends calls together, and returns without their replies, which `done` receives, one for each.
-    pub(crate) fn post_all<'a>(&self, calls: impl Iterator<Item = Call<'a>>, limit: Duration, done: Vec<Callback>) {
+    pub(crate) fn post_all<'a>(
+        &self,
+        calls: impl Iterator<Item = Call<'a>>,
+        limit: Duration,
+        done: Vec<Callback>,
+        time: PostTime,
+    ) {
         let mut batch = self.transport.batch(limit);
         calls.for_each(|call| self.push(&call, &mut batch));
-        self.transport.post_all(batch, limit, done);
+        self.transport.post_all(batch, limit, done, time);
     }
 }
 

@@ -19,7 +19,7 @@ use super::script::scripts::Call;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
 use super::topology::Topology;
-use super::transport::{AtLimit, Batch, CallReplies, Callback, KeyHash, Reply};
+use super::transport::{AtLimit, Batch, CallReplies, Callback, KeyHash, PostTime, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::port::{
@@ -178,6 +178,15 @@ impl RedisLockProcessor {
         })
     }
 
+    fn post_all(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration, time: PostTime) -> bool {
+        let (requests, done): (Vec<_>, Vec<_>) = releases
+            .into_iter()
+            .map(|(claim, done)| (Request::Release(claim), self.released(KeyHash::of(claim.key), done)))
+            .unzip();
+        self.topology.post_all(&requests, limit, done, time);
+        true
+    }
+
     /// Returns the callback of a posted release of a key with this hash.
     fn released(&self, hash: KeyHash, done: ReleaseDone) -> Callback {
         let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
@@ -308,12 +317,11 @@ impl Posting for RedisLockProcessor {
     }
 
     fn post_releases(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration) -> bool {
-        let (requests, done): (Vec<_>, Vec<_>) = releases
-            .into_iter()
-            .map(|(claim, done)| (Request::Release(claim), self.released(KeyHash::of(claim.key), done)))
-            .unzip();
-        self.topology.post_all(&requests, limit, done);
-        true
+        self.post_all(releases, limit, PostTime::Now)
+    }
+
+    fn post_releases_with_next(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration) -> bool {
+        self.post_all(releases, limit, PostTime::WithNext)
     }
 
     fn collect(&self) -> bool {

@@ -12,7 +12,7 @@ use super::plain::{Attempt, Contention, FenceWatermarks, TakingBack};
 use super::script::keys::{inbox_channel, slot_inbox_channel, slot_of};
 use super::script::reply::{mismatch, number_of};
 use super::script::scripts::Call;
-use super::transport::{AtLimit, Callback, KeyHash, Replied, Replies, Reply};
+use super::transport::{AtLimit, Callback, KeyHash, PostTime, Replied, Replies, Reply};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::port::{Inbox, Outcome, ReleaseOutcome, Request};
@@ -89,10 +89,10 @@ impl Topology {
 
     /// Sends calls, and returns without their replies, which `done` receives, one for each. One server gets them in one write; the nodes of a
     /// Cluster get one for each call.
-    pub(super) fn post_all(&self, requests: &[Request<'_>], limit: Duration, done: Vec<Callback>) {
+    pub(super) fn post_all(&self, requests: &[Request<'_>], limit: Duration, done: Vec<Callback>, time: PostTime) {
         let calls = requests.iter().map(Call::of);
         match self {
-            Self::One(one) => one.node.post_all(calls, limit, done),
+            Self::One(one) => one.node.post_all(calls, limit, done, time),
             Self::Cluster(cluster) => {
                 for (call, done) in calls.zip(done) {
                     cluster.post(&call, KeyHash::of(call.key()), limit, done);

@@ -31,7 +31,9 @@ fn ask_beside_others(store: &RedisLockProcessor, locker: &str, wait: bool) -> Re
 }
 
 /// A request alone, and among others.
-const WAYS: [fn(&RedisLockProcessor, &str, bool) -> Result<AcquireOutcome, Error>; 2] = [ask, ask_beside_others];
+const WAYS: [Asks; 2] = [ask, ask_beside_others];
+
+type Asks = fn(&RedisLockProcessor, &str, bool) -> Result<AcquireOutcome, Error>;
 
 fn number(outcome: Result<AcquireOutcome, Error>) -> u64 {
     match outcome.unwrap() {

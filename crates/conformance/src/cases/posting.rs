@@ -4,7 +4,7 @@ use crate::suite::Suite;
 use crate::tenure::Tenure;
 use crossbeam_channel::{Receiver, unbounded};
 use redis_dlock::Error;
-use redis_dlock::port::{NotOurs, Posting, ReleaseDone, ReleaseOutcome};
+use redis_dlock::port::{Claim, NotOurs, Posting, ReleaseDone, ReleaseOutcome};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,6 +90,31 @@ pub(crate) fn hands_the_key_to_who_waits(suite: &Suite) {
 
 /// Shows: L2.
 pub(crate) fn of_several_tells_each_how_it_ended(suite: &Suite) {
+    several_tell(suite, |posting, claims| {
+        posting.post_releases(claims, PATIENCE);
+    });
+}
+
+/// Shows: L2, S15.
+pub(crate) fn of_several_may_go_out_with_the_next_request(suite: &Suite) {
+    several_tell(suite, |posting, claims| {
+        posting.post_releases_with_next(claims, PATIENCE);
+        posting.collect();
+    });
+    // The release comes before a later request about its key, and with one about another key.
+    let client = suite.client();
+    for next in ["k", "other"] {
+        let (a, b) = (client.holder("k"), client.tenure(next));
+        let (tell, told) = unbounded();
+        let done: ReleaseDone = Box::new(move |outcome| tell.send(outcome).unwrap());
+        posting(&a).post_releases_with_next(vec![(a.claim(), done)], PATIENCE);
+        b.acquire();
+        assert_eq!(outcome(&a, &told), ReleaseOutcome::Released { waiting: 0 });
+        b.release();
+    }
+}
+
+fn several_tell(suite: &Suite, post: impl FnOnce(&dyn Posting, Vec<(Claim<'_>, ReleaseDone)>)) {
     let client = suite.client();
     let (a, b) = (client.holder("a"), client.holder("b"));
     let stranger = suite.client().tenure("c");
@@ -102,7 +127,7 @@ pub(crate) fn of_several_tells_each_how_it_ended(suite: &Suite) {
         })
         .into_iter()
         .unzip();
-    posting(&a).post_releases(claims, PATIENCE);
+    post(posting(&a), claims);
     let outcomes: Vec<_> = told.iter().map(|told| outcome(&a, told)).collect();
     let released = || ReleaseOutcome::Released { waiting: 0 };
     assert_eq!(outcomes, [released(), ReleaseOutcome::NotOurs(c.not_yours()), released()]);

@@ -24,6 +24,9 @@
 //! not overtake an acquire, and an acquire does not overtake a release whose reply no thread waits for. When all calls for a key are
 //! answered, their order is fixed, and the next call may take any connection.
 //!
+//! A call that is posted just before a batch need not go out alone ([`PostTime::WithNext`]): it waits in the queue of its connection, and the
+//! batch takes it along, in the same write. If the batch takes other connections, it sends the waiting calls before it waits for its replies.
+//!
 //! Urgent calls have a connection of their own, [`URGENT`], which one thread uses. On a shared connection the operating system can keep the
 //! writer or the reader off its core for longer than an urgent call has time. Urgent calls are renewals of leases. They need no order among
 //! other commands for their keys: a renewal that arrives late finds another locker at the key, or no key, and changes nothing. While the
@@ -80,7 +83,7 @@ use timing::NO_MORE;
 
 pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
 pub use polling::Polling;
-pub(crate) use routes::{AtLimit, Batch, KeyHash, Route, WaitOrder};
+pub(crate) use routes::{AtLimit, Batch, KeyHash, PostTime, Route, WaitOrder};
 
 /// The most connections that callers share.
 const CALLERS: usize = 4;
@@ -107,6 +110,10 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     routes: Arc<Routes>,
     /// The number of muxes that callers share.
     callers: usize,
+    /// The muxes that may have posted calls which wait for the next batch, a bit for each.
+    // ORDERING: Relaxed: the calls are in the queues of their muxes, under the mutexes. Who keeps a call begins a batch next, or collects, and
+    // sees its own bit.
+    kept: AtomicU64,
     /// While this cooldown lasts, no further connection is opened if one is open.
     only_one: Mutex<Cooldown<Instant>>,
     /// The process that created the transport.
@@ -169,6 +176,7 @@ impl<C: Connector> Transport<C> {
             settings,
             routes: Arc::new(Routes::new()),
             callers: CALLERS,
+            kept: AtomicU64::new(0),
             only_one: Mutex::default(),
             pid: std::process::id(),
         }
@@ -244,6 +252,13 @@ impl<C: Connector> Transport<C> {
             self.muxes[mux].begin(&call, at, deadline, waits);
             calls.push((mux, call));
         }
+        // ORDERING: see `kept`.
+        if self.kept.load(Ordering::Relaxed) != 0 {
+            let begun = calls.iter().fold(0, |begun, (mux, _)| begun | 1_u64 << mux);
+            // Calls that are kept on other connections go out now.
+            let kept = self.kept.swap(0, Ordering::Relaxed) & !begun; // ORDERING: see `kept`.
+            self.muxes.iter().enumerate().filter(|(n, _)| kept & 1 << n != 0).for_each(|(_, mux)| _ = mux.collect());
+        }
         Begun { calls, order, deadline, spare: Duration::ZERO, waits }
     }
 
@@ -300,13 +315,13 @@ impl<C: Connector> Transport<C> {
         let route = self.route(hash, limit);
         let mux = route.mux;
         let call = Arc::new(PendingCall::new(packed, route, WaitOrder::AtOnce, Some(callback)));
-        self.muxes[mux].post(&call, end_of(limit, now()));
+        self.muxes[mux].post(&call, end_of(limit, now()), PostTime::Now);
         self.note_unsent(mux);
     }
 
     /// Sends the commands of a batch, and returns without their answers, as [`post`](Self::post) does for one. Each command has a callback, in their
-    /// order. The commands for one connection go out in one write.
-    pub(crate) fn post_all(&self, batch: Batch<'_>, limit: Duration, callbacks: Vec<Callback>) {
+    /// order. The commands for one connection go out in one write. With [`PostTime::WithNext`] they are only queued.
+    pub(crate) fn post_all(&self, batch: Batch<'_>, limit: Duration, callbacks: Vec<Callback>, time: PostTime) {
         let Batch { parts, order, .. } = batch;
         let deadline = end_of(limit, now());
         let mut of_parts: SmallVec<[SmallVec<[Callback; 1]>; 1]> = parts.iter().map(|_| SmallVec::new()).collect();
@@ -317,8 +332,12 @@ impl<C: Connector> Transport<C> {
             let mux = route.mux;
             let callback = for_each_command(callbacks);
             let call = Arc::new(PendingCall::new(packed, route, WaitOrder::AtOnce, Some(callback)));
-            self.muxes[mux].post(&call, deadline);
-            self.note_unsent(mux);
+            self.muxes[mux].post(&call, deadline, time);
+            match time {
+                PostTime::Now => self.note_unsent(mux),
+                // ORDERING: see `kept`.
+                PostTime::WithNext => _ = self.kept.fetch_or(1 << mux, Ordering::Relaxed),
+            }
         }
     }
 

@@ -164,6 +164,15 @@ pub(crate) enum WaitOrder {
     AfterOthers,
 }
 
+/// When posted calls are sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PostTime {
+    /// Before the poster goes on.
+    Now,
+    /// With the next batch, or when answers are collected: the poster is about to do one of the two.
+    WithNext,
+}
+
 /// What becomes of a connection from which an answer does not come within a caller's limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AtLimit {

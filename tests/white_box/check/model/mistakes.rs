@@ -128,6 +128,8 @@ pub(crate) enum Mutant {
     BreaksWithoutTime,
     /// A poster leaves its call to the current writer without making sure that it is sent.
     PostsAndLeaves,
+    /// The poster of a call that is kept counts as waiting.
+    AttendsToKept,
     /// A posted call in an unknown short form is queued again only after the callers of later replies were woken.
     RepeatsLate,
     /// When a connection panics, the role of writer is kept.

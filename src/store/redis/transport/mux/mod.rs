@@ -102,7 +102,7 @@ mod pending;
 mod state;
 
 use super::polling::PollPolicy;
-use super::routes::{AtLimit, WaitOrder};
+use super::routes::{AtLimit, PostTime, WaitOrder};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
@@ -346,12 +346,18 @@ impl<C: Connector> Mux<C> {
     /// 1. The poster queues its call, and writes the queue if it can become the writer.
     /// 2. Otherwise it takes the role over from a writer that does not write yet, or waits until the writer has written the call.
     ///
-    /// So the call is written when this returns, unless the deadline has come or the connection broke.
-    pub(crate) fn post(&self, call: &Arc<PendingCall>, deadline: Instant) {
+    /// So the call is written when this returns, unless the deadline has come or the connection broke. With [`PostTime::WithNext`] it is only
+    /// queued: the next call on this mux writes it, or [`collect`](Self::collect).
+    pub(crate) fn post(&self, call: &Arc<PendingCall>, deadline: Instant, time: PostTime) {
         let mut state = self.state.lock();
         if state.closed {
             drop(state);
             return fail_all([call], &Error::ShutDown, false);
+        }
+        if matches!(time, PostTime::WithNext) {
+            // The poster does not wait here, so it must not be promoted.
+            call.leave_sent();
+            return state.queue.push_back(Arc::clone(call));
         }
         self.load.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         state.queue.push_back(Arc::clone(call));

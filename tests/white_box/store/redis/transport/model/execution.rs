@@ -1,6 +1,6 @@
 //! One execution: the callers, what they were told, and what must hold in the end.
 
-use super::super::{AtLimit, CallReplies, Callback, Confirming, KeyHash, MUXES, Polling, Replied, Transport};
+use super::super::{AtLimit, CallReplies, Callback, Confirming, KeyHash, MUXES, Polling, PostTime, Replied, Transport};
 use super::book::{Book, Entry};
 use super::network::{COMMAND, CONFIRM, CONFIRMATION, Faults, NO_FAULTS, Network, STAMP_AT, command, reply_to};
 use super::scenarios::{Act, Limit, Scenario};
@@ -114,6 +114,10 @@ impl Execution {
             Act::Pair(one, other) => self.call(&[(one, 1), (other, 1)], Limit::Long, AtLimit::KeepConnection, false),
             Act::Post(key, limit) => self.post(key, limit),
             Act::PostPair(one, other, limit) => self.post_pair([one, other], limit),
+            Act::Keep(one, other) => {
+                let calls = self.post_all([one, other], Limit::Long, PostTime::WithNext);
+                calls.into_iter().for_each(|call| self.sent(call));
+            }
             Act::Collect => {
                 self.transport.collect();
             }
@@ -176,13 +180,18 @@ impl Execution {
     }
 
     fn post_pair(&self, keys: [u8; 2], limit: Limit) {
+        let calls = self.post_all(keys, limit, PostTime::Now);
+        calls.into_iter().for_each(|call| self.look_at_sent(call, limit));
+    }
+
+    fn post_all(&self, keys: [u8; 2], limit: Limit, time: PostTime) -> Vec<u16> {
         let (calls, callbacks): (Vec<_>, Vec<_>) = keys.iter().map(|key| self.enter_posted(*key, limit)).unzip();
         let mut batch = self.transport.batch(limit.time());
         for (key, call) in keys.iter().zip(&calls) {
             batch.push(Some(name_of(*key)), |packed| pack(packed, command(*call, 0, *key)));
         }
-        self.transport.post_all(batch, limit.time(), callbacks);
-        calls.into_iter().for_each(|call| self.look_at_sent(call, limit));
+        self.transport.post_all(batch, limit.time(), callbacks, time);
+        calls
     }
 
     /// Shows: S18.

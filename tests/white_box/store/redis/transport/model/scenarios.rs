@@ -2,7 +2,7 @@
 
 use super::network::{Faults, NO_FAULTS};
 use crate::check::model::explorer::explore_both;
-use Act::{Call, Close, Collect, Confirm, ConfirmPair, EndIdle, Nap, Pair, Post, PostPair, Renew};
+use Act::{Call, Close, Collect, Confirm, ConfirmPair, EndIdle, Keep, Nap, Pair, Post, PostPair, Renew};
 use Limit::{Long, None, Short};
 
 /// How much time a caller has.
@@ -29,6 +29,8 @@ pub(super) enum Act {
     Post(u8, Limit),
     /// A command about each of two keys, posted together.
     PostPair(u8, u8, Limit),
+    /// A command about each of two keys, posted to be sent with what the caller does next.
+    Keep(u8, u8),
     Collect,
     Close,
     /// Connections that nobody uses at the moment are ended.
@@ -206,6 +208,24 @@ pub(super) const POSTING_PAIRS_FAULTY: Scenario = Scenario { faults: SOME, is_na
 
 pub(super) const POSTING_PAIRS_UNKNOWN: Scenario =
     Scenario { faults: Faults { unknown: 4, ..NO_FAULTS }, ..POSTING_PAIRS };
+
+/// Posted commands wait for what their posters do next.
+pub(super) const KEEPING: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Keep(0, 1), Call(0, 1, Long), Call(1, 1, Long)],
+        &[Call(1, 1, Long), Keep(1, 2), Collect, Call(2, 1, Long)],
+        &[Call(2, 1, Short), Keep(2, 0), Call(1, 1, Short)],
+    ],
+    ..CALLS
+};
+
+pub(super) const KEEPING_FAULTY: Scenario =
+    Scenario { faults: Faults { unknown: 1, ..SOME }, is_narrow: true, ..KEEPING };
+
+pub(super) const KEEPING_AT_THE_CLOSING: Scenario = Scenario {
+    callers: &[&[Call(0, 1, Long), Keep(0, 1), Call(0, 1, Long)], &[Keep(1, 0), Collect], &[Call(1, 1, Long), Close]],
+    ..CALLS
+};
 
 /// Limits that end break connections; one limit is over at once, and breaks none.
 pub(super) const RENEWING: Scenario = Scenario {
@@ -394,6 +414,9 @@ holds! {
     commands_are_posted_together: POSTING_PAIRS;
     commands_are_posted_together_and_connections_break: POSTING_PAIRS_FAULTY;
     short_forms_that_are_unknown_are_posted_together: POSTING_PAIRS_UNKNOWN;
+    posted_commands_wait_for_the_next: KEEPING;
+    posted_commands_wait_for_the_next_and_connections_break: KEEPING_FAULTY;
+    posted_commands_wait_at_the_closing: KEEPING_AT_THE_CLOSING;
     limits_break_connections: RENEWING;
     limits_break_connections_that_break: RENEWING_FAULTY;
     who_has_no_time_harms_nobody: NO_TIME;
