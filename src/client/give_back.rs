@@ -6,7 +6,7 @@ use super::loss;
 use super::orders::EndedTenure;
 use super::parts::Parts;
 use super::question::Answer;
-use super::releases::{self, Post, PostTime, ReleaseTries};
+use super::releases::{self, Post, ReleaseTries, Sending};
 use super::turn::Turn;
 use super::twin;
 use crate::clock::Moment;
@@ -97,9 +97,9 @@ impl<'c> GiveBack<'c> {
     }
 
     /// Posts several releases together.
-    pub(super) fn post_all(parts: &Parts, posted: Vec<Self>, time: PostTime) {
+    pub(super) fn post_all(parts: &Parts, posted: Vec<Self>, sending: Sending) {
         let (posts, _turns): (_, Vec<_>) = posted.into_iter().map(Self::into_post).unzip();
-        releases::post_all(parts, posts, parts.core.clock.now(), time);
+        releases::post_all(parts, posts, parts.core.clock.now(), sending);
     }
 
     /// Returns what is posted, and the turn, which ends after the posting.

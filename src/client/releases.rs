@@ -170,6 +170,14 @@ impl Post {
     }
 }
 
+/// When posted releases are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sending {
+    Now,
+    /// With the requests that the caller runs next, if the store can do that. If it runs none, it collects replies.
+    WithNext,
+}
+
 /// Releases a tenure without waiting for the reply, which is handled when it arrives.
 pub(super) fn post(parts: &Parts, post: Post, now: Moment) {
     let (key, locker) = (Arc::clone(&post.key), Arc::clone(&post.tenure.locker));
@@ -186,16 +194,8 @@ pub(super) fn post(parts: &Parts, post: Post, now: Moment) {
     }
 }
 
-/// When posted releases are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PostTime {
-    Now,
-    /// With the requests that the caller runs next, if the store can do that. If it runs none, it collects replies.
-    WithNext,
-}
-
 /// Does the same for several tenures, whose releases are sent together.
-pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, time: PostTime) {
+pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, sending: Sending) {
     let Some(limit) = posts.iter().map(|post| post.limit(parts, now)).max() else { return };
     let ended = |post: &Post| {
         let tenure = &post.tenure;
@@ -208,9 +208,9 @@ pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, time: PostT
     match parts.core.processor.posting() {
         Some(posting) => {
             let releases = claims.zip(done).collect();
-            let is_outstanding = match time {
-                PostTime::Now => posting.post_releases(releases, limit),
-                PostTime::WithNext => posting.post_releases_with_next(releases, limit),
+            let is_outstanding = match sending {
+                Sending::Now => posting.post_releases(releases, limit),
+                Sending::WithNext => posting.post_releases_with_next(releases, limit),
             };
             if is_outstanding {
                 parts.retries.collect_soon(now);

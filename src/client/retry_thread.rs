@@ -13,7 +13,7 @@ use super::lease_thread;
 use super::orders::{Confirmation, Order, Released};
 use super::parts::Parts;
 use super::question::Question;
-use super::releases::PostTime;
+use super::releases::Sending;
 use super::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
@@ -220,7 +220,7 @@ impl<'c> Errands<'c> {
         errands.has_posted = !errands.posted.is_empty();
         let (posted, _counted): (Vec<_>, Vec<_>) =
             errands.posted.drain(..).map(|errand| (errand.back, errand.counted)).unzip();
-        GiveBack::post_all(parts, posted, PostTime::WithNext);
+        GiveBack::post_all(parts, posted, Sending::WithNext);
         errands
     }
 

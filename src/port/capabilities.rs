@@ -77,12 +77,13 @@ pub trait Posting: Send + Sync {
 
     /// Posts several releases as [`post_releases`](Self::post_releases) does, but may keep them back until the client's next request, or the next
     /// [`collect`](Self::collect): the caller is about to do one of the two. So one write may carry the releases and the requests after them. The
-    /// store receives each release before any later request of the same client about the key. The default posts them at once.
+    /// store receives each release before any later request of the same client about the key. A release that is kept back has no limit of its own.
+    /// The default posts them at once.
     fn post_releases_with_next(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration) -> bool {
         self.post_releases(releases, limit)
     }
 
-    /// Processes the replies to posted releases that have arrived, and does not wait for more. Returns `true` if some are still outstanding.
-    /// It covers every release whose `post_release` returned before this call.
+    /// Sends the releases that are kept back, if there are some, and processes the replies to posted releases that have arrived. Does not wait for
+    /// more. Returns `true` if some are still outstanding. It covers every release that was posted before this call, by any of the methods above.
     fn collect(&self) -> bool;
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 ///   was done is `Backend` with `Unknown`,
 /// * [`Error::ShutDown`] after [`close`](Self::close).
 pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
-    /// Runs requests in order, and returns one result for each. A store behind a network sends them together; others run them
+    /// Runs requests, those about one key in their order, and returns one result for each. A store behind a network sends them together; others run them
     /// [one by one](super::one_by_one). Each request is one atomic operation; all of them together are not.
     ///
     /// `limit` applies to all of them together. Requests that are not answered by then fail. The others keep their outcomes.

@@ -5,7 +5,7 @@ use crate::client::closing::Leaving;
 use crate::client::give_back::{GiveBack, Repeat};
 use crate::client::parts::Parts;
 use crate::client::releases;
-use crate::client::releases::PostTime;
+use crate::client::releases::Sending;
 use crate::error::Error;
 use crate::port::Outcome;
 use crate::state::hold::Exit;
@@ -55,7 +55,7 @@ pub(crate) fn unlock_all<'c>(
         outcomes.push(outcome);
     }
     let (posted, _leaving): (Vec<_>, Vec<_>) = posted.into_iter().unzip();
-    GiveBack::post_all(parts, posted, PostTime::Now);
+    GiveBack::post_all(parts, posted, Sending::Now);
     while !returned.is_empty() {
         let mut again = Vec::new();
         for reply in give_back(parts, returned) {

@@ -174,7 +174,7 @@ impl Node {
         self.transport.post(hash, packed, limit, done);
     }
 
-    /// Sends calls together, and returns without their replies, which `done` receives, one for each.
+    /// Sends calls together, when `time` says, and returns without their replies, which `done` receives, one for each.
     pub(crate) fn post_all<'a>(
         &self,
         calls: impl Iterator<Item = Call<'a>>,
@@ -182,7 +182,9 @@ impl Node {
         done: Vec<Callback>,
         time: PostTime,
     ) {
-        let mut batch = self.transport.batch(limit);
+        // What need not go out at once opens no further connection.
+        let to_connect = if matches!(time, PostTime::WithNext) { Duration::ZERO } else { limit };
+        let mut batch = self.transport.batch(to_connect);
         calls.for_each(|call| self.push(&call, &mut batch));
         self.transport.post_all(batch, limit, done, time);
     }

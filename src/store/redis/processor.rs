@@ -113,12 +113,10 @@ impl RedisLockProcessor {
     /// Runs requests together. Those that are likely to take a free key are tried in plain commands first, as in [`take`](Self::take).
     fn run_together(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
         let (start, sent_at, at_limit) = (Instant::now(), SystemClock.now(), at_end_of(limit));
-        let by_script = |requests: &[Request<'_>]| -> Vec<_> {
-            let left = limit.left_since(start).time();
-            self.ask_all(requests, CallOptions { at_limit, ..CallOptions::within(left) })
-        };
         let taking_back = self.taking_back();
-        let Some((node, attempt)) = self.topology.attempt(&taking_back, at_limit) else { return by_script(requests) };
+        let Some((node, attempt)) = self.topology.attempt(&taking_back, at_limit) else {
+            return self.ask_all(requests, CallOptions { at_limit, ..CallOptions::within(limit.time()) });
+        };
         let exchanges: Vec<_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
         let sent: Vec<_> = exchanges.iter().map(|exchange| *exchange.sent()).collect();
         let call = |request: &Request<'_>, batch: &mut Batch<'_>| node.push(&Call::of(request), batch);
@@ -137,7 +135,13 @@ impl RedisLockProcessor {
             },
         };
         let mut outcomes: Vec<_> = answered.into_iter().zip(&exchanges).enumerate().map(&mut outcome_of).collect();
-        for ((place, unfinished), result) in unfinished.into_iter().zip(by_script(&again)) {
+        if again.is_empty() {
+            return outcomes;
+        }
+        // What is left of the time may be short, and says nothing about the connection.
+        let left = CallOptions::within(limit.left_since(start).time());
+        let results: Vec<_> = self.ask_all(&again, left);
+        for ((place, unfinished), result) in unfinished.into_iter().zip(results) {
             outcomes[place] = unfinished.finish(result);
         }
         outcomes
@@ -212,7 +216,7 @@ impl RedisLockProcessor {
 }
 
 /// Whether the request takes a key if it is free.
-fn takes(request: &Request<'_>) -> bool {
+fn may_take(request: &Request<'_>) -> bool {
     matches!(request, Request::Acquire(_) | Request::Join(_))
 }
 
@@ -233,7 +237,7 @@ impl LockProcessor for RedisLockProcessor {
             (requests, limit) if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
                 one_by_one(requests, limit, |request, limit| self.run_one(*request, limit))
             }
-            (requests, limit) if requests.iter().any(takes) => self.run_together(requests, limit),
+            (requests, limit) if requests.iter().any(may_take) => self.run_together(requests, limit),
             (requests, Limit::Call(limit)) => self.ask_all(requests, CallOptions::within(limit)),
             (requests, Limit::Attempt(limit)) => {
                 // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing.

@@ -87,8 +87,8 @@ impl Topology {
         }
     }
 
-    /// Sends calls, and returns without their replies, which `done` receives, one for each. One server gets them in one write; the nodes of a
-    /// Cluster get one for each call.
+    /// Sends calls, and returns without their replies, which `done` receives, one for each. One server gets them in one write, when `time` says; the
+    /// nodes of a Cluster get one for each call, now.
     pub(super) fn post_all(&self, requests: &[Request<'_>], limit: Duration, done: Vec<Callback>, time: PostTime) {
         let calls = requests.iter().map(Call::of);
         match self {

@@ -1,5 +1,5 @@
-//! A plain attempt from beginning to end, including what follows when it fails: which keys are likely to be free, the four commands, and what
-//! their replies mean.
+//! A plain attempt: which keys are likely to be free, the four commands, what their replies mean, and what is taken back. The store calls the script
+//! if the attempt is [`Unfinished`].
 
 use super::fence_watermarks::{FenceWatermarks, Watermark};
 use super::given_up::TakingBack;
@@ -42,7 +42,7 @@ pub(crate) enum Tried {
     Unfinished(Unfinished),
 }
 
-/// An attempt after which the script must be called. The locker is not in the store.
+/// An attempt after which the script must be called, or in whose place. The locker is not in the store.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
     /// The route for the call, if one was chosen and not used.
@@ -92,8 +92,9 @@ impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         self.judge(request, watermark, &replies, (start, limit))
     }
 
-    /// Sends requests together, and waits for their replies. It tries those that are likely to take a free key, and whose key no other of the
-    /// requests names: requests for one key keep their order. `call` adds the call of a script for each of the others.
+    /// Sends requests together, and waits for their replies. It tries those that are likely to take a free key, unless another of the requests is
+    /// about the same key, or a key with the same hash: requests about one key keep their order. `call` adds the call of a script for each of the
+    /// others. What attempts must not keep is taken back one after another; that happens when the fence was lost, and otherwise hardly ever.
     pub(crate) fn run_all(
         &self,
         requests: &[Request<'_>],

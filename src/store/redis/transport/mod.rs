@@ -73,7 +73,7 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
-use mux::{Mux, MuxSettings, PendingCall};
+use mux::{Mux, MuxSettings, PendingCall, Reader};
 use polling::PollPolicy;
 use routes::{BatchPart, Routes};
 use smallvec::{SmallVec, smallvec};
@@ -111,8 +111,9 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     /// The number of muxes that callers share.
     callers: usize,
     /// The muxes that may have posted calls which wait for the next batch, a bit for each.
-    // ORDERING: Relaxed: the calls are in the queues of their muxes, under the mutexes. Who keeps a call begins a batch next, or collects, and
-    // sees its own bit.
+    // ORDERING: Relaxed: the calls are in the queues of their muxes, under the mutexes. A poster sets the bit after it has queued the call. Whoever
+    // takes the bit locks that mux afterwards, and finds the call: had it locked the mux before the poster did, it would have looked for the bit
+    // before it was set. If nobody has taken the bit, the poster sees it in the batch that it begins next.
     kept: AtomicU64,
     /// While this cooldown lasts, no further connection is opened if one is open.
     only_one: Mutex<Cooldown<Instant>>,
@@ -239,7 +240,16 @@ impl<C: Connector> Transport<C> {
     /// batch needs, and the caller can begin the rest.
     pub(crate) fn begin(&self, batch: Batch<'_>, mut at: Instant, deadline: Instant, waits: WaitOrder) -> Begun {
         let waits = if batch.parts.len() == 1 { waits } else { WaitOrder::AfterOthers };
+        // Urgent calls do nothing for others. ORDERING: see `kept`.
+        let is_kept = !batch.is_urgent() && self.kept.load(Ordering::Relaxed) != 0;
+        let kept = if is_kept { self.kept.swap(0, Ordering::Relaxed) } else { 0 }; // ORDERING: see `kept`.
+        let send_kept = |kept: u64| {
+            let muxes = self.muxes.iter().enumerate().filter(|(n, _)| kept & 1 << n != 0);
+            muxes.for_each(|(_, mux)| _ = mux.send_left());
+        };
         let Batch { parts, order, .. } = batch;
+        let carried = parts.iter().fold(0, |carried, part| carried | 1_u64 << part.route.mux);
+        send_kept(kept & !carried);
         let mut calls = SmallVec::with_capacity(parts.len());
         for BatchPart { mut packed, route } in parts {
             let mux = route.mux;
@@ -252,12 +262,9 @@ impl<C: Connector> Transport<C> {
             self.muxes[mux].begin(&call, at, deadline, waits);
             calls.push((mux, call));
         }
-        // ORDERING: see `kept`.
-        if self.kept.load(Ordering::Relaxed) != 0 {
-            let begun = calls.iter().fold(0, |begun, (mux, _)| begun | 1_u64 << mux);
-            // Calls that are kept on other connections go out now.
-            let kept = self.kept.swap(0, Ordering::Relaxed) & !begun; // ORDERING: see `kept`.
-            self.muxes.iter().enumerate().filter(|(n, _)| kept & 1 << n != 0).for_each(|(_, mux)| _ = mux.collect());
+        if at >= deadline {
+            // Some of the calls may not have been written, and what was kept for them neither.
+            send_kept(kept & carried);
         }
         Begun { calls, order, deadline, spare: Duration::ZERO, waits }
     }
@@ -350,10 +357,15 @@ impl<C: Connector> Transport<C> {
         }
     }
 
-    /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing. Does not block.
+    /// Sends the posted calls that are kept for the next batch, and takes in the answers that have come for posted calls. Returns `true` if some are still missing. Does not block.
     pub(crate) fn collect(&self) -> bool {
-        // This visits all muxes; `any` would stop at the first one that misses an answer.
-        self.muxes.iter().filter(|mux| mux.collect()).count() > 0
+        self.kept.store(0, Ordering::Relaxed); // ORDERING: see `kept`; all muxes are visited after this.
+        let mut is_missing = false;
+        for mux in &self.muxes {
+            Reader::look(mux, None);
+            is_missing |= mux.send_left();
+        }
+        is_missing
     }
 
     /// From now on, commands of that epoch carry the stamp in the places that they reserve for it. Commands of a later epoch are written as

@@ -128,6 +128,8 @@ pub(crate) enum Mutant {
     BreaksWithoutTime,
     /// A poster leaves its call to the current writer without making sure that it is sent.
     PostsAndLeaves,
+    /// A batch leaves what is kept on other connections.
+    LeavesKeptBehind,
     /// The poster of a call that is kept counts as waiting.
     AttendsToKept,
     /// A posted call in an unknown short form is queued again only after the callers of later replies were woken.

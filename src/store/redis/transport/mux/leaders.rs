@@ -299,7 +299,7 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
 }
 
 /// The caller that reads, with the inbound half.
-pub(super) struct Reader<'a, C: Connector> {
+pub(crate) struct Reader<'a, C: Connector> {
     mux: &'a Mux<C>,
     role: Role<'a, C>,
     /// The first epoch of the connection, which identifies it.
@@ -328,7 +328,7 @@ impl<'a, C: Connector> Reader<'a, C> {
 
     /// Takes in, without waiting, what has come, unless another thread reads. With `wanted`, stops when this call no longer waits for a
     /// reply.
-    pub(super) fn look(mux: &Mux<C>, wanted: Option<&PendingCall>) {
+    pub(crate) fn look(mux: &Mux<C>, wanted: Option<&PendingCall>) {
         while let Some(mut reader) = Reader::begin(mux, None, wanted) {
             let arrived = reader.fill(None);
             let more = matches!(arrived.result, Ok(true));

@@ -50,8 +50,8 @@
 //! 7. *A posted call is handed to the system before `post` returns*, unless its limit ends or its connection breaks. A poster that finds
 //!    another writer yields once if other callers share the connection, and then takes the role over if its call is still queued and the
 //!    writer does not write yet. If the writer is in the middle of a write, the poster waits for the end of that write. No caller waits for
-//!    a posted call that must be sent again, or whose poster's time was over. Such a call is written by the reader that has read its
-//!    refusal if there is no writer, else by the writer, by the next caller, or by `collect`.
+//!    a posted call that must be sent again, or whose poster's time was over, or that is posted to go out with the next batch. Such a call is
+//!    written by the reader that has read its refusal if there is no writer, else by the writer, by the next caller, or by `send_left`.
 //! 8. *One confirmation is under way at a time.* Some calls are answered only when the server has confirmed their write. The last command
 //!    of a write confirms all calls of that write. The server executes nothing behind that command on this connection until it has answered
 //!    it. Meanwhile, calls that are to be confirmed are *held back*: they stay queued, and the next write after the confirmation takes them
@@ -70,9 +70,10 @@
 //!
 //! When a poster goes on, the operating system has the bytes of its call, unless the limit of the call ends or the connection breaks. A
 //! poster does not rely on a thread that is about to write: if the program ended before that write, its lock would stay locked. So the
-//! poster writes the call itself, or waits until another thread has written it. One write carries the calls of many posters.
+//! poster writes the call itself, or waits until another thread has written it. One write carries the calls of many posters. Only a poster
+//! that is about to begin a batch, or to collect, may leave the write to that ([`PostTime::WithNext`]).
 //!
-//! The next reader takes the answer in, or the store does when it [collects](Mux::collect). No caller waits for the refusal of a short
+//! The next reader takes the answer in, or the store does when it [collects](super::Transport::collect). No caller waits for the refusal of a short
 //! form. So the first posted call of a script on a connection carries the whole text (`PendingCall::write_to`). If the server has forgotten
 //! the script since then, the thread that reads the refusal queues the call again before it delivers any later answer. So a request that a
 //! caller sends after such an answer is written behind the release.
@@ -110,13 +111,14 @@ use crate::store::redis::net::connector::Connector;
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, now};
-use leaders::{Reader, WriterClaim};
+use leaders::WriterClaim;
 use pending::{CallPhase, Wake};
 use state::{Epochs, MuxState, Session, Woken};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+pub(super) use leaders::Reader;
 pub(super) use pending::PendingCall;
 pub(crate) use pending::{CallReplies, Callback, Replied};
 pub(crate) use state::Confirming;
@@ -279,10 +281,8 @@ impl<C: Connector> Mux<C> {
         })
     }
 
-    /// Takes in the replies that have come, those to posted calls among them. Returns `true` if a posted call may still have no answer.
-    /// Does not block.
-    pub(crate) fn collect(&self) -> bool {
-        Reader::look(self, None);
+    /// Writes, without waiting, what is queued and has no writer. Returns `true` if a posted call may still have no answer.
+    pub(crate) fn send_left(&self) -> bool {
         let mut state = self.state.lock();
         // Takes the role from a promoted caller too: that caller may read instead, and sleep for a while.
         let takes_over = |state: &mut MuxState<C>| !state.writing || std::mem::take(&mut state.promoted);
@@ -340,14 +340,16 @@ impl<C: Connector> Mux<C> {
         }
     }
 
-    /// Sends a call without waiting for its answer, which its callback receives. Blocks until the call is written. That includes the time
+    /// Sends a call without waiting for its answer, which its callback receives. With [`PostTime::Now`], blocks until the call is written. That includes the time
     /// while a connection is being opened, while the connection takes no more bytes, and while another caller writes.
     ///
     /// 1. The poster queues its call, and writes the queue if it can become the writer.
     /// 2. Otherwise it takes the role over from a writer that does not write yet, or waits until the writer has written the call.
     ///
-    /// So the call is written when this returns, unless the deadline has come or the connection broke. With [`PostTime::WithNext`] it is only
-    /// queued: the next call on this mux writes it, or [`collect`](Self::collect).
+    /// So the call is written when this returns, unless the deadline has come or the connection broke.
+    ///
+    /// With [`PostTime::WithNext`] the call is only queued, and nothing blocks. The next call on this mux writes it, or
+    /// [`send_left`](Self::send_left).
     pub(crate) fn post(&self, call: &Arc<PendingCall>, deadline: Instant, time: PostTime) {
         let mut state = self.state.lock();
         if state.closed {

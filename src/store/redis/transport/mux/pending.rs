@@ -12,8 +12,8 @@
 //! A call also notes whether its caller is promoted, that is, woken to become the writer or the reader of the connection. Lock order: the
 //! mux's state, then a call.
 //!
-//! No caller waits for the answer of a posted call. Its poster waits until the call's bytes are handed to the operating system. While it
-//! waits, it can be promoted to writer, but never to reader, because it does not wait for a reply.
+//! No caller waits for the answer of a posted call. Its poster waits until the call's bytes are handed to the operating system, unless they go out
+//! with what it begins next. While it waits, it can be promoted to writer, but never to reader, because it does not wait for a reply.
 //!
 //! A call that is to be confirmed stays `Written` until its write is confirmed, too. A posted call is never confirmed.
 //!

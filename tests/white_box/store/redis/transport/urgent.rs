@@ -1,6 +1,6 @@
 //! Tests that urgent calls do not wait for other callers: they do not use a connection whose callers are stuck.
 
-use super::{AtLimit, CALLERS, Polling, Replied, Reply, Transport, URGENT};
+use super::{AtLimit, CALLERS, Polling, PostTime, Replied, Reply, Transport, URGENT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown, WriteHalf};
 use crate::store::redis::net::resp::Packed;
@@ -178,11 +178,19 @@ fn an_urgent_call_is_answered_while_a_caller_stands_still_on_every_other_connect
             let answers = transport.round_trip(batch, LONG, AtLimit::BreakConnection);
             assert!(matches!(&answers[..], [Ok(Replied { value: Value::Okay, .. })]), "{answers:?}");
         }
+        // It does nothing about what others keep for their next batches.
+        let mut kept = transport.batch(Duration::ZERO);
+        kept.push(Some("a"), |packed| *packed = command());
+        transport.post_all(kept, LONG, vec![Box::new(|_| ())], PostTime::WithNext);
+        let mut batch = transport.urgent_batch(LONG);
+        batch.push(Some("a"), |packed| *packed = command());
+        assert!(transport.round_trip(batch, LONG, AtLimit::BreakConnection)[0].is_ok());
+        assert_ne!(transport.kept.load(std::sync::atomic::Ordering::Relaxed), 0);
         // Callers do not use that connection, however long they wait.
         call(&transport, "f", command(), Duration::from_millis(20)).expect_err("nobody writes it");
         crowded.with(|state| {
             assert_eq!(state.connections.len(), CALLERS + 1);
-            assert_eq!(state.connections[URGENT].0, 2);
+            assert_eq!(state.connections[URGENT].0, 3);
             state.is_let_go = true;
         });
     });

@@ -14,6 +14,8 @@ pub(super) struct Entry {
     pub(super) is_long: bool,
     /// Whether its caller did not wait for the answer.
     pub(super) is_posted: bool,
+    /// Whether it was posted to be sent with what its caller does next.
+    pub(super) is_kept: bool,
     /// The outcome of each command.
     pub(super) answers: Vec<Result<(), Option<BackendFailure>>>,
     /// How often the call was answered, and when it was answered last.

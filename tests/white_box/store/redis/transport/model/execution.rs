@@ -85,6 +85,7 @@ impl Scenario {
         if self.faults == NO_FAULTS && connects > MUXES && !execution.with(|book| book.is_closed) {
             execution.object(format!("{connects} connects in vain, but for {MUXES}"));
         }
+        execution.look_for_kept();
         let broken = execution.end(&network);
         // Time goes on until the last connect has ended.
         while execution.transport.muxes.iter().any(|mux| mux.is_connecting()) {
@@ -116,7 +117,10 @@ impl Execution {
             Act::PostPair(one, other, limit) => self.post_pair([one, other], limit),
             Act::Keep(one, other) => {
                 let calls = self.post_all([one, other], Limit::Long, PostTime::WithNext);
-                calls.into_iter().for_each(|call| self.sent(call));
+                for call in calls {
+                    self.with(|book| book.entries[usize::from(call)].is_kept = true);
+                    self.sent(call);
+                }
             }
             Act::Collect => {
                 self.transport.collect();
@@ -219,6 +223,18 @@ impl Execution {
         }
     }
 
+    /// Checks that what was kept for the next batch is sent, now that all callers are done. A writer whose own time is over may leave it to the next
+    /// caller, or to `collect`.
+    fn look_for_kept(&self) {
+        let is_certain = |book: &mut Book| !book.is_closed && book.entries.iter().all(|entry| entry.is_long);
+        if self.faults == NO_FAULTS && self.with(is_certain) {
+            let kept = self.with(|book| book.entries.iter().filter(|e| e.is_kept).map(|e| e.call).collect::<Vec<_>>());
+            for call in kept.into_iter().filter(|call| !self.network.was_given(*call)) {
+                self.object(format!("call {call} was kept for a batch, and is not sent"));
+            }
+        }
+    }
+
     /// After all callers are done, waits for the answers to posted calls, or lets the closing end them. Returns which connections ended
     /// before the closing.
     /// Shows: L5.
@@ -317,8 +333,19 @@ impl Execution {
             let answers = vec![Err(Some(BackendFailure::Unknown)); usize::from(replies)];
             let begin = book.tick();
             let is_long = limit == Limit::Long;
-            let (end, is_posted, answered_at) = (None, false, None);
-            book.entries.push(Entry { call, key, begin, end, is_long, is_posted, answers, answered: 0, answered_at });
+            let (end, is_posted, is_kept, answered_at) = (None, false, false, None);
+            book.entries.push(Entry {
+                call,
+                key,
+                begin,
+                end,
+                is_long,
+                is_posted,
+                is_kept,
+                answers,
+                answered: 0,
+                answered_at,
+            });
             call
         })
     }

@@ -26,6 +26,7 @@ caught_each! {
     takes_over_and_leaves: TakesOverAndLeaves, SHARING, LEFT;
     keeps_the_role: KeepsTheRole, SHARING, LEFT;
     posts_and_leaves: PostsAndLeaves, POSTING, &["is not sent when its poster goes on"];
+    leaves_kept_behind: LeavesKeptBehind, KEEPING, &["is not sent"];
     attends_to_kept: AttendsToKept, KEEPING, LEFT;
     repeats_late: RepeatsLate, POSTING_UNKNOWN, &["overtakes"];
     keeps_role_in_panic: KeepsRoleInPanic, PANICS, LEFT;

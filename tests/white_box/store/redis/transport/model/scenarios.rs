@@ -214,13 +214,23 @@ pub(super) const KEEPING: Scenario = Scenario {
     callers: &[
         &[Call(0, 1, Long), Keep(0, 1), Call(0, 1, Long), Call(1, 1, Long)],
         &[Call(1, 1, Long), Keep(1, 2), Collect, Call(2, 1, Long)],
-        &[Call(2, 1, Short), Keep(2, 0), Call(1, 1, Short)],
+        &[Call(2, 1, Long), Keep(2, 0), Call(1, 1, Long)],
+    ],
+    ..CALLS
+};
+
+/// What their posters do next may have no time.
+pub(super) const KEEPING_SHORT: Scenario = Scenario {
+    callers: &[
+        &[Call(0, 1, Long), Keep(0, 1), Call(0, 1, None), Call(1, 1, Long)],
+        &[Call(1, 1, Short), Keep(1, 2), Call(0, 1, Short)],
+        &[Call(2, 1, Short), Keep(2, 0), Collect],
     ],
     ..CALLS
 };
 
 pub(super) const KEEPING_FAULTY: Scenario =
-    Scenario { faults: Faults { unknown: 1, ..SOME }, is_narrow: true, ..KEEPING };
+    Scenario { faults: Faults { unknown: 1, ..SOME }, is_narrow: true, ..KEEPING_SHORT };
 
 pub(super) const KEEPING_AT_THE_CLOSING: Scenario = Scenario {
     callers: &[&[Call(0, 1, Long), Keep(0, 1), Call(0, 1, Long)], &[Keep(1, 0), Collect], &[Call(1, 1, Long), Close]],
@@ -415,6 +425,7 @@ holds! {
     commands_are_posted_together_and_connections_break: POSTING_PAIRS_FAULTY;
     short_forms_that_are_unknown_are_posted_together: POSTING_PAIRS_UNKNOWN;
     posted_commands_wait_for_the_next: KEEPING;
+    posted_commands_wait_for_the_next_which_may_have_no_time: KEEPING_SHORT;
     posted_commands_wait_for_the_next_and_connections_break: KEEPING_FAULTY;
     posted_commands_wait_at_the_closing: KEEPING_AT_THE_CLOSING;
     limits_break_connections: RENEWING;
