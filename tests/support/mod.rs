@@ -9,6 +9,7 @@ pub(crate) mod crew;
 pub(crate) mod dice;
 pub(crate) mod history;
 pub(crate) mod monitor;
+pub(crate) mod ports;
 pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod queue;
@@ -16,5 +17,6 @@ mod redis_server;
 pub(crate) mod sentinels;
 pub(crate) mod worker;
 
+pub(crate) use ports::free_port;
 pub(crate) use proxy::Proxy;
-pub(crate) use redis_server::{RedisServer, free_port, serves};
+pub(crate) use redis_server::{RedisServer, serves};

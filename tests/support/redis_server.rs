@@ -3,10 +3,10 @@
 //! The `redis-test` crate has one, too, but it cannot be killed and started again on its port, nor be given further
 //! arguments without spawning it oneself, and it does not wait until the server answers.
 
+use super::ports::free_port;
 use super::process;
 use rustix::process::Signal;
 use std::fs;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -55,7 +55,7 @@ impl RedisServer {
     /// made anew when the server does not start.
     pub(crate) fn start_by(variables: &[(String, String)], mut choice: impl FnMut() -> (u16, Vec<String>)) -> Self {
         let mut failure = String::new();
-        // Between the choice of a port and its use, somebody else may take it; then the server exits at once.
+        // Between the choice of a port and its use, tests of another process may take it; then the server exits at once.
         for _ in 0..5 {
             let (port, args) = choice();
             let mut server = Self { process: None, port, dir: directory(), args, variables: variables.to_vec() };
@@ -131,8 +131,8 @@ impl RedisServer {
         self.process.is_some()
     }
 
-    /// Starts a killed server again, on the same port, with the same arguments and files, and waits until it answers. The system may have given
-    /// the port to a connection of another test meanwhile: then it tries again.
+    /// Starts a killed server again, on the same port, with the same arguments and files, and waits until it answers. Tests of another process
+    /// may have the port meanwhile: then it tries again.
     pub(crate) fn restart(&mut self) {
         self.kill();
         let limit = Instant::now() + START_LIMIT;
@@ -193,10 +193,6 @@ pub(crate) fn serves(port: u16, pid: u32) -> bool {
             .is_ok_and(|info| info.lines().any(|line| line == format!("process_id:{pid}"))),
         Err(e) => e.code() == Some("NOAUTH"),
     }
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
 #[test]

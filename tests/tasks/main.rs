@@ -7,6 +7,9 @@
 #[path = "../support/crew.rs"]
 mod crew;
 #[allow(dead_code, reason = "a part of the kit of all tests")]
+#[path = "../support/ports.rs"]
+mod ports;
+#[allow(dead_code, reason = "a part of the kit of all tests")]
 #[path = "../support/process.rs"]
 mod process;
 #[allow(dead_code, reason = "a part of the kit of all tests")]

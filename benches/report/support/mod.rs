@@ -14,4 +14,4 @@ pub(crate) mod stats;
 pub(crate) mod worker;
 
 /// As the kit of the consensus stores knows it.
-pub(crate) use kit::process;
+pub(crate) use kit::{ports, process};

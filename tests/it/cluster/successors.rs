@@ -2,8 +2,8 @@
 
 use super::{Client, Queued, lock, store, target_on};
 use crate::support::LONG;
-use crate::support::cluster::{Cluster, Plan, Seen, slot_of};
-use crate::support::crew::{eventually, slowly, spawn};
+use crate::support::cluster::{Cluster, Node, Plan, Seen, slot_of};
+use crate::support::crew::{answered, eventually, slowly, spawn};
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::processor::LockProcessor;
 use std::collections::BTreeSet;
@@ -157,11 +157,9 @@ fn a_release_just_after_the_successor_of_a_stopped_master_costs_no_waiter_its_pl
     });
 }
 
-/// A replica takes a master's place and its address, as behind a service name. The master lives on, and the connections to it stay. A user
-/// who may not ask who a server is cannot tell them apart.
-/// Shows: L1.
-#[test]
-fn a_waiter_hears_again_when_another_server_takes_over_the_address() {
+/// A replica takes a master's place and its address, as behind a service name. The master lives on, and the connections to it stay, but for
+/// those that end just before. A user who may not ask who a server is cannot tell them apart.
+fn another_server_takes_over_the_address(ends: impl FnOnce(&Node)) {
     let cluster = Cluster::start_as(&Plan { networked: true, ..Plan::default() });
     for node in 0..cluster.nodes.len() {
         let words = ["ACL", "SETUSER", "dlock", "on", ">PASSWORD", "~*", "&*", "+@all", "-info"];
@@ -174,7 +172,7 @@ fn a_waiter_hears_again_when_another_server_takes_over_the_address() {
     let guard = lock(&holder.generator, &target).lock_owned().unwrap();
     let waits = lock(&waiting.generator, &target);
     let waiter = spawn(move || waits.lock_owned().unwrap().unlock().unwrap());
-    let seen = || lock(&holder.generator, &target).inspect().unwrap();
+    let seen = || answered(|| lock(&holder.generator, &target).inspect());
     eventually("it waits in the store's queue", || seen().waiting == 1);
     let way = cluster.nodes[1].way.as_ref().unwrap();
     let heir = 4;
@@ -187,6 +185,7 @@ fn a_waiter_hears_again_when_another_server_takes_over_the_address() {
         let is_there = |seen: &Seen| seen.id == id && seen.port == way.port();
         cluster.nodes.iter().all(|node| node.view().is_some_and(|view| view.iter().any(is_there)))
     });
+    ends(&cluster.nodes[1]);
     cluster.fail_over_to(heir);
     assert!(cluster.nodes[1].is_up());
     let key = lock(&holder.generator, &target).key().to_owned();
@@ -197,4 +196,18 @@ fn a_waiter_hears_again_when_another_server_takes_over_the_address() {
     assert_eq!(seen().waiting, 1, "its place in the queue is kept");
     guard.unlock().unwrap();
     waiter.join();
+}
+
+/// What the client asks next is redirected by the old master.
+/// Shows: L1.
+#[test]
+fn a_waiter_hears_again_when_another_server_takes_over_the_address() {
+    another_server_takes_over_the_address(|_| {});
+}
+
+/// What the client asks next goes on a new connection, to the new master. The old one says nothing but that it has ended the subscription.
+/// Shows: L1.
+#[test]
+fn a_waiter_hears_again_at_another_server_that_answers_all_its_questions() {
+    another_server_takes_over_the_address(|old| old.run::<()>(&["CLIENT", "KILL", "TYPE", "normal"]));
 }

@@ -10,11 +10,10 @@ pub(crate) use counter::Counter;
 pub(crate) use etcd::Etcd;
 pub(crate) use server::Server;
 
+use crate::support::ports::free_port;
 use redis_dlock::processor::LockProcessor;
-use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -141,20 +140,7 @@ fn directory() -> TempDir {
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
 }
 
-/// The first port, and how many there are. They are below those that the operating system gives to whoever asks for any (from 32,768 on), so
-/// nobody takes the port of a killed server; and beside those of the nodes of Clusters.
-const FIRST: u16 = 2_000;
-const COUNT: u16 = 10_000;
-
 /// So many ports that are free, and that this process has not given out before.
 fn ports(count: usize) -> Vec<u16> {
-    static TRIED: AtomicU16 = AtomicU16::new(0);
-    // Processes that run side by side begin at different places.
-    let begin = (std::process::id() % u32::from(COUNT)) * 61;
-    let ports = (0..COUNT).map(|_| {
-        let tried = u32::from(TRIED.fetch_add(1, Ordering::SeqCst));
-        FIRST + u16::try_from((begin + tried) % u32::from(COUNT)).unwrap()
-    });
-    let is_free = |port: &u16| TcpListener::bind((LOCAL, *port)).is_ok();
-    ports.filter(is_free).take(count).collect()
+    (0..count).map(|_| free_port()).collect()
 }

@@ -39,6 +39,8 @@ mod support {
     pub(crate) mod journal;
     #[path = "lab.rs"]
     pub(crate) mod lab;
+    #[path = "../../../../tests/support/ports.rs"]
+    pub(crate) mod ports;
     #[path = "../../../../tests/support/process.rs"]
     pub(crate) mod process;
     #[path = "../../../../tests/it/support/stalls.rs"]

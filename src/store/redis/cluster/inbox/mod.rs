@@ -1,8 +1,9 @@
 //! The inbox of a client in a Cluster: a shard channel in each slot in which one of its tenures waits, or may be asked to give way.
 //!
 //! A message goes only to the node that owns the slot, and reaches the subscribers there. (`PUBLISH` would send each message to every node,
-//! over connections between nodes that delay it for up to 40 ms.) There is one listening connection to each master that owns such a slot.
-//! The client's thread `dlock-listen` reads all of these connections. Each is opened by a thread `dlock-connect`, which then ends.
+//! over connections between nodes that delay it for up to 40 ms.) There is one listening connection to each master that owns such a slot,
+//! and sometimes an earlier one that takes no more slots (rule 6). The client's thread `dlock-listen` reads all of these connections. Each
+//! is opened by a thread `dlock-connect`, which then ends.
 //!
 //! A slot is subscribed when a tenure is about to wait there, or may be asked to give way. So a lock that is free costs no subscription.
 //! The first request takes the key, or finds it busy. If the key is busy, the slot is subscribed, and a second request joins the queue. A
@@ -22,6 +23,9 @@
 //!    nodes are asked for the map, so that the client hears again before its places in the queues are lost.
 //! 5. *The client asks for what it may have missed.* When a subscription is lost, and when the slot is heard again, the client asks about
 //!    its keys in that slot (`Message::ChangedAmong`), and about no others.
+//! 6. *Where a server has ended a subscription by itself, no slot is subscribed on that connection any more.* The server may be a replica by
+//!    now, and a replica takes subscriptions: the client would hear by it, but the new master would count the client as unheard. If the new
+//!    master has taken over the address, no newer map says so. So the slots go on a new connection, and a replica is refused there.
 //!
 //! | file | holds |
 //! |---|---|

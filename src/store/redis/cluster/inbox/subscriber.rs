@@ -30,6 +30,8 @@ pub(super) struct Subscriber {
     /// The slots that belong to another node by a newer map. The client sends no `SUNSUBSCRIBE` for them: a node answers it with `MOVED`
     /// if it does not own the slot. The node ends such a subscription by itself, and says so.
     leaving: HashSet<Slot>,
+    /// Whether the server has ended a subscription by itself. Then no further slot is subscribed here (rule 6 of the module above).
+    pub(super) gives_slots_away: bool,
     /// The commands without a reply, oldest first.
     asked: VecDeque<Asked>,
     /// Since when the server owes an answer to the oldest of them.
@@ -72,6 +74,7 @@ impl Subscriber {
             link,
             slots: HashSet::new(),
             leaving: HashSet::new(),
+            gives_slots_away: false,
             asked: VecDeque::new(),
             owed_since: now,
             heard: now,
@@ -94,7 +97,7 @@ impl Subscriber {
             packed.words(&["SSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
             self.slots.insert(*slot);
             // A slot may come back before the server has reported the end of its earlier subscription. That report is then taken for the
-            // end of the new subscription, and the slot is subscribed once more. This is rare, and costs one command. No message is missed.
+            // end of the new subscription, and the slot is subscribed once more. This is rare, and costs one connect. No message is missed.
             self.leaving.remove(slot);
             self.asked.push_back(Asked::Subscribe(*slot));
         }
@@ -226,7 +229,9 @@ impl Subscriber {
                         let is_reply = self.answered(Asked::Unsubscribe(slot));
                         self.leaving.remove(&slot);
                         // The end of a subscription is news only if the slot is subscribed here. For a slot that has left, it was expected.
-                        (!is_reply && self.slots.remove(&slot)).then_some(ServerPush::Ended(slot))
+                        let is_ended = !is_reply && self.slots.remove(&slot);
+                        self.gives_slots_away |= is_ended;
+                        is_ended.then_some(ServerPush::Ended(slot))
                     }
                     _ => None,
                 }

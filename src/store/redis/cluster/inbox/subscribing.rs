@@ -70,9 +70,10 @@ impl ClusterInbox {
 
     /// Subscribes slots at their owner, now or when it is connected.
     fn subscribe_at(&mut self, place: Place, node: &Arc<Node>, slots: Vec<Slot>, now: Instant) {
-        // There is one listening connection to each node. It is found by the node's pointer and not by its place: a node that was made again
-        // may be another server, on which nothing is subscribed yet.
-        if let Some(at) = self.subscribers.iter().position(|subscriber| is_same(&subscriber.node, node)) {
+        // There is one listening connection to each node that takes slots. It is found by the node's pointer and not by its place: a node that
+        // was made again may be another server, on which nothing is subscribed yet.
+        let takes_slots = |subscriber: &Subscriber| is_same(&subscriber.node, node) && !subscriber.gives_slots_away;
+        if let Some(at) = self.subscribers.iter().position(takes_slots) {
             let mut subscriber = self.subscribers.swap_remove(at);
             self.subscriptions.ask(&slots, subscriber.id);
             let subscribed = subscriber.subscribe(&slots, &self.subscriptions.client);
