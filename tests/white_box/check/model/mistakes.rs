@@ -153,6 +153,7 @@ pub(crate) enum Mutant {
     ExtendsWithoutCompare,
     AsksAnewWithoutAnswer,
     TokensStand,
+    KeepsNothing,
     TakesDenialForLoss,
     GivesUpWhenDenied,
     CountsUnacknowledged,
