@@ -9,6 +9,7 @@ use crate::timing::{SHORTEST_COMMAND, next_trip};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 /// Ends the waiting of threads in [`lock_cancellable`](crate::DistributedReentrantLock::lock_cancellable), as
@@ -58,12 +59,7 @@ impl CancelToken {
 
     /// Ends the waiting of all threads that wait with this token, now and later. Does not wait for them.
     pub fn cancel(&self) {
-        self.0.cancelled.store(true, Ordering::SeqCst);
-        self.0.parked.wake();
-        let watchers = std::mem::take(&mut *self.0.watchers.lock());
-        for watcher in watchers {
-            let _ = watcher.try_send(());
-        }
+        self.0.cancel();
     }
 
     /// Returns a channel that receives one message when the token is cancelled, or immediately if it is cancelled
@@ -89,6 +85,39 @@ impl CancelToken {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Returns a waker that cancels the token.
+    pub(crate) fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.0))
+    }
+}
+
+impl Cancel {
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        self.parked.wake();
+        let watchers = std::mem::take(&mut *self.watchers.lock());
+        for watcher in watchers {
+            let _ = watcher.try_send(());
+        }
+    }
+}
+
+impl Wake for Cancel {
+    fn wake(self: Arc<Self>) {
+        self.cancel();
+    }
+}
+
+/// A token that is cancelled with another one.
+impl Sleeper for Cancel {
+    fn wake(&self) {
+        self.cancel();
+    }
+
+    fn sleeps_until(&self) -> Moment {
+        Moment::NEVER
     }
 }
 
@@ -119,6 +148,16 @@ impl<'a> WaitLimit<'a> {
     /// Lets the token end the waiting, too.
     pub(crate) fn or_cancelled(self, cancel: &'a CancelToken) -> Self {
         if self.is_one_attempt { self } else { Self { cancel: Some(cancel), ..self } }
+    }
+
+    /// Returns the limit of a part of the wait, which the token ends, too. Whatever cancels the wait cancels the token, as long as the
+    /// registration lives.
+    pub(crate) fn part(self, token: &'a CancelToken) -> (Self, Option<Registration>) {
+        let registration = self.register(|| Arc::clone(&token.0) as Arc<dyn Sleeper>);
+        if self.is_cancelled() {
+            token.cancel();
+        }
+        (self.or_cancelled(token), registration)
     }
 
     pub(crate) fn is_cancelled(self) -> bool {

@@ -1,10 +1,10 @@
 //! Several locks that are held together: the guard of a thread, and the form that belongs to no thread.
 //!
 //! The locks are taken one after another, in the order of their keys. So no two callers that take all their locks in this way wait for each other.
-//! If one cannot be had, those before it are given back, in one batch.
+//! If one cannot be had, or one of them is lost meanwhile, those before it are given back, in one batch.
 
 use crate::client::unlock::{AfterRelease, unlock_all};
-use crate::client::wait_limit::WaitLimit;
+use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::{BackendFailure, Error, LeaseLoss};
 use crate::lock::guard::OfThisThread;
 use crate::lock::handle::Handle;
@@ -16,9 +16,16 @@ use crate::lock::reentrant::DistributedReentrantLock;
 use crate::log;
 use crate::state::hold::Exit;
 use crate::state::owner::{self, HoldNumber, current_thread};
+use crate::state::task::Reply;
 use crossbeam_channel::{Receiver, bounded};
+#[cfg(feature = "async")]
+use std::future::poll_fn;
 use std::marker::PhantomData;
+#[cfg(feature = "async")]
+use std::pin::pin;
 use std::sync::Arc;
+#[cfg(feature = "async")]
+use std::task::Poll;
 use std::time::Duration;
 
 /// Keeps several locks for the thread that took them, until it is dropped. Made by [`DLockGenerator::lock_all`](crate::DLockGenerator::lock_all).
@@ -147,7 +154,9 @@ held_together!(Holds, "Hold", release, "Releases");
 impl DLockGuards {
     /// Takes these locks, which one generator made and which differ in their keys, for the calling thread. Returns `None` if the limit ends first.
     pub(super) fn acquire(locks: Vec<DistributedReentrantLock>, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
-        let take = |lock: &DistributedReentrantLock| Ok(lock.handle.acquire(limit)?.map(|token| (None, token)));
+        let take = |lock: &DistributedReentrantLock, limit: &WaitLimit<'_>| {
+            Ok(lock.handle.acquire(limit)?.map(|token| (None, token)))
+        };
         let several = Several::acquire(locks, limit, take)?;
         Ok(several.map(|several| Self { several, _of_this_thread: PhantomData }))
     }
@@ -156,7 +165,7 @@ impl DLockGuards {
 impl Holds {
     /// As [`DLockGuards::acquire`], for holds that belong to no thread.
     pub(super) fn acquire(locks: Vec<DistributedReentrantLock>, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
-        let take = |lock: &DistributedReentrantLock| {
+        let take = |lock: &DistributedReentrantLock, limit: &WaitLimit<'_>| {
             Ok(lock.handle.acquire_hold(limit)?.map(|(number, token)| (Some(number), token)))
         };
         Ok(Several::acquire(locks, limit, take)?.map(|several| Self { several }))
@@ -173,15 +182,20 @@ impl Holds {
     ) -> Result<Option<Self>, Error> {
         let locks = in_order_of_keys(locks);
         loop {
-            let mut several = Several { taken: Vec::new(), is_of_task: true };
+            let (mut several, mut losses) = (Several { taken: Vec::new(), is_of_task: true }, Vec::new());
             for (place, lock) in &locks {
-                let Some(hold) = TryHoldFuture::new(lock, limit).await? else { return Ok(None) };
+                losses.extend(several.loss_of_last(&limit));
+                let mut wait = pin!(TryHoldFuture::new(lock, limit));
+                let taken = poll_fn(|cx| match losses.iter().find_map(|loss| loss.poll(cx.waker())) {
+                    Some(()) => Poll::Ready(Ok(None)),
+                    None => wait.as_mut().poll(cx),
+                });
+                let Some(hold) = taken.await? else { break };
                 let (number, token) = hold.into_parts();
                 several.taken.push(Taken { place: *place, lock: lock.clone(), token, number: Some(number) });
             }
-            match several.or_anew(&limit) {
-                Some(taken) => return taken.map(|several| several.map(|several| Self { several })),
-                None => continue,
+            if let Some(taken) = several.or_anew(locks.len(), &limit) {
+                return taken.map(|several| several.map(|several| Self { several }));
             }
         }
     }
@@ -238,39 +252,52 @@ fn naming(key: &str, error: Error) -> Error {
 }
 
 impl Several {
-    /// Takes all locks, by what takes one of them within the limit. Gives back what is taken if one cannot be had.
+    /// Takes all locks, by what takes one of them within a limit. Gives back what is taken if one cannot be had.
     ///
     /// The leases of the locks that are taken are renewed while the others are waited for. If one is lost meanwhile, the program has not been told of
-    /// it, so all are given back, and taken anew within the limit: as `lock()` does for a hold that is lost before it returns.
+    /// it. So the loss ends the wait, and all are given back, and taken anew within the limit: as `lock()` does for a hold that is lost before it
+    /// returns.
     fn acquire(
         locks: Vec<DistributedReentrantLock>,
         limit: &WaitLimit<'_>,
-        take: impl Fn(&DistributedReentrantLock) -> Result<Option<(Option<HoldNumber>, u64)>, Error>,
+        take: impl Fn(&DistributedReentrantLock, &WaitLimit<'_>) -> Result<Option<(Option<HoldNumber>, u64)>, Error>,
     ) -> Result<Option<Self>, Error> {
         let locks = in_order_of_keys(locks);
         loop {
-            let mut several = Self::default();
+            let (mut several, mut losses, in_vain) = (Self::default(), Vec::new(), CancelToken::new());
+            let (limit_of_one, _registration) = limit.part(&in_vain);
             for (place, lock) in &locks {
-                let Some((number, token)) = take(lock)? else { return Ok(None) };
+                losses.extend(several.loss_of_last(limit));
+                if losses.last().is_some_and(|loss| loss.poll(&in_vain.waker()).is_some()) {
+                    in_vain.cancel();
+                }
+                let Some((number, token)) = take(lock, &limit_of_one)? else { break };
                 several.taken.push(Taken { place: *place, lock: lock.clone(), token, number });
             }
-            if let Some(taken) = several.or_anew(limit) {
+            if let Some(taken) = several.or_anew(locks.len(), limit) {
                 return taken;
             }
         }
     }
 
-    /// Returns the locks if none of them was lost before all were taken. Otherwise, gives them back, and returns `None` if they are to be taken anew.
-    fn or_anew(self, limit: &WaitLimit<'_>) -> Option<Result<Option<Self>, Error>> {
-        let Err(lost) = self.ensure_valid() else { return Some(Ok(Some(self))) };
+    /// Returns the reply that comes when the lock that was taken last is lost. `None` if there is none, or for a single attempt, which does not wait.
+    fn loss_of_last(&self, limit: &WaitLimit<'_>) -> Option<Arc<Reply<()>>> {
+        let last = self.taken.last().filter(|_| !limit.is_one_attempt)?;
+        Some(last.handle().key.watch_by_reply(last.token))
+    }
+
+    /// Returns the locks, if they are all and none of them is lost. Otherwise, gives them back, and returns `None` if they are to be taken anew.
+    fn or_anew(self, all: usize, limit: &WaitLimit<'_>) -> Option<Result<Option<Self>, Error>> {
+        let has_all = self.taken.len() == all;
+        let Err(lost) = self.ensure_valid() else { return Some(Ok(has_all.then_some(self))) };
         log::debug!(ACQUIRE, "several locks: one was lost before all were taken: {lost}");
         let is_over = self.taken.iter().any(|taken| taken.handle().is_over(limit));
         drop(self);
-        if limit.is_one_attempt {
+        if limit.is_one_attempt && has_all {
             let why = format!("not all locks could be kept: {lost}");
             return Some(Err(Error::backend(BackendFailure::Unknown, why)));
         }
-        is_over.then_some(Ok(None))
+        (is_over || limit.is_one_attempt).then_some(Ok(None))
     }
 
     fn ensure_valid(&self) -> Result<(), Error> {

@@ -6,9 +6,7 @@ use crate::clock::Moment;
 use crate::state::hold::CurrentHold;
 use crate::state::machine::{Phase, State, Waiter};
 use crate::state::owner;
-#[cfg(feature = "async")]
-use crate::state::task::Reply;
-use crate::state::task::Watcher;
+use crate::state::task::{Reply, Watcher};
 use crate::sync::{Mutex, before_notifying};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
@@ -66,14 +64,13 @@ impl Key {
         }
     }
 
-    /// Returns the reply that a task gets when the hold with this token is lost.
-    #[cfg(feature = "async")]
-    pub(crate) fn watch_for_task(&self, token: u64) -> Arc<Reply<()>> {
+    /// Returns the reply that comes when the hold with this token is lost.
+    pub(crate) fn watch_by_reply(&self, token: u64) -> Arc<Reply<()>> {
         let reply = Arc::new(Reply::default());
         let mut state = self.state.lock();
         if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
             if self.hold.is_lost() {
-                // No task waits for it yet, so this wakes none.
+                // Nobody waits for it yet, so this wakes nobody.
                 reply.set(());
             } else {
                 state.watchers.retain(|watcher| !watcher.is_gone());

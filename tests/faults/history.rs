@@ -51,6 +51,10 @@ pub(crate) enum What {
         count: u32,
         why: String,
     },
+    /// The unlock that begins next keeps the lock from everybody until then.
+    Keeps {
+        until: Nanos,
+    },
     /// A look at the guard: valid until then.
     Valid {
         until: Nanos,
@@ -95,6 +99,7 @@ impl fmt::Display for Event {
             What::Left { count } => write!(f, "left {count}"),
             What::Fail { count, why } => write!(f, "fail {count} {}", why.replace('\n', " ")),
             What::Unknown { count, why } => write!(f, "unknown {count} {}", why.replace('\n', " ")),
+            What::Keeps { until } => write!(f, "keeps {until}"),
             What::Valid { until } => write!(f, "valid {until}"),
             What::Lost => write!(f, "lost"),
             What::Away { since } => write!(f, "away {since}"),
@@ -137,6 +142,7 @@ fn parse(line: &str) -> Option<Event> {
         "left" => What::Left { count: rest.parse().ok()? },
         "fail" => counted().map(|(count, why)| What::Fail { count, why })?,
         "unknown" => counted().map(|(count, why)| What::Unknown { count, why })?,
+        "keeps" => What::Keeps { until: rest.parse().ok()? },
         "valid" => What::Valid { until: rest.parse().ok()? },
         "lost" => What::Lost,
         "away" => What::Away { since: rest.parse().ok()? },
@@ -158,6 +164,7 @@ fn events_are_read_as_they_were_written() {
         What::Left { count: 0 },
         What::Fail { count: 0, why: "busy".to_owned() },
         What::Unknown { count: 0, why: "no answer within 1s".to_owned() },
+        What::Keeps { until: 7 },
         What::Valid { until: 5 },
         What::Lost,
         What::Away { since: 4 },

@@ -81,6 +81,11 @@ fn a_release_that_deletes_whatever_is_there_is_caught() {
 }
 
 #[test]
+fn a_lock_that_is_free_before_its_time_is_caught() {
+    must_be_caught("KeepsNothing", holder::keeping, Property::K);
+}
+
+#[test]
 fn an_extension_that_makes_the_key_anew_is_caught() {
     must_be_caught("ExtendsWithoutCompare", network::extension_after_release, Property::O);
 }
@@ -147,9 +152,10 @@ fn waiters_that_are_dropped_when_their_slot_moves_are_caught() {
 
 #[test]
 fn without_a_mistake_the_same_scenarios_are_clean() {
-    let plays: [Play; 11] = [
+    let plays: [Play; 12] = [
         access::right_taken_for_a_moment,
         holder::undisturbed,
+        holder::keeping,
         holder::stopped,
         network::extension_after_release,
         network::reply_of_acquire_lost,

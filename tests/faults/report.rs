@@ -6,11 +6,11 @@ use crate::setup::leases;
 use std::fmt;
 use std::time::Duration;
 
-/// What has to hold. F, X, O, C and Q always, M but where `lossy`.
+/// What has to hold. F, X, O, C and Q always, M and K but where `lossy`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The store itself drops live leases: M is not judged, and of X only the counts. F is, and a store that checks tokens loses nothing.
-    /// Where the scene notes in which time the store does that, M is judged for what reaches beyond.
+    /// The store itself drops live leases: M and K are not judged, and of X only the counts. F is, and a store that checks tokens loses nothing.
+    /// Where the scene notes in which time the store does that, M and K are judged for what reaches beyond.
     pub(crate) lossy: bool,
     /// After the end of its lease, or of the store's word, a holder knows within this.
     pub(crate) told: Duration,
@@ -80,12 +80,21 @@ impl fmt::Display for Report {
         let Self { name, operations, holds, terms, tenures, expired, refused, told, waited, lost, .. } = self;
         let Self { both, excused, late, violations, elsewhere, seed, .. } = self;
         let of = |property| violations.iter().filter(|violation| violation.property == property).count();
-        let broken: Vec<_> =
-            [Property::M, Property::F, Property::X, Property::O, Property::C, Property::T, Property::V, Property::Q]
-                .into_iter()
-                .filter(|property| of(*property) > 0)
-                .map(|property| format!("{property:?} {}", of(property)))
-                .collect();
+        let broken: Vec<_> = [
+            Property::M,
+            Property::F,
+            Property::X,
+            Property::O,
+            Property::K,
+            Property::C,
+            Property::T,
+            Property::V,
+            Property::Q,
+        ]
+        .into_iter()
+        .filter(|property| of(*property) > 0)
+        .map(|property| format!("{property:?} {}", of(property)))
+        .collect();
         let broken = if broken.is_empty() { "none".to_owned() } else { broken.join(", ") };
         write!(
             f,

@@ -16,6 +16,7 @@ use crate::support::RedisServer;
 use crate::support::crew::eventually;
 use crate::support::dice::seed;
 use crate::work::{KEY, Others, PortMap, Work};
+use redis_dlock::DelayedRelease;
 use std::time::Duration;
 
 /// What is there.
@@ -74,6 +75,7 @@ impl Setup {
             tries: 20,
             leads: 25,
             reentries: 30,
+            delays: (4, 250),
             io: 300,
             listener: true,
             seed: seed(),
@@ -120,9 +122,10 @@ impl Setup {
         self
     }
 
-    /// The processes talk to servers of a consensus store, each by a network of its own to each server, with a lease of this length.
+    /// The processes talk to servers of a consensus store, each by a network of its own to each server, with a lease of this length. No release is
+    /// delayed: etcd keeps a lock for two seconds at least, and Consul for ten.
     pub(crate) fn on_consensus(mut self, lease: Duration) -> Self {
-        self.monitored = false;
+        (self.monitored, self.work.delays) = (false, (0, 0));
         self.work.lease = u64::try_from(lease.as_millis()).unwrap();
         self
     }
@@ -229,7 +232,10 @@ impl Setup {
         }
         // Until a lease ended that the machine had let end, nobody could have the key.
         let excused_until = excused.iter().map(|over| Kept { at: at(over.at), until: at(over.at) });
-        let kept: Vec<_> = scene.kept.iter().copied().chain(excused_until).collect();
+        // Who waits asks every sixth of a lease, and nobody says when a time is over.
+        let lease = scene.lease * 1_000_000;
+        let delayed = holds.iter().filter_map(|hold| Some(Kept { at: hold.unlock?, until: hold.kept? + lease / 6 }));
+        let kept: Vec<_> = scene.kept.iter().copied().chain(excused_until).chain(delayed).collect();
         let waited = waits::longest_wait(&holds, &scene.absences, &lateness, &kept, scene.fault_at);
         if waited > stretched(bounds.waited) {
             violations.push(Violation::of(Property::V, format!("waiters waited for a free lock for {waited:?}")));
@@ -278,6 +284,8 @@ fn quiet(scene: &mut Scene) -> Vec<Violation> {
             violations.push(Violation::of(Property::Q, story));
         }
     }
+    // A delayed release keeps the lock when all have ended.
+    let is_kept = scene.server.holder().is_some_and(|holder| DelayedRelease::of_locker(&holder).is_some());
     let left = || {
         let mut keys = scene.server.keys();
         // In a Cluster, each slot has one.
@@ -287,9 +295,10 @@ fn quiet(scene: &mut Scene) -> Vec<Violation> {
         keys.retain(|key| !stays(key));
         keys
     };
+    let is_left = |key: &String| !is_kept || key != KEY.2;
     // What a killed process had is there until its lease is over, a place in the queue for twice as long.
     if scene.dead.is_empty() {
-        let keys = left();
+        let keys: Vec<_> = left().into_iter().filter(is_left).collect();
         if !keys.is_empty() {
             violations.push(Violation::of(Property::Q, format!("keys are left: {keys:?}")));
         }

@@ -31,6 +31,8 @@ pub(crate) struct Work {
     pub(crate) tries: u64,
     pub(crate) leads: u64,
     pub(crate) reentries: u64,
+    /// How many of a hundred guards and holds keep the lock from everybody for a while after their end, and for how long at most.
+    pub(crate) delays: (u64, u64),
     pub(crate) io: u64,
     pub(crate) listener: bool,
     pub(crate) seed: u64,
@@ -46,13 +48,13 @@ impl Work {
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { url, ports, acks, file, fenced, elsewhere, process, threads, lease, hold, .. } = self;
-        let Self { pause, tries, leads, reentries, io, listener, seed, .. } = self;
-        let (shortest, longest) = hold;
+        let Self { pause, tries, leads, reentries, delays, io, listener, seed, .. } = self;
+        let ((shortest, longest), (delayed, delay)) = (hold, delays);
         write!(
             f,
             "{url} {ports} {acks} {file} {fenced} {elsewhere} {process} {threads} {lease} {shortest} {longest} "
         )?;
-        write!(f, "{pause} {tries} {leads} {reentries} {io} {listener} {seed}")
+        write!(f, "{pause} {tries} {leads} {reentries} {delayed} {delay} {io} {listener} {seed}")
     }
 }
 
@@ -77,6 +79,7 @@ impl FromStr for Work {
             tries: word().parse()?,
             leads: word().parse()?,
             reentries: word().parse()?,
+            delays: (word().parse()?, word().parse()?),
             io: word().parse()?,
             listener: word() == "true",
             seed: word().parse()?,

@@ -170,7 +170,7 @@ fn elsewhere_hand(
         actor: Actor { process: work.process, thread },
         leader: generator.leader_with(config).unwrap(),
         dice: Dice::new(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
-        work: Work { fenced, lease, hold, tries: 20, reentries: 30, pause: 20, ..work.clone() },
+        work: Work { fenced, lease, hold, tries: 20, reentries: 30, delays: (0, 0), pause: 20, ..work.clone() },
         stop: Arc::clone(stop),
         holds_on: Arc::default(),
     };
@@ -319,10 +319,11 @@ impl Hand {
             // Also by a holder that has lost its hold: that is what the token is for.
             fenced.write(taken.fencing_token(), value);
         }
+        // A scene that has a hold go on waits for the lock to be given on.
         if let Some(inner) = inner {
-            self.release(lock, inner);
+            self.release(lock, inner, !holds_on);
         }
-        self.release(lock, taken)
+        self.release(lock, taken, !holds_on)
     }
 
     fn look(&self, taken: &Taken<'_>) {
@@ -333,9 +334,18 @@ impl Hand {
         }
     }
 
-    fn release(&self, lock: &DistributedReentrantLock, taken: Taken<'_>) -> bool {
+    /// Unlocks. By the dice, the lock is kept from everybody for a while, if it may be. Returns whether the hold was lost.
+    fn release(&mut self, lock: &DistributedReentrantLock, taken: Taken<'_>, may_keep: bool) -> bool {
+        let (share, longest) = self.work.delays;
+        // A task has no way to do that, and a term ends as its leader wants.
+        let can_keep = may_keep && matches!(taken, Taken::Guard(_) | Taken::Hold(_));
+        let keeps = can_keep && self.dice.up_to(99) < share && !self.stop.load(Ordering::SeqCst);
+        let delay = if keeps { 1 + self.dice.up_to(longest) } else { 0 };
+        if keeps {
+            self.note(What::Keeps { until: now() + delay * 1_000_000 });
+        }
         self.note(What::Begin(Op::Unlock));
-        let left = taken.unlock();
+        let left = if keeps { taken.unlock_after(Duration::from_millis(delay)) } else { taken.unlock() };
         let count = count(lock);
         let is_lost = matches!(left, Err(Error::LeaseLost(_)));
         match left {
@@ -390,6 +400,21 @@ impl Taken<'_> {
             Self::Guard(guard) => guard.lost(),
             Self::Hold(hold) | Self::Awaited(hold) => hold.lost(),
             Self::Term(term) => term.lost(),
+        }
+    }
+
+    /// Unlocks, and has nobody get the lock before so long from now, if it is a guard or a hold of a thread.
+    fn unlock_after(self, delay: Duration) -> Result<(), Error> {
+        match self {
+            Self::Guard(guard) => {
+                let at_least = guard.held_for() + delay;
+                guard.unlock_after(at_least).map(drop)
+            }
+            Self::Hold(hold) => {
+                let at_least = hold.held_for() + delay;
+                thread::spawn(move || hold.release_after(at_least)).join().unwrap().map(drop)
+            }
+            Self::Awaited(_) | Self::Term(_) => self.unlock(),
         }
     }
 

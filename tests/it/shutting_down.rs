@@ -1,4 +1,4 @@
-//! Programs that are told to end while twenty of their threads hold locks or wait for them.
+//! Programs that are told to end while twenty of their threads or tasks hold locks or wait for them.
 
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
@@ -10,15 +10,36 @@ use redis_dlock::DLockGenerator;
 use rustix::process::Signal;
 use std::process::{Child, Command, Stdio};
 
-const THREADS: usize = 20;
+const WORKERS: usize = 20;
 
-/// Two threads of a program share one.
-const LOCKS: usize = THREADS / 2;
+/// Two workers of a program share one.
+const LOCKS: usize = WORKERS / 2;
+
+/// Plays each scene with programs whose workers are threads, and with ones whose workers are tasks.
+macro_rules! with_threads_and_tasks {
+    ($($name:ident),+ $(,)?) => {
+        mod threads {
+            $(#[test] fn $name() { super::$name("threads"); })+
+        }
+        mod tasks {
+            $(#[test] fn $name() { super::$name("tasks"); })+
+        }
+    };
+}
+
+with_threads_and_tasks!(
+    those_that_hold_or_wait_leave_nothing_behind,
+    waiters_that_end_give_their_places_up_in_few_writes,
+    the_next_process_has_the_locks_when_the_holder_ends,
+    programs_that_end_together_leave_nothing_behind,
+);
 
 /// Programs of one server, and an observer.
 struct Scene {
     server: RedisServer,
     generator: DLockGenerator,
+    /// What the workers are: the word for the example.
+    workers: &'static str,
 }
 
 /// A program, which is killed if the test fails.
@@ -49,27 +70,27 @@ impl Program {
 
 impl Scene {
     /// The server knows the scripts.
-    fn new() -> Self {
-        let scene = Self::with_a_fresh_server();
+    fn new(workers: &'static str) -> Self {
+        let scene = Self::with_a_fresh_server(workers);
         let program = scene.start(true);
         program.terminate();
         program.expect_orderly_end();
         scene
     }
 
-    fn with_a_fresh_server() -> Self {
+    fn with_a_fresh_server(workers: &'static str) -> Self {
         let server = RedisServer::start();
         let generator = DLockGenerator::builder()
             .client_record(false)
             .build(redis_dlock::RedisLockProcessor::connect(&server.url()).unwrap())
             .unwrap();
-        Self { server, generator }
+        Self { server, generator, workers }
     }
 
-    /// Starts a program. Returns when each of its threads holds a lock or waits for one: as the first program, or with all behind one.
+    /// Starts a program. Returns when each of its workers holds a lock or waits for one: as the first program, or with all behind one.
     fn start(&self, is_first: bool) -> Program {
         let program = Command::new(example("shutdown"))
-            .args([&*self.server.url(), &THREADS.to_string()])
+            .args([&*self.server.url(), &WORKERS.to_string(), self.workers])
             .stdout(Stdio::null())
             .spawn()
             .map(Program)
@@ -78,8 +99,8 @@ impl Scene {
             eventually("all hold or wait", || {
                 let seen = self.generator.describe("SHIFT", n.to_string()).unwrap();
                 let party = if is_first { seen.holder.as_ref() } else { seen.waiting.first() };
-                let threads = if is_first { 1 } else { 2 };
-                party.and_then(|party| party.told.as_ref()).is_some_and(|told| told.waiting_threads == threads)
+                let waiting = if is_first { 1 } else { 2 };
+                party.and_then(|party| party.told.as_ref()).is_some_and(|told| told.waiting_threads == waiting)
             });
         }
         program
@@ -115,37 +136,35 @@ const OF_RECORD: usize = 2;
 /// The reads beside those of scripts: the end of the subscription, and what this test asks.
 const OTHERS: usize = 10;
 
-/// There is a release for each lock, and at most one for each thread: a hold may still be given to a thread that ends. There are hardly more writes
+/// There is a release for each lock, and at most one for each worker: a hold may still be given to a worker that ends. There are hardly more writes
 /// than releases. On a machine that stands still, probes are counted with them.
 /// Shows: L2, L6.
-#[test]
-fn threads_that_hold_or_wait_leave_nothing_behind() {
+fn those_that_hold_or_wait_leave_nothing_behind(workers: &'static str) {
     on_a_running_machine(STALL, || {
-        let scene = Scene::new();
+        let scene = Scene::new(workers);
         let program = scene.start(true);
         assert_eq!(scene.holders_and_waiters(), (LOCKS, 0));
         Commands::forget(&scene.server);
         program.terminate();
         program.expect_orderly_end();
         let (scripts, reads) = scene.scripts_and_reads();
-        assert!((LOCKS..=THREADS + OF_RECORD).contains(&scripts), "{scripts}");
-        assert!(reads <= THREADS + OF_RECORD + OTHERS, "{reads}");
+        assert!((LOCKS..=WORKERS + OF_RECORD).contains(&scripts), "{scripts}");
+        assert!(reads <= WORKERS + OF_RECORD + OTHERS, "{reads}");
         assert_eq!(scene.leftovers(), [""; 0]);
     });
 }
 
 /// Shows: L2.
-#[test]
-fn waiters_that_end_give_their_places_up_in_few_writes() {
+fn waiters_that_end_give_their_places_up_in_few_writes(workers: &'static str) {
     on_a_running_machine(STALL, || {
-        let scene = Scene::new();
+        let scene = Scene::new(workers);
         let (first, second) = (scene.start(true), scene.start(false));
         Commands::forget(&scene.server);
         second.terminate();
         second.expect_orderly_end();
         let (scripts, reads) = scene.scripts_and_reads();
-        assert!((LOCKS..=THREADS + OF_RECORD).contains(&scripts), "{scripts}");
-        assert!(reads <= THREADS + OF_RECORD + OTHERS, "{reads}");
+        assert!((LOCKS..=WORKERS + OF_RECORD).contains(&scripts), "{scripts}");
+        assert!(reads <= WORKERS + OF_RECORD + OTHERS, "{reads}");
         assert_eq!(scene.holders_and_waiters(), (LOCKS, 0));
         first.terminate();
         first.expect_orderly_end();
@@ -154,9 +173,8 @@ fn waiters_that_end_give_their_places_up_in_few_writes() {
 }
 
 /// Shows: L1, L2.
-#[test]
-fn the_next_process_has_the_locks_when_the_holder_ends() {
-    let scene = Scene::new();
+fn the_next_process_has_the_locks_when_the_holder_ends(workers: &'static str) {
+    let scene = Scene::new(workers);
     let (first, second) = (scene.start(true), scene.start(false));
     assert_eq!(scene.holders_and_waiters(), (LOCKS, LOCKS));
     first.terminate();
@@ -168,9 +186,8 @@ fn the_next_process_has_the_locks_when_the_holder_ends() {
 }
 
 /// Shows: L2.
-#[test]
-fn programs_that_end_together_leave_nothing_behind() {
-    let scene = Scene::new();
+fn programs_that_end_together_leave_nothing_behind(workers: &'static str) {
+    let scene = Scene::new(workers);
     let (first, second) = (scene.start(true), scene.start(false));
     first.terminate();
     second.terminate();

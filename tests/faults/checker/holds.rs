@@ -52,7 +52,7 @@ pub(crate) fn calls(events: &[Event]) -> Vec<Call> {
             What::Left { count } => End::Left { count: *count },
             What::Fail { count, .. } => End::Fail { count: *count },
             What::Unknown { count, .. } => End::Unknown { count: *count },
-            What::Valid { .. } | What::Lost | What::Away { .. } => continue,
+            What::Keeps { .. } | What::Valid { .. } | What::Lost | What::Away { .. } => continue,
         };
         if let Some(call) = open.remove(&event.actor) {
             (calls[call].end, calls[call].end_at) = (end, event.at);
@@ -80,6 +80,8 @@ pub(crate) struct Hold {
     pub(crate) unlocked: Option<Nanos>,
     /// Whether the store confirmed that unlock.
     pub(crate) confirmed: bool,
+    /// Until when its unlocks were to keep the lock from everybody, if they were.
+    pub(crate) kept: Option<Nanos>,
     /// When the thread knew that it was lost.
     pub(crate) lost: Option<Nanos>,
 }
@@ -155,6 +157,7 @@ pub(crate) fn holds(events: &[Event]) -> Vec<Hold> {
                     unlock: None,
                     unlocked: None,
                     confirmed: false,
+                    kept: None,
                     lost: None,
                 });
             }
@@ -166,6 +169,11 @@ pub(crate) fn holds(events: &[Event]) -> Vec<Hold> {
                     holds[*hold].unlocked = Some(at);
                     holds[*hold].confirmed = matches!(what, What::Left { .. });
                     open.remove(&actor);
+                }
+            }
+            What::Keeps { until } => {
+                if let Some((hold, _)) = open.get(&actor) {
+                    holds[*hold].kept = holds[*hold].kept.max(Some(*until));
                 }
             }
             What::Valid { until } => {

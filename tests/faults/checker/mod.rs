@@ -5,15 +5,17 @@
 //! | **M** no two holds that are both valid by what their threads knew overlap | `exclusion` |
 //! | **F** tokens rise with every new hold and are equal on reentry; a store that refuses smaller ones loses no update | `tokens` |
 //! | **X** one acquire is one hold: the history is one of a reentrant fenced mutex | `model` |
+//! | **K** nobody gets the lock in the time for which an unlock keeps it | `kept` |
 //! | **C** a call's own time-out is kept | `patience` |
 //! | **O** nobody changes a key that is not theirs, and no tenure is left to its lease | `store`, from the server's side; `entry`, on a consensus store |
 //!
-//! `windows` says when the store itself may break M and F.
+//! `windows` says when the store itself may break M, F and K.
 
 pub(crate) mod entry;
 mod exclusion;
 mod generated;
 pub(crate) mod holds;
+mod kept;
 pub(crate) mod lateness;
 mod losses;
 mod model;
@@ -40,6 +42,8 @@ pub(crate) enum Property {
     X,
     /// Shows: G2, S3.
     O,
+    /// Shows: G13.
+    K,
     /// Shows: G12.
     C,
     /// Shows: G5.
@@ -125,6 +129,7 @@ pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>, lossy: 
     let mut violations = tokens::check(&holds, &lossy);
     violations.extend(model::check_counts(&calls));
     violations.extend(exclusion::check(&holds, &lossy));
+    violations.extend(kept::check(&holds, &lossy));
     if lossy == Lossy::Never {
         violations.extend(model::check(&calls, &holds));
     }

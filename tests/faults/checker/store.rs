@@ -1,10 +1,11 @@
 //! O: nobody changes a key that is not theirs, seen from the server: every command on the lock's key, in the order of
 //! execution. And the store's part of X: which tenures ended with their lease, released by nobody.
 //!
-//! What a script does belongs to the locker that the script was called with.
+//! What a script does belongs to the locker that the script was called with. The mark of a delayed release is its locker's, too, and no tenure.
 
 use super::{Property, Violation};
 use crate::support::monitor::Executed;
+use redis_dlock::DelayedRelease;
 
 /// Around the end of a lease the server's clock and that of its log may differ by so much: either is right then.
 const BLUR: u64 = 2_000;
@@ -33,6 +34,12 @@ pub(crate) struct Expired {
     pub(crate) locker: String,
     /// When, in microseconds of the server's clock.
     pub(crate) at: u64,
+}
+
+impl Held {
+    fn is_of(&self, caller: &str) -> bool {
+        self.locker == caller || DelayedRelease::of_locker(&self.locker).is_some_and(|mark| mark.locker == caller)
+    }
 }
 
 impl From<Held> for Expired {
@@ -71,6 +78,7 @@ pub(crate) fn check(commands: &[Executed], key: &str) -> Seen {
     }
     reader.begin(&[], key, u64::MAX);
     reader.expire(u64::MAX);
+    reader.seen.expired.retain(|expired| DelayedRelease::of_locker(&expired.locker).is_none());
     reader.seen
 }
 
@@ -146,9 +154,10 @@ impl Reader {
             }
             ["set", _, locker, "PX", lease] => {
                 if self.must_be_mine("overwrites", at) {
-                    self.seen.expired.extend(self.held.take_if(|held| held.locker != self.caller).map(Expired::from));
+                    self.seen.expired.extend(self.held.take_if(|held| !held.is_of(&self.caller)).map(Expired::from));
                 }
-                if self.held.as_ref().is_none_or(|held| held.locker != *locker) {
+                let is_new = self.held.as_ref().is_none_or(|held| held.locker != *locker);
+                if is_new && DelayedRelease::of_locker(locker).is_none() {
                     self.seen.tenures += 1;
                 }
                 self.held = Some(hold(locker, lease, at));
@@ -176,7 +185,7 @@ impl Reader {
     fn must_be_mine(&mut self, what: &str, at: u64) -> bool {
         let caller = &self.caller;
         if let Some(held) = &self.held
-            && held.locker != *caller
+            && !held.is_of(caller)
             && at + BLUR < held.ends
         {
             let story = format!("{caller:?} {what} the key at {at} µs, which is {held:?}");

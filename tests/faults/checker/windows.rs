@@ -21,9 +21,9 @@ pub(crate) struct Window {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lossy {
     Never,
-    /// At any time. M and X are not judged, but for the counts of X. F is.
+    /// At any time. M, K and X are not judged, but for the counts of X. F is.
     Ever,
-    /// In these times. M and F are judged for all that reaches beyond them, and of X the counts are.
+    /// In these times. M, K and F are judged for all that reaches beyond them, and of X the counts are.
     In(Vec<Window>),
 }
 
@@ -40,6 +40,15 @@ impl Lossy {
             Self::Never => false,
             Self::Ever => true,
             Self::In(windows) => windows.iter().any(|window| window.from <= second.since && until <= window.to),
+        }
+    }
+
+    /// Whether the store may have forgotten for how long the lock is kept after the first hold, when the second one begins.
+    pub(super) fn allows_early(&self, first: &Hold, second: &Hold) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Ever => true,
+            Self::In(windows) => windows.iter().any(|window| window.from <= second.since && first.since <= window.to),
         }
     }
 

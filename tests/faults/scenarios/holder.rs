@@ -13,6 +13,18 @@ fn without_a_fault_nobody_waits() {
     undisturbed(None).assert_clean();
 }
 
+/// Most holds keep the lock for a while after their end.
+pub(crate) fn keeping(mutant: Option<&'static str>) -> Report {
+    let setup = Setup::of("no fault, releases delayed").work(|work| work.delays = (70, 250));
+    setup.with(mutant).play(Bounds::default(), |_| {})
+}
+
+/// Shows: G13.
+#[test]
+fn a_lock_that_is_kept_for_its_time_is_free_of_holders_until_then() {
+    keeping(None).assert_clean();
+}
+
 /// What it does late must hurt nobody: neither its extensions nor its unlock.
 pub(crate) fn stopped(mutant: Option<&'static str>) -> Report {
     let bounds = Bounds { expired: 1, ..Bounds::default() };

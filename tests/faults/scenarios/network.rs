@@ -68,6 +68,17 @@ fn a_release_whose_reply_is_lost_is_one_release() {
     seldom("reply of release lost").play(bounds, |scene| meet(scene, Sent::Release, Lot::LoseReply, 4)).assert_clean();
 }
 
+/// It is repeated, and the lock is kept for its time all the same.
+/// Shows: G11, G13.
+#[test]
+fn a_delayed_release_whose_reply_is_lost_is_a_delayed_release() {
+    let bounds = Bounds { waited: Duration::from_millis(600), ..Bounds::default() };
+    seldom("reply of delayed release lost")
+        .work(|work| (work.leads, work.delays) = (0, (100, 900)))
+        .play(bounds, |scene| meet(scene, Sent::DelayRelease, Lot::LoseReply, 4))
+        .assert_clean();
+}
+
 /// Shows: G11.
 #[test]
 fn replies_that_are_cut_or_reset_lose_nothing() {

@@ -4,6 +4,7 @@ use super::holds::{Way, are_served_in_order, is_handed_over};
 use crate::support::cause;
 use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
+use crate::support::watched::{Kind, When};
 use futures_lite::future::{block_on, poll_once};
 use redis_dlock::{BackendFailure, Error};
 use std::ops::ControlFlow;
@@ -21,6 +22,7 @@ on_both_stores!(
     a_closed_client_sends_waiting_tasks_away_and_ends_with_its_last_hold,
     an_unreachable_store_refuses_it,
     several_are_awaited_together,
+    tasks_that_end_together_give_back_in_one_batch,
     a_leader_is_awaited,
 );
 
@@ -180,6 +182,34 @@ fn several_are_awaited_together(lab: &Lab) {
     let holds = lab.time.during(|| block_on(waits).unwrap().unwrap());
     drop(holds);
     eventually("nothing is left", || lab.leftovers().is_empty());
+}
+
+/// Ten hold, ten wait for the same locks, and all end while the thread that sends for them waits for an answer.
+/// Shows: L2.
+fn tasks_that_end_together_give_back_in_one_batch(lab: &Lab) {
+    for waiters_end_first in [false, true] {
+        let (generator, watch) = lab.watched_generator();
+        let lock = |n: u32| generator.generate_with(config(&n.to_string(), 30_000)).unwrap();
+        let locks: Vec<_> = (0..10).map(lock).collect();
+        let holds: Vec<_> = locks.iter().map(|lock| block_on(lock.hold_async()).unwrap()).collect();
+        let mut waits: Vec<_> = locks.iter().map(|lock| Box::pin(lock.hold_async())).collect();
+        assert!(waits.iter_mut().all(|wait| block_on(poll_once(wait)).is_none()));
+        let busy = watch.stop_next(Kind::Acquire, When::Going);
+        let mut another = Box::pin(lock(10).hold_async());
+        assert!(block_on(poll_once(&mut another)).is_none());
+        busy.wait();
+        if waiters_end_first {
+            drop((waits, holds));
+        } else {
+            drop((holds, waits));
+        }
+        busy.open();
+        drop(block_on(another).unwrap());
+        eventually("nothing is left", || lab.leftovers().is_empty());
+        let releases = watch.calls_of(Kind::Release);
+        let of_ten: Vec<_> = releases.iter().filter(|call| call.key != lock(10).key()).collect();
+        assert!(of_ten.len() == 10 && of_ten.iter().all(|call| call.trip == of_ten[0].trip), "{releases:?}");
+    }
 }
 
 /// Shows: G5, G7.

@@ -4,7 +4,8 @@ use crate::support::cause;
 use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::{Kind, Watch, When};
-use redis_dlock::{BackendFailure, CancelToken, DLockConfig, DLockGenerator, Error, LossCause};
+use futures_lite::future::block_on;
+use redis_dlock::{BackendFailure, CancelToken, DLockConfig, DLockGenerator, DLockGuards, Error, Holds, LossCause};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,7 @@ on_both_stores!(
     holds_belong_to_no_thread,
     a_limit_and_a_token_end_the_wait_for_the_last,
     the_loss_of_one_is_the_loss_of_all,
+    a_loss_ends_the_wait_for_the_next_and_all_are_taken_anew,
     what_is_lost_before_all_are_taken_is_taken_anew,
     an_attempt_whose_lock_is_lost_meanwhile_fails,
     a_reentered_lock_that_is_lost_ends_the_call,
@@ -206,28 +208,86 @@ fn the_loss_of_one_is_the_loss_of_all(lab: &Lab) {
     assert!(is_free(lab), "the others are given back");
 }
 
+/// A form that waits for the locks of a list, and gives them back. It returns whether it had them before the token was cancelled.
+type Form = fn(&DLockGenerator, [DLockConfig; 3], &CancelToken) -> Result<bool, Error>;
+
+/// Each with whether it has a token.
+const FORMS: [(bool, Form); 5] = [
+    (false, |generator, locks, _| of_thread(generator.lock_all(locks, HOUR)?)),
+    (true, |generator, locks, cancel| of_thread(generator.lock_all_cancellable(locks, HOUR, cancel)?)),
+    (false, |generator, locks, _| of_nobody(generator.hold_all(locks, HOUR)?)),
+    (true, |generator, locks, cancel| of_nobody(generator.hold_all_cancellable(locks, HOUR, cancel)?)),
+    (false, |generator, locks, _| of_nobody(block_on(generator.hold_all_async(locks, HOUR))?)),
+];
+
+fn of_thread(guards: Option<DLockGuards>) -> Result<bool, Error> {
+    let Some(guards) = guards else { return Ok(false) };
+    guards.ensure_valid().and_then(|()| guards.unlock()).map(|()| true)
+}
+
+fn of_nobody(holds: Option<Holds>) -> Result<bool, Error> {
+    let Some(holds) = holds else { return Ok(false) };
+    holds.ensure_valid().and_then(|()| holds.release()).map(|()| true)
+}
+
+/// The last one is held elsewhere all the time. What was lost is held elsewhere, too, and then waited for.
+/// Shows: G1, G5, L3.
+fn a_loss_ends_the_wait_for_the_next_and_all_are_taken_anew(lab: &Lab) {
+    let plays = FORMS
+        .iter()
+        .flat_map(|(has_token, form)| [(form, false), (form, true)].into_iter().take(1 + usize::from(*has_token)));
+    for (form, is_cancelled) in plays {
+        let (one, other, cancel) = (lab.generator(), lab.generator(), CancelToken::new());
+        let last = one.try_lock_all(list(["z"])).unwrap().unwrap();
+        let waiter = other.generate_with(config("z", LONG)).unwrap();
+        let token = cancel.clone();
+        let waiting = spawn(move || form(&other, [config("z", LONG), config("b", LONG), config("a", 1500)], &token));
+        eventually("it waits", || waiter.queue_length() == 1);
+        lab.delete(&key("a"));
+        let first = lab.generator().try_lock_all(list(["a"])).unwrap().expect("nobody has it");
+        let is_given_up = || waiter.queue_length() == 0 && lab.waiting(&key("z")) == 0 && held(lab, &["b"]).is_empty();
+        lab.time.until("it gives up the wait, and what it has", is_given_up);
+        assert!(last.is_valid() && !waiting.is_finished());
+        drop(lab.generator().try_lock_all(list(["b"])).unwrap().expect("it keeps nobody from it"));
+        first.unlock().unwrap();
+        lab.time.until("it waits again", || waiter.queue_length() == 1);
+        assert_eq!(held(lab, &["a", "b", "z"]).len(), 3);
+        if is_cancelled {
+            cancel.cancel();
+            assert!(!lab.join(waiting).unwrap());
+            last.unlock().unwrap();
+        } else {
+            last.unlock().unwrap();
+            assert!(lab.join(waiting).unwrap());
+        }
+        expect_free(lab);
+    }
+}
+
+/// The question about the last one is under way when the first one is lost, and is answered with a grant. It is the calling thread that asks: while
+/// a client's thread asks for a task, a clock that is moved by hand stands still.
 /// Shows: G1, G5.
 fn what_is_lost_before_all_are_taken_is_taken_anew(lab: &Lab) {
-    let is_lost = Arc::new(AtomicBool::new(false));
-    let (lost, one) = (Arc::clone(&is_lost), lab.generator());
-    let other = lab.builder().on_lost(move |_| lost.store(true, Ordering::SeqCst)).build(lab.processor()).unwrap();
-    let last = one.try_lock_all(list(["z"])).unwrap().unwrap();
-    let waiter = other.generate_with(config("z", LONG)).unwrap();
-    let waiting = spawn(move || {
-        let guards = other.lock_all([config("z", LONG), config("a", 3000)], HOUR).unwrap().unwrap();
-        guards.ensure_valid().and_then(|()| guards.unlock())
-    });
-    eventually("it waits", || waiter.queue_length() == 1);
-    lab.delete(&key("a"));
-    let first = lab.generator().try_lock_all(list(["a"])).unwrap().expect("nobody has it");
-    lab.time.until("the loss is told", || is_lost.load(Ordering::SeqCst));
-    last.unlock().unwrap();
-    // It gives the last one back, and waits for the first one.
-    eventually("it has begun anew", || held(lab, &["z"]).is_empty());
-    assert!(!waiting.is_finished());
-    first.unlock().unwrap();
-    lab.join(waiting).unwrap();
-    expect_free(lab);
+    for (_, form) in &FORMS[..4] {
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let (lost, (processor, watch)) = (Arc::clone(&is_lost), lab.watched());
+        let generator = lab.builder().on_lost(move |_| lost.store(true, Ordering::SeqCst)).build(processor).unwrap();
+        let gates = ["a", "b", "z"].map(|_| watch.stop_next(Kind::Acquire, When::Going));
+        let waiting = spawn(move || {
+            form(&generator, [config("a", 1500), config("b", LONG), config("z", 3_600_000)], &CancelToken::new())
+        });
+        for (n, gate) in gates.into_iter().enumerate() {
+            gate.wait();
+            if n == 2 {
+                lab.delete(&key("a"));
+                lab.time.until_soon("the loss is told", || is_lost.load(Ordering::SeqCst));
+            }
+        }
+        assert!(lab.join(waiting).unwrap());
+        let asked = watch.calls_of(Kind::Acquire).into_iter().map(|call| call.key).filter(|asked| *asked == key("a"));
+        assert_eq!(asked.count(), 2);
+        expect_free(lab);
+    }
 }
 
 fn an_attempt_whose_lock_is_lost_meanwhile_fails(lab: &Lab) {

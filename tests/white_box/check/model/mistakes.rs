@@ -157,6 +157,7 @@ pub(crate) enum Mutant {
     ExtendsWithoutCompare,
     AsksAnewWithoutAnswer,
     TokensStand,
+    KeepsNothing,
     TakesDenialForLoss,
     GivesUpWhenDenied,
     CountsUnacknowledged,
