@@ -29,7 +29,7 @@ use crate::sync::MutexGuard;
 use std::sync::Arc;
 
 /// What an unlock does about the store's reply to the release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum AfterRelease {
     /// It waits for the reply, and returns what it says.
     Awaited,
@@ -74,12 +74,15 @@ impl<'c> Unlock<'c> {
 
     /// Does what is left to do after the thread has unlocked once.
     pub(crate) fn unlock(self, exit: Exit) -> Result<(), Error> {
-        if exit == Exit::Inner {
+        if matches!(exit, Exit::Inner) {
             return Ok(());
         }
         let ended = self.end_hold(exit)?;
         let _leaving = Leaving(self.parts);
-        ended.map_or(Ok(()), |ended| self.give_back(ended))
+        match ended {
+            Some(ended) => self.give_back(ended),
+            None => Ok(()),
+        }
     }
 
     /// Ends the hold of a task, without waiting for the store. Returns `false` if that is all. Otherwise the retry thread gives the tenure back,
@@ -113,7 +116,7 @@ impl<'c> Unlock<'c> {
         }
         let hands_over = parts.core.hands_over;
         let mut state = key.state.lock();
-        if hands_over && self.reply != AfterRelease::Elsewhere {
+        if hands_over && !matches!(self.reply, AfterRelease::Elsewhere) {
             state = self.prepare_to_keep(state);
         }
         let now = parts.core.clock.now();
@@ -225,7 +228,7 @@ impl<'c> Unlock<'c> {
         let others_wait = !state.queue.is_empty();
         let ended = parts.renewals.end_hold(key, &mut state, next);
         if let Phase::Releasing { ended: Some(ended), .. } = &mut state.phase {
-            ended.is_ordered = self.reply == AfterRelease::Elsewhere;
+            ended.is_ordered = matches!(self.reply, AfterRelease::Elsewhere);
         }
         drop(state);
         forked?;
@@ -246,7 +249,7 @@ impl<'c> Unlock<'c> {
     /// Decides how a tenure is given back.
     fn plan(self, ended: EndedTenure) -> GiveBack<'c> {
         let mut back = GiveBack::of(self.parts, ended);
-        if self.reply == AfterRelease::Awaited {
+        if matches!(self.reply, AfterRelease::Awaited) {
             back.ask_why_lost();
         }
         back.plan_next();
@@ -255,6 +258,6 @@ impl<'c> Unlock<'c> {
 
     /// Returns whether nobody waits for the reply to the release.
     fn is_posted(self, back: &GiveBack<'_>) -> bool {
-        back.may_be_posted() && self.reply == AfterRelease::Unawaited
+        matches!(self.reply, AfterRelease::Unawaited) && back.may_be_posted()
     }
 }

@@ -183,7 +183,7 @@ impl Handle {
 
     /// Does what is left to do after the calling thread has unlocked once.
     fn end_of_thread(&self, exit: Exit, reply: AfterRelease) -> Result<(), Error> {
-        if exit == Exit::Last {
+        if matches!(exit, Exit::Last) {
             owner::hold_ends();
         }
         self.end(exit, reply)

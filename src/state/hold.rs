@@ -115,7 +115,7 @@ impl CurrentHold {
     pub(crate) fn leave(&self, thread: u64, token: Option<u64>) -> Exit {
         let owner = self.owner.load(Ordering::Acquire); // ORDERING: pairs with `begin`.
         let count = self.count.load(Ordering::Relaxed); // ORDERING: Relaxed: the owner's own count.
-        let is_other = token.is_some_and(|token| token != self.token());
+        let is_other = token.is_some() && token != Some(self.token());
         if owner == thread && !is_other && count > 1 {
             self.count.store(count - 1, Ordering::Relaxed); // ORDERING: as above.
             return Exit::Inner;

@@ -126,6 +126,8 @@ struct Holds {
 }
 
 thread_local! {
+    // It needs neither a destructor nor lazy initialization, so it is readable until the very end of the thread, in one step.
+    static NUMBER: Cell<u64> = const { Cell::new(NOBODY) };
     static HOLDS: Holds = Holds { thread: current_thread(), count: Cell::new(0) };
 }
 
@@ -154,22 +156,17 @@ pub(crate) fn has_holds() -> bool {
 /// `std::thread::ThreadId` takes fifteen times as long.)
 #[inline]
 pub(crate) fn current_thread() -> u64 {
-    // It needs neither a destructor nor lazy initialization, so it is readable until the very end of the thread, in
-    // one step.
-    thread_local! {
-        static NUMBER: Cell<u64> = const { Cell::new(NOBODY) };
-    }
-    NUMBER.with(|number| match number.get() {
-        NOBODY => enter(number),
+    match NUMBER.with(Cell::get) {
+        NOBODY => enter(),
         known => known,
-    })
+    }
 }
 
 /// Gives the calling thread a number, and enters its name.
 #[cold]
-fn enter(place: &Cell<u64>) -> u64 {
+fn enter() -> u64 {
     let number = next_number();
-    place.set(number);
+    NUMBER.with(|place| place.set(number));
     // If the thread-locals of the thread are already gone, nothing would remove the name any more, so it is not entered.
     if HOLDS.try_with(|_| ()).is_ok() {
         let name = OwnerName::of_current_thread();

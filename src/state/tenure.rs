@@ -52,8 +52,8 @@ pub(crate) struct Tenure {
     heard_at: Moment,
     /// When the current hold began, or else the last one.
     pub(crate) held_since: Moment,
-    /// For how long after its beginning the current hold keeps others out, even if it ends before.
-    at_least: Duration,
+    /// The moment before which nobody else gets the key, even if the current hold ends before.
+    free_from: Moment,
     /// When the current hold reaches the longest time that it may last.
     hold_ends: Moment,
     /// When the current hold is to be reported, because it lasts long. [`Moment::NEVER`] once it was.
@@ -83,7 +83,7 @@ impl Tenure {
             contended: None,
             heard_at: counts_from,
             held_since: counts_from,
-            at_least: Duration::ZERO,
+            free_from: counts_from,
             hold_ends: Moment::NEVER,
             warns_at: Moment::NEVER,
             is_confirmed: false,
@@ -113,10 +113,9 @@ impl Tenure {
     /// Notes that a hold begins.
     pub(crate) fn hold_begins(&mut self, now: Moment) {
         self.held_since = now;
-        self.at_least = Duration::ZERO;
-        let after = |time: Option<Duration>| time.map_or(Moment::NEVER, |time| now + time);
-        self.hold_ends = after(self.settings.max_hold);
-        self.warns_at = after(self.settings.hold_warning);
+        self.free_from = now;
+        self.hold_ends = self.settings.max_hold.map_or(Moment::NEVER, |time| now + time);
+        self.warns_at = self.settings.hold_warning.map_or(Moment::NEVER, |time| now + time);
     }
 
     /// Notes that the hold has ended and that the tenure is kept.
@@ -127,7 +126,7 @@ impl Tenure {
 
     /// Notes that nobody is to get the key until so long after the current hold began. If this is noted several times, the longest counts.
     pub(crate) fn delay_release(&mut self, at_least: Duration) {
-        self.at_least = self.at_least.max(at_least);
+        self.free_from = self.free_from.max(self.held_since + at_least);
     }
 
     /// Returns the moment until which nobody is to get the key, if it is still to come.
@@ -135,7 +134,7 @@ impl Tenure {
     /// It counts from the moment at which the client has noted that the hold begins, and that is after the grant in the store. So it is never
     /// too early; it is too late by the time for which the grant was under way.
     pub(crate) fn delayed_until(&self, now: Moment) -> Option<Moment> {
-        Some(self.held_since + self.at_least).filter(|until| *until > now)
+        (self.free_from > now).then_some(self.free_from)
     }
 
     /// Returns whether the current hold is to be reported now. It is reported once.

@@ -98,10 +98,9 @@ impl Packed {
             let Some(Command { start, short, stamp_at }) = self.commands.get(at) else { continue };
             let end = self.commands.get(at + 1).map_or(self.bytes.len(), |next| next.start);
             spelt.begin();
-            let head = short.as_ref().map_or(*start, |(short, _)| short.start);
-            spelt.bytes.extend_from_slice(&self.bytes[*start..head]);
             let mut tail = *start;
             if let Some((short, full)) = short {
+                spelt.bytes.extend_from_slice(&self.bytes[*start..short.start]);
                 spelt.bulks(*full);
                 tail = short.end;
             }
@@ -148,7 +147,7 @@ impl Packed {
     /// Adds one word, which consists of these parts.
     pub(crate) fn bulk(&mut self, parts: &[&str]) {
         // The server wants to know the length of the whole word before its first byte.
-        self.header(b'$', parts.iter().map(|part| part.len()).sum());
+        self.header(b'$', parts.iter().copied().map(str::len).sum());
         for part in parts {
             self.bytes.extend_from_slice(part.as_bytes());
         }

@@ -185,11 +185,11 @@ impl Socket {
     #[cfg(unix)]
     fn read_once_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         use rustix::net::{RecvFlags, recv};
-        let read = match self {
+        let (read, _) = match self {
             Self::Tcp(s) => recv(s, buffer, RecvFlags::DONTWAIT),
             Self::Unix(s) => recv(s, buffer, RecvFlags::DONTWAIT),
-        };
-        Ok(read.map(|(n, _)| n)?)
+        }?;
+        Ok(read)
     }
 
     /// A thread that writes meanwhile sees this as a time-out, and tries again until its deadline.

@@ -351,8 +351,10 @@ impl<C: Connector> Transport<C> {
     /// Notes that a call on this mux may not have been sent. If the mux has no connection and another mux has one, calls use only open
     /// connections for a while. So a connect that hangs or is refused costs one call, and not every call.
     fn note_unsent(&self, mux: usize) {
-        let is_connected = |mux: &Arc<Mux<C>>| mux.is_connected();
-        if mux != URGENT && !is_connected(&self.muxes[mux]) && self.muxes[..CALLERS].iter().any(is_connected) {
+        if mux != URGENT
+            && !self.muxes[mux].is_connected()
+            && self.muxes[..CALLERS].iter().any(|mux| mux.is_connected())
+        {
             self.only_one.lock().fail(now(), Backoff::constant(NO_MORE));
         }
     }
@@ -439,9 +441,10 @@ impl<C: Connector> Transport<C> {
     fn choose(&self, limit: Duration) -> usize {
         let (mut best, mut least) = (0, usize::MAX);
         // The choice cannot be corrected later: once the call has entered a mux, its key is tied to that mux.
-        let took = self.connect_took();
-        let has_time_to_connect = !took.is_zero() && limit >= took * CONNECTS;
-        let may_open = || has_time_to_connect && !self.only_one.lock().lasts(now());
+        let may_open = || {
+            let took = self.connect_took();
+            !took.is_zero() && limit >= took * CONNECTS && !self.only_one.lock().lasts(now())
+        };
         for (n, mux) in self.muxes[..self.callers].iter().enumerate() {
             let load = mux.load();
             if load < least && (mux.is_connected() || may_open()) {

@@ -22,7 +22,7 @@
 
 use super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, NO_YIELD, POLLS_FOR};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Mutex, now, thread};
+use crate::sync::{Mutex, now, random_u32, thread};
 use std::time::{Duration, Instant};
 
 /// The greatest number of callers that sleep at once after one has polled in vain. If one caller in 128 polls for 100 µs in vain, that
@@ -141,12 +141,16 @@ impl PollPolicy {
         find: impl Fn(Instant) -> bool,
         is_found: impl Fn() -> bool,
     ) {
-        if self.bound.is_zero() || is_spared() || self.is_cooling_down(at) || at + LATEST >= deadline {
+        if self.bound.is_zero() || self.is_cooling_down(at) || at + LATEST >= deadline {
+            return;
+        }
+        if cfg!(all(test, dlock_shuttle)) && !random_u32(0).is_multiple_of(4) {
+            // In the model most callers do not poll: polling would hide what happens to those that sleep.
             return;
         }
         // ORDERING: Relaxed: a count that may be disturbed.
         let skips = self.skips.load(Ordering::Relaxed);
-        if low_half(skips) > 0 {
+        if skips & 0xffff > 0 {
             return self.skips.store(skips - 1, Ordering::Relaxed);
         }
         let poller = Poller::enter(&self.pollers);
@@ -174,7 +178,7 @@ impl PollPolicy {
     fn note(&self, found: bool) {
         // ORDERING: Relaxed: a count that may be disturbed.
         let skips = self.skips.load(Ordering::Relaxed);
-        let next = if found { 0 } else { (2 * high_half(skips)).clamp(1, MOST_SKIPS) };
+        let next = if found { 0 } else { (2 * (skips >> 16)).clamp(1, MOST_SKIPS) };
         let next = next << 16 | next;
         if next != skips {
             self.skips.store(next, Ordering::Relaxed);
@@ -216,25 +220,6 @@ impl PollPolicy {
     fn nanos(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
     }
-}
-
-fn low_half(n: u32) -> u32 {
-    n & 0xffff
-}
-
-fn high_half(n: u32) -> u32 {
-    n >> 16
-}
-
-/// In the model most callers do not poll: polling would hide what happens to those that sleep.
-#[cfg(all(test, dlock_shuttle))]
-fn is_spared() -> bool {
-    !crate::sync::random_u32(0).is_multiple_of(4)
-}
-
-#[cfg(not(all(test, dlock_shuttle)))]
-fn is_spared() -> bool {
-    false
 }
 
 #[cfg(test)]

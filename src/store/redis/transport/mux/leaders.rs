@@ -179,10 +179,9 @@ impl<C: Connector> Mux<C> {
 
     /// Polls for the answer, if the policy expects it soon.
     pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
-        let at = now();
-        if call.may_read_on() && at < deadline {
+        if call.may_read_on() {
             let find = |at| !call.may_read_on() || self.read(call, at, deadline, false);
-            self.polling.poll(|| self.load(), at, deadline, find, || call.is_over());
+            self.polling.poll(|| self.load(), now(), deadline, find, || call.is_over());
         }
     }
 
@@ -197,8 +196,8 @@ impl<C: Connector> Mux<C> {
         loop {
             // The reader waits for the socket, so no other thread can wake it. Every `ROLE_CHECK` it checks whether it was promoted to
             // writer.
-            let overdue = reader.oldest + self.settings.patience();
-            let arrived = reader.fill(waits.then_some(deadline.min(overdue).min(at + ROLE_CHECK)));
+            let until = waits.then(|| deadline.min(reader.oldest + self.settings.patience()).min(at + ROLE_CHECK));
+            let arrived = reader.fill(until);
             match reader.take_in(arrived, Some((own, deadline))) {
                 Some(back) if waits => (reader, at) = (back, now()),
                 Some(back) => {

@@ -174,6 +174,14 @@ pub(crate) struct Mux<C: Connector> {
 
 type Guard<'a, C> = MutexGuard<'a, MuxState<C>>;
 
+/// How a caller's wait has ended.
+enum Waited {
+    Answered(CallReplies),
+    TimedOut,
+    /// The time ended while the caller had a role. It must `depart` or `hand_on`, either of which promotes a successor.
+    TimedOutInRole,
+}
+
 impl<C: Connector> Mux<C> {
     /// Creates the mux of this number, which connects with its first call.
     pub(super) fn new(settings: &Arc<MuxSettings<C>>, polling: Arc<PollPolicy>, number: usize) -> Arc<Self> {
@@ -260,25 +268,23 @@ impl<C: Connector> Mux<C> {
         limit: Duration,
         at_limit: AtLimit,
     ) -> CallReplies {
-        let mut is_free = self.wait(call, deadline);
-        let mut answer = if is_free { call.finished() } else { None };
-        if answer.is_none() {
+        let mut waited = self.wait(call, deadline);
+        if !matches!(waited, Waited::Answered(_)) {
             Reader::look(self, Some(call));
             if !spare.is_zero() && call.is_under_way_again() {
-                if !is_free {
-                    // The time ended while this caller had a role. It hands the role on only now, because it goes on waiting and may be
-                    // promoted again.
+                if matches!(waited, Waited::TimedOutInRole) {
+                    // It hands the role on only now, because it goes on waiting and may be promoted again.
                     self.hand_on(self.state.lock(), true);
                 }
-                is_free = self.wait(call, deadline + spare);
-                answer = if is_free { call.finished() } else { None };
+                waited = self.wait(call, deadline + spare);
             }
         }
         self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
-        answer.unwrap_or_else(|| {
-            Reader::look(self, Some(call));
-            self.depart(call, limit, at_limit)
-        })
+        if let Waited::Answered(answer) = waited {
+            return answer;
+        }
+        Reader::look(self, Some(call));
+        self.depart(call, limit, at_limit)
     }
 
     /// Writes, without waiting, what is queued and has no writer. Returns `true` if a posted call may still have no answer.
@@ -309,17 +315,20 @@ impl<C: Connector> Mux<C> {
         self.end_connecting();
     }
 
-    /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. Returns `false` if the time ended while it
-    /// had such a role. The caller must then `depart` or `hand_on`, either of which promotes a successor.
-    fn wait(&self, call: &Arc<PendingCall>, deadline: Instant) -> bool {
+    /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. A caller that was promoted takes its role on
+    /// even if its answer is there, or its followers would sleep on.
+    fn wait(&self, call: &Arc<PendingCall>, deadline: Instant) -> Waited {
         self.poll(call, deadline);
         loop {
+            if let Some(answer) = call.finished() {
+                return Waited::Answered(answer);
+            }
             if call.may_read_on() {
                 self.read(call, now(), deadline, true);
             }
-            // Call `wait` even if the answer is there: a caller that was promoted must take the role on, or its followers would sleep on.
             match call.wait(deadline) {
-                Wake::Done | Wake::TimedOut => return true,
+                Wake::Done => {}
+                Wake::TimedOut => return Waited::TimedOut,
                 Wake::Promoted => {
                     let promotion = call.take_promotion();
                     let state = self.state.lock();
@@ -330,7 +339,7 @@ impl<C: Connector> Mux<C> {
                     };
                     if now() >= deadline {
                         // Hand nothing on here: while this caller still counts as waiting it could be promoted again and again.
-                        return false;
+                        return Waited::TimedOutInRole;
                     }
                     // A caller whose answer has come promotes a reader; one that still waits for it reads itself.
                     let reads = !state.will_read(call);

@@ -281,7 +281,7 @@ impl PendingCall {
     pub(crate) fn leave_sent(&self) -> bool {
         let mut core = self.core.lock();
         core.is_attended = false;
-        std::mem::take(&mut core.promotion).to_writer
+        std::mem::take(&mut core.promotion.to_writer)
     }
 
     /// Returns `true` if the call was written to the mux's current connection, whose first epoch is `first_epoch`, and has no answer yet.
@@ -315,7 +315,7 @@ impl PendingCall {
     /// the call is posted. Wake the caller after unlocking the mux's state.
     pub(crate) fn promote(&self, to_writer: bool) -> bool {
         let mut core = self.core.lock();
-        let waits = core.waits() && (to_writer || !self.is_posted);
+        let waits = (to_writer || !self.is_posted) && core.waits();
         if waits {
             core.promotion.to_writer |= to_writer;
             core.promotion.to_reader |= !to_writer;

@@ -341,7 +341,9 @@ impl<C: Connector> Session<C> {
     /// Notes that all bytes of the calls queued up so far are written.
     pub(super) fn all_sent(&mut self) {
         // The posters that still wait go on now, and usually call again.
-        self.away += self.unsent.drain(..).filter(|call| call.mark_sent()).count();
+        for call in self.unsent.drain(..) {
+            self.away += usize::from(call.mark_sent());
+        }
     }
 
     /// Gives replies to their calls, in order. Adds to `over` the finished calls that must be woken, except the reader's own. Adds to
