@@ -48,7 +48,7 @@ caught! {
     extends_any_tenure: ExtendsAnyTenure, PROBING, TWO_INSIDE;
     forgets_unanswered: ForgetsGivenUp, GIVE_UPS_ASKING_FAULTY, LEFT;
     forgets_waiting: ForgetsGivenUp, GIVE_UPS, LEFT;
-    repeats_apart_unheard: RepeatsApartUnheard, GIVE_UPS_ASKING_FAULTY, LEFT;
+    repeats_apart_unheard: RepeatsApartUnheard, GIVE_UPS_ALONE, LEFT;
     cleans_up_once: CleansUpOnce, GIVE_UPS_ASKING_FAULTY, LEFT;
     keeps_what_is_lost: KeepsWhatIsLost, PASSING_FAULTY, &["is valid again", "valid: false, unlocking: Some(Ok"];
     drops_turn: DropsTurn, GIVE_UPS_FAULTY, &["deadlock", "never at rest", "closed in"];

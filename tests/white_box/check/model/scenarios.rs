@@ -80,6 +80,10 @@ pub(crate) const GIVE_UPS_ASKING_FAULTY: Scenario = Scenario { listener: false, 
 /// The only thread of a client gives up while another client has the lock, or gives it to the first one.
 pub(crate) const GIVE_UP: Scenario = Scenario { clients: &[&[&[For(SHORT)]], &[&[Lock]]], ..TWO };
 
+/// The only threads of two clients ask, and give up.
+pub(crate) const GIVE_UPS_ALONE: Scenario =
+    Scenario { clients: &[&[&[For(SHORT)]], &[&[For(SHORT)]]], listener: false, ..GIVE_UPS_FAULTY };
+
 /// The only waiter of a client gives up, and another comes afterwards.
 pub(crate) const RETURNING: Scenario =
     Scenario { clients: &[&[&[For(SHORT), Lock], &[For(SHORT)]], &[&[Lock], &[Lock]]], ..TWO };
@@ -225,6 +229,7 @@ holds! {
     threads_that_ask_and_give_up: GIVE_UPS_ASKING;
     // Shows: G11, S12.
     threads_that_ask_and_give_up_with_faults: GIVE_UPS_ASKING_FAULTY;
+    threads_that_are_alone_ask_and_give_up_with_faults: GIVE_UPS_ALONE;
     // Shows: L2, L3.
     a_client_whose_only_thread_gives_up: GIVE_UP;
     a_client_that_gives_up_and_comes_again: RETURNING;
