@@ -240,8 +240,8 @@ impl<C: Connector> Transport<C> {
     /// batch needs, and the caller can begin the rest.
     pub(crate) fn begin(&self, batch: Batch<'_>, mut at: Instant, deadline: Instant, waits: WaitOrder) -> Begun {
         let waits = if batch.parts.len() == 1 { waits } else { WaitOrder::AfterOthers };
-        // Urgent calls do nothing for others. ORDERING: see `kept`.
-        let is_kept = !batch.is_urgent() && self.kept.load(Ordering::Relaxed) != 0;
+        // Urgent calls do nothing for others.
+        let is_kept = !batch.is_urgent() && self.kept.load(Ordering::Relaxed) != 0; // ORDERING: see `kept`.
         let kept = if is_kept { self.kept.swap(0, Ordering::Relaxed) } else { 0 }; // ORDERING: see `kept`.
         let send_kept = |kept: u64| {
             let muxes = self.muxes.iter().enumerate().filter(|(n, _)| kept & 1 << n != 0);
