@@ -248,8 +248,11 @@ impl<C: Connector> Transport<C> {
             muxes.for_each(|(_, mux)| _ = mux.send_left());
         };
         let Batch { parts, order, .. } = batch;
-        let carried = parts.iter().fold(0, |carried, part| carried | 1_u64 << part.route.mux);
-        send_kept(kept & !carried);
+        let mut carried = 0;
+        if kept != 0 {
+            carried = parts.iter().fold(0, |carried, part| carried | 1_u64 << part.route.mux);
+            send_kept(kept & !carried);
+        }
         let mut calls = SmallVec::with_capacity(parts.len());
         for BatchPart { mut packed, route } in parts {
             let mux = route.mux;
@@ -262,7 +265,7 @@ impl<C: Connector> Transport<C> {
             self.muxes[mux].begin(&call, at, deadline, waits);
             calls.push((mux, call));
         }
-        if at >= deadline {
+        if kept != 0 && at >= deadline {
             // Some of the calls may not have been written, and what was kept for them neither.
             send_kept(kept & carried);
         }
