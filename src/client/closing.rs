@@ -62,7 +62,7 @@ pub(super) fn end(parts: &Arc<Parts>) {
     if parts.retries.thread.start().is_err() {
         return run_shutdown(parts, is_down);
     }
-    parts.order(Order::Drop(Arc::clone(parts) as Arc<dyn Send + Sync>));
+    parts.order(Order::Drop(Box::new(Arc::clone(parts))));
     parts.order(Order::ShutDown);
 }
 

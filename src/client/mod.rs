@@ -195,13 +195,14 @@ impl Client {
         self.parts.alarms.remove(number);
     }
 
-    /// Lets the retry thread drop a handle.
-    pub(crate) fn drop_later(self: &Arc<Self>) {
-        if self.parts.retries.thread.start().is_ok() {
-            self.parts.order(Order::Drop(Arc::clone(self) as Arc<dyn Send + Sync>));
-            if !self.parts.retries.thread.is_started() {
+    /// Lets the retry thread drop the client.
+    pub(crate) fn drop_later(self) {
+        let parts = Arc::clone(&self.parts);
+        if parts.retries.thread.start().is_ok() {
+            parts.order(Order::Drop(Box::new(self)));
+            if !parts.retries.thread.is_started() {
                 // The client was shut down meanwhile, and nobody carries it out.
-                drop(self.parts.take_orders());
+                drop(parts.take_orders());
             }
         }
     }

@@ -36,8 +36,8 @@ pub(super) enum Order {
     Confirm(Confirmation),
     /// Shut the client down: its last hold has ended after the closing, or its last handle is gone.
     ShutDown,
-    /// Drop this when the round is over: the last handle of the client, or what a shutdown needs.
-    Drop(Arc<dyn Send + Sync>),
+    /// Drop this when the round is over: the client, whose last handle is gone, or what a shutdown needs.
+    Drop(Box<dyn Send + Sync>),
 }
 
 /// A hold that a task has been given, and that is to be confirmed by an extension before the task is told.

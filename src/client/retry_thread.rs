@@ -175,7 +175,7 @@ struct Errands<'c> {
     has_posted: bool,
     shuts_down: bool,
     /// What is dropped when the round is over.
-    drops: Vec<Arc<dyn Send + Sync>>,
+    drops: Vec<Box<dyn Send + Sync>>,
 }
 
 /// A tenure that goes back to the store.
@@ -191,7 +191,7 @@ struct Afterwards {
     outcomes: Vec<(Released, Result<(), Error>)>,
     confirmed: Vec<Arc<Waiter>>,
     shuts_down: bool,
-    drops: Vec<Arc<dyn Send + Sync>>,
+    drops: Vec<Box<dyn Send + Sync>>,
 }
 
 impl<'c> Errands<'c> {

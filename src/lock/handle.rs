@@ -210,11 +210,11 @@ impl Handle {
         Unlock::new(&self.client.parts, &self.key, AfterRelease::Elsewhere).unlock_for_task(exit, released)
     }
 
-    /// Lets a thread of the client drop the last handle, because that ends the client, and waits for the store. Call it before a task drops a
-    /// handle.
-    pub(crate) fn leave_to_client(&self) {
-        if Arc::strong_count(&self.client) == 1 {
-            self.client.drop_later();
+    /// Drops the handle without waiting for the store: a thread of the client ends the client if this was the last handle. In a forked child the
+    /// client has no threads, and its end does not wait.
+    pub(crate) fn drop_by_task(self) {
+        if let Some(client) = Arc::into_inner(self.client).filter(|client| !client.core().process.is_forked()) {
+            client.drop_later();
         }
     }
 

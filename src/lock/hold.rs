@@ -2,6 +2,7 @@
 
 use crate::client::wait_limit::WaitLimit;
 use crate::error::{Error, LeaseLoss};
+use crate::lock::held_lock::HeldLock;
 #[cfg(feature = "async")]
 use crate::lock::hold_end::{LossFuture, ReleaseFuture};
 use crate::lock::reentrant::DistributedReentrantLock;
@@ -51,23 +52,22 @@ use std::time::Duration;
 #[derive(Debug)]
 #[must_use = "the lock is unlocked at once when its hold is dropped"]
 pub struct Hold {
-    lock: DistributedReentrantLock,
+    /// If it is of a task, the drop of the hold does not block.
+    lock: HeldLock,
     number: HoldNumber,
     token: u64,
-    /// Whether a task has acquired it. Its drop does not block then.
-    is_of_task: bool,
     done: bool,
 }
 
 impl Hold {
     pub(super) fn acquire(lock: &DistributedReentrantLock, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
         let taken = lock.handle.acquire_hold(limit)?;
-        Ok(taken.map(|(number, token)| Self { lock: lock.clone(), number, token, is_of_task: false, done: false }))
+        Ok(taken.map(|(number, token)| Self { lock: HeldLock::of_thread(lock), number, token, done: false }))
     }
 
     #[cfg(feature = "async")]
     pub(super) fn of_task(lock: &DistributedReentrantLock, number: HoldNumber, token: u64) -> Self {
-        Self { lock: lock.clone(), number, token, is_of_task: true, done: false }
+        Self { lock: HeldLock::of_task(lock), number, token, done: false }
     }
 
     /// Returns the lock that is held.
@@ -153,7 +153,7 @@ impl Hold {
     ///
     /// The output of the future is an error as that of [`release`](Self::release). A release that had no answer is repeated in the background.
     pub fn release_async(mut self) -> ReleaseFuture {
-        (self.done, self.is_of_task) = (true, true);
+        (self.done, self.lock.is_of_task) = (true, true);
         ReleaseFuture::of(&self.lock.handle, &self.number, self.token)
     }
 
@@ -173,13 +173,10 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        match (self.done, self.is_of_task) {
+        match (self.done, self.lock.is_of_task) {
             (true, _) => {}
             (false, false) => self.lock.handle.release_dropped(&self.number, self.token),
             (false, true) => self.lock.handle.release_dropped_by_task(&self.number, self.token),
-        }
-        if self.is_of_task {
-            self.lock.handle.leave_to_client();
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::client::acquire::TaskWait;
 use crate::client::wait_limit::WaitLimit;
 use crate::error::Error;
+use crate::lock::held_lock::HeldLock;
 use crate::lock::hold::Hold;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::state::owner::HoldNumber;
@@ -13,7 +14,7 @@ use std::task::{Context, Poll, ready};
 
 /// The wait of a task for a hold.
 struct Acquisition {
-    lock: DistributedReentrantLock,
+    lock: HeldLock,
     wait: TaskWait,
     /// The number of the hold, from the first poll on.
     number: Option<HoldNumber>,
@@ -21,7 +22,7 @@ struct Acquisition {
 
 impl Acquisition {
     fn new(lock: &DistributedReentrantLock, limit: WaitLimit<'static>) -> Self {
-        Self { lock: lock.clone(), wait: TaskWait::new(limit), number: None }
+        Self { lock: HeldLock::of_task(lock), wait: TaskWait::new(limit), number: None }
     }
 
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<Option<Hold>, Error>> {
@@ -44,7 +45,6 @@ impl Drop for Acquisition {
         if let Some(number) = self.number.as_ref().filter(|_| self.wait.is_under_way()) {
             handle.acquire_for_task(number.get(), &mut self.wait).abandon();
         }
-        handle.leave_to_client();
     }
 }
 

@@ -3,6 +3,7 @@
 mod generator;
 mod guard;
 mod handle;
+mod held_lock;
 mod hold;
 #[cfg(feature = "async")]
 mod hold_end;

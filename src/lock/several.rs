@@ -208,10 +208,10 @@ impl Holds {
     /// The output of the future is an error as that of [`release`](Self::release). A release that had no answer is repeated in the background.
     pub fn release_async(mut self) -> impl Future<Output = Result<(), Error>> + Send + Sync + 'static {
         let released = self.several.taken.drain(..).map(|taken| {
-            let release = taken.release_for_task();
-            taken.handle().leave_to_client();
+            let (name, release) = (Arc::clone(&taken.handle().key.name), taken.release_for_task());
             // The future owns no handle, so it may be dropped anywhere.
-            (Arc::clone(&taken.handle().key.name), release)
+            taken.lock.handle.drop_by_task();
+            (name, release)
         });
         let releases: Vec<_> = released.collect();
         async move {
@@ -360,7 +360,7 @@ impl Drop for Several {
             // The retry thread sends the releases together.
             return self.taken.drain(..).for_each(|taken| {
                 taken.number.iter().for_each(|number| taken.handle().release_dropped_by_task(number, taken.token));
-                taken.handle().leave_to_client();
+                taken.lock.handle.drop_by_task();
             });
         }
         if let Err(error) = self.end(AfterRelease::Unawaited) {

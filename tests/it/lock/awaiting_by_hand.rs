@@ -19,10 +19,9 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -35,7 +34,7 @@ struct Odd {
     panics_when_asked_for_a_cause: bool,
     /// What is done when the client next wants to know whether the store has ever answered.
     when_doubted: Arc<Mutex<Option<Work>>>,
-    is_closed: Arc<AtomicBool>,
+    ended_on: Arc<Mutex<Option<ThreadId>>>,
 }
 
 impl fmt::Debug for Odd {
@@ -74,7 +73,7 @@ impl LockProcessor for Odd {
     }
 
     fn close(&self) {
-        self.is_closed.store(true, Ordering::SeqCst);
+        *self.ended_on.lock() = Some(thread::current().id());
         self.inner.close();
     }
 }
@@ -83,8 +82,8 @@ struct Scene {
     lab: Lab,
     watch: Arc<Watch>,
     when_doubted: Arc<Mutex<Option<Work>>>,
-    /// Whether the client has ended.
-    is_closed: Arc<AtomicBool>,
+    /// The thread on which the client has ended.
+    ended_on: Arc<Mutex<Option<ThreadId>>>,
     generator: DLockGenerator,
 }
 
@@ -102,13 +101,13 @@ impl Scene {
             keeps_waiting: false,
             panics_when_asked_for_a_cause: false,
             when_doubted: Arc::default(),
-            is_closed: Arc::default(),
+            ended_on: Arc::default(),
         };
         change(&mut odd);
-        let (when_doubted, is_closed) = (Arc::clone(&odd.when_doubted), Arc::clone(&odd.is_closed));
+        let (when_doubted, ended_on) = (Arc::clone(&odd.when_doubted), Arc::clone(&odd.ended_on));
         // It always hears of grants.
         let generator = lab.time.builder().build(odd).unwrap();
-        Self { lab, watch, when_doubted, is_closed, generator }
+        Self { lab, watch, when_doubted, ended_on, generator }
     }
 
     /// A scene whose store wants to extend a lease that a waiter knows from a message alone.
@@ -385,6 +384,42 @@ fn the_last_hold_of_a_task_goes_without_waiting_for_the_store() {
     }
 }
 
+/// Whichever of two handles is the last one, its task does not end the client.
+#[test]
+fn tasks_that_drop_the_last_handles_at_once_go_without_waiting_for_the_store() {
+    let works: [fn(&DistributedReentrantLock) -> Work; 2] = [
+        |lock| {
+            let hold = awaited(lock.hold_async()).unwrap();
+            Box::new(move || drop(hold))
+        },
+        |lock| {
+            let future = lock.hold_async();
+            Box::new(move || drop(future))
+        },
+    ];
+    for round in 0..400 {
+        let scene = Scene::new();
+        let handles = ["x", "y"].map(|target| works[round % 2](&scene.lock(target)));
+        drop(scene.generator);
+        let start = Arc::new(Barrier::new(2));
+        let tasks = handles.map(|handle| {
+            let start = Arc::clone(&start);
+            thread::spawn(move || {
+                start.wait();
+                handle();
+            })
+        });
+        let threads = tasks.map(|task| {
+            let thread = task.thread().id();
+            task.join().unwrap();
+            thread
+        });
+        eventually("the client has ended", || scene.ended_on.lock().is_some());
+        let ended_on = scene.ended_on.lock().unwrap();
+        assert!(!threads.contains(&ended_on), "round {round}");
+    }
+}
+
 /// A waker that panics when it is cloned.
 #[expect(unsafe_code, reason = "no safe waker runs code of its own when it is cloned")]
 fn unclonable() -> Waker {
@@ -411,7 +446,7 @@ fn a_waker_that_panics_strands_nobody() {
         drop(hold);
         drop(awaited(lock.hold_async()).unwrap());
         close(scene.generator);
-        eventually("the client has ended", || scene.is_closed.load(Ordering::SeqCst));
+        eventually("the client has ended", || scene.ended_on.lock().is_some());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plays executions under many schedules, for the models of the crate and of the consensus stores.
 
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -12,21 +12,33 @@ fn iterations() -> usize {
 
 /// Plays one execution for each schedule. Returns how many there were.
 pub(crate) fn explore<S: Scheduler + 'static>(scheduler: S, play: impl Fn() + Send + Sync + 'static) -> usize {
+    explore_and(scheduler, FailurePersistence::None, play)
+}
+
+fn explore_and<S: Scheduler + 'static>(
+    scheduler: S,
+    failed: FailurePersistence,
+    play: impl Fn() + Send + Sync + 'static,
+) -> usize {
     let _ = env_logger::builder().format_timestamp(None).is_test(true).try_init();
     let mut config = Config::new();
     config.stack_size = 0x2_0000;
     config.max_steps = MaxSteps::FailAfter(100_000);
     config.silence_warnings = true;
-    config.failure_persistence = FailurePersistence::None;
+    config.failure_persistence = failed;
     Runner::new(scheduler, config).run(play)
 }
 
-/// Plays executions with schedules of both kinds.
+/// Plays executions with schedules of both kinds. A failure prints its schedule; `DLOCK_MODEL_SCHEDULE` plays that one alone.
 pub(crate) fn explore_both(play: impl Fn() + Copy + Send + Sync + 'static) {
+    if let Ok(schedule) = std::env::var("DLOCK_MODEL_SCHEDULE") {
+        explore(ReplayScheduler::new_from_encoded(&schedule), play);
+        return;
+    }
     let (n, begin) = (iterations(), Instant::now());
-    explore(RandomScheduler::new(n), play);
+    explore_and(RandomScheduler::new(n), FailurePersistence::Print, play);
     let random = begin.elapsed();
-    explore(PctScheduler::new(4, n), play);
+    explore_and(PctScheduler::new(4, n), FailurePersistence::Print, play);
     eprintln!("{n} schedules each: random {random:.1?}, pct {:.1?}", begin.elapsed() - random);
 }
 

@@ -43,8 +43,8 @@
 //! client is explored completely (`closing`). So this finds mistakes, and [`mutants`] shows which ones it would find, but it proves
 //! nothing.
 //!
-//! A failure is printed with its seed. `SHUTTLE_RANDOM_SEED={seed}` repeats it (the schedule is then the same: `replays` tests that).
-//! A failure that was found by priorities shows only the end of the execution. `RUST_LOG=trace` logs what happens.
+//! A failure prints its schedule. `DLOCK_MODEL_SCHEDULE={schedule}` plays it again (the execution is then the same: `replays` tests that),
+//! and `RUST_LOG=trace` logs what happens.
 //!
 //! # What is not modelled
 //!

@@ -1,0 +1,42 @@
+//! The lock of a hold, or of a future that acquires one: the handle that a task may drop.
+
+use crate::lock::reentrant::DistributedReentrantLock;
+use std::ops::Deref;
+
+/// A lock that may be dropped by a task, which never waits for the store.
+///
+/// To drop the last handle ends the client, and that waits for the store. So what a task drops goes to a thread of the client if it is the last
+/// handle.
+#[derive(Debug)]
+pub(super) struct HeldLock {
+    /// `None` once it was dropped.
+    lock: Option<DistributedReentrantLock>,
+    pub(super) is_of_task: bool,
+}
+
+impl HeldLock {
+    pub(super) fn of_thread(lock: &DistributedReentrantLock) -> Self {
+        Self { lock: Some(lock.clone()), is_of_task: false }
+    }
+
+    #[cfg(feature = "async")]
+    pub(super) fn of_task(lock: &DistributedReentrantLock) -> Self {
+        Self { lock: Some(lock.clone()), is_of_task: true }
+    }
+}
+
+impl Deref for HeldLock {
+    type Target = DistributedReentrantLock;
+
+    fn deref(&self) -> &DistributedReentrantLock {
+        self.lock.as_ref().expect("only the drop takes the lock out")
+    }
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock.take().filter(|_| self.is_of_task) {
+            lock.handle.drop_by_task();
+        }
+    }
+}
