@@ -1,9 +1,11 @@
 //! The leader dies, or stands still.
 
 use super::{Stage, assert_safe, bounds, few, held, many};
-use crate::consensus::ConsensusStore;
+use crate::consensus::{ConsensusStore, Etcd};
+use crate::report::Bounds;
 use crate::scene::Scene;
 use rustix::process::Signal;
+use std::time::Duration;
 
 on_each_store!(a_leader_that_dies_costs_no_lock, a_leader_that_stands_still_costs_no_lock);
 
@@ -24,6 +26,23 @@ fn a_leader_that_dies_costs_no_lock<V: ConsensusStore>() {
     assert_safe(report).assert_clean_without_loss();
     let report = stage.play(many("leader killed"), bounds(), |scene| {
         let leader = die(scene);
+        scene.go_on(6);
+        scene.restart_server(leader);
+    });
+    assert_safe(report);
+}
+
+/// On etcd alone: Consul keeps a lock for ten seconds at least.
+/// Shows: G13.
+#[test]
+fn etcd_keeps_a_lock_for_its_time_when_its_leader_dies() {
+    let mut stage = Stage::<Etcd>::open();
+    // Half of the holds. etcd keeps a lock for two seconds at least, and the next hold may keep it again.
+    let setup = many("leader killed, releases delayed").work(|work| work.delays = (50, 2500));
+    let bounds = Bounds { waited: Duration::from_secs(10), ..bounds() };
+    let report = stage.play(setup, bounds, |scene| {
+        let leader = scene.leader();
+        scene.without_service(|scene| scene.kill_server(leader));
         scene.go_on(6);
         scene.restart_server(leader);
     });
