@@ -1,4 +1,4 @@
-//! Other lock crates, and locks for Go and Node where these are, in the same run. They are built on their own: see benches/peers.
+//! Other lock crates, and locks for Go, Node and the JVM where these are, in the same run. They are built on their own: see benches/peers.
 
 use crate::Plan;
 use crate::support::pin::{self, SETTINGS};
@@ -55,7 +55,7 @@ fn versions() -> String {
         format!("{name} {}", after.split('"').next().unwrap_or_default())
     };
     let crates = ["redlock", "rslock", "redis-lock", "distributed-lock-redis"].map(version).join(", ");
-    format!("{crates}; of others, go.mod and package-lock.json in benches/peers")
+    format!("{crates}; of others, go.mod, package-lock.json and pom.xml in benches/peers")
 }
 
 fn directory() -> PathBuf {
@@ -70,7 +70,8 @@ fn target(plan: &Plan) -> PathBuf {
 /// The programs of other languages: names and commands. What this machine lacks is left out, with the reason.
 fn programs(plan: &Plan) -> (Vec<[String; 2]>, Vec<String>) {
     let target = target(plan);
-    let built = [("redislock (Go)", go(&target)), ("redis-semaphore (Node)", node(&target))];
+    let built =
+        [("redislock (Go)", go(&target)), ("redis-semaphore (Node)", node(&target)), ("Redisson (JVM)", java(&target))];
     let (mut programs, mut left_out) = (Vec::new(), Vec::new());
     for (name, command) in built {
         match command {
@@ -96,6 +97,18 @@ fn node(target: &Path) -> Result<Vec<String>, String> {
     }
     succeed(Command::new("npm").current_dir(&to).args(["ci", "--no-audit", "--no-fund", "--silent"]))?;
     Ok(vec!["node".to_owned(), to.join("main.js").display().to_string()])
+}
+
+fn java(target: &Path) -> Result<Vec<String>, String> {
+    let (from, to) = (directory().join("java"), target.join("java"));
+    fs::create_dir_all(&to).map_err(|e| e.to_string())?;
+    let class_path = to.join("class_path");
+    let into = format!("-Dmdep.outputFile={}", class_path.display());
+    succeed(Command::new("mvn").current_dir(&from).args(["-q", "-B", "dependency:build-classpath"]).arg(into))?;
+    let class_path = fs::read_to_string(class_path).map_err(|e| e.to_string())?;
+    let class_path = format!("{}:{}", to.display(), class_path.trim());
+    succeed(Command::new("javac").arg("-d").arg(&to).args(["-cp", &class_path]).arg(from.join("src/Main.java")))?;
+    Ok(["java", "-cp", &class_path, "Main"].map(str::to_owned).into())
 }
 
 /// Runs a command to its end. Fails with one line.
