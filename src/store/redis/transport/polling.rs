@@ -201,16 +201,12 @@ impl PollPolicy {
 
     #[cold]
     fn note_late(&self, begin: Instant, end: Instant, forgiven_part: u32) {
-        // Of several yields at the same time only one counts. A caller does not wait for another one here: that may be of low priority, and kept
-        // from its core.
+        // What several yields lose at the same time is counted once. A caller does not wait for another one here: that may be of low priority, and
+        // kept from its core.
         let Some(mut late) = self.late.try_lock() else { return };
-        if begin < late.until {
-            late.until = late.until.max(end);
-            return;
-        }
-        let forgiven = (begin - late.until) / forgiven_part;
-        late.lost = late.lost.saturating_sub(forgiven) + (end - begin);
-        late.until = end;
+        let forgiven = begin.saturating_duration_since(late.until) / forgiven_part;
+        late.lost = late.lost.saturating_sub(forgiven) + end.saturating_duration_since(begin.max(late.until));
+        late.until = late.until.max(end);
         if late.lost > MOST_LOST {
             late.lost = Duration::ZERO;
             self.cools_until.store(self.nanos(end + NO_YIELD), Ordering::Relaxed); // ORDERING: Relaxed: an estimate.

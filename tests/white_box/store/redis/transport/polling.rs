@@ -129,6 +129,17 @@ fn nobody_yields_for_a_while_when_yields_return_late() {
     assert!(!is_cooling_down(530));
 }
 
+/// Each of them begins before the one before it has ended.
+#[test]
+fn late_yields_that_overlap_lose_the_time_from_the_first_to_the_last() {
+    let polling = PollPolicy::new(Polling::Automatic);
+    let cools_at = (0..100).map(|n| 4 + 2 * n).find(|end| {
+        assert!(!is_back(&polling, end - 4, *end, 4));
+        polling.is_cooling_down(after(&polling, *end))
+    });
+    assert_eq!(cools_at, Some(18));
+}
+
 /// Shows it for callers that share a connection, and for one that is alone: it gains less, and is forgiven less.
 #[test]
 fn a_yield_that_is_late_now_and_then_is_forgiven() {
