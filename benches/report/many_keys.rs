@@ -11,6 +11,7 @@ use crate::support::recording::{commands, record_pairs};
 use crate::support::report::{Limit, Section, number};
 use crate::support::server::Server;
 use crate::support::stats::{Variant, interleave, median, percentile, ratio};
+use crate::support::worker::Worker;
 use redis_dlock::DLockGenerator;
 use std::time::Duration;
 
@@ -213,17 +214,26 @@ fn latencies(plan: &Plan, section: &mut Section) {
     ));
     let mut rows = Vec::new();
     for (setting, server_place, client_place) in SETTINGS {
-        for (name, rest) in [("no rest", Duration::ZERO), ("with rests", Duration::from_millis(20))] {
+        let long = Duration::from_millis(20);
+        for (name, rest, busy) in [
+            ("no rest", Duration::ZERO, 0),
+            ("with rests", long, 0),
+            ("with rests, beside three that compute", long, 3),
+        ] {
             let server = Server::start(server_place);
+            let _busy: Vec<_> = (0..busy).map(|_| Worker::start(Place::Anywhere, "compute", &[])).collect();
             let times = pin::at(client_place, || spread(plan, &server, rest));
             let row = times.iter().flat_map(|times| times.iter().map(|time| number(median(time))));
             rows.push([format!("{setting}, {name}")].into_iter().chain(row).collect());
+            // Beside programs that compute, the scheduler decides about the slowest pairs.
+            let (figure, place, limit) = if busy > 0 { ("median", 0, 2.0) } else { ("p99", 1, 1.0) };
             if !rest.is_zero() {
-                let what = |how: &str| {
-                    format!("{setting}: p99 of {MOST} unsynchronised threads, {how} against own connections")
-                };
-                section.target(what("unlock()"), Limit::AtMost(1.0), ratio(&times[1][1], &times[0][1]));
-                section.target(what("drop"), Limit::AtMost(1.0), ratio(&times[2][1], &times[0][1]));
+                for (how, ours) in [("unlock()", &times[1]), ("drop", &times[2])] {
+                    let what = format!(
+                        "{setting}, {MOST} unsynchronised threads, {name}: {figure}, {how} against own connections"
+                    );
+                    section.target(what, Limit::AtMost(limit), ratio(&ours[place], &times[0][place]));
+                }
             }
         }
     }
