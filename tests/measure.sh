@@ -21,7 +21,7 @@ write() {
 }
 counted() { if [[ $1 -eq 1 ]]; then echo "1 minute"; else echo "$1 minutes"; fi; }
 
-first=$(minutes cargo run --release --example contend)
+first=$(minutes cargo run --release -p contend --example contend)
 rm -rf "$clone/target"
 # shellcheck disable=SC1090
 source <(grep '^export ' .ci/run)

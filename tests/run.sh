@@ -60,7 +60,7 @@ part_unit() {
 }
 part_it() {
     # The programs that tests start.
-    cargo build --locked "${crates[@]}" -p contend --example contend --example ending --example shutdown
+    cargo build --locked "${crates[@]}" -p contend -p dlock-examples --example contend --example ending --example shutdown
     tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"
 }
 
@@ -139,7 +139,7 @@ part_tasks() {
 part_documents() { cargo test --locked "${crates[@]}" --doc; }
 part_examples() {
     # As users run them, but with all features, whose libraries are there already.
-    cargo build --locked "${crates[@]}" -p contend --example contend --example cron --example leader --example table
+    cargo build --locked "${crates[@]}" -p contend -p dlock-examples --example contend --example cron --example leader --example table
     tests/examples.sh "${CARGO_TARGET_DIR:-target}/debug/examples" "$redis"
 }
 # A short round of each benchmark: the figures mean little, but the code must work.

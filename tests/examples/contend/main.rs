@@ -1,8 +1,8 @@
 //! Threads, and with `--redis` processes, contend for one lock; then it is proved that nothing was lost.
 //!
 //! ```text
-//! cargo run --release --example contend
-//! cargo run --release --example contend -- --redis redis://127.0.0.1 --processes 3
+//! cargo run --release -p contend --example contend
+//! cargo run --release -p contend --example contend -- --redis redis://127.0.0.1 --processes 3
 //! ```
 //!
 //! The lock protects a counter that is read, left alone for a while, and written: without a lock, writes are lost

@@ -230,9 +230,16 @@ fn the_least_compiler_is_the_same_everywhere() {
         let text = fs::read_to_string(package().join(page)).expect("a page");
         assert!(text.contains(&format!("Rust {least} or newer")), "{page} does not say {least}");
     }
-    let examples = format!("The examples need Rust {},", of("tests/examples/contend/Cargo.toml"));
+    let examples = format!("The examples need Rust {},", of("tests/examples/Cargo.toml"));
     let page = fs::read_to_string(package().join("src/manual/upgrading.md")).expect("the page");
     assert!(page.contains(&examples), "{examples}");
+}
+
+/// `cargo update` alone brings the larger ones back.
+#[test]
+fn the_lock_file_has_the_smaller_crates_for_domain_names() {
+    let lock = fs::read_to_string(package().join("Cargo.lock")).expect("the lock file");
+    assert!(!lock.contains("name = \"icu_"), "run `cargo update -p idna_adapter --precise 1.1.0`");
 }
 
 /// A window of 1,000 pixels has room for so many characters, beside what stands between columns.
