@@ -9,10 +9,11 @@
 //! | `mod.rs` | the client: owns the parts |
 //! | `acquire.rs`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
 //! | `unlock/several.rs` | several unlocks at once: one batch |
-//! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
 //! | `lease_thread.rs`, `retry_thread.rs`, `listen_thread.rs` | the work of the threads `dlock-lease`, `dlock-retry`, `dlock-listen` |
 //! | `closing.rs` | how a client is closed |
 //! | `give_back.rs` | how a tenure goes back to the store |
+//! | `turn_end.rs` | how a turn ends whose request was answered |
+//! | `steps.rs` | what a caller that asks the store does after each answer, as a table |
 //! | `question.rs` | one request of a turn, and what its reply means |
 //! | `releases.rs` | releases, also posted ones; what the end of the main thread waits for |
 //! | `twin.rs` | how a client notices that a copy of it has the same identity |
@@ -56,8 +57,10 @@ mod retries;
 mod retry_thread;
 mod server;
 mod slow_nodes;
+mod steps;
 mod subscription;
 mod turn;
+mod turn_end;
 mod twin;
 pub(crate) mod unlock;
 pub(crate) mod wait_limit;

@@ -8,7 +8,7 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::{Call, Form};
 use crate::store::redis::transport::{
-    AtLimit, Batch, Begun, Callback, Confirming, KeyHash, PostTime, Replies, Reply, Transport, WaitOrder,
+    AtLimit, Begun, Callback, Confirming, KeyHash, PostTime, Replies, Reply, Transport, WaitOrder,
 };
 use crate::sync::now;
 use crate::timing::end_of;
@@ -132,7 +132,7 @@ impl Node {
                 batch.push(Some(call.key()), |packed| packed.words(&["ASKING"]));
                 batch.push(Some(call.key()), |packed| call.pack_in_full(self.form, packed));
             } else {
-                self.push(&call, &mut batch);
+                batch.push(Some(call.key()), |packed| self.pack(&call, packed));
             }
         }
         let mut begun = self.transport.begin(batch, at, end_of(limit, at), waits);
@@ -140,9 +140,9 @@ impl Node {
         Sent { begun, asking: askings }
     }
 
-    /// Adds a call to a batch.
-    pub(crate) fn push(&self, call: &Call<'_>, batch: &mut Batch<'_>) {
-        batch.push(Some(call.key()), |packed| call.pack(self.form, packed));
+    /// Packs a call for this node.
+    pub(crate) fn pack(&self, call: &Call<'_>, packed: &mut Packed) {
+        call.pack(self.form, packed);
     }
 
     /// Waits for the replies to calls that were sent. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` becomes
@@ -163,7 +163,7 @@ impl Node {
     /// Sends one call about a key with this hash, and returns without its reply, which `done` receives.
     pub(crate) fn post(&self, call: &Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
         let mut packed = Packed::for_one();
-        call.pack(self.form, &mut packed);
+        self.pack(call, &mut packed);
         self.transport.post(hash, packed, limit, done);
     }
 
@@ -178,7 +178,7 @@ impl Node {
         // What need not go out at once opens no further connection.
         let to_connect = if matches!(time, PostTime::WithNext) { Duration::ZERO } else { limit };
         let mut batch = self.transport.batch(to_connect);
-        calls.for_each(|call| self.push(&call, &mut batch));
+        calls.for_each(|call| batch.push(Some(call.key()), |packed| self.pack(&call, packed)));
         self.transport.post_all(batch, limit, done, time);
     }
 }

@@ -11,6 +11,7 @@ pub use server::Server;
 
 use super::net::address::Address;
 use super::net::classify::classify;
+use super::net::resp::Packed;
 use super::node::CallOptions;
 use super::plain::{Answered, Exchange, GivenUp, Tried, with_place};
 use super::script::acks::{self, ReplicaAcks};
@@ -19,7 +20,7 @@ use super::script::scripts::Call;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
 use super::topology::Topology;
-use super::transport::{AtLimit, Batch, CallReplies, Callback, KeyHash, PostTime, Reply};
+use super::transport::{AtLimit, CallReplies, Callback, KeyHash, PostTime, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::port::{
@@ -94,7 +95,7 @@ impl RedisLockProcessor {
             return self.ask_all(requests, CallOptions { at_limit, ..CallOptions::within(limit) });
         };
         let exchanges: Exchanges<'_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
-        let call = |request: &Request<'_>, batch: &mut Batch<'_>| node.push(&Call::of(request), batch);
+        let call = |request: &Request<'_>, packed: &mut Packed| node.pack(&Call::of(request), packed);
         let answered = attempt.run(&exchanges, call, (start, limit));
         // What is left of the time may be short, and says nothing about the connection.
         let left = || limit.saturating_sub(start.elapsed());

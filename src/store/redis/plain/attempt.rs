@@ -11,7 +11,7 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::keys::{FENCE, queue_name, tag_for};
 use crate::store::redis::script::reply::{HIGHEST_NUMBER, mismatch};
 use crate::store::redis::script::scripts::millis;
-use crate::store::redis::transport::{AtLimit, Batch, KeyHash, Reply, Transport, WaitOrder};
+use crate::store::redis::transport::{AtLimit, KeyHash, Reply, Transport, WaitOrder};
 use crate::timing::end_of;
 use ::redis::Value;
 use smallvec::SmallVec;
@@ -61,7 +61,7 @@ impl Attempt<'_> {
     pub(crate) fn run(
         &self,
         requests: &[Exchange<'_>],
-        call: impl Fn(&Request<'_>, &mut Batch<'_>),
+        call: impl Fn(&Request<'_>, &mut Packed),
         (start, limit): (Instant, Duration),
     ) -> SmallVec<[Answered; 1]> {
         let hashes: SmallVec<[_; 8]> = requests.iter().map(|request| KeyHash::of(request.sent().key())).collect();
@@ -74,11 +74,19 @@ impl Attempt<'_> {
         let mut batch = self.transport.batch(limit);
         let mut tried = SmallVec::<[_; 1]>::new();
         for (request, hash) in requests.iter().map(Exchange::sent).zip(&hashes) {
-            let begun = if is_alone(hash) { self.begin(request, *hash, &mut batch, start) } else { None };
-            if begun.is_none() {
-                call(request, &mut batch);
-            }
-            tried.push(begun);
+            let route = batch.route(*hash);
+            let taken = match request {
+                Request::Acquire(claim) | Request::Join(claim) if !self.contention.is_at(*hash) && is_alone(hash) => {
+                    let watermark = self.watermarks.watermark_on(self.transport, &route, start);
+                    watermark.map(|watermark| (claim, watermark))
+                }
+                _ => None,
+            };
+            batch.push_on(route, |packed| match taken {
+                Some((claim, _)) => pack(claim, packed),
+                None => call(request, packed),
+            });
+            tried.push(taken);
         }
         let begun = self.transport.begin(batch, start, end_of(limit, start), WaitOrder::AtOnce);
         let mut replies = self.transport.end(begun, limit, self.at_limit).into_iter();
@@ -91,25 +99,6 @@ impl Attempt<'_> {
             None => Answered::Called(replies.next().unwrap_or_else(|| Err(mismatch()))),
         };
         requests.iter().zip(tried).map(&mut answered).collect()
-    }
-
-    /// Adds the commands of an attempt, if the request takes a key that is likely to be free, and its number can be trusted. Returns the tenure, and
-    /// the watermark for its number.
-    fn begin<'r>(
-        &self,
-        request: &'r Request<'r>,
-        hash: KeyHash,
-        batch: &mut Batch<'_>,
-        start: Instant,
-    ) -> Option<(&'r Claim<'r>, Watermark)> {
-        let (Request::Acquire(claim) | Request::Join(claim)) = request else { return None };
-        if self.contention.is_at(hash) {
-            return None;
-        }
-        let route = batch.route(hash);
-        let watermark = self.watermarks.watermark_on(self.transport, &route, start)?;
-        batch.push_on(route, |packed| pack(claim, packed));
-        Some((claim, watermark))
     }
 
     /// Reads the replies to an attempt. `waits` says whether the request joins the queue of a busy key.
