@@ -222,7 +222,7 @@ impl<'c> Acquire<'c> {
         let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
         let now = parts.core.clock.now();
         let is_over = now >= tenure.deadline();
-        if !is_over && (tenure.is_contended() || !tenure.tokens.advance()) {
+        if !is_over && (tenure.others.wait() || !tenure.tokens.advance()) {
             return Lingering::No;
         }
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
@@ -231,13 +231,7 @@ impl<'c> Acquire<'c> {
             parts.renewals.forget(key);
             return Lingering::Over(tenure);
         }
-        tenure.kept_on = true;
-        tenure.hold_begins(now);
-        if tenure.times_holds() {
-            // What is due in this hold may come before the lease thread would check.
-            parts.renewals.put(key, &tenure);
-        }
-        key.hold.begin(self.taker(), &tenure);
+        parts.renewals.grant_next(key, &mut tenure, self.taker(), now);
         let queued = parts.core.events.queue_acquired(&mut tenure, self.call(How::TakenUp));
         state.phase = Phase::Held(tenure);
         Lingering::Taken(queued)

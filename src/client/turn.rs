@@ -35,7 +35,7 @@ impl<'c> Turn<'c> {
         let is_wanted = !state.queue.is_empty();
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
-                if !is_wanted && now < *until && !tenure.is_contended() {
+                if !is_wanted && now < *until && !tenure.others.wait() {
                     parts.retries.ask_at(key, *until);
                     return None;
                 }

@@ -216,8 +216,8 @@ impl RedisLockProcessor {
 
     /// Publishes a text on the channel on which a client hears of this key. Returns the server's reply: the number of receivers.
     pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<Value, Error> {
-        let (channel, reply) = self.topology.publish(client, key, text, limit)?;
-        match reply {
+        let (channel, reply) = self.topology.publish(client, key, text, limit);
+        match reply?.value {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
             value => Ok(value),
         }

@@ -163,24 +163,17 @@ impl Topology {
     }
 
     /// Publishes a text on the channel on which a client hears of this key. Returns the channel, and the server's reply.
-    pub(super) fn publish(
-        &self,
-        client: &str,
-        key: &str,
-        text: &str,
-        limit: Duration,
-    ) -> Result<(String, Value), Error> {
+    pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> (String, Reply) {
         match self {
-            Self::One(one) => {
+            Self::One(_) => {
                 let channel = inbox_channel(client);
-                let reply = one.node.say(&["PUBLISH", &channel, text], limit)?;
-                Ok((channel, reply))
+                let reply = self.call_one(Call::words(key, &["PUBLISH", &channel, text]), CallOptions::within(limit));
+                (channel, reply)
             }
             Self::Cluster(cluster) => {
-                let slot = slot_of(key.as_bytes());
-                let channel = slot_inbox_channel(slot, client);
-                let reply = cluster.publish(slot, &channel, text, limit)?;
-                Ok((channel, reply))
+                let channel = slot_inbox_channel(slot_of(key.as_bytes()), client);
+                let reply = cluster.publish(Call::words(key, &["SPUBLISH", &channel, text]), limit);
+                (channel, reply)
             }
         }
     }

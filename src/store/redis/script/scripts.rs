@@ -162,6 +162,8 @@ enum CallKind<'a> {
     Lockers(&'a str),
     /// To keep, delete or read the client record in this key.
     Record(&'a str, &'a [&'a str]),
+    /// A command of plain words, which goes to the server of this key.
+    Words(&'a str, &'a [&'a str]),
 }
 
 impl<'a> Call<'a> {
@@ -184,11 +186,16 @@ impl<'a> Call<'a> {
         Self::new(CallKind::Record(key, args))
     }
 
+    /// A command of plain words, which goes to the server of a key and has no keys.
+    pub(crate) const fn words(key: &'a str, words: &'a [&'a str]) -> Self {
+        Self::new(CallKind::Words(key, words))
+    }
+
     /// Returns the key that the call is about. All its keys are in the slot of that key.
     pub(crate) const fn key(&self) -> &'a str {
         match self.kind {
             CallKind::Request(request) => request.key(),
-            CallKind::Lockers(key) | CallKind::Record(key, _) => key,
+            CallKind::Lockers(key) | CallKind::Record(key, _) | CallKind::Words(key, _) => key,
         }
     }
 
@@ -204,7 +211,8 @@ impl<'a> Call<'a> {
         match self.kind {
             CallKind::Request(Request::Extend(_)) => !self.is_alone,
             CallKind::Request(Request::DelayRelease(..) | Request::Probe(_) | Request::Broken { .. })
-            | CallKind::Record(..) => false,
+            | CallKind::Record(..)
+            | CallKind::Words(..) => false,
             CallKind::Request(_) | CallKind::Lockers(_) => true,
         }
     }
@@ -230,6 +238,7 @@ impl<'a> Call<'a> {
         let keys = [Text(key), Parts(&queue), Text(&fence)];
         let request = match self.kind {
             CallKind::Request(request) => request,
+            CallKind::Words(_, words) => return to.packed.words(words),
             CallKind::Lockers(_) => return to.call(&LOCKERS, &keys[..2], &[Text(MOST_NAMED)]),
             CallKind::Record(_, args) => {
                 let args: SmallVec<[_; 4]> = args.iter().copied().map(Text).collect();
