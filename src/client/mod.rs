@@ -45,7 +45,7 @@ mod events;
 mod give_back;
 mod lease_thread;
 mod listen_thread;
-mod loss;
+pub(crate) mod loss;
 #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only tasks use all of it"))]
 pub(crate) mod orders;
 pub(crate) mod parts;
@@ -143,16 +143,6 @@ impl Client {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.core().activity.is_closed()
-    }
-
-    /// Returns whether the hold with this token is certainly ours.
-    pub(crate) fn is_valid(&self, key: &Arc<Key>, token: u64) -> bool {
-        loss::is_valid(&self.parts, key, token)
-    }
-
-    /// Returns why the hold with this token is not valid.
-    pub(crate) fn why_invalid(&self, key: &Key, token: u64) -> Error {
-        loss::why_invalid(&self.parts, key, token)
     }
 
     /// Returns the reason why the calling thread may not enter again, although it has the hold of the key.

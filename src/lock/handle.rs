@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::client::acquire::Acquire;
 #[cfg(feature = "async")]
 use crate::client::acquire::{TaskAcquire, TaskWait};
+use crate::client::loss;
 use crate::client::orders::Released;
 use crate::client::unlock::{AfterRelease, Unlock};
 use crate::client::wait_limit::WaitLimit;
@@ -110,7 +111,7 @@ impl fmt::Debug for Handle {
 /// Operations on the hold with a given token.
 impl Handle {
     pub(crate) fn holds_validly(&self, token: u64) -> bool {
-        self.client.is_valid(&self.key, token)
+        loss::is_valid(&self.client.parts, &self.key, token)
     }
 
     pub(crate) fn remaining_of(&self, token: u64) -> Duration {
@@ -118,7 +119,7 @@ impl Handle {
     }
 
     pub(crate) fn ensure_valid_hold(&self, token: u64) -> Result<(), Error> {
-        if self.holds_validly(token) { Ok(()) } else { Err(self.client.why_invalid(&self.key, token)) }
+        if self.holds_validly(token) { Ok(()) } else { Err(loss::why_invalid(&self.client.parts, &self.key, token)) }
     }
 
     pub(crate) fn loss_of(&self, token: u64) -> Option<LeaseLoss> {

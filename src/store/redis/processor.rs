@@ -101,7 +101,7 @@ impl RedisLockProcessor {
         let left = || limit.saturating_sub(start.elapsed());
         let (mut outcomes, mut again) = (Vec::with_capacity(requests.len()), SmallVec::<[_; 1]>::new());
         for (answered, exchange) in answered.into_iter().zip(&exchanges) {
-            let (sent, place) = (exchange.sent(), outcomes.len());
+            let (sent, place) = (&*exchange.sent, outcomes.len());
             // The place of a request for which the script must be called next holds an error until then.
             let mut by_script = |busy| {
                 again.push((place, busy));
@@ -173,14 +173,14 @@ impl RedisLockProcessor {
     {
         let exchanges: Exchanges<'_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
         let (sent_at, limit) = (SystemClock.now(), options.limit);
-        let replies = self.topology.call(exchanges.iter().map(|exchange| Call::of(exchange.sent())), options);
+        let replies = self.topology.call(exchanges.iter().map(|exchange| Call::of(&exchange.sent)), options);
         exchanges.iter().zip(replies).map(|(exchange, reply)| self.end(exchange, reply, sent_at, limit)).collect()
     }
 
     /// Ends the exchange of a request that was sent at `sent_at`: reads the reply, and notes what it says about its connection and its key.
     /// If too few replicas have acknowledged that the request got the key, releases it, within what is left of the limit.
     fn end(&self, exchange: &Exchange<'_>, reply: Reply, sent_at: Moment, limit: Duration) -> Result<Outcome, Error> {
-        let (sent, replied) = (exchange.sent(), reply?);
+        let (sent, replied) = (&*exchange.sent, reply?);
         let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.address.hide(e));
         self.topology.note(sent, &replied, outcome.as_ref().ok(), sent_at);
         let (outcome, confirmation) = (outcome?, replied.confirmation.as_deref());

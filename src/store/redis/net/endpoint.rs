@@ -141,6 +141,7 @@ impl Endpoint {
     ) -> Result<Link, Error> {
         let mut link = self.dialer.dial(address, deadline)?;
         let (part, identity) = handshake::run(&mut link, address, deadline)?;
+        // By this mark a builder that was given a plain URL learns of the Cluster, and connects again in the other way.
         if self.in_cluster {
             part.check_node(address)?;
         } else {

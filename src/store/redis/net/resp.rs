@@ -29,20 +29,14 @@ const EXPECTED: usize = 16;
 /// mean.
 pub(crate) type Stamp = [u8; 5];
 
-/// A word of a command.
+/// A word of a command. The words are borrowed until they are packed, so a command needs no memory but its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word<'a> {
     Text(&'a str),
-    /// The parts of one text.
+    /// The parts of one text. The server gets one word, and nobody has to join the parts before.
     Parts(&'a [&'a str]),
     /// The same. A stamp may replace the bytes at its end. A command has one such word at most.
     Stamped(&'a [&'a str]),
-}
-
-impl<'a> Word<'a> {
-    const fn text(text: &&'a str) -> Self {
-        Self::Text(text)
-    }
 }
 
 /// Packed commands, one after the other.
@@ -106,7 +100,7 @@ impl Packed {
             let mut tail = *start;
             if let Some((short, full)) = short {
                 spelt.bytes.extend_from_slice(&self.bytes[*start..short.start]);
-                spelt.bulks(full.iter().map(Word::text));
+                spelt.bulks(full.map(Word::Text).into_iter());
                 tail = short.end;
             }
             if let Some(stamp_at) = stamp_at {
@@ -125,7 +119,7 @@ impl Packed {
 
     /// Adds a command of plain words.
     pub(crate) fn words(&mut self, words: &[&str]) {
-        self.command(words.iter().map(Word::text));
+        self.command(words.iter().map(|word| Word::Text(word)));
     }
 
     /// Adds a command.
@@ -147,13 +141,14 @@ impl Packed {
         self.begin();
         self.header(b'*', 3 + keys.len() + args.len());
         let start = self.bytes.len();
-        self.bulks(short.as_ref().unwrap_or(full).iter().map(Word::text));
+        self.bulks(short.unwrap_or(*full).map(Word::Text).into_iter());
         let end = self.bytes.len();
         if short.is_some()
             && let Some(command) = self.commands.last_mut()
         {
             command.short = Some((start..end, full));
         }
+        // The server finds the keys by their number: without it, it would take arguments for keys, and a Cluster would refuse the call.
         let number = ["0", "1", "2", "3", "4"][keys.len()];
         self.bulks([Word::Text(number)].iter().chain(keys).chain(args).copied());
     }

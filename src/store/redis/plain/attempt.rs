@@ -64,16 +64,15 @@ impl Attempt<'_> {
         call: impl Fn(&Request<'_>, &mut Packed),
         (start, limit): (Instant, Duration),
     ) -> SmallVec<[Answered; 1]> {
-        let hashes: SmallVec<[_; 8]> = requests.iter().map(|request| KeyHash::of(request.sent().key())).collect();
+        let hashes: SmallVec<[_; 8]> = requests.iter().map(|request| KeyHash::of(request.sent.key())).collect();
         let mut sorted = hashes.clone();
         sorted.sort_unstable();
         let is_alone = |hash: &KeyHash| {
-            let first = sorted.partition_point(|other| other < hash);
-            sorted.get(first + 1) != Some(hash)
+            sorted.len() == 1 || sorted.get(sorted.partition_point(|other| other < hash) + 1) != Some(hash)
         };
         let mut batch = self.transport.batch(limit);
         let mut tried = SmallVec::<[_; 1]>::new();
-        for (request, hash) in requests.iter().map(Exchange::sent).zip(&hashes) {
+        for (request, hash) in requests.iter().map(|request| &*request.sent).zip(&hashes) {
             let route = batch.route(*hash);
             let taken = match request {
                 Request::Acquire(claim) | Request::Join(claim) if !self.contention.is_at(*hash) && is_alone(hash) => {
@@ -93,7 +92,7 @@ impl Attempt<'_> {
         let mut answered = |(request, tried): (&Exchange<'_>, Option<_>)| match tried {
             Some((claim, watermark)) => {
                 let replies: SmallVec<[_; COMMANDS]> = replies.by_ref().take(COMMANDS).collect();
-                let waits = matches!(request.sent(), Request::Join(_));
+                let waits = matches!(*request.sent, Request::Join(_));
                 Answered::Tried(self.judge(claim, waits, watermark, &replies, (start, limit)))
             }
             None => Answered::Called(replies.next().unwrap_or_else(|| Err(mismatch()))),

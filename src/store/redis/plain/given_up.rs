@@ -7,6 +7,7 @@
 use crate::log;
 use crate::port::{ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
 use crate::sync::Mutex;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,21 +59,21 @@ impl GivenUp {
 
     /// Begins the exchange of a request: decides what is sent for it.
     pub(crate) fn exchange<'a>(&self, request: &'a Request<'a>) -> Exchange<'a> {
-        let in_place = match request {
+        let sent = match request {
             // A lease of zero ends the tenure, too.
             Request::Poll(claim) | Request::Extend(claim) | Request::ExtendWithNumbers(claim)
                 if self.any() && !claim.lease.is_zero() && self.has(claim.locker) =>
             {
-                Some(Box::new(Request::Release(claim.with_poller_gap(None))))
+                Cow::Owned(Request::Release(claim.with_poller_gap(None)))
             }
-            _ => None,
+            _ => Cow::Borrowed(request),
         };
-        Exchange { request, in_place }
+        Exchange { request, sent }
     }
 
     /// Returns the outcome of the request, from that of what was sent for it.
     pub(crate) fn end(&self, exchange: &Exchange<'_>, outcome: Outcome) -> Outcome {
-        let Request::Release(claim) = exchange.sent() else { return outcome };
+        let Request::Release(claim) = &*exchange.sent else { return outcome };
         if self.any() {
             self.remove(claim.locker);
         }
@@ -120,15 +121,8 @@ impl Lockers {
 #[derive(Debug)]
 pub(crate) struct Exchange<'a> {
     request: &'a Request<'a>,
-    /// The release that is sent in its place, if one is.
-    in_place: Option<Box<Request<'a>>>,
-}
-
-impl<'a> Exchange<'a> {
-    /// Returns what is sent.
-    pub(crate) fn sent(&self) -> &Request<'a> {
-        self.in_place.as_deref().unwrap_or(self.request)
-    }
+    /// What is sent: the request, or a release in its place.
+    pub(crate) sent: Cow<'a, Request<'a>>,
 }
 
 #[cfg(test)]
