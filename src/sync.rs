@@ -35,7 +35,7 @@
 //! | `redis/plain` `GivenUp::any` | whether the list of given-up lockers has any | whoever adds or removes one, under the list's mutex | every request | it is nearly always false |
 //! | `transport/mux` `load`, `is_connected`, `current`, `written`, `stamped`, `deposed` | what other callers must know of a connection | callers and the writer, mostly under the mutex of the mux; `stamped` by whoever reads a fence number | callers that choose a mux, the plain attempt | a caller looks at every mux for each call, and may not wait for those that use it |
 //! | `transport/mux` `MuxSettings::connect_took` | how long the last connect took | whoever connects | callers that choose a mux | an estimate |
-//! | `transport/polling` | how well polling and yielding have worked | all callers of a client | the same | estimates; all muxes would share that mutex |
+//! | `transport/mux/polling` | how well polling and yielding have worked | all callers of a client | the same | estimates; all muxes would share that mutex |
 //! | `redis/transport` `kept` | which connections may have posted calls that wait for the next batch | whoever posts them, and whoever begins a batch | each call | it is mostly zero, and then no mux is looked at |
 //! | `transport/routes` | for each hash of a key, its mux and its calls in flight | each call when it begins and when it has its last reply | the same | one exchange; all muxes would share that mutex |
 //! | `net/identity` `number` | how often another server has answered than before | whoever connects, under the mutex of `last` | the writer, before it writes | that mutex is held while connections are cut |

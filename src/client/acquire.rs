@@ -7,26 +7,26 @@
 //! | the thread | it goes on with |
 //! |---|---|
 //! | arrives ([`Acquire::arrive`]) | the hold of a tenure that lingers, its turn to ask, or a place in the local queue |
-//! | has the turn ([`Acquire::ask`]) | requests to the store, one after another, as the table in [`steps`] says |
+//! | has the turn ([`Acquire::ask`]) | requests to the store, one after another, as the table in [`steps`](crate::client) says |
 //! | waits ([`Acquire::park`]) | the hold, the turn, or the end of its limit |
 //! | has a hold ([`Acquire::confirm`]) | the end of `lock()`, or, if the hold was lost, its turn to ask again |
 
 mod park;
-mod steps;
 #[cfg(feature = "async")]
 mod task;
 
 #[cfg(feature = "async")]
 pub(crate) use self::task::{TaskAcquire, TaskWait};
 
-use self::steps::{Asking, QueuePlace, Seen, Step};
 use crate::client::activity::Inside;
 use crate::client::events::{LockCall, Queued};
 use crate::client::lease_thread;
 use crate::client::parts::Parts;
 use crate::client::question::{Answer, Question};
 use crate::client::releases;
+use crate::client::steps::{Asking, QueuePlace, Seen, Step};
 use crate::client::turn::Turn;
+use crate::client::turn_end::wait_more;
 use crate::client::twin;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
@@ -35,7 +35,6 @@ use crate::error::{BackendFailure, Error};
 use crate::event::How;
 use crate::log;
 use crate::state::key::Key;
-use crate::state::locker;
 use crate::state::machine::{Phase, State, Taker, Waiter};
 use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
@@ -223,7 +222,7 @@ impl<'c> Acquire<'c> {
         let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
         let now = parts.core.clock.now();
         let is_over = now >= tenure.deadline();
-        if !is_over && (tenure.is_contended() || !tenure.tokens.advance()) {
+        if !is_over && (tenure.others.wait() || !tenure.tokens.advance()) {
             return Lingering::No;
         }
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
@@ -232,13 +231,7 @@ impl<'c> Acquire<'c> {
             parts.renewals.forget(key);
             return Lingering::Over(tenure);
         }
-        tenure.kept_on = true;
-        tenure.hold_begins(now);
-        if tenure.times_holds() {
-            // What is due in this hold may come before the lease thread would check.
-            parts.renewals.put(key, &tenure);
-        }
-        key.hold.begin(self.taker(), &tenure);
+        parts.renewals.grant_next(key, &mut tenure, self.taker(), now);
         let queued = parts.core.events.queue_acquired(&mut tenure, self.call(How::TakenUp));
         state.phase = Phase::Held(tenure);
         Lingering::Taken(queued)
@@ -356,7 +349,7 @@ impl<'c> Acquire<'c> {
             let now = parts.core.clock.now();
             if let Answer::Acquired(tenure) = answer {
                 parts.renewals.note_trip(now.since(sent_at));
-                let how = if asking.is_busy { How::Granted } else { How::Free };
+                let how = if asking.attempt.is_busy { How::Granted } else { How::Free };
                 return self.take(turn, tenure, how, now);
             }
             let seen = self.look(&answer, wants_place, sent_at, now);
@@ -435,7 +428,8 @@ impl<'c> Acquire<'c> {
                 parts.subscription.gets_ready_to_hear(&parts.core, key, || self.command_limit() / 4)
             }
         };
-        let question = Question::fresh(parts.core.next_locker(self.settings), Arc::clone(self.settings), wait);
+        let first = if wait { Question::join } else { Question::acquire };
+        let question = first(parts.core.next_locker(self.settings), Arc::clone(self.settings));
         key.state.lock().ask_about(&question.about.locker);
         question
     }
@@ -478,11 +472,7 @@ impl<'c> Acquire<'c> {
     /// Returns what the next step depends on, beside the answer.
     fn look(&self, answer: &Answer, wants_place: bool, sent_at: Moment, now: Moment) -> Seen {
         let (parts, key, limit) = (self.parts, self.key, self.limit);
-        let busy = match answer {
-            Answer::Busy { busy, .. } => Some(busy),
-            _ => None,
-        };
-        let holder = busy.and_then(|busy| busy.holder.as_deref());
+        let holder = answer.holder();
         if let Answer::Failed { error, .. } = answer {
             log::debug!(ACQUIRE, "lock {:?}: a request has failed: {error}", key.name);
         }
@@ -493,15 +483,14 @@ impl<'c> Acquire<'c> {
             is_closed: parts.core.activity.is_closed(),
             has_time: limit.has_time_for_another(now, sent_at),
             wants_place: wants_place
-                || busy.is_some()
+                || matches!(answer, Answer::Busy { .. })
                     && !limit.is_one_attempt
                     && parts.subscription.is_open()
                     && !parts.subscription.hears(&parts.core, key),
             // The server did not know the script of the preceding release, so this request overtook the release. The release was sent again
             // before this reply was delivered, so the next request comes after it.
             is_released: limit.is_one_attempt && holder.is_some() && key.state.lock().released.as_deref() == holder,
-            // The holder may give the lock up when it hears that another client wants it.
-            may_recall: parts.core.processor.queue().is_some() && holder.is_some_and(locker::may_linger),
+            may_recall: answer.may_recall(&parts.core),
             is_refused: answer.is_refusal(&parts.core),
         }
     }
@@ -526,7 +515,7 @@ impl<'c> Acquire<'c> {
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
         // still wait.
         let may_ask = self.limit.has_time_for_another(now, sent_at);
-        answer.wait_more(turn, state, sent_at, may_ask);
+        wait_more(turn, answer, state, sent_at, may_ask);
         Ok(Progress::Waits(waiter))
     }
 

@@ -7,6 +7,8 @@ use super::parts::Parts;
 use super::turn::Turn;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::state::key::Key;
+use crate::state::machine::Phase;
 use crate::sync::{MutexGuard, thread};
 use std::sync::Arc;
 
@@ -73,7 +75,11 @@ fn is_worker() -> bool {
 
 /// Gives back the tenures that linger. After the closing no tenure begins to linger.
 fn end_lingering(parts: &Parts) {
-    let over: Vec<_> = parts.core.keys.all().iter().filter_map(|key| Turn::of_lingering(parts, key, true)).collect();
+    let end = |key: &Arc<Key>| {
+        let next = Phase::Releasing { ended: None, about: None };
+        Turn::leave_lingering(parts, key, &mut key.state.lock(), next)
+    };
+    let over: Vec<_> = parts.core.keys.all().iter().filter_map(end).collect();
     Turn::release_all(parts, over, parts.core.limits.command);
     // The retry thread handles what could not be released.
     parts.retries.thread.wake_by(parts.retries.cleanup.next());

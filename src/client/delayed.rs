@@ -25,12 +25,12 @@ pub(super) struct Delayed {
 impl Delayed {
     /// Returns what delays the release of a tenure whose hold has ended now. A tenure that is lost is not ours to keep from others.
     pub(super) fn of(core: &Core, tenure: &Tenure, now: Moment) -> Option<Self> {
-        let until = tenure.delayed_until(now).filter(|_| !tenure.is_lost())?;
+        let until = tenure.hold.delayed_until(now).filter(|_| !tenure.is_lost())?;
         let settings = tenure.of_hold.as_ref().unwrap_or(&tenure.settings);
         let this = DelayedRelease::of_this_process(core.id.current().host());
         let mark = DelayedRelease {
             locker: tenure.locker.to_string(),
-            held_for: now.since(tenure.held_since),
+            held_for: now.since(tenure.hold.since),
             delay: until.since(now),
             holder_name: settings.holder_name().map(str::to_owned),
             reason: settings.reason().map(str::to_owned),

@@ -218,7 +218,7 @@ fn account(core: &Core, name: &str) -> Account {
         reason = tenure.settings.reason().map(str::to_owned);
         if is_held {
             owner = Some(key.hold.owner());
-            told.held_for = Some(now.since(tenure.held_since));
+            told.held_for = Some(now.since(tenure.hold.since));
             told.hold_count = key.hold.count();
             told.token = Some(key.hold.token());
         }

@@ -338,7 +338,7 @@ fn holder(tenure: &Tenure) -> Arc<DLockConfig> {
 
 #[cold]
 fn released(observer: &Observer, tenure: &Tenure, token: u64, now: Moment, end: HoldEnd) -> Queued {
-    let (lock, held) = (holder(tenure), now.since(tenure.held_since));
+    let (lock, held) = (holder(tenure), now.since(tenure.hold.since));
     let sample = Sample::Released { lock: Arc::clone(&lock), held, end };
     observer.queue(&Event::Released(Released { lock, token, held, end }), Some(sample))
 }

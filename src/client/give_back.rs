@@ -6,8 +6,9 @@ use super::loss;
 use super::orders::EndedTenure;
 use super::parts::Parts;
 use super::question::Answer;
-use super::releases::{self, Post, ReleaseTries, Sending};
+use super::releases::{self, Post, PostReleases, ReleaseTries};
 use super::turn::Turn;
+use super::turn_end::end_retry;
 use super::twin;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -97,9 +98,9 @@ impl<'c> GiveBack<'c> {
     }
 
     /// Posts several releases together.
-    pub(super) fn post_all(parts: &Parts, posted: Vec<Self>, sending: Sending) {
+    pub(super) fn post_all(parts: &Parts, posted: Vec<Self>, send: PostReleases) {
         let (posts, _turns): (_, Vec<_>) = posted.into_iter().map(Self::into_post).unzip();
-        releases::post_all(parts, posts, parts.core.clock.now(), sending);
+        releases::post_all(parts, posts, parts.core.clock.now(), send);
     }
 
     /// Returns what is posted, and the turn, which ends after the posting.
@@ -260,7 +261,7 @@ fn end_hand_over(parts: &Parts, turn: Turn<'_>, answer: Answer, sent_at: Moment)
     if let Some(locker) = again {
         parts.retries.give_up_grant(&key.name, &locker);
     }
-    if let Some((turn, unwanted)) = answer.end_retry(turn, sent_at) {
+    if let Some((turn, unwanted)) = end_retry(turn, answer, sent_at) {
         let _ = releases::give_back(parts, &key.name, &unwanted);
         drop(turn);
     }

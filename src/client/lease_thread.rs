@@ -186,7 +186,7 @@ fn end(parts: &Parts, key: &Arc<Key>, locker: &str, result: Result<Outcome, Erro
         Ok(Outcome::Extend(ExtendOutcome::Extended(Extension { waiting, numbers, .. }))) => {
             let queued = parts.core.events.queue_renewed(tenure, now);
             tenure.lease.renewed(sent_at);
-            tenure.note_waiting_as_of(waiting, sent_at, now);
+            tenure.others.note_as_of(waiting, sent_at, now);
             if let Some(numbers) = numbers {
                 tenure.tokens.refill(numbers);
             }
@@ -240,11 +240,11 @@ struct LongHold {
 impl LongHold {
     /// Returns the hold of a tenure if it is to be reported now. Call it with the key's mutex held.
     fn of(key: &Arc<Key>, tenure: &mut Tenure, now: Moment) -> Option<Self> {
-        (tenure.is_confirmed && tenure.warns(now)).then(|| Self {
+        (tenure.is_confirmed && tenure.hold.warns(now)).then(|| Self {
             key: Arc::clone(key),
             owner: key.hold.owner(),
             token: key.hold.token(),
-            held: now.since(tenure.held_since),
+            held: now.since(tenure.hold.since),
             is_lost: tenure.is_lost(),
             settings: Arc::clone(&tenure.settings),
         })

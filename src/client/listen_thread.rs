@@ -217,7 +217,7 @@ fn on_contended(parts: &Parts, key: &Arc<Key>, locker: &str) {
     let mut state = key.state.lock();
     let now = parts.core.clock.now();
     if let Some(tenure) = state.live_tenure(locker) {
-        tenure.note_waiting(1, now);
+        tenure.others.note(1, now);
     } else if let Some(about) = state.about_locker(locker) {
         about.contended = true;
     }

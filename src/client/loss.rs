@@ -125,7 +125,7 @@ pub(super) fn error(parts: &Parts, key: &Key) -> Error {
 
 /// Returns whether the hold with this token is certainly ours. A passed deadline is made final: a renewal that
 /// arrives later cannot make valid what was reported invalid.
-pub(super) fn is_valid(parts: &Parts, key: &Arc<Key>, token: u64) -> bool {
+pub(crate) fn is_valid(parts: &Parts, key: &Arc<Key>, token: u64) -> bool {
     if parts.core.process.is_forked() {
         return false;
     }
@@ -139,7 +139,7 @@ pub(super) fn is_valid(parts: &Parts, key: &Arc<Key>, token: u64) -> bool {
 }
 
 /// Returns why the hold with this token is not valid.
-pub(super) fn why_invalid(parts: &Parts, key: &Key, token: u64) -> Error {
+pub(crate) fn why_invalid(parts: &Parts, key: &Key, token: u64) -> Error {
     if parts.core.process.is_forked() {
         return Error::Forked;
     }

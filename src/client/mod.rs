@@ -9,10 +9,11 @@
 //! | `mod.rs` | the client: owns the parts |
 //! | `acquire.rs`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
 //! | `unlock/several.rs` | several unlocks at once: one batch |
-//! | `acquire/steps.rs` | what a thread that asks the store does after each answer, as a table |
 //! | `lease_thread.rs`, `retry_thread.rs`, `listen_thread.rs` | the work of the threads `dlock-lease`, `dlock-retry`, `dlock-listen` |
 //! | `closing.rs` | how a client is closed |
 //! | `give_back.rs` | how a tenure goes back to the store |
+//! | `turn_end.rs` | how a turn ends whose request was answered |
+//! | `steps.rs` | what a caller that asks the store does after each answer, as a table |
 //! | `question.rs` | one request of a turn, and what its reply means |
 //! | `releases.rs` | releases, also posted ones; what the end of the main thread waits for |
 //! | `twin.rs` | how a client notices that a copy of it has the same identity |
@@ -44,7 +45,7 @@ mod events;
 mod give_back;
 mod lease_thread;
 mod listen_thread;
-mod loss;
+pub(crate) mod loss;
 #[cfg_attr(not(feature = "async"), allow(dead_code, reason = "only tasks use all of it"))]
 pub(crate) mod orders;
 pub(crate) mod parts;
@@ -56,8 +57,10 @@ mod retries;
 mod retry_thread;
 mod server;
 mod slow_nodes;
+mod steps;
 mod subscription;
 mod turn;
+mod turn_end;
 mod twin;
 pub(crate) mod unlock;
 pub(crate) mod wait_limit;
@@ -140,16 +143,6 @@ impl Client {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.core().activity.is_closed()
-    }
-
-    /// Returns whether the hold with this token is certainly ours.
-    pub(crate) fn is_valid(&self, key: &Arc<Key>, token: u64) -> bool {
-        loss::is_valid(&self.parts, key, token)
-    }
-
-    /// Returns why the hold with this token is not valid.
-    pub(crate) fn why_invalid(&self, key: &Key, token: u64) -> Error {
-        loss::why_invalid(&self.parts, key, token)
     }
 
     /// Returns the reason why the calling thread may not enter again, although it has the hold of the key.

@@ -7,16 +7,11 @@ use crate::client::twin;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
-use crate::event::How;
-use crate::log;
 use crate::port::{AcquireOutcome, Busy, Claim, Note, Outcome, PollOutcome, Request};
 use crate::state::key::Key;
 use crate::state::locker::{self, ClientId};
-use crate::state::machine::{Phase, State};
-use crate::state::task::{Attempt, Recall, Task};
+use crate::state::machine::Phase;
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::sync::MutexGuard;
-use crate::timing::{self, MOST_RECALLS, RECALL, RECALL_TRIPS};
 use std::sync::Arc;
 
 /// One request: the first for a fresh locker (acquire), or a later one for an unsettled locker (poll).
@@ -42,10 +37,15 @@ pub(crate) enum Answer {
 }
 
 impl Question {
-    /// Creates the first request for a locker. Set `wait` if the inbox will receive a grant.
-    pub(crate) fn fresh(locker: Arc<str>, settings: Arc<DLockConfig>, wait: bool) -> Self {
+    /// Creates the first request for a locker, which looks at the key alone.
+    pub(crate) fn acquire(locker: Arc<str>, settings: Arc<DLockConfig>) -> Self {
         let about = Unsettled { locker, settings, answered: false, counts_from: Moment::NEVER };
-        Self { about, again: false, wait }
+        Self { about, again: false, wait: false }
+    }
+
+    /// Creates the first request for a locker that may join the store's queue, because the inbox will receive a grant.
+    pub(crate) fn join(locker: Arc<str>, settings: Arc<DLockConfig>) -> Self {
+        Self { wait: true, ..Self::acquire(locker, settings) }
     }
 
     /// Takes the turn of the retry thread if threads wait for the key, and returns what to ask.
@@ -53,13 +53,14 @@ impl Question {
         let mut state = key.state.lock();
         let settings = Arc::clone(&state.queue.front()?.settings);
         let wait = match state.first_task().inspect(|task| task.note_asked()) {
-            Some(task) if task.is_one_attempt => matches!(task.attempt().recall, Recall::Until(_)),
+            Some(task) if task.is_one_attempt => task.attempt().wants_place,
             _ => parts.subscription.hears(&parts.core, key),
         };
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Self::again(unsettled),
-            None => Self::fresh(parts.core.next_locker(&settings), settings, wait),
+            None if wait => Self::join(parts.core.next_locker(&settings), settings),
+            None => Self::acquire(parts.core.next_locker(&settings), settings),
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(&question.about.locker);
@@ -151,156 +152,23 @@ impl Answer {
         }
     }
 
-    /// Ends the retry thread's turn, whose request was sent at `sent_at`. Returns a tenure that was granted after
-    /// every waiter had given up: release it before its turn is dropped.
-    pub(crate) fn end_retry<'c>(self, turn: Turn<'c>, sent_at: Moment) -> Option<(Turn<'c>, Box<Tenure>)> {
-        let (parts, key) = (turn.parts, Arc::clone(&turn.key));
-        let mut state = key.state.lock();
-        match self.without_given_up(parts, &key.name) {
-            Answer::Acquired(tenure) => {
-                let Some(waiter) = state.queue.pop_front() else {
-                    state.phase = Phase::Releasing { ended: None, about: None };
-                    drop(state);
-                    return Some((turn, tenure));
-                };
-                if let Some(task) = &waiter.task {
-                    task.note_granted(if state.has_asked() { How::Granted } else { How::Free });
-                }
-                parts.renewals.grant(&key, &mut state, tenure, (&waiter).into(), parts.core.clock.now());
-                turn.end();
-                drop(state);
-                waiter.wake();
-            }
-            // A refusal is for the first waiter. A thread asks again itself, and gets the error as its own.
-            answer if state.queue.is_empty() || answer.is_refusal(&parts.core) => {
-                let refused = match &answer {
-                    // One that came after the request was sent is asked for next.
-                    Answer::Failed { error, .. } if state.first_task().is_some_and(Task::was_asked) => {
-                        state.end_first(Err(error.clone()))
-                    }
-                    _ => None,
-                };
-                drop(state);
-                parts.retries.abandon(&key.name, answer.into_unsettled());
-                drop(turn);
-                refused.iter().for_each(|waiter| parts.dismiss(waiter));
-            }
-            answer if state.first_task().is_some_and(|task| task.is_one_attempt) => {
-                answer.go_on_with_attempt(turn, state, sent_at);
-            }
-            answer => {
-                let has_task = state.first_task().is_some();
-                answer.wait_more(turn, state, sent_at, true);
-                if has_task {
-                    // A task that arrives leaves this to the first answer, which may be the grant.
-                    parts.subscription.listen(&parts.core);
-                }
-            }
-        }
-        None
-    }
-
-    /// Goes on with the single attempt of a task, which is the first waiter, or ends it. The table in
-    /// [`steps`](crate::client::acquire) says what comes after each answer. Here each step is a turn of the retry thread.
-    fn go_on_with_attempt(self, turn: Turn<'_>, mut state: MutexGuard<'_, State>, sent_at: Moment) {
-        let (parts, key) = (turn.parts, Arc::clone(&turn.key));
-        let Some(task) = state.first_task() else { return };
-        let mut attempt = task.attempt();
-        if let Some(at) = self.repeats(parts, &state, &mut attempt, sent_at) {
-            task.set_attempt(attempt);
-            return enter_waiting(turn, state, self.into_unsettled(), at);
-        }
-        let is_busy = attempt.recall != Recall::None;
-        let end = match &self {
-            Self::Failed { error: Error::Backend { failure, .. }, .. }
-                if is_busy && *failure != BackendFailure::Unacknowledged =>
-            {
-                Ok(())
-            }
-            Self::Failed { error, .. } => Err(error.clone()),
-            Self::Gone if !is_busy => attempt.unanswered.map_or(Ok(()), Err),
-            Self::Gone | Self::Busy { .. } | Self::Acquired(_) => Ok(()),
-        };
-        let waiter = state.end_first(end);
-        drop(state);
-        parts.retries.abandon(&key.name, self.into_unsettled());
-        drop(turn);
-        waiter.iter().for_each(|waiter| parts.dismiss(waiter));
-    }
-
-    /// Returns when to ask again for a single attempt, if it is to be asked again after this answer.
-    fn repeats(&self, parts: &Parts, state: &State, attempt: &mut Attempt, sent_at: Moment) -> Option<Moment> {
-        let now = parts.core.clock.now();
+    /// Returns the locker that has the key, if the store says who that is.
+    pub(super) fn holder(&self) -> Option<&str> {
         match self {
-            // An acquire without a reply is settled once.
-            Self::Failed { error, unsettled: Some(_) } if !attempt.was_repeated && error.is_unknown() => {
-                (attempt.was_repeated, attempt.unanswered) = (true, Some(error.clone()));
-                Some(now)
-            }
-            Self::Gone if matches!(attempt.recall, Recall::Until(_)) => {
-                attempt.recall = Recall::Over;
-                Some(now)
-            }
-            Self::Busy { busy, .. } => {
-                let holder = busy.holder.as_deref()?;
-                if !attempt.was_repeated && state.released.as_deref() == Some(holder) {
-                    // The request has overtaken the release.
-                    attempt.was_repeated = true;
-                    return Some(now);
-                }
-                let may_recall = parts.core.processor.queue().is_some() && locker::may_linger(holder);
-                match attempt.recall {
-                    Recall::None if may_recall => {
-                        let lasts = RECALL.max(now.since(sent_at).saturating_mul(RECALL_TRIPS));
-                        attempt.recall = Recall::Until(now + lasts);
-                        Some(now)
-                    }
-                    Recall::Until(until) if may_recall && now < until => Some(until.min(now + RECALL / MOST_RECALLS)),
-                    _ => None,
-                }
-            }
+            Self::Busy { busy, .. } => busy.holder.as_deref(),
             _ => None,
         }
     }
 
-    /// Enters `Waiting` after a reply that is neither a success nor final, which ends the turn, and schedules the next request of the
-    /// retry thread: immediately if there is no place in the store's queue and the first waiter `may_ask`. The state is that of the key.
-    pub(super) fn wait_more(self, turn: Turn<'_>, mut guard: MutexGuard<'_, State>, sent_at: Moment, may_ask: bool) {
-        let (parts, key, state) = (turn.parts, &turn.key, &mut *guard);
-        let now = parts.core.clock.pause_begins(sent_at);
-        let mut warning = None;
-        let (due, unsettled) = match self.without_given_up(parts, &key.name) {
-            Answer::Busy { busy, unsettled } => {
-                // The client is outside the store's queue for one of two reasons: the inbox was not open yet (now it
-                // is), or the store looked at the key only.
-                let late = unsettled.is_none() && parts.subscription.hears(&parts.core, key) && may_ask;
-                let left = busy.remaining.map(|left| left.saturating_add(parts.core.limits.tick));
-                let pause = state.busy_pause(left, unsettled.as_ref());
-                let due = match late || state.about().is_some_and(|about| about.changed) {
-                    true => now,
-                    false => now + pause,
-                };
-                (due, unsettled)
-            }
-            Answer::Failed { error, unsettled } => {
-                let is_refused = matches!(error, Error::Backend { failure: BackendFailure::Refused, .. });
-                let text = format!("lock {:?}: {error}; threads still waiting: {}", key.name, state.queue.len());
-                let failures = state.note_failure(error);
-                warning = (failures == 1 || is_refused).then_some(text);
-                (now + timing::retries(timing::longest_ask_retry(state.lease_wanted())).after(failures), unsettled)
-            }
-            Answer::Gone | Answer::Acquired(_) => (now, None),
-        };
-        enter_waiting(turn, guard, unsettled, due);
-        if let Some(warning) = warning {
-            log::warn!(ACQUIRE, "{warning}");
-        }
+    /// Returns whether the holder may give the lock up when it hears that another client wants it.
+    pub(super) fn may_recall(&self, core: &Core) -> bool {
+        core.processor.queue().is_some() && self.holder().is_some_and(locker::may_linger)
     }
 
     /// Removes what was asked for under an identity that this client has given up since then. The [twin](super::twin) may have that, too, so
     /// it is neither taken nor released. Call it with the key's mutex held: then whoever has met the twin has seen the key before, or will see
     /// what the answer has changed.
-    fn without_given_up(self, parts: &Parts, key: &str) -> Self {
+    pub(super) fn without_given_up(self, parts: &Parts, key: &str) -> Self {
         match self {
             Self::Acquired(tenure) if !parts.core.is_ours(&tenure.locker) => {
                 Self::Failed { error: twin::meet(parts, key, &tenure.locker), unsettled: None }
@@ -320,27 +188,5 @@ impl Answer {
             Self::Busy { unsettled, .. } | Self::Failed { unsettled, .. } => unsettled,
             Self::Gone | Self::Acquired(_) => None,
         }
-    }
-}
-
-/// Enters `Waiting`, which ends the turn. The retry thread asks next when that is due. If a grant has come since the reply was read, it goes to
-/// the first waiter instead.
-fn enter_waiting(turn: Turn<'_>, mut state: MutexGuard<'_, State>, unsettled: Option<Unsettled>, due: Moment) {
-    let (parts, key) = (turn.parts, &turn.key);
-    let granted = match state.heard_meanwhile(unsettled.as_ref()) {
-        Some((tenure, waiter)) => {
-            parts.renewals.grant(key, &mut state, tenure, (&waiter).into(), parts.core.clock.now());
-            Some(waiter)
-        }
-        None => {
-            state.phase = Phase::Waiting { unsettled };
-            parts.retries.ask_at(key, due);
-            None
-        }
-    };
-    turn.end();
-    drop(state);
-    if let Some(waiter) = granted {
-        waiter.wake();
     }
 }

@@ -23,7 +23,9 @@ use super::twin;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error, LeaseLoss, LossCause};
 use crate::log;
-use crate::port::{Claim, DelayReleaseOutcome, NotOurs, Operations, Outcome, ReleaseDone, ReleaseOutcome, Request};
+use crate::port::{
+    Claim, DelayReleaseOutcome, NotOurs, Operations, Outcome, Posting, ReleaseDone, ReleaseOutcome, Request,
+};
 use crate::state::task::Watcher;
 use crate::state::tenure::Tenure;
 use crate::sync::thread;
@@ -170,13 +172,8 @@ impl Post {
     }
 }
 
-/// When posted releases are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sending {
-    Now,
-    /// With the requests that the caller runs next, if the store can do that. If it runs none, it collects replies.
-    WithNext,
-}
+/// How a store posts releases: at once, or with the requests that the caller runs next. If it runs none, it collects replies.
+pub(super) type PostReleases = fn(&dyn Posting, Vec<(Claim<'_>, ReleaseDone)>, Duration) -> bool;
 
 /// Releases a tenure without waiting for the reply, which is handled when it arrives.
 pub(super) fn post(parts: &Parts, post: Post, now: Moment) {
@@ -195,7 +192,7 @@ pub(super) fn post(parts: &Parts, post: Post, now: Moment) {
 }
 
 /// Does the same for several tenures, whose releases are sent together.
-pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, sending: Sending) {
+pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, send: PostReleases) {
     let Some(limit) = posts.iter().map(|post| post.limit(parts, now)).max() else { return };
     let ended = |post: &Post| {
         let tenure = &post.tenure;
@@ -207,12 +204,7 @@ pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, sending: Se
     let done = posts.into_iter().map(|post| post.done(parts));
     match parts.core.processor.posting() {
         Some(posting) => {
-            let releases = claims.zip(done).collect();
-            let is_outstanding = match sending {
-                Sending::Now => posting.post_releases(releases, limit),
-                Sending::WithNext => posting.post_releases_with_next(releases, limit),
-            };
-            if is_outstanding {
+            if send(posting, claims.zip(done).collect(), limit) {
                 parts.retries.collect_soon(now);
             }
         }

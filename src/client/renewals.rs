@@ -54,7 +54,7 @@ impl Renewals {
         tenure.begin(now);
         if let Some(about) = state.about_locker(&tenure.locker) {
             if about.contended {
-                tenure.note_waiting(1, now);
+                tenure.others.note(1, now);
             }
             if about.broken {
                 tenure.lease.told_broken(now);
@@ -69,6 +69,16 @@ impl Renewals {
         self.put(key, &tenure);
         key.hold.begin(to, &tenure);
         state.phase = Phase::Held(tenure);
+    }
+
+    /// Gives the next hold of a tenure that was kept to a thread. Call it with the key's mutex held.
+    pub(super) fn grant_next(&self, key: &Arc<Key>, tenure: &mut Tenure, to: Taker<'_>, now: Moment) {
+        tenure.begin_next(now);
+        if tenure.times_holds() {
+            // What is due in this hold may come before the lease thread would check.
+            self.put(key, tenure);
+        }
+        key.hold.begin(to, tenure);
     }
 
     /// Ends the current hold and enters `phase`. Returns the tenure and the loss channels of the hold, or `None` if

@@ -13,8 +13,9 @@ use super::lease_thread;
 use super::orders::{Confirmation, Order, Released};
 use super::parts::Parts;
 use super::question::Question;
-use super::releases::Sending;
+use super::releases::PostReleases;
 use super::turn::Turn;
+use super::turn_end::end_retry;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::{Outcome, Request};
@@ -58,7 +59,7 @@ pub(crate) fn round_on_slow_nodes(parts: &Parts, _now: Moment) -> Moment {
 fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, errands: Errands<'_>) {
     let (mut turns, mut over) = (Vec::new(), Vec::new());
     for key in keys {
-        match Turn::of_lingering(parts, &key, false) {
+        match Turn::of_lingering(parts, &key) {
             Some(lingered) => over.push(lingered),
             None => {
                 prepare_for_tasks(parts, &key);
@@ -78,7 +79,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
         .chain(cleanups.iter().map(|cleanup| cleanup.request(parts.core.id.current().as_str(), sent_at)))
         .chain(errands.requests())
         .collect();
-    if requests.is_empty() && errands.has_posted {
+    if requests.is_empty() && errands.are_kept_back {
         // There is no request with which the posted releases could go out.
         parts.retries.collect_replies(&parts.core);
     }
@@ -87,7 +88,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
         let answer = question.take_in(&turn, result, sent_at);
-        unwanted.extend(answer.end_retry(turn, sent_at));
+        unwanted.extend(end_retry(turn, answer, sent_at));
     }
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
         turn.released(&tenure, &result);
@@ -173,6 +174,8 @@ struct Errands<'c> {
     confirmations: Vec<Confirmation>,
     /// Whether a release was posted.
     has_posted: bool,
+    /// Whether these releases go out with the requests of the round.
+    are_kept_back: bool,
     shuts_down: bool,
     /// What is dropped when the round is over.
     drops: Vec<Box<dyn Send + Sync>>,
@@ -205,6 +208,7 @@ impl<'c> Errands<'c> {
             of_twins: Vec::new(),
             confirmations: Vec::new(),
             has_posted: false,
+            are_kept_back: false,
             shuts_down: false,
             drops: Vec::new(),
         };
@@ -220,12 +224,16 @@ impl<'c> Errands<'c> {
                 }
             }
         }
-        errands.has_posted = !errands.posted.is_empty();
         let (posted, _counted): (Vec<_>, Vec<_>) =
             errands.posted.drain(..).map(|errand| (errand.back, errand.counted)).unzip();
         // The server carries many releases out while this thread prepares the requests.
-        let sending = if posted.len() < FEW_RELEASES { Sending::WithNext } else { Sending::Now };
-        GiveBack::post_all(parts, posted, sending);
+        errands.has_posted = !posted.is_empty();
+        errands.are_kept_back = errands.has_posted && posted.len() < FEW_RELEASES;
+        let send: PostReleases = match errands.are_kept_back {
+            true => |store, releases, limit| store.post_releases_with_next(releases, limit),
+            false => |store, releases, limit| store.post_releases(releases, limit),
+        };
+        GiveBack::post_all(parts, posted, send);
         errands
     }
 

@@ -27,16 +27,15 @@ impl<'c> Turn<'c> {
         Self { parts, key: Arc::clone(key), mine: true }
     }
 
-    /// Ends the lingering of a tenure if its time is over, others want it, or `at_once` is set. The caller must
-    /// release the returned tenure before it drops the turn. Call it for a key that was taken out of the retry
-    /// thread's schedule.
-    pub(crate) fn of_lingering(parts: &'c Parts, key: &Arc<Key>, at_once: bool) -> Option<(Self, Box<Tenure>)> {
+    /// Ends the lingering of a tenure if its time is over, or others want it. The caller must release the returned tenure before it drops the
+    /// turn. Call it for a key that was taken out of the retry thread's schedule.
+    pub(crate) fn of_lingering(parts: &'c Parts, key: &Arc<Key>) -> Option<(Self, Box<Tenure>)> {
         let now = parts.core.clock.now();
         let mut state = key.state.lock();
         let is_wanted = !state.queue.is_empty();
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
-                if !at_once && !is_wanted && now < *until && !tenure.is_contended() {
+                if !is_wanted && now < *until && !tenure.others.wait() {
                     parts.retries.ask_at(key, *until);
                     return None;
                 }
@@ -47,9 +46,7 @@ impl<'c> Turn<'c> {
             }
             _ => return None,
         }
-        if !at_once {
-            state.decide_gap(now);
-        }
+        state.decide_gap(now);
         Self::leave_lingering(parts, key, &mut state, Phase::Releasing { ended: None, about: None })
     }
 

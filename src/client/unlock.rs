@@ -126,7 +126,7 @@ impl<'c> Unlock<'c> {
             // This leaves an earlier loss as it is.
             tenure.lose(cause, at);
         }
-        let is_delayed = tenure.delayed_until(now).is_some();
+        let is_delayed = tenure.hold.delayed_until(now).is_some();
         let may_keep = hands_over && !is_delayed && !tenure.is_lost() && !parts.core.activity.is_closed();
         let leaves_gap = !is_delayed && state.decide_gap(now);
         if may_keep && !leaves_gap {
@@ -175,21 +175,15 @@ impl<'c> Unlock<'c> {
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = state else { return None };
         if !parts.subscription.hears(&parts.core, key) {
             // This client would not be told that others wait, so it assumes that they do.
-            tenure.note_waiting(1, now);
+            tenure.others.note(1, now);
         }
         if !tenure.may_pass(now) || !tenure.tokens.advance() {
             return None;
         }
         let waiter = queue.pop_front()?;
         let queued = parts.core.events.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
-        tenure.kept_on = true;
-        tenure.hold_begins(now);
-        if tenure.times_holds() {
-            // What is due in this hold may come before the lease thread would check.
-            parts.renewals.put(key, tenure);
-        }
         key.hold.end();
-        key.hold.begin((&waiter).into(), tenure);
+        parts.renewals.grant_next(key, tenure, (&waiter).into(), now);
         Some(Kept { waiter: Some(waiter), watchers: std::mem::take(watchers), queued })
     }
 
@@ -206,7 +200,7 @@ impl<'c> Unlock<'c> {
             _ => return None,
         }
         let Phase::Held(mut tenure) = std::mem::replace(&mut state.phase, Phase::Idle) else { return None };
-        tenure.hold_ended();
+        tenure.hold.end();
         let queued = parts.core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
         let until = now + tenure.settings.linger;
         if !std::mem::replace(&mut tenure.watched, true) {

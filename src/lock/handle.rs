@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::client::acquire::Acquire;
 #[cfg(feature = "async")]
 use crate::client::acquire::{TaskAcquire, TaskWait};
+use crate::client::loss;
 use crate::client::orders::Released;
 use crate::client::unlock::{AfterRelease, Unlock};
 use crate::client::wait_limit::WaitLimit;
@@ -110,7 +111,7 @@ impl fmt::Debug for Handle {
 /// Operations on the hold with a given token.
 impl Handle {
     pub(crate) fn holds_validly(&self, token: u64) -> bool {
-        self.client.is_valid(&self.key, token)
+        loss::is_valid(&self.client.parts, &self.key, token)
     }
 
     pub(crate) fn remaining_of(&self, token: u64) -> Duration {
@@ -118,7 +119,7 @@ impl Handle {
     }
 
     pub(crate) fn ensure_valid_hold(&self, token: u64) -> Result<(), Error> {
-        if self.holds_validly(token) { Ok(()) } else { Err(self.client.why_invalid(&self.key, token)) }
+        if self.holds_validly(token) { Ok(()) } else { Err(loss::why_invalid(&self.client.parts, &self.key, token)) }
     }
 
     pub(crate) fn loss_of(&self, token: u64) -> Option<LeaseLoss> {
@@ -136,29 +137,41 @@ impl Handle {
         self.key.watch(token)
     }
 
-    /// Unlocks once: the hold with this token, or without a token whichever hold the calling thread has.
+    /// Leaves once the hold of this owner, a thread or a [`Hold`](crate::Hold), that has this token; without a token, whichever hold the thread has.
     #[inline]
-    pub(crate) fn unlock(&self, token: Option<u64>) -> Result<(), Error> {
-        match self.key.hold.leave(current_thread(), token) {
+    pub(crate) fn leave(&self, owner: u64, token: Option<u64>) -> Exit {
+        let exit = self.key.hold.leave(owner, token);
+        if matches!(exit, Exit::Last) && owner::is_thread(owner) {
+            owner::hold_ends();
+        }
+        exit
+    }
+
+    /// Unlocks once, as [`leave`](Self::leave) says.
+    #[inline]
+    pub(crate) fn unlock(&self, owner: u64, token: Option<u64>) -> Result<(), Error> {
+        match self.leave(owner, token) {
             Exit::Inner => Ok(()),
-            exit => self.end_of_thread(exit, AfterRelease::Awaited),
+            exit => self.end(exit, AfterRelease::Awaited),
         }
     }
 
-    /// Unlocks once the hold with this token, as [`unlock`](Self::unlock) does, and has nobody get the key until so long after the hold began.
-    /// Returns how much of that is left.
-    pub(crate) fn unlock_after(&self, token: u64, at_least: Duration) -> Result<Duration, Error> {
-        let until = self.delay_release(current_thread(), token, at_least);
-        match self.key.hold.leave(current_thread(), Some(token)) {
+    /// Unlocks once, and has nobody get the key until so long after the hold began. Returns how much of that is left.
+    pub(crate) fn unlock_after(&self, owner: u64, token: u64, at_least: Duration) -> Result<Duration, Error> {
+        let until = self.delay_release(owner, token, at_least);
+        match self.leave(owner, Some(token)) {
             Exit::Inner => until.map(|_| Duration::ZERO),
-            exit => self.end_of_thread(exit, AfterRelease::Awaited).and(until).map(|until| self.left_until(until)),
+            exit => self.end(exit, AfterRelease::Awaited).and(until).map(|until| self.left_until(until)),
         }
     }
 
-    /// Ends the hold with this number and token, as [`release`](Self::release) does. Otherwise it is [`unlock_after`](Self::unlock_after).
-    pub(crate) fn release_after(&self, number: &HoldNumber, token: u64, at_least: Duration) -> Result<Duration, Error> {
-        let until = self.delay_release(number.get(), token, at_least);
-        self.release(number, token).and(until).map(|until| self.left_until(until))
+    /// Unlocks for a guard or a hold that was dropped.
+    #[inline]
+    pub(crate) fn unlock_dropped(&self, owner: u64, token: u64) {
+        match self.leave(owner, Some(token)) {
+            Exit::Inner => {}
+            exit => self.note_dropped(self.end(exit, AfterRelease::Unawaited)),
+        }
     }
 
     /// Notes that nobody is to get the key until so long after the hold with this token began. Returns until when. Fails if the store cannot do
@@ -170,33 +183,6 @@ impl Handle {
 
     fn left_until(&self, until: Option<Moment>) -> Duration {
         until.map_or(Duration::ZERO, |until| until.since(self.now()))
-    }
-
-    /// Unlocks for a guard that was dropped.
-    #[inline]
-    pub(crate) fn unlock_dropped(&self, token: u64) {
-        match self.key.hold.leave(current_thread(), Some(token)) {
-            Exit::Inner => {}
-            exit => self.note_dropped(self.end_of_thread(exit, AfterRelease::Unawaited)),
-        }
-    }
-
-    /// Does what is left to do after the calling thread has unlocked once.
-    fn end_of_thread(&self, exit: Exit, reply: AfterRelease) -> Result<(), Error> {
-        if matches!(exit, Exit::Last) {
-            owner::hold_ends();
-        }
-        self.end(exit, reply)
-    }
-
-    /// Ends the hold with this number and token.
-    pub(crate) fn release(&self, number: &HoldNumber, token: u64) -> Result<(), Error> {
-        self.end(self.key.hold.leave(number.get(), Some(token)), AfterRelease::Awaited)
-    }
-
-    /// Ends the hold with this number and token, for a [`Hold`](crate::Hold) that was dropped.
-    pub(crate) fn release_dropped(&self, number: &HoldNumber, token: u64) {
-        self.note_dropped(self.end(self.key.hold.leave(number.get(), Some(token)), AfterRelease::Unawaited));
     }
 
     /// Ends the hold with this number and token, for a task. Returns whether the outcome is left in `released` later, or else is known.

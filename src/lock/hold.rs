@@ -59,6 +59,8 @@ pub struct Hold {
     done: bool,
 }
 
+queries!(Hold);
+
 impl Hold {
     pub(super) fn acquire(lock: &DistributedReentrantLock, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
         let taken = lock.handle.acquire_hold(limit)?;
@@ -70,57 +72,6 @@ impl Hold {
         Self { lock: HeldLock::of_task(lock), number, token, done: false }
     }
 
-    /// Returns the lock that is held.
-    #[must_use]
-    pub fn lock(&self) -> &DistributedReentrantLock {
-        &self.lock
-    }
-
-    /// Returns the fencing token of this hold. See [`DLockGuard::fencing_token`](crate::DLockGuard::fencing_token).
-    #[must_use]
-    pub fn fencing_token(&self) -> u64 {
-        self.token
-    }
-
-    /// Returns `true` if the lease is certainly still ours. Once `false`, it stays `false`. Does not block.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        self.lock.handle.holds_validly(self.token)
-    }
-
-    /// Returns for how long the lease is certainly ours if it is not extended again; zero if it is lost. Does not block.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.lock.handle.remaining_of(self.token)
-    }
-
-    /// Returns for how long this hold has lasted. See [`DLockGuard::held_for`](crate::DLockGuard::held_for).
-    #[must_use]
-    pub fn held_for(&self) -> Duration {
-        self.lock.handle.held_for(self.token)
-    }
-
-    /// Fails unless the lease is certainly still ours. Call it before each step that must not run beside another holder. Does not block.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LeaseLost`] with the cause.
-    pub fn ensure_valid(&self) -> Result<(), Error> {
-        self.lock.handle.ensure_valid_hold(self.token)
-    }
-
-    /// Returns a channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost). Does not block.
-    #[must_use]
-    pub fn lost(&self) -> Receiver<()> {
-        self.lock.handle.watch_hold(self.token)
-    }
-
-    /// Returns how the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss). Does not block.
-    #[must_use]
-    pub fn loss(&self) -> Option<LeaseLoss> {
-        self.lock.handle.loss_of(self.token)
-    }
-
     /// Releases the lock, and returns the outcome. Any thread may call this. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock) does.
     ///
     /// # Errors
@@ -128,7 +79,7 @@ impl Hold {
     /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
     pub fn release(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.handle.release(&self.number, self.token)
+        self.lock.handle.unlock(self.number.get(), Some(self.token))
     }
 
     /// Releases the lock, and keeps everybody from it until so long after the hold began. Any thread may call this. See
@@ -139,7 +90,7 @@ impl Hold {
     /// As [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
     pub fn release_after(mut self, at_least: Duration) -> Result<Duration, Error> {
         self.done = true;
-        self.lock.handle.release_after(&self.number, self.token, at_least)
+        self.lock.handle.unlock_after(self.number.get(), self.token, at_least)
     }
 }
 
@@ -175,7 +126,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         match (self.done, self.lock.is_of_task) {
             (true, _) => {}
-            (false, false) => self.lock.handle.release_dropped(&self.number, self.token),
+            (false, false) => self.lock.handle.unlock_dropped(self.number.get(), self.token),
             (false, true) => self.lock.handle.release_dropped_by_task(&self.number, self.token),
         }
     }

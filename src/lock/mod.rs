@@ -1,5 +1,8 @@
 //! The types that a program uses: generators, locks, guards.
 
+#[macro_use]
+mod queries;
+
 mod generator;
 mod guard;
 mod handle;

@@ -4,6 +4,7 @@ use crate::client::wait_limit::WaitLimit;
 use crate::error::{Error, LeaseLoss};
 use crate::lock::guard::OfThisThread;
 use crate::lock::reentrant::DistributedReentrantLock;
+use crate::state::owner::current_thread;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -53,63 +54,13 @@ pub struct OwnedDLockGuard {
     _of_this_thread: PhantomData<OfThisThread>,
 }
 
+queries!(OwnedDLockGuard);
+
 /// With guards that own their handle.
 impl OwnedDLockGuard {
     pub(super) fn acquire(lock: &DistributedReentrantLock, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
         let token = lock.handle.acquire(limit)?;
         Ok(token.map(|token| Self { lock: lock.clone(), token, done: false, _of_this_thread: PhantomData }))
-    }
-
-    /// Returns the lock that is held.
-    #[must_use]
-    pub fn lock(&self) -> &DistributedReentrantLock {
-        &self.lock
-    }
-
-    /// Returns the fencing token of this hold. See [`DLockGuard::fencing_token`](crate::DLockGuard::fencing_token).
-    #[must_use]
-    pub fn fencing_token(&self) -> u64 {
-        self.token
-    }
-
-    /// Returns `true` if the lease is certainly still ours. Once `false`, it stays `false`. Does not block.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        self.lock.handle.holds_validly(self.token)
-    }
-
-    /// Returns for how long the lease is certainly ours if it is not extended again; zero if it is lost. Does not block.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.lock.handle.remaining_of(self.token)
-    }
-
-    /// Returns for how long this hold has lasted. See [`DLockGuard::held_for`](crate::DLockGuard::held_for).
-    #[must_use]
-    pub fn held_for(&self) -> Duration {
-        self.lock.handle.held_for(self.token)
-    }
-
-    /// Fails unless the lease is certainly still ours. Does not block.
-    ///
-    /// # Errors
-    ///
-    /// As [`DLockGuard::ensure_valid`](crate::DLockGuard::ensure_valid).
-    pub fn ensure_valid(&self) -> Result<(), Error> {
-        self.lock.handle.ensure_valid_hold(self.token)
-    }
-
-    /// Returns a channel that receives one message when the lease is lost. See [`DLockGuard::lost`](crate::DLockGuard::lost). Does
-    /// not block.
-    #[must_use]
-    pub fn lost(&self) -> Receiver<()> {
-        self.lock.handle.watch_hold(self.token)
-    }
-
-    /// Returns how the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss). Does not block.
-    #[must_use]
-    pub fn loss(&self) -> Option<LeaseLoss> {
-        self.lock.handle.loss_of(self.token)
     }
 
     /// Unlocks, and returns the outcome. Blocks as [`DLockGuard::unlock`](crate::DLockGuard::unlock) does.
@@ -119,7 +70,7 @@ impl OwnedDLockGuard {
     /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.handle.unlock(Some(self.token))
+        self.lock.handle.unlock(current_thread(), Some(self.token))
     }
 
     /// Unlocks, and keeps everybody from the lock until so long after the hold began. See
@@ -130,14 +81,14 @@ impl OwnedDLockGuard {
     /// As [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
     pub fn unlock_after(mut self, at_least: Duration) -> Result<Duration, Error> {
         self.done = true;
-        self.lock.handle.unlock_after(self.token, at_least)
+        self.lock.handle.unlock_after(current_thread(), self.token, at_least)
     }
 }
 
 impl Drop for OwnedDLockGuard {
     fn drop(&mut self) {
         if !self.done {
-            self.lock.handle.unlock_dropped(self.token);
+            self.lock.handle.unlock_dropped(current_thread(), self.token);
         }
     }
 }

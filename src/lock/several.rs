@@ -15,7 +15,7 @@ use crate::lock::hold_future::TryHoldFuture;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::log;
 use crate::state::hold::Exit;
-use crate::state::owner::{self, HoldNumber, current_thread};
+use crate::state::owner::{HoldNumber, current_thread};
 use crate::state::task::Reply;
 use crossbeam_channel::{Receiver, bounded};
 #[cfg(feature = "async")]
@@ -337,12 +337,8 @@ impl Taken {
 
     /// Unlocks once, without what is left to do after that.
     fn leave(&self) -> Exit {
-        let number = self.number.as_ref().map_or_else(current_thread, HoldNumber::get);
-        let exit = self.handle().key.hold.leave(number, Some(self.token));
-        if exit == Exit::Last && self.number.is_none() {
-            owner::hold_ends();
-        }
-        exit
+        let owner = self.number.as_ref().map_or_else(current_thread, HoldNumber::get);
+        self.handle().leave(owner, Some(self.token))
     }
 
     #[cfg(feature = "async")]

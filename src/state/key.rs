@@ -83,7 +83,7 @@ impl Key {
     /// Returns when the hold with this token began, if it has not ended.
     pub(crate) fn held_since(&self, token: u64) -> Option<Moment> {
         match &self.state.lock().phase {
-            Phase::Held(tenure) if self.hold.token() == token => Some(tenure.held_since),
+            Phase::Held(tenure) if self.hold.token() == token => Some(tenure.hold.since),
             _ => None,
         }
     }
@@ -94,8 +94,8 @@ impl Key {
         let mut state = self.state.lock();
         match &mut state.phase {
             Phase::Held(tenure) if self.hold.is_owned_by(owner) && self.hold.token() == token => {
-                tenure.delay_release(at_least);
-                tenure.delayed_until(tenure.held_since)
+                tenure.hold.delay_release(at_least);
+                tenure.hold.delayed_until(tenure.hold.since)
             }
             _ => None,
         }

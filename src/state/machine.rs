@@ -182,7 +182,7 @@ impl State {
     /// others wait. A reply that is on its way counts as outdated.
     pub(crate) fn note_change(&mut self, now: Moment) {
         if let Some(tenure) = self.kept() {
-            tenure.note_waiting(1, now);
+            tenure.others.note(1, now);
         } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
             &mut self.phase
         {
@@ -351,7 +351,7 @@ impl State {
 
     /// Returns whether the tenure lingers while others want the key.
     pub(crate) fn is_recalled(&self) -> bool {
-        matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.is_contended())
+        matches!(&self.phase, Phase::Lingering { tenure, .. } if tenure.others.wait())
     }
 
     /// Forgets how the last requests have ended. Call it when the key is ours, or when no thread wants it any more.

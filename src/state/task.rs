@@ -11,9 +11,11 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::How;
 use crate::sync::{Mutex, catch_panic};
+use crate::timing::{FIRST_RECALL_PAUSE, MOST_RECALLS, RECALL, RECALL_TRIPS};
 use crossbeam_channel::Sender;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 /// The place for the waker of the task that waits for something. Only the last waker counts, as with every [`Future`].
 #[derive(Debug, Default)]
@@ -72,25 +74,48 @@ pub(crate) enum Extension {
     Over(Arc<str>, Option<Error>),
 }
 
-/// How far a single attempt is. See the table in [`steps`](crate::client::acquire), of which this is the part without a caller that waits.
+/// How far a caller is that asks the store: see the table in [`steps`](crate::client). A thread has it for one turn, a task with a single
+/// attempt for all of its turns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Attempt {
-    /// Whether the store was asked a second time, for one of the reasons for which it is asked again once.
-    pub(crate) was_repeated: bool,
-    /// The failure of the first request, if it had no reply.
+    /// Whether a reply said that another client has the key.
+    pub(crate) is_busy: bool,
+    /// The error of an acquire whose outcome was polled.
     pub(crate) unanswered: Option<Error>,
-    pub(crate) recall: Recall,
+    /// Whether a reply to a single attempt was compared with the released locker.
+    pub(crate) was_compared: bool,
+    /// The recall of a lock that only lingers elsewhere: the attempt stands in the store's queue for a moment.
+    pub(crate) recall: Option<Recall>,
+    /// Whether the next request for a task asks for a place in the queue.
+    pub(crate) wants_place: bool,
 }
 
-/// The recall of a lock that only lingers elsewhere: the attempt stands in the store's queue for a moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Recall {
-    #[default]
-    None,
-    /// It lasts until then.
-    Until(Moment),
-    /// The place in the queue is gone.
-    Over,
+/// The time limit and the pauses of one recall.
+#[derive(Clone, Debug)]
+pub(crate) struct Recall {
+    until: Moment,
+    pause: Duration,
+    tries: u32,
+}
+
+impl Recall {
+    /// Begins a recall now. `trip` is how long a round trip takes.
+    pub(crate) fn begin(now: Moment, trip: Duration) -> Self {
+        Self {
+            until: now + RECALL.max(trip.saturating_mul(RECALL_TRIPS)),
+            pause: FIRST_RECALL_PAUSE,
+            tries: MOST_RECALLS,
+        }
+    }
+
+    /// Returns how long to wait before the next request, or `None` if the time is over.
+    pub(crate) fn pause(&mut self, now: Moment) -> Option<Duration> {
+        self.tries = self.tries.checked_sub(1)?;
+        let left = self.until.since(now);
+        let pause = self.pause.min(left);
+        self.pause = self.pause.saturating_mul(2);
+        (!left.is_zero()).then_some(pause)
+    }
 }
 
 impl Task {

@@ -44,20 +44,8 @@ pub(crate) struct Tenure {
     pub(crate) of_hold: Option<Arc<DLockConfig>>,
     pub(crate) lease: Lease,
     pub(crate) tokens: Tokens,
-    /// How many others waited when the store granted the tenure.
-    waiting: u64,
-    /// When other clients were first known to wait, and how often the hold was passed on in this process since.
-    contended: Option<(Moment, u32)>,
-    /// When contention was last reported. Replies to requests sent before this are stale.
-    heard_at: Moment,
-    /// When the current hold began, or else the last one.
-    pub(crate) held_since: Moment,
-    /// The moment before which nobody else gets the key, even if the current hold ends before.
-    free_from: Moment,
-    /// When the current hold reaches the longest time that it may last.
-    hold_ends: Moment,
-    /// When the current hold is to be reported, because it lasts long. [`Moment::NEVER`] once it was.
-    warns_at: Moment,
+    pub(crate) others: Others,
+    pub(crate) hold: HoldTimes,
     /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
     pub(crate) is_confirmed: bool,
     /// Whether a hold followed another one, by passing on or lingering.
@@ -79,13 +67,13 @@ impl Tenure {
             settings,
             of_hold: None,
             tokens: Tokens::of(grant.number),
-            waiting: grant.waiting,
-            contended: None,
-            heard_at: counts_from,
-            held_since: counts_from,
-            free_from: counts_from,
-            hold_ends: Moment::NEVER,
-            warns_at: Moment::NEVER,
+            others: Others { at_grant: grant.waiting, contended: None, heard_at: counts_from },
+            hold: HoldTimes {
+                since: counts_from,
+                free_from: counts_from,
+                ends: Moment::NEVER,
+                warns_at: Moment::NEVER,
+            },
             is_confirmed: false,
             kept_on: false,
             gap: None,
@@ -106,44 +94,14 @@ impl Tenure {
 
     /// Begins the tenure, and its first hold, once the client has heard of it. The time that others wait counts from now.
     pub(crate) fn begin(&mut self, now: Moment) {
-        self.note_waiting(self.waiting, now);
-        self.hold_begins(now);
+        self.others.note(self.others.at_grant, now);
+        self.hold.begin(&self.settings, now);
     }
 
-    /// Notes that a hold begins.
-    pub(crate) fn hold_begins(&mut self, now: Moment) {
-        self.held_since = now;
-        self.free_from = now;
-        self.hold_ends = self.settings.max_hold.map_or(Moment::NEVER, |time| now + time);
-        self.warns_at = self.settings.hold_warning.map_or(Moment::NEVER, |time| now + time);
-    }
-
-    /// Notes that the hold has ended and that the tenure is kept.
-    pub(crate) fn hold_ended(&mut self) {
-        self.hold_ends = Moment::NEVER;
-        self.warns_at = Moment::NEVER;
-    }
-
-    /// Notes that nobody is to get the key until so long after the current hold began. If this is noted several times, the longest counts.
-    pub(crate) fn delay_release(&mut self, at_least: Duration) {
-        self.free_from = self.free_from.max(self.held_since + at_least);
-    }
-
-    /// Returns the moment until which nobody is to get the key, if it is still to come.
-    ///
-    /// It counts from the moment at which the client has noted that the hold begins, and that is after the grant in the store. So it is never
-    /// too early; it is too late by the time for which the grant was under way.
-    pub(crate) fn delayed_until(&self, now: Moment) -> Option<Moment> {
-        (self.free_from > now).then_some(self.free_from)
-    }
-
-    /// Returns whether the current hold is to be reported now. It is reported once.
-    pub(crate) fn warns(&mut self, now: Moment) -> bool {
-        let is_due = now >= self.warns_at;
-        if is_due {
-            self.warns_at = Moment::NEVER;
-        }
-        is_due
+    /// Begins the next hold of a tenure that was kept.
+    pub(crate) fn begin_next(&mut self, now: Moment) {
+        self.kept_on = true;
+        self.hold.begin(&self.settings, now);
     }
 
     /// Returns whether something is due a certain time after a hold has begun.
@@ -153,7 +111,7 @@ impl Tenure {
 
     /// Returns the moment until which the current hold is certainly valid if nothing is done.
     pub(crate) fn valid_until(&self) -> Moment {
-        self.lease.deadline.min(self.hold_ends)
+        self.lease.deadline.min(self.hold.ends)
     }
 
     /// Returns why and when the hold has ended by itself, if it has by now.
@@ -163,30 +121,12 @@ impl Tenure {
         (now >= at).then(|| (cause(), at))
     }
 
-    /// Notes how many other tenures wait, as a reply of the store or a message says.
-    pub(crate) fn note_waiting(&mut self, waiting: u64, now: Moment) {
-        if waiting == 0 {
-            self.contended = None;
-        } else {
-            self.heard_at = now;
-            self.contended.get_or_insert((now, 0));
-        }
-    }
-
-    /// Notes how many others wait, as the reply to an extension sent at `sent_at` says. "Nobody" is ignored if a
-    /// message reported contention since.
-    pub(crate) fn note_waiting_as_of(&mut self, waiting: u64, sent_at: Moment, now: Moment) {
-        if waiting > 0 || self.contended.is_none() || self.heard_at < sent_at {
-            self.note_waiting(waiting, now);
-        }
-    }
-
     /// Returns the gap for pollers that the release of this tenure must ask for, if one is due since the last one
     /// that this client knows of; the store knows of all of them. There is none if the key was ours for a single hold
     /// that nobody else waited for, because pollers then find it free anyway.
     pub(super) fn gap_due(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap?;
-        let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.is_contended() || others_wait);
+        let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.others.wait() || others_wait);
         due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))
     }
 
@@ -195,19 +135,14 @@ impl Tenure {
         self.lease.is_answered || !limits.extends_heard_grants
     }
 
-    /// Returns whether others are known to wait.
-    pub(crate) fn is_contended(&self) -> bool {
-        self.contended.is_some()
-    }
-
     /// Returns whether the tenure is kept when nobody in this process wants it.
     pub(crate) fn may_linger(&self) -> bool {
-        !self.settings.linger.is_zero() && !self.is_contended()
+        !self.settings.linger.is_zero() && !self.others.wait()
     }
 
     /// Returns whether the hold may be passed on to a thread of this process, and counts the pass.
     pub(crate) fn may_pass(&mut self, now: Moment) -> bool {
-        match &mut self.contended {
+        match &mut self.others.contended {
             None => true,
             Some((since, passes)) if *passes < self.settings.local_passes && now < *since + timing::LOCAL_TIME => {
                 *passes += 1;
@@ -224,7 +159,7 @@ impl Tenure {
 
     /// Returns when the lease thread must look at this tenure next. The lease is due before its deadline.
     pub(crate) fn due(&self, trip: Duration) -> Moment {
-        self.lease.due(trip).min(self.hold_ends).min(self.warns_at)
+        self.lease.due(trip).min(self.hold.ends).min(self.hold.warns_at)
     }
 
     /// Returns why and when the tenure was lost.
@@ -270,6 +205,89 @@ impl Tenure {
     /// Returns whether the key was seen to contain something else, which may have come of a forced break, of a hold that a thread knows of.
     pub(crate) fn may_be_broken(&self) -> bool {
         self.is_confirmed && matches!(self.loss(), Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))
+    }
+}
+
+/// The times of the current hold of a tenure, or else of the last one.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldTimes {
+    /// When it began.
+    pub(crate) since: Moment,
+    /// The moment before which nobody else gets the key, even if the hold ends before.
+    free_from: Moment,
+    /// When it reaches the longest time that it may last.
+    ends: Moment,
+    /// When it is to be reported, because it lasts long. [`Moment::NEVER`] once it was.
+    warns_at: Moment,
+}
+
+impl HoldTimes {
+    fn begin(&mut self, settings: &DLockConfig, now: Moment) {
+        let after = |time: Option<Duration>| time.map_or(Moment::NEVER, |time| now + time);
+        let (ends, warns_at) = (after(settings.max_hold), after(settings.hold_warning));
+        *self = Self { since: now, free_from: now, ends, warns_at };
+    }
+
+    /// Notes that the hold has ended and that the tenure is kept.
+    pub(crate) fn end(&mut self) {
+        (self.ends, self.warns_at) = (Moment::NEVER, Moment::NEVER);
+    }
+
+    /// Notes that nobody is to get the key until so long after the hold began. If this is noted several times, the longest counts.
+    pub(crate) fn delay_release(&mut self, at_least: Duration) {
+        self.free_from = self.free_from.max(self.since + at_least);
+    }
+
+    /// Returns the moment until which nobody is to get the key, if it is still to come.
+    ///
+    /// It counts from the moment at which the client has noted that the hold begins, and that is after the grant in the store. So it is never
+    /// too early; it is too late by the time for which the grant was under way.
+    pub(crate) fn delayed_until(&self, now: Moment) -> Option<Moment> {
+        (self.free_from > now).then_some(self.free_from)
+    }
+
+    /// Returns whether the hold is to be reported now. It is reported once.
+    pub(crate) fn warns(&mut self, now: Moment) -> bool {
+        let is_due = now >= self.warns_at;
+        if is_due {
+            self.warns_at = Moment::NEVER;
+        }
+        is_due
+    }
+}
+
+/// What a client knows of others that wait for the key of its tenure.
+#[derive(Clone, Debug)]
+pub(crate) struct Others {
+    /// How many waited when the store granted the tenure.
+    at_grant: u64,
+    /// When they were first known to wait, and how often the hold was passed on in this process since.
+    contended: Option<(Moment, u32)>,
+    /// When contention was last reported. Replies to requests sent before this are stale.
+    heard_at: Moment,
+}
+
+impl Others {
+    /// Returns whether others are known to wait.
+    pub(crate) fn wait(&self) -> bool {
+        self.contended.is_some()
+    }
+
+    /// Notes how many wait, as a reply of the store or a message says.
+    pub(crate) fn note(&mut self, waiting: u64, now: Moment) {
+        if waiting == 0 {
+            self.contended = None;
+        } else {
+            self.heard_at = now;
+            self.contended.get_or_insert((now, 0));
+        }
+    }
+
+    /// Notes how many wait, as the reply to an extension sent at `sent_at` says. "Nobody" is ignored if a message reported contention since.
+    pub(crate) fn note_as_of(&mut self, waiting: u64, sent_at: Moment, now: Moment) {
+        if waiting > 0 || self.contended.is_none() || self.heard_at < sent_at {
+            self.note(waiting, now);
+        }
     }
 }
 

@@ -5,7 +5,6 @@ use crate::client::closing::Leaving;
 use crate::client::give_back::{GiveBack, Repeat};
 use crate::client::parts::Parts;
 use crate::client::releases;
-use crate::client::releases::Sending;
 use crate::error::Error;
 use crate::port::Outcome;
 use crate::state::hold::Exit;
@@ -55,7 +54,7 @@ pub(crate) fn unlock_all<'c>(
         outcomes.push(outcome);
     }
     let (posted, _leaving): (Vec<_>, Vec<_>) = posted.into_iter().unzip();
-    GiveBack::post_all(parts, posted, Sending::Now);
+    GiveBack::post_all(parts, posted, |store, releases, limit| store.post_releases(releases, limit));
     while !returned.is_empty() {
         let mut again = Vec::new();
         for reply in give_back(parts, returned) {

@@ -1,19 +1,19 @@
 //! The generator, which makes locks, and its builder.
 
 mod breaking;
+mod builder;
 mod describe;
-mod hooks;
 mod several;
 
+pub use builder::GeneratorBuilder;
 pub use describe::ListedLocks;
 
-use crate::client::{Client, Options};
-use crate::clock::{Clock, SystemClock};
-use crate::config::{DEFAULT_LEASE, DLockConfig, check_lease, check_type};
+use crate::client::Client;
+use crate::config::{DEFAULT_LEASE, DLockConfig, check_type};
 use crate::error::Error;
 use crate::lock::leader::Leader;
 use crate::lock::limits::{self, ShortLeases};
-use crate::lock::properties::{self, Leases};
+use crate::lock::properties::Leases;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::port::LockProcessor;
 #[cfg(feature = "redis")]
@@ -238,96 +238,6 @@ impl DLockGenerator {
     /// Further calls do nothing more.
     pub fn close(&self) {
         self.client.close();
-    }
-}
-
-/// Settings of a [`DLockGenerator`].
-///
-/// # Examples
-///
-/// ```
-/// use redis_dlock::{DLockGenerator, MemoryLockProcessor};
-///
-/// let generator = DLockGenerator::builder()
-///     .on_lost(|loss| eprintln!("{loss}"))
-///     .build(MemoryLockProcessor::new())?;
-/// assert!(generator.generate("ORDER", "4711")?.try_lock()?.is_some());
-/// # Ok::<_, redis_dlock::Error>(())
-/// ```
-#[derive(Debug)]
-#[must_use]
-pub struct GeneratorBuilder {
-    clock: Arc<dyn Clock>,
-    leases: DefaultLeases,
-    pub(super) client: Options,
-}
-
-impl GeneratorBuilder {
-    fn new() -> Self {
-        Self { clock: Arc::new(SystemClock), leases: DefaultLeases::default(), client: Options::default() }
-    }
-
-    /// Sets whether waiters are *handed* the lock. Defaults to `true`: threads of this process pass it on among themselves, and
-    /// the script call that releases the lock gives it to other processes in the order in which they began to wait. A process
-    /// learns of that from a message in its inbox, which has a connection and a thread of its own from the first time that a
-    /// thread waits.
-    ///
-    /// With `false`, each process polls: after lease/10, then every lease/6, and when the holder's lease ends. It then needs no
-    /// channel rights on the server. All processes that use a lock should have the same setting: processes that only poll may
-    /// starve beside those that hand over, as JVM processes may.
-    pub fn listener(mut self, on: bool) -> Self {
-        self.client.listens = on;
-        self
-    }
-
-    /// Sets whether the client says in the store what it is, for [`describe`](DLockGenerator::describe): its program, host, process number, user
-    /// and version. Defaults to `true`. The lease thread writes this [record](crate::ClientRecord) a moment after the first lock, and again
-    /// every 30 s. It goes when the generator is closed, and 90 s after the last refresh. With `false`, a lock with a reason does not make the
-    /// client listen either.
-    pub fn client_record(mut self, on: bool) -> Self {
-        self.client.has_record = on;
-        self
-    }
-
-    /// Sets the lease of locks whose config sets none and whose type is not in the [properties file](Self::properties). The
-    /// default is 30 s without such a file. With one there is no default: such a lock is an error.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] if `lease` is shorter than 20 ms or longer than 24 days.
-    pub fn default_lease(mut self, lease: Duration) -> Result<Self, Error> {
-        check_lease(lease)?;
-        self.leases.other = Some(lease);
-        Ok(self)
-    }
-
-    /// Reads the leases of lock types from a properties file, as [`DLockGenerator::from_properties`] does, and blocks for it. A
-    /// [`default_lease`](Self::default_lease), set before or after, applies to all other types. A second call replaces the
-    /// file.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`], which names the file, or the line that is wrong and why.
-    pub fn properties(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        self.leases.by_type = Some((properties::read(path)?, path.to_owned()));
-        Ok(self)
-    }
-
-    /// Sets the source of local time, for tests. Defaults to [`SystemClock`].
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// Builds the generator. Does not ask the store.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] when the operating system has no random numbers for the client id.
-    pub fn build(self, processor: impl LockProcessor) -> Result<DLockGenerator, Error> {
-        let client = Client::new(Box::new(processor), self.clock, self.client)?;
-        Ok(DLockGenerator { client, leases: Arc::new(self.leases), short_leases: Arc::default() })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::{Call, Form};
 use crate::store::redis::transport::{
-    AtLimit, Batch, Begun, Callback, Confirming, KeyHash, PostTime, Replies, Reply, Route, Transport, WaitOrder,
+    AtLimit, Begun, Callback, Confirming, KeyHash, PostTime, Replies, Reply, Transport, WaitOrder,
 };
 use crate::sync::now;
 use crate::timing::end_of;
@@ -42,14 +42,12 @@ pub(crate) struct CallOptions {
     pub(crate) at_limit: AtLimit,
     /// Whether the calls go on the connection for urgent calls: they need no order among others for their keys.
     pub(crate) urgent: bool,
-    /// The route that was chosen for the key of the first call, if one was.
-    pub(crate) route: Option<Route>,
 }
 
 impl CallOptions {
     /// Calls that a caller waits for.
     pub(crate) fn within(limit: Duration) -> Self {
-        Self { limit, spare: Duration::ZERO, at_limit: AtLimit::KeepConnection, urgent: false, route: None }
+        Self { limit, spare: Duration::ZERO, at_limit: AtLimit::KeepConnection, urgent: false }
     }
 }
 
@@ -105,9 +103,8 @@ impl Node {
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let mut batch = self.transport.batch(limit);
         batch.push(None, |packed| packed.words(words));
-        let reply =
-            self.transport.round_trip(batch, limit, AtLimit::KeepConnection).pop().unwrap_or_else(|| Err(mismatch()));
-        reply.map(|replied| replied.value)
+        let replies = self.transport.round_trip(batch, limit, AtLimit::KeepConnection).pop();
+        replies.unwrap_or_else(|| Err(mismatch())).map(|replied| replied.value)
     }
 
     /// Runs calls in one batch.
@@ -123,13 +120,9 @@ impl Node {
         options: CallOptions,
         waits: WaitOrder,
     ) -> Sent {
-        let CallOptions { limit, spare, urgent, route, .. } = options;
+        let CallOptions { limit, spare, urgent, .. } = options;
         let at = now();
-        let mut batch = match route {
-            Some(route) => self.transport.batch_on(route),
-            None if urgent => self.transport.urgent_batch(limit),
-            None => self.transport.batch(limit),
-        };
+        let mut batch = if urgent { self.transport.urgent_batch(limit) } else { self.transport.batch(limit) };
         let mut askings = SmallVec::new();
         for call in calls {
             askings.push(call.asking);
@@ -139,7 +132,7 @@ impl Node {
                 batch.push(Some(call.key()), |packed| packed.words(&["ASKING"]));
                 batch.push(Some(call.key()), |packed| call.pack_in_full(self.form, packed));
             } else {
-                self.push(&call, &mut batch);
+                batch.push(Some(call.key()), |packed| self.pack(&call, packed));
             }
         }
         let mut begun = self.transport.begin(batch, at, end_of(limit, at), waits);
@@ -147,9 +140,9 @@ impl Node {
         Sent { begun, asking: askings }
     }
 
-    /// Adds a call to a batch.
-    pub(crate) fn push(&self, call: &Call<'_>, batch: &mut Batch<'_>) {
-        batch.push(Some(call.key()), |packed| call.pack(self.form, packed));
+    /// Packs a call for this node.
+    pub(crate) fn pack(&self, call: &Call<'_>, packed: &mut Packed) {
+        call.pack(self.form, packed);
     }
 
     /// Waits for the replies to calls that were sent. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` becomes
@@ -170,7 +163,7 @@ impl Node {
     /// Sends one call about a key with this hash, and returns without its reply, which `done` receives.
     pub(crate) fn post(&self, call: &Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
         let mut packed = Packed::for_one();
-        call.pack(self.form, &mut packed);
+        self.pack(call, &mut packed);
         self.transport.post(hash, packed, limit, done);
     }
 
@@ -185,7 +178,7 @@ impl Node {
         // What need not go out at once opens no further connection.
         let to_connect = if matches!(time, PostTime::WithNext) { Duration::ZERO } else { limit };
         let mut batch = self.transport.batch(to_connect);
-        calls.for_each(|call| self.push(&call, &mut batch));
+        calls.for_each(|call| batch.push(Some(call.key()), |packed| self.pack(&call, packed)));
         self.transport.post_all(batch, limit, done, time);
     }
 }

@@ -11,15 +11,16 @@ pub use server::Server;
 
 use super::net::address::Address;
 use super::net::classify::classify;
+use super::net::resp::Packed;
 use super::node::CallOptions;
-use super::plain::{Answered, Exchange, GivenUp, TakingBack, Tried};
+use super::plain::{Answered, Exchange, GivenUp, Tried, with_place};
 use super::script::acks::{self, ReplicaAcks};
 use super::script::reply::{self, mismatch};
 use super::script::scripts::Call;
 use super::script::timing::KEEP;
 use super::sentinel::Outage;
 use super::topology::Topology;
-use super::transport::{AtLimit, Batch, CallReplies, Callback, KeyHash, PostTime, Reply};
+use super::transport::{AtLimit, CallReplies, Callback, KeyHash, PostTime, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
 use crate::port::{
@@ -61,6 +62,9 @@ pub struct RedisLockProcessor {
     given_up: GivenUp,
 }
 
+/// Requests on their way: usually one.
+type Exchanges<'a> = SmallVec<[Exchange<'a>; 1]>;
+
 impl RedisLockProcessor {
     pub(super) fn over(
         topology: Topology,
@@ -83,68 +87,77 @@ impl RedisLockProcessor {
         Ok(())
     }
 
-    /// Returns what releases a locker by its script.
-    fn taking_back(&self) -> TakingBack<'_, impl Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> {
-        TakingBack {
-            address: &self.address,
-            given_up: &self.given_up,
-            by_script: |request: &Request<'_>, limit: Duration| self.ask(request, CallOptions::within(limit)),
-        }
-    }
-
-    /// Takes a free key, or joins the queue of a busy one if the request is to join.
-    fn take(&self, request: &Request<'_>, limit: Limit) -> Result<Outcome, Error> {
-        let (start, at_limit) = (Instant::now(), at_end_of(limit));
-        let by_script = |route| {
-            let left = limit.left_since(start).time();
-            self.ask(request, CallOptions { route, at_limit, ..CallOptions::within(left) })
-        };
-        let taking_back = self.taking_back();
-        let Some((_, attempt)) = self.topology.attempt(&taking_back, at_limit) else { return by_script(None) };
-        match attempt.run(request, start, limit.time())? {
-            Tried::Done(outcome) => Ok(Outcome::Acquire(outcome)),
-            Tried::Unfinished(mut unfinished) => {
-                let result = by_script(unfinished.route.take());
-                unfinished.finish(result)
-            }
-        }
-    }
-
-    /// Runs requests together. Those that are likely to take a free key are tried in plain commands first, as in [`take`](Self::take).
+    /// Runs requests together. Those that are likely to take a free key are tried in plain commands first.
     fn run_together(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
         let (start, sent_at, at_limit) = (Instant::now(), SystemClock.now(), at_end_of(limit));
-        let taking_back = self.taking_back();
-        let Some((node, attempt)) = self.topology.attempt(&taking_back, at_limit) else {
-            return self.ask_all(requests, CallOptions { at_limit, ..CallOptions::within(limit.time()) });
+        let limit = limit.time();
+        let Some((node, attempt)) = self.topology.attempt(at_limit) else {
+            return self.ask_all(requests, CallOptions { at_limit, ..CallOptions::within(limit) });
         };
-        let exchanges: Vec<_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
-        let sent: Vec<_> = exchanges.iter().map(|exchange| *exchange.sent()).collect();
-        let call = |request: &Request<'_>, batch: &mut Batch<'_>| node.push(&Call::of(request), batch);
-        let answered = attempt.run_all(&sent, call, (start, limit.time()));
-        // The places of the requests for which the script must be called next hold an error until then.
-        let (mut again, mut unfinished) = (Vec::new(), Vec::new());
-        let mut outcome_of = |(place, (answered, exchange)): (usize, (Answered, &Exchange<'_>))| match answered {
-            Answered::Called(reply) => self.end(exchange, reply, sent_at, limit.time()),
-            Answered::Tried(tried) => match tried? {
-                Tried::Done(outcome) => Ok(Outcome::Acquire(outcome)),
-                Tried::Unfinished(next) => {
-                    again.push(sent[place]);
-                    unfinished.push((place, next));
-                    Err(mismatch())
-                }
-            },
-        };
-        let mut outcomes: Vec<_> = answered.into_iter().zip(&exchanges).enumerate().map(&mut outcome_of).collect();
-        if again.is_empty() {
-            return outcomes;
-        }
+        let exchanges: Exchanges<'_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
+        let call = |request: &Request<'_>, packed: &mut Packed| node.pack(&Call::of(request), packed);
+        let answered = attempt.run(&exchanges, call, (start, limit));
         // What is left of the time may be short, and says nothing about the connection.
-        let left = CallOptions::within(limit.left_since(start).time());
-        let results: Vec<_> = self.ask_all(&again, left);
-        for ((place, unfinished), result) in unfinished.into_iter().zip(results) {
-            outcomes[place] = unfinished.finish(result);
+        let left = || limit.saturating_sub(start.elapsed());
+        let (mut outcomes, mut again) = (Vec::with_capacity(requests.len()), SmallVec::<[_; 1]>::new());
+        for (answered, exchange) in answered.into_iter().zip(&exchanges) {
+            let (sent, place) = (&*exchange.sent, outcomes.len());
+            // The place of a request for which the script must be called next holds an error until then.
+            let mut by_script = |busy| {
+                again.push((place, busy));
+                Err(mismatch())
+            };
+            outcomes.push(match answered {
+                Answered::Called(reply) => self.end(exchange, reply, sent_at, limit),
+                Answered::Tried(Ok(Tried::Done(outcome))) => Ok(Outcome::Acquire(outcome)),
+                Answered::Tried(Ok(Tried::Unfinished(busy))) => by_script(busy),
+                Answered::Tried(Ok(Tried::Doubtful)) => self.take_back(sent, left()).and_then(|()| by_script(None)),
+                Answered::Tried(Ok(Tried::Unacknowledged(error))) => Err(self.undo(sent, error, left())),
+                Answered::Tried(Err(error)) => Err(self.address.hide(error)),
+            });
+        }
+        if !again.is_empty() {
+            let requests: SmallVec<[_; 1]> = again.iter().map(|(place, _)| requests[*place]).collect();
+            let results: SmallVec<[_; 1]> = self.ask_all(&requests, CallOptions::within(left()));
+            for ((place, busy), result) in again.into_iter().zip(results) {
+                outcomes[place] = with_place(busy, result);
+            }
         }
         outcomes
+    }
+
+    /// Takes back what a request has got and must not keep, because of this error. Returns the error with which the request fails.
+    fn undo(&self, request: &Request<'_>, error: Error, limit: Duration) -> Error {
+        match self.take_back(request, limit) {
+            Ok(()) => self.address.hide(error),
+            Err(Error::Backend { failure, message, source }) => {
+                let message = format!("{}; its release is not answered: {message}", self.address.hide(error));
+                Error::Backend { failure, message, source }
+            }
+            Err(other) => other,
+        }
+    }
+
+    /// Removes whatever a request that takes a key may have left in the store.
+    fn take_back(&self, request: &Request<'_>, limit: Duration) -> Result<(), Error> {
+        let Some(claim) = request.claim() else { return Ok(()) };
+        let start = Instant::now();
+        let mut result = self.ask(&Request::Release(claim.with_poller_gap(None)), CallOptions::within(limit));
+        if matches!(result, Err(Error::Conflict { .. })) {
+            // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
+            let ended = Claim::new(claim.key, claim.client, claim.locker, Duration::ZERO);
+            let left = limit.saturating_sub(start.elapsed());
+            result = self.ask(&Request::Extend(ended), CallOptions::within(left));
+        }
+        match result {
+            Ok(_) => Ok(()),
+            Err(Error::ShutDown) => Err(Error::ShutDown),
+            // Whatever the error is, the locker may hold the key, and a release may still be executed late.
+            Err(error) => {
+                self.given_up.add(claim.locker);
+                Err(error.into_unknown())
+            }
+        }
     }
 
     /// Runs one request by its script.
@@ -158,17 +171,16 @@ impl RedisLockProcessor {
     where
         C: FromIterator<Result<Outcome, Error>>,
     {
-        let exchanges: SmallVec<[Exchange<'_>; 1]> =
-            requests.iter().map(|request| self.given_up.exchange(request)).collect();
+        let exchanges: Exchanges<'_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
         let (sent_at, limit) = (SystemClock.now(), options.limit);
-        let replies = self.topology.call(exchanges.iter().map(|exchange| Call::of(exchange.sent())), options);
+        let replies = self.topology.call(exchanges.iter().map(|exchange| Call::of(&exchange.sent)), options);
         exchanges.iter().zip(replies).map(|(exchange, reply)| self.end(exchange, reply, sent_at, limit)).collect()
     }
 
     /// Ends the exchange of a request that was sent at `sent_at`: reads the reply, and notes what it says about its connection and its key.
     /// If too few replicas have acknowledged that the request got the key, releases it, within what is left of the limit.
     fn end(&self, exchange: &Exchange<'_>, reply: Reply, sent_at: Moment, limit: Duration) -> Result<Outcome, Error> {
-        let (sent, replied) = (exchange.sent(), reply?);
+        let (sent, replied) = (&*exchange.sent, reply?);
         let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.address.hide(e));
         self.topology.note(sent, &replied, outcome.as_ref().ok(), sent_at);
         let (outcome, confirmation) = (outcome?, replied.confirmation.as_deref());
@@ -176,10 +188,7 @@ impl RedisLockProcessor {
             return Ok(self.given_up.end(exchange, outcome));
         };
         let left = || limit.saturating_sub(SystemClock.now().since(sent_at));
-        Err(match sent.claim() {
-            Some(claim) if acks::takes(sent) => self.taking_back().undo(claim, error, left()),
-            _ => self.address.hide(error),
-        })
+        Err(if acks::takes(sent) { self.undo(sent, error, left()) } else { self.address.hide(error) })
     }
 
     fn post_all(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration, time: PostTime) -> bool {
@@ -207,8 +216,8 @@ impl RedisLockProcessor {
 
     /// Publishes a text on the channel on which a client hears of this key. Returns the server's reply: the number of receivers.
     pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<Value, Error> {
-        let (channel, reply) = self.topology.publish(client, key, text, limit)?;
-        match reply {
+        let (channel, reply) = self.topology.publish(client, key, text, limit);
+        match reply?.value {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
             value => Ok(value),
         }
@@ -232,14 +241,13 @@ impl LockProcessor for RedisLockProcessor {
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
         match (requests, limit) {
             ([], _) => Vec::new(),
-            ([request @ (Request::Acquire(_) | Request::Join(_))], limit) => vec![self.take(request, limit)],
             ([request @ Request::Settle(_)], _) => vec![Err(request.unsupported())],
-            (requests, limit) if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
+            _ if requests.iter().any(|request| matches!(request, Request::Settle(_))) => {
                 one_by_one(requests, limit, |request, limit| self.run_one(*request, limit))
             }
-            (requests, limit) if requests.iter().any(may_take) => self.run_together(requests, limit),
-            (requests, Limit::Call(limit)) => self.ask_all(requests, CallOptions::within(limit)),
-            (requests, Limit::Attempt(limit)) => {
+            _ if requests.iter().any(may_take) => self.run_together(requests, limit),
+            (_, Limit::Call(limit)) => self.ask_all(requests, CallOptions::within(limit)),
+            (_, Limit::Attempt(limit)) => {
                 // Renewals need no order among other commands for their keys: a late one finds another locker, or none, and changes nothing.
                 // An extension that a caller asks for does not use their connection.
                 let is_renewal = |request: &Request<'_>| matches!(request, Request::Extend(_) | Request::Probe(_));

@@ -8,7 +8,7 @@ use super::inbox::RedisInbox;
 use super::net::classify::is_no_master;
 use super::net::identity::OnNewServer;
 use super::node::{CallOptions, Node};
-use super::plain::{Attempt, Contention, FenceWatermarks, TakingBack};
+use super::plain::{Attempt, Contention, FenceWatermarks};
 use super::script::keys::{inbox_channel, slot_inbox_channel, slot_of};
 use super::script::reply::{mismatch, number_of};
 use super::script::scripts::Call;
@@ -54,16 +54,10 @@ impl Topology {
     }
 
     /// Returns the one server, and how to take keys on it in plain commands. `None` for a Cluster, where each slot has a fence of its own.
-    pub(super) fn attempt<'a, S>(
-        &'a self,
-        taking_back: &'a TakingBack<'a, S>,
-        at_limit: AtLimit,
-    ) -> Option<(&'a Node, Attempt<'a, S>)> {
+    pub(super) fn attempt(&self, at_limit: AtLimit) -> Option<(&Node, Attempt<'_>)> {
         let Self::One(one) = self else { return None };
         let OneServer { node, watermarks, contention, .. } = &**one;
-        let attempt =
-            Attempt { transport: &node.transport, watermarks, contention, acks: node.acks, taking_back, at_limit };
-        Some((node, attempt))
+        Some((node, Attempt { transport: &node.transport, watermarks, contention, acks: node.acks, at_limit }))
     }
 
     /// Makes calls together. Returns a reply for each.
@@ -169,24 +163,17 @@ impl Topology {
     }
 
     /// Publishes a text on the channel on which a client hears of this key. Returns the channel, and the server's reply.
-    pub(super) fn publish(
-        &self,
-        client: &str,
-        key: &str,
-        text: &str,
-        limit: Duration,
-    ) -> Result<(String, Value), Error> {
+    pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> (String, Reply) {
         match self {
-            Self::One(one) => {
+            Self::One(_) => {
                 let channel = inbox_channel(client);
-                let reply = one.node.say(&["PUBLISH", &channel, text], limit)?;
-                Ok((channel, reply))
+                let reply = self.call_one(Call::words(key, &["PUBLISH", &channel, text]), CallOptions::within(limit));
+                (channel, reply)
             }
             Self::Cluster(cluster) => {
-                let slot = slot_of(key.as_bytes());
-                let channel = slot_inbox_channel(slot, client);
-                let reply = cluster.publish(slot, &channel, text, limit)?;
-                Ok((channel, reply))
+                let channel = slot_inbox_channel(slot_of(key.as_bytes()), client);
+                let reply = cluster.publish(Call::words(key, &["SPUBLISH", &channel, text]), limit);
+                (channel, reply)
             }
         }
     }

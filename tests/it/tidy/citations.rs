@@ -1,7 +1,7 @@
 //! Who shows what: the numbers of the guarantees and invariants, and the tests that cite them.
 //!
 //! The numbers stand at the beginning of lines: `* **G1**` in README.md, `| **S1** |` and `| **L1** |` in ARCHITECTURE.md, and
-//! `* **S7**` in `src/state/machine.rs` and `src/client/acquire/steps.rs`. What shows a guarantee or an invariant cites it in the last line of its comment:
+//! `* **S7**` in `src/state/machine.rs` and `src/client/steps.rs`. What shows a guarantee or an invariant cites it in the last line of its comment:
 //! `/// Shows: G1, S1.` That is a test, a case, a property of a model, or a rule of a checker. The table is printed by
 //!
 //! ```text
@@ -20,7 +20,7 @@ const DEFINED_IN: [(&str, &str); 4] = [
     ("README.md", "* **"),
     ("ARCHITECTURE.md", "| **"),
     ("src/state/machine.rs", "//! * **"),
-    ("src/client/acquire/steps.rs", "//! * **"),
+    ("src/client/steps.rs", "//! * **"),
 ];
 
 /// What stands on the rung `all` alone (tests/README.md). A number that is cited nowhere else would be shown by no run of CI.

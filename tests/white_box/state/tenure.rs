@@ -65,12 +65,12 @@ fn a_lease_that_is_short_for_the_network_is_extended_earlier() {
 fn that_nobody_waits_is_not_believed_of_the_time_before_a_message() {
     let at = |ms| Moment::from_nanos(1_000_000_000) + Duration::from_millis(ms);
     let mut t = tenure(1000, at(0));
-    t.note_waiting(1, at(10));
-    t.note_waiting(1, at(30));
-    t.note_waiting_as_of(0, at(20), at(40));
-    assert!(t.is_contended(), "heard again after this was asked");
-    t.note_waiting_as_of(0, at(31), at(40));
-    assert!(!t.is_contended());
+    t.others.note(1, at(10));
+    t.others.note(1, at(30));
+    t.others.note_as_of(0, at(20), at(40));
+    assert!(t.others.wait(), "heard again after this was asked");
+    t.others.note_as_of(0, at(31), at(40));
+    assert!(!t.others.wait());
 }
 
 /// Shows: G8, L4.
@@ -79,16 +79,16 @@ fn others_are_let_in_after_so_many_passes_or_so_long() {
     let now = Moment::from_nanos(1_000_000_000);
     let mut t = tenure(1000, now);
     assert!((0..100).all(|_| t.may_pass(now)), "nobody else waits");
-    t.note_waiting(3, now);
+    t.others.note(3, now);
     assert_eq!((0..100).filter(|_| t.may_pass(now)).count(), 16);
-    t.note_waiting(0, now);
+    t.others.note(0, now);
     assert!(t.may_pass(now));
-    t.note_waiting(1, now);
+    t.others.note(1, now);
     assert!(t.may_pass(now + Duration::from_millis(9)));
     assert!(!t.may_pass(now + Duration::from_millis(10)));
     let mut deaf = tenure(1000, now);
     let passes = (0..100).filter(|_| {
-        deaf.note_waiting(1, now);
+        deaf.others.note(1, now);
         deaf.may_pass(now)
     });
     assert_eq!(passes.count(), 16, "a client that hears nothing assumes each time that others wait");

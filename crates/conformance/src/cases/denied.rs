@@ -135,13 +135,15 @@ pub(crate) fn leaves_open_what_it_cannot_undo(suite: &Suite) {
     let client = suite.client();
     let mut inbox = client.listen();
     let (a, b) = (suite.client().holder("k"), client.waiter("k"));
+    // Made once: each client of some stores has a thread that keeps the machine busy.
+    let others = [suite.client(), suite.client()];
     // The first waiter has left the queue when it cannot be given the key, and cannot be put back. A store whose fence is too far behind the
     // clock is refused to set it, before anything else is done. So a number is issued just before, again where this machine was slow.
     let is_unknown = |_| {
         // On a busy machine the rounds may outlive a lease.
         a.extended();
         b.poll_waiting();
-        let (c, next) = (suite.client().holder("other"), suite.client().tenure("other"));
+        let (c, next) = (others[0].holder("other"), others[1].tenure("other"));
         c.release_to(&next);
         next.release();
         suite.store().deny(&["SET", "LPUSH"]);

@@ -368,23 +368,6 @@ impl<L: Clone> KeyState<L> {
     }
 }
 
-impl<N> Claimant<N> {
-    /// Compares both, as in Redis, where an entry of the queue is found by its whole text.
-    pub(super) fn is<L>(&self, waiter: &Claimant<L>) -> bool
-    where
-        N: PartialEq<L>,
-    {
-        self.locker == waiter.locker && self.lease == waiter.lease
-    }
-}
-
-impl<L: Clone> Claimant<L> {
-    /// The key as busy when this waiter was just given it.
-    fn busy(&self) -> BusyReason<L> {
-        BusyReason::Held { by: self.locker.clone(), left: Some(self.lease) }
-    }
-}
-
 /// Issues a number.
 pub(super) fn number<L>(context: &mut impl Environment<L>) -> Result<u64, Stop> {
     context.call("INCR")?;

@@ -42,6 +42,23 @@ pub(crate) struct Claimant<L> {
     pub(crate) lease: Ticks,
 }
 
+impl<N> Claimant<N> {
+    /// Compares both, as in Redis, where an entry of the queue is found by its whole text.
+    fn is<L>(&self, waiter: &Claimant<L>) -> bool
+    where
+        N: PartialEq<L>,
+    {
+        self.locker == waiter.locker && self.lease == waiter.lease
+    }
+}
+
+impl<L: Clone> Claimant<L> {
+    /// The key as busy when this waiter was just given it.
+    fn busy(&self) -> BusyReason<L> {
+        BusyReason::Held { by: self.locker.clone(), left: Some(self.lease) }
+    }
+}
+
 /// Who holds a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct KeyHolder<L> {

@@ -5,13 +5,14 @@
 //! posted call is ever sent to a second node, and a posting thread never waits for a node that is known to be silent.
 
 use super::core::Cluster;
-use super::redirect::{RedirectBudget, RedirectReply, redirect_reply, words};
+use super::redirect::{RedirectReply, redirect_reply, words};
 use super::timing::{COOLDOWN, PUBLISH_LIMIT};
 use crate::error::{BackendFailure, Error};
-use crate::store::redis::node::Node;
-use crate::store::redis::script::keys::{Slot, slot_of};
+use crate::store::redis::node::{CallOptions, Node};
+use crate::store::redis::script::keys::slot_of;
+use crate::store::redis::script::reply::mismatch;
 use crate::store::redis::script::scripts::Call;
-use crate::store::redis::transport::{CallReplies, Callback, KeyHash};
+use crate::store::redis::transport::{CallReplies, Callback, KeyHash, Reply};
 use crate::timing::end_of;
 use ::redis::Value;
 use std::sync::{Arc, Weak};
@@ -99,51 +100,13 @@ impl Cluster {
         Err(failure)
     }
 
-    /// Publishes a text in a channel of a slot. Takes [`PUBLISH_LIMIT`] at most once the map is known: the call that the caller is about to
-    /// make needs its limit.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] if no node takes it in that time.
-    pub(crate) fn publish(&self, slot: Slot, channel: &str, text: &str, limit: Duration) -> Result<Value, Error> {
-        let deadline = end_of(limit, Instant::now());
-        self.refresher.wait_for_first(deadline)?;
-        // Counted from here: to wait for the first map is needed by the caller's own request as well.
-        let deadline = deadline.min(Instant::now() + PUBLISH_LIMIT);
-        let left = || deadline.saturating_duration_since(Instant::now());
-        let (mut budget, mut node) = (RedirectBudget::default(), self.map.owner(slot));
-        loop {
-            let owner = node.take().ok_or_else(|| self.unowned(slot))?;
-            // Nothing depends on the message. The caller's own request goes to the same node next, and has the better use for the time.
-            if owner.transport.is_cooling_down(COOLDOWN) {
-                let message = "a connect to the node has failed a moment ago";
-                return Err(Error::backend(BackendFailure::NotExecuted, message));
-            }
-            let reply = owner.say(&["SPUBLISH", channel, text], left())?;
-            let pause = match redirect_reply(&reply) {
-                RedirectReply::Answer => return Ok(reply),
-                RedirectReply::Moved { host, port } => {
-                    node = self.redirect(slot, &owner, host, port);
-                    budget.redirect()
-                }
-                RedirectReply::Ask { host, port } => {
-                    // Redis answers no `ASK` about a channel. Whoever does is followed all the same, without an `ASKING`, which is about
-                    // keys.
-                    node = self.map.place(&owner, host, port).map(|place| self.map.nodes.at(&place));
-                    budget.redirect()
-                }
-                RedirectReply::TryAgain | RedirectReply::Later => {
-                    self.refresher.want();
-                    node = self.map.owner(slot);
-                    Some(budget.pause())
-                }
-            };
-            match pause {
-                // Out of time: the redirection is returned as it is, and the message is lost.
-                Some(pause) if pause < left() => std::thread::sleep(pause),
-                _ => return Ok(reply),
-            }
-        }
+    /// Makes a call on which nothing depends. Takes [`PUBLISH_LIMIT`] at most once the map is known: the call that the caller is about to make
+    /// needs its limit.
+    pub(crate) fn publish(&self, call: Call<'_>, limit: Duration) -> Reply {
+        // The caller's own request needs the map as well, so the wait for it has the caller's limit.
+        self.refresher.wait_for_first(end_of(limit, Instant::now()))?;
+        let options = CallOptions::within(limit.min(PUBLISH_LIMIT));
+        self.call(std::iter::once(call), &options).pop().unwrap_or_else(|| Err(mismatch()))
     }
 
     /// Returns the first of the masters whose address is not before this one, and the address of the master behind it. Masters are in the

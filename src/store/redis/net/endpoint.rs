@@ -141,10 +141,12 @@ impl Endpoint {
     ) -> Result<Link, Error> {
         let mut link = self.dialer.dial(address, deadline)?;
         let (part, identity) = handshake::run(&mut link, address, deadline)?;
-        if part.is_in_cluster && !self.in_cluster {
-            self.servers.note_cluster();
+        // By this mark a builder that was given a plain URL learns of the Cluster, and connects again in the other way.
+        if self.in_cluster {
+            part.check_node(address)?;
+        } else {
+            part.check_alone(address).inspect_err(|_| self.servers.note_cluster())?;
         }
-        part.check_kind(address, self.in_cluster)?;
         part.check_master(address)?;
         if self.servers.meet(identity, address, &link.socket(), is_followed) {
             return Ok(link);
@@ -162,7 +164,7 @@ impl Endpoint {
         let mut link = self.dialer.dial(&self.address, deadline)?;
         let (part, _) = handshake::run(&mut link, &self.address, deadline)?;
         // A replica may be asked for the map. What it says of it is as good as a master's.
-        part.check_kind(&self.address, self.in_cluster)?;
+        part.check_node(&self.address)?;
         Ok(link)
     }
 }

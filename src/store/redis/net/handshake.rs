@@ -49,18 +49,16 @@ impl Part {
         Ok(())
     }
 
-    /// Checks that a server is a node of a Cluster, or that it is none.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] if it is the other kind.
-    pub(crate) fn check_kind(self, address: &Address, in_cluster: bool) -> Result<(), Error> {
-        let hint = match (in_cluster, self.is_in_cluster) {
-            (false, true) => "it is a node of a Redis Cluster: write redis+cluster://host:port",
-            (true, false) => "it is no node of a Redis Cluster: write redis://host:port",
-            _ => return Ok(()),
-        };
-        Err(unsupported(address, hint))
+    /// Checks that a server is a node of a Cluster. Fails with [`Error::Unsupported`] if it is none.
+    pub(crate) fn check_node(self, address: &Address) -> Result<(), Error> {
+        let hint = "it is no node of a Redis Cluster: write redis://host:port";
+        if self.is_in_cluster { Ok(()) } else { Err(unsupported(address, hint)) }
+    }
+
+    /// Checks that a server is no node of a Cluster. Fails with [`Error::Unsupported`] if it is one.
+    pub(crate) fn check_alone(self, address: &Address) -> Result<(), Error> {
+        let hint = "it is a node of a Redis Cluster: write redis+cluster://host:port";
+        if self.is_in_cluster { Err(unsupported(address, hint)) } else { Ok(()) }
     }
 }
 

@@ -29,6 +29,16 @@ const EXPECTED: usize = 16;
 /// mean.
 pub(crate) type Stamp = [u8; 5];
 
+/// A word of a command. The words are borrowed until they are packed, so a command needs no memory but its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Word<'a> {
+    Text(&'a str),
+    /// The parts of one text. The server gets one word, and nobody has to join the parts before.
+    Parts(&'a [&'a str]),
+    /// The same. A stamp may replace the bytes at its end. A command has one such word at most.
+    Stamped(&'a [&'a str]),
+}
+
 /// Packed commands, one after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packed {
@@ -74,17 +84,6 @@ impl Packed {
         self.commands.iter().filter_map(|command| command.stamp_at.map(NonZeroUsize::get))
     }
 
-    /// Adds two words to the command that was begun, in a short form that the server may not know. Their full form is kept for
-    /// [`spell_out`](Self::spell_out).
-    pub(crate) fn short_form(&mut self, short: [&str; 2], full: &'static [&'static str; 2]) {
-        let start = self.bytes.len();
-        self.bulks(&short);
-        let end = self.bytes.len();
-        if let Some(command) = self.commands.last_mut() {
-            command.short = Some((start..end, full));
-        }
-    }
-
     /// Returns the texts that the short forms in these commands stand for.
     pub(crate) fn short_texts(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.commands.iter().filter_map(|command| command.short.as_ref().map(|(_, [_, text])| *text))
@@ -101,7 +100,7 @@ impl Packed {
             let mut tail = *start;
             if let Some((short, full)) = short {
                 spelt.bytes.extend_from_slice(&self.bytes[*start..short.start]);
-                spelt.bulks(*full);
+                spelt.bulks(full.map(Word::Text).into_iter());
                 tail = short.end;
             }
             if let Some(stamp_at) = stamp_at {
@@ -120,14 +119,38 @@ impl Packed {
 
     /// Adds a command of plain words.
     pub(crate) fn words(&mut self, words: &[&str]) {
-        self.command(words.len());
+        self.command(words.iter().map(|word| Word::Text(word)));
+    }
+
+    /// Adds a command.
+    pub(crate) fn command<'w>(&mut self, words: impl ExactSizeIterator<Item = Word<'w>>) {
+        self.begin();
+        self.header(b'*', words.len());
         self.bulks(words);
     }
 
-    /// Begins a command of this many words.
-    pub(crate) fn command(&mut self, elements: usize) {
+    /// Adds the call of a script: the two words that name it, the number of its keys, its keys and its arguments. If the two words are given in a
+    /// `short` form, which the server may not know, the `full` form is kept for [`spell_out`](Self::spell_out).
+    pub(crate) fn script(
+        &mut self,
+        short: Option<[&str; 2]>,
+        full: &'static [&'static str; 2],
+        keys: &[Word<'_>],
+        args: &[Word<'_>],
+    ) {
         self.begin();
-        self.header(b'*', elements);
+        self.header(b'*', 3 + keys.len() + args.len());
+        let start = self.bytes.len();
+        self.bulks(short.unwrap_or(*full).map(Word::Text).into_iter());
+        let end = self.bytes.len();
+        if short.is_some()
+            && let Some(command) = self.commands.last_mut()
+        {
+            command.short = Some((start..end, full));
+        }
+        // The server finds the keys by their number: without it, it would take arguments for keys, and a Cluster would refuse the call.
+        let number = ["0", "1", "2", "3", "4"][keys.len()];
+        self.bulks([Word::Text(number)].iter().chain(keys).chain(args).copied());
     }
 
     /// Begins a command, whose bytes follow.
@@ -136,37 +159,22 @@ impl Packed {
     }
 
     /// Adds words to the command that was begun.
-    pub(crate) fn bulks(&mut self, words: &[&str]) {
+    fn bulks<'w>(&mut self, words: impl Iterator<Item = Word<'w>>) {
         for word in words {
-            self.header(b'$', word.len());
-            self.bytes.extend_from_slice(word.as_bytes());
+            let parts = match &word {
+                Word::Text(text) => std::slice::from_ref(text),
+                Word::Parts(parts) | Word::Stamped(parts) => *parts,
+            };
+            // The server wants to know the length of the whole word before its first byte.
+            self.header(b'$', parts.iter().copied().map(str::len).sum());
+            for part in parts {
+                self.bytes.extend_from_slice(part.as_bytes());
+            }
+            if let Word::Stamped(_) = word {
+                self.stamp_from(self.bytes.len() - size_of::<Stamp>());
+            }
             self.bytes.extend_from_slice(b"\r\n");
         }
-    }
-
-    /// Adds one word, which consists of these parts.
-    pub(crate) fn bulk(&mut self, parts: &[&str]) {
-        // The server wants to know the length of the whole word before its first byte.
-        self.header(b'$', parts.iter().copied().map(str::len).sum());
-        for part in parts {
-            self.bytes.extend_from_slice(part.as_bytes());
-        }
-        self.bytes.extend_from_slice(b"\r\n");
-    }
-
-    /// Adds one word: the digits of a number.
-    pub(crate) fn number(&mut self, n: u64) {
-        self.bulks(&[itoa::Buffer::new().format(n)]);
-    }
-
-    /// Adds one word: a text, a separator, and the bytes that a stamp may replace. A command has one such word at most.
-    pub(crate) fn bulk_with_stamp(&mut self, text: &str, separator: &str, unstamped: &Stamp) {
-        self.header(b'$', text.len() + separator.len() + unstamped.len());
-        self.bytes.extend_from_slice(text.as_bytes());
-        self.bytes.extend_from_slice(separator.as_bytes());
-        self.stamp_from(self.bytes.len());
-        self.bytes.extend_from_slice(unstamped);
-        self.bytes.extend_from_slice(b"\r\n");
     }
 
     /// Notes where in the command that was begun a stamp is written over what is there.

@@ -1,17 +1,18 @@
-//! A plain attempt: which keys are likely to be free, the four commands, what their replies mean, and what is taken back. The store calls the script
-//! if the attempt is [`Unfinished`].
+//! A plain attempt: which keys are likely to be free, the four commands, and what their replies mean. The store calls the script if the attempt is
+//! [`Unfinished`](Tried::Unfinished), and takes back what an attempt must not keep.
 
 use super::fence_watermarks::{FenceWatermarks, Watermark};
-use super::given_up::TakingBack;
+use super::given_up::Exchange;
 use crate::error::{BackendFailure, Error};
 use crate::port::{AcquireOutcome, Busy, Claim, ExtendOutcome, Grant, Outcome, PollOutcome, ReleaseOutcome, Request};
 use crate::store::redis::net::classify::{classify, is_no_master};
-use crate::store::redis::net::resp::Packed;
+use crate::store::redis::net::resp::{Packed, Word};
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::keys::{FENCE, queue_name, tag_for};
 use crate::store::redis::script::reply::{HIGHEST_NUMBER, mismatch};
 use crate::store::redis::script::scripts::millis;
-use crate::store::redis::transport::{AtLimit, Batch, KeyHash, Reply, Route, Transport};
+use crate::store::redis::transport::{AtLimit, KeyHash, Reply, Transport, WaitOrder};
+use crate::timing::end_of;
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -24,45 +25,13 @@ const COMMANDS: usize = 4;
 const ROOM: u32 = 4;
 
 /// What an attempt uses of its store.
-pub(crate) struct Attempt<'a, S> {
+pub(crate) struct Attempt<'a> {
     pub(crate) transport: &'a Transport,
     pub(crate) watermarks: &'a FenceWatermarks,
     pub(crate) contention: &'a Contention,
     /// The number of replicas that must acknowledge, if any must.
     pub(crate) acks: Option<ReplicaAcks>,
-    pub(crate) taking_back: &'a TakingBack<'a, S>,
     pub(crate) at_limit: AtLimit,
-}
-
-/// What became of an attempt.
-#[derive(Debug)]
-pub(crate) enum Tried {
-    Done(AcquireOutcome),
-    /// The script must be called next.
-    Unfinished(Unfinished),
-}
-
-/// An attempt after which the script must be called, or in whose place. The locker is not in the store.
-#[derive(Debug, Default)]
-pub(crate) struct Unfinished {
-    /// The route for the call, if one was chosen and not used.
-    pub(crate) route: Option<Route>,
-    /// The key was busy, and the script is called for a place in its queue.
-    busy: Option<Busy>,
-}
-
-impl Unfinished {
-    /// Returns the outcome of the request, from that of the script. If the script fails with [`Error::Backend`], a key that was busy is still
-    /// reported as busy.
-    pub(crate) fn finish(self, result: Result<Outcome, Error>) -> Result<Outcome, Error> {
-        match (self.busy, result) {
-            (Some(busy), Err(Error::Backend { failure, .. })) if failure != BackendFailure::Unacknowledged => {
-                let under_way = failure == BackendFailure::Unknown;
-                Ok(Outcome::Acquire(AcquireOutcome::Unqueued { busy, under_way }))
-            }
-            (_, result) => result,
-        }
-    }
 }
 
 /// What came of one of several requests that were sent together.
@@ -73,78 +42,73 @@ pub(crate) enum Answered {
     Called(Reply),
 }
 
-impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
-    /// Tries to take a key in plain commands, where that is likely to succeed.
-    pub(crate) fn run(&self, request: &Request<'_>, start: Instant, limit: Duration) -> Result<Tried, Error> {
-        let by_script = |route| Ok(Tried::Unfinished(Unfinished { route, busy: None }));
-        let Some(claim) = request.claim() else { return by_script(None) };
-        let hash = KeyHash::of(claim.key);
-        if self.contention.is_at(hash) {
-            return by_script(None);
-        }
-        let route = self.transport.route(hash, limit);
-        let Some(watermark) = self.watermarks.watermark_on(self.transport, &route, start) else {
-            return by_script(Some(route));
-        };
-        let mut batch = self.transport.batch_on(route);
-        batch.push(Some(claim.key), |packed| pack(claim, packed));
-        let replies = self.transport.round_trip(batch, limit, self.at_limit);
-        self.judge(request, watermark, &replies, (start, limit))
-    }
+/// What became of an attempt.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    Done(AcquireOutcome),
+    /// The script must be called next. The locker is not in the store. If the key was busy, the script is called for a place in its queue.
+    Unfinished(Option<Busy>),
+    /// The locker may hold the key, and must not keep it. Once it is taken back, the script must be called.
+    Doubtful,
+    /// The locker holds the key, and too few replicas have acknowledged that. Once it is taken back, the request fails with this error.
+    Unacknowledged(Error),
+}
 
-    /// Sends requests together, and waits for their replies. It tries those that are likely to take a free key, unless another of the requests is
-    /// about the same key, or a key with the same hash: requests about one key keep their order. `call` adds the call of a script for each of the
-    /// others. What attempts must not keep is taken back one after another; that happens when the fence was lost, and otherwise hardly ever.
-    pub(crate) fn run_all(
+impl Attempt<'_> {
+    /// Sends requests together at the moment `start`, and waits for their replies. It tries those that are likely to take a free key, unless another
+    /// of the requests is about the same key, or a key with the same hash: requests about one key keep their order. `call` adds the call of a script
+    /// for each of the others.
+    pub(crate) fn run(
         &self,
-        requests: &[Request<'_>],
-        call: impl Fn(&Request<'_>, &mut Batch<'_>),
+        requests: &[Exchange<'_>],
+        call: impl Fn(&Request<'_>, &mut Packed),
         (start, limit): (Instant, Duration),
-    ) -> Vec<Answered> {
-        let hashes: SmallVec<[_; 8]> = requests.iter().map(|request| KeyHash::of(request.key())).collect();
+    ) -> SmallVec<[Answered; 1]> {
+        let hashes: SmallVec<[_; 8]> = requests.iter().map(|request| KeyHash::of(request.sent.key())).collect();
         let mut sorted = hashes.clone();
         sorted.sort_unstable();
         let is_alone = |hash: &KeyHash| {
-            let first = sorted.partition_point(|other| other < hash);
-            sorted.get(first + 1) != Some(hash)
+            sorted.len() == 1 || sorted.get(sorted.partition_point(|other| other < hash) + 1) != Some(hash)
         };
         let mut batch = self.transport.batch(limit);
-        let mut push = |request: &Request<'_>, hash: &KeyHash| {
-            if let Request::Acquire(claim) | Request::Join(claim) = request
-                && !self.contention.is_at(*hash)
-                && is_alone(hash)
-            {
-                let route = batch.route(*hash);
-                if let Some(watermark) = self.watermarks.watermark_on(self.transport, &route, start) {
-                    batch.push_on(route, |packed| pack(claim, packed));
-                    return Some(watermark);
+        let mut tried = SmallVec::<[_; 1]>::new();
+        for (request, hash) in requests.iter().map(|request| &*request.sent).zip(&hashes) {
+            let route = batch.route(*hash);
+            let taken = match request {
+                Request::Acquire(claim) | Request::Join(claim) if !self.contention.is_at(*hash) && is_alone(hash) => {
+                    let watermark = self.watermarks.watermark_on(self.transport, &route, start);
+                    watermark.map(|watermark| (claim, watermark))
                 }
-            }
-            call(request, &mut batch);
-            None
-        };
-        let watermarks: Vec<_> = requests.iter().zip(&hashes).map(|(request, hash)| push(request, hash)).collect();
-        let mut replies = self.transport.round_trip(batch, limit, self.at_limit).into_iter();
-        let mut answered = |(request, watermark): (&Request<'_>, Option<_>)| match watermark {
-            Some(watermark) => {
+                _ => None,
+            };
+            batch.push_on(route, |packed| match taken {
+                Some((claim, _)) => pack(claim, packed),
+                None => call(request, packed),
+            });
+            tried.push(taken);
+        }
+        let begun = self.transport.begin(batch, start, end_of(limit, start), WaitOrder::AtOnce);
+        let mut replies = self.transport.end(begun, limit, self.at_limit).into_iter();
+        let mut answered = |(request, tried): (&Exchange<'_>, Option<_>)| match tried {
+            Some((claim, watermark)) => {
                 let replies: SmallVec<[_; COMMANDS]> = replies.by_ref().take(COMMANDS).collect();
-                Answered::Tried(self.judge(request, watermark, &replies, (start, limit)))
+                let waits = matches!(*request.sent, Request::Join(_));
+                Answered::Tried(self.judge(claim, waits, watermark, &replies, (start, limit)))
             }
             None => Answered::Called(replies.next().unwrap_or_else(|| Err(mismatch()))),
         };
-        requests.iter().zip(watermarks).map(&mut answered).collect()
+        requests.iter().zip(tried).map(&mut answered).collect()
     }
 
-    /// Reads the replies to an attempt. Takes back what it must not keep.
+    /// Reads the replies to an attempt. `waits` says whether the request joins the queue of a busy key.
     fn judge(
         &self,
-        request: &Request<'_>,
+        claim: &Claim<'_>,
+        waits: bool,
         watermark: Watermark,
         replies: &[Reply],
         (start, limit): (Instant, Duration),
     ) -> Result<Tried, Error> {
-        let by_script = |busy| Ok(Tried::Unfinished(Unfinished { route: None, busy }));
-        let Some(claim) = request.claim() else { return by_script(None) };
         let (mut epoch, mut confirmation, mut values) = (0, None, SmallVec::<[_; COMMANDS]>::new());
         for reply in replies {
             let replied = reply.as_ref().map_err(Error::clone)?;
@@ -154,28 +118,37 @@ impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> Attempt<'_, S> {
         if values.iter().copied().any(is_no_master) {
             self.watermarks.end_all(self.transport);
         }
-        match read(&values, claim).map_err(|e| self.taking_back.address.hide(e))? {
+        Ok(match read(&values, claim)? {
             Found::Taken(number) if self.watermarks.accepts(self.transport, watermark, epoch, number) => {
-                let outcome = AcquireOutcome::Acquired(Grant::new(number, 0));
-                let Some(acks) = self.acks else { return Ok(Tried::Done(outcome)) };
-                return match acks.count(confirmation) {
-                    Ok(()) => Ok(Tried::Done(outcome)),
-                    Err(error) => Err(self.taking_back.undo(claim, error, limit.saturating_sub(start.elapsed()))),
-                };
+                match self.acks.map(|acks| acks.count(confirmation)) {
+                    Some(Err(error)) => Tried::Unacknowledged(error),
+                    _ => Tried::Done(AcquireOutcome::Acquired(Grant::new(number, 0))),
+                }
             }
+            Found::Taken(_) | Found::Doubtful => Tried::Doubtful,
             Found::Busy(holder) => {
                 self.contention.note_busy(KeyHash::of(claim.key));
                 let (busy, trip) = (Busy::new(holder, None), start.elapsed());
-                return match request {
-                    Request::Join(_) if limit.saturating_sub(trip) >= trip * ROOM => by_script(Some(busy)),
-                    Request::Join(_) => Ok(Tried::Done(AcquireOutcome::Unqueued { busy, under_way: false })),
-                    _ => Ok(Tried::Done(AcquireOutcome::Busy(busy))),
-                };
+                match waits {
+                    true if limit.saturating_sub(trip) >= trip * ROOM => Tried::Unfinished(Some(busy)),
+                    true => Tried::Done(AcquireOutcome::Unqueued { busy, under_way: false }),
+                    false => Tried::Done(AcquireOutcome::Busy(busy)),
+                }
             }
-            Found::Refused => return by_script(None),
-            Found::Taken(_) | Found::Doubtful => {}
+            Found::Refused => Tried::Unfinished(None),
+        })
+    }
+}
+
+/// Returns the outcome of a request whose key was `busy`, from that of the script, which was called for a place in the queue. If the script fails
+/// with [`Error::Backend`], the key is still reported as busy.
+pub(crate) fn with_place(busy: Option<Busy>, result: Result<Outcome, Error>) -> Result<Outcome, Error> {
+    match (busy, result) {
+        (Some(busy), Err(Error::Backend { failure, .. })) if failure != BackendFailure::Unacknowledged => {
+            let under_way = failure == BackendFailure::Unknown;
+            Ok(Outcome::Acquire(AcquireOutcome::Unqueued { busy, under_way }))
         }
-        self.taking_back.take_back(claim, limit.saturating_sub(start.elapsed())).and_then(|()| by_script(None))
+        (_, result) => result,
     }
 }
 
@@ -199,9 +172,8 @@ enum Found {
 fn pack(claim: &Claim<'_>, packed: &mut Packed) {
     let mut digits = itoa::Buffer::new();
     packed.words(&["SET", claim.key, claim.locker, "NX", "PX", digits.format(millis(claim.lease))]);
-    packed.command(2);
-    packed.bulks(&["LLEN"]);
-    packed.bulk(&queue_name(digits.format(tag_for(claim.key)), claim.key));
+    let queue = queue_name(digits.format(tag_for(claim.key)), claim.key);
+    packed.command([Word::Text("LLEN"), Word::Parts(&queue)].into_iter());
     packed.words(&["INCR", FENCE]);
     packed.words(&["GET", claim.key]);
     packed.is_confirmed = true;

@@ -1,18 +1,16 @@
-//! What a plain attempt has got, or a request that too few replicas have acknowledged, is taken back by a release. If that is not answered,
-//! the locker is given up.
+//! What a plain attempt has got and must not keep, and a request that too few replicas have acknowledged, is taken back by a release. If that is not
+//! answered, the locker is given up.
 //!
 //! The release may be executed late. If a poll found such a locker holding, or an extension confirmed a grant that was heard, the hold would
 //! end unnoticed. So a release is sent in place of both.
 
-use crate::error::Error;
 use crate::log;
-use crate::port::{Claim, ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
-use crate::store::redis::net::address::Address;
+use crate::port::{ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
 use crate::sync::Mutex;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// The most lockers with an unanswered release that are kept: as many as the clean-up list takes.
 const MOST: usize = 65_536;
@@ -45,7 +43,7 @@ impl GivenUp {
         self.lockers.lock().by_name.contains_key(locker)
     }
 
-    pub(super) fn add(&self, locker: &str) {
+    pub(crate) fn add(&self, locker: &str) {
         let mut lockers = self.lockers.lock();
         let forgotten = lockers.add(locker, MOST);
         self.any.store(true, Ordering::Release); // ORDERING: pairs with `any`.
@@ -61,21 +59,21 @@ impl GivenUp {
 
     /// Begins the exchange of a request: decides what is sent for it.
     pub(crate) fn exchange<'a>(&self, request: &'a Request<'a>) -> Exchange<'a> {
-        let in_place = match request {
+        let sent = match request {
             // A lease of zero ends the tenure, too.
             Request::Poll(claim) | Request::Extend(claim) | Request::ExtendWithNumbers(claim)
                 if self.any() && !claim.lease.is_zero() && self.has(claim.locker) =>
             {
-                Some(Box::new(Request::Release(claim.with_poller_gap(None))))
+                Cow::Owned(Request::Release(claim.with_poller_gap(None)))
             }
-            _ => None,
+            _ => Cow::Borrowed(request),
         };
-        Exchange { request, in_place }
+        Exchange { request, sent }
     }
 
     /// Returns the outcome of the request, from that of what was sent for it.
     pub(crate) fn end(&self, exchange: &Exchange<'_>, outcome: Outcome) -> Outcome {
-        let Request::Release(claim) = exchange.sent() else { return outcome };
+        let Request::Release(claim) = &*exchange.sent else { return outcome };
         if self.any() {
             self.remove(claim.locker);
         }
@@ -123,58 +121,8 @@ impl Lockers {
 #[derive(Debug)]
 pub(crate) struct Exchange<'a> {
     request: &'a Request<'a>,
-    /// The release that is sent in its place, if one is.
-    in_place: Option<Box<Request<'a>>>,
-}
-
-impl<'a> Exchange<'a> {
-    /// Returns what is sent.
-    pub(crate) fn sent(&self) -> &Request<'a> {
-        self.in_place.as_deref().unwrap_or(self.request)
-    }
-}
-
-/// What is needed to release a locker, and to remember it if that is not answered.
-pub(crate) struct TakingBack<'a, S> {
-    /// Knows which words must be hidden when an error of the server is shown.
-    pub(crate) address: &'a Address,
-    pub(crate) given_up: &'a GivenUp,
-    /// Carries out one request by its script, within a limit.
-    pub(crate) by_script: S,
-}
-
-impl<S: Fn(&Request<'_>, Duration) -> Result<Outcome, Error>> TakingBack<'_, S> {
-    /// Takes back what a request has got and must not keep, because of this error. Returns the error with which the request fails.
-    pub(crate) fn undo(&self, claim: &Claim<'_>, error: Error, limit: Duration) -> Error {
-        match self.take_back(claim, limit) {
-            Ok(()) => self.address.hide(error),
-            Err(Error::Backend { failure, message, source }) => {
-                let message = format!("{}; its release is not answered: {message}", self.address.hide(error));
-                Error::Backend { failure, message, source }
-            }
-            Err(other) => other,
-        }
-    }
-
-    /// Removes whatever a plain attempt may have left in the store.
-    pub(super) fn take_back(&self, claim: &Claim<'_>, limit: Duration) -> Result<(), Error> {
-        let start = Instant::now();
-        let mut result = (self.by_script)(&Request::Release(claim.with_poller_gap(None)), limit).map(drop);
-        if matches!(result, Err(Error::Conflict { .. })) {
-            // The queue or the fence is of another type, so the release cannot hand over. A lease that ends at once frees the key.
-            let ended = Claim::new(claim.key, claim.client, claim.locker, Duration::ZERO);
-            result = (self.by_script)(&Request::Extend(ended), limit.saturating_sub(start.elapsed())).map(drop);
-        }
-        match result {
-            Ok(()) => Ok(()),
-            Err(Error::ShutDown) => Err(Error::ShutDown),
-            // Whatever the error is, the locker may hold the key, and a release may still be executed late.
-            Err(error) => {
-                self.given_up.add(claim.locker);
-                Err(error.into_unknown())
-            }
-        }
-    }
+    /// What is sent: the request, or a release in its place.
+    pub(crate) sent: Cow<'a, Request<'a>>,
 }
 
 #[cfg(test)]

@@ -33,13 +33,13 @@
 //! |---|---|
 //! | `attempt.rs` | an attempt from beginning to end: which keys are likely to be free, the commands, and what their replies mean |
 //! | `fence_watermarks.rs` | when to trust a number that no script has compared with the clock |
-//! | `given_up.rs` | the release of what an attempt must not keep; the lockers whose release has not been answered, and what is sent for them |
+//! | `given_up.rs` | the lockers whose release has not been answered, and what is sent for them |
 
 mod attempt;
 mod fence_watermarks;
 mod given_up;
 mod timing;
 
-pub(super) use attempt::{Answered, Attempt, Contention, Tried};
+pub(super) use attempt::{Answered, Attempt, Contention, Tried, with_place};
 pub(super) use fence_watermarks::FenceWatermarks;
-pub(super) use given_up::{Exchange, GivenUp, TakingBack};
+pub(super) use given_up::{Exchange, GivenUp};

@@ -7,10 +7,13 @@
 use super::acks;
 use super::breaking::{told_key, words};
 use super::keys::{FENCE, broken_key, gapped_key, queue_name, slot_fence_key, tag_for};
-use crate::port::{Break, Claim, Request};
+use crate::port::{Claim, Request};
+use crate::store::redis::net::resp::Word::{self, Parts, Stamped, Text};
 use crate::store::redis::net::resp::{Packed, Stamp};
 use ::redis::Script as Hashed;
 use once_cell::sync::{Lazy, OnceCell};
+use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 use std::time::Duration;
 
 const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
@@ -24,7 +27,7 @@ const LOOK: &str = include_str!("../../../../scripts/look.lua");
 const MOST_NAMED: &str = "100";
 
 /// The slack of the fence in microseconds, as the scripts receive it. Calls are packed with none.
-const NO_SLACK: Stamp = *b"00000";
+const NO_SLACK: &str = "00000";
 
 /// The slack on a connection on which a fence number was read recently: 10 ms. See `scripts/issue.lua`.
 pub(crate) const SLACK: Stamp = *b"10000";
@@ -32,14 +35,14 @@ pub(crate) const SLACK: Stamp = *b"10000";
 /// A script as servers receive it.
 #[derive(Debug)]
 pub(crate) struct Script {
-    server: Text,
+    server: ScriptText,
     /// Made at its first use: most processes never talk to a Cluster.
-    cluster: OnceCell<Text>,
+    cluster: OnceCell<ScriptText>,
 }
 
 /// A script in one of its forms.
 #[derive(Debug)]
-struct Text {
+struct ScriptText {
     /// What begins a call in full. It is kept as long as the program runs, as the scripts are.
     full: [&'static str; 2],
     sha: String,
@@ -90,10 +93,10 @@ pub(crate) static RECORD: Lazy<Script> = Lazy::new(|| Script::new(include_str!("
 
 impl Script {
     fn new(source: &str) -> Self {
-        Self { server: Text::new(splice(source)), cluster: OnceCell::new() }
+        Self { server: ScriptText::new(splice(source)), cluster: OnceCell::new() }
     }
 
-    fn text(&self, form: Form) -> &Text {
+    fn text(&self, form: Form) -> &ScriptText {
         match form {
             Form::Server => &self.server,
             Form::Cluster => self.cluster.get_or_init(|| self.server.for_cluster()),
@@ -101,7 +104,7 @@ impl Script {
     }
 }
 
-impl Text {
+impl ScriptText {
     fn new(text: String) -> Self {
         let sha = Hashed::new(&text).get_hash().to_owned();
         Self { full: ["EVAL", text.leak()], sha }
@@ -159,6 +162,8 @@ enum CallKind<'a> {
     Lockers(&'a str),
     /// To keep, delete or read the client record in this key.
     Record(&'a str, &'a [&'a str]),
+    /// A command of plain words, which goes to the server of this key.
+    Words(&'a str, &'a [&'a str]),
 }
 
 impl<'a> Call<'a> {
@@ -181,11 +186,16 @@ impl<'a> Call<'a> {
         Self::new(CallKind::Record(key, args))
     }
 
+    /// A command of plain words, which goes to the server of a key and has no keys.
+    pub(crate) const fn words(key: &'a str, words: &'a [&'a str]) -> Self {
+        Self::new(CallKind::Words(key, words))
+    }
+
     /// Returns the key that the call is about. All its keys are in the slot of that key.
     pub(crate) const fn key(&self) -> &'a str {
         match self.kind {
             CallKind::Request(request) => request.key(),
-            CallKind::Lockers(key) | CallKind::Record(key, _) => key,
+            CallKind::Lockers(key) | CallKind::Record(key, _) | CallKind::Words(key, _) => key,
         }
     }
 
@@ -201,7 +211,8 @@ impl<'a> Call<'a> {
         match self.kind {
             CallKind::Request(Request::Extend(_)) => !self.is_alone,
             CallKind::Request(Request::DelayRelease(..) | Request::Probe(_) | Request::Broken { .. })
-            | CallKind::Record(..) => false,
+            | CallKind::Record(..)
+            | CallKind::Words(..) => false,
             CallKind::Request(_) | CallKind::Lockers(_) => true,
         }
     }
@@ -217,55 +228,60 @@ impl<'a> Call<'a> {
     }
 
     fn write(&self, to: &mut CallWriter<'_>) {
+        let (key, mut tag) = (self.key(), itoa::Buffer::new());
+        let queue = queue_name(tag.format(tag_for(key)), key);
+        let fence = match to.form {
+            Form::Server => Cow::Borrowed(FENCE),
+            Form::Cluster => Cow::Owned(slot_fence_key(key)),
+        };
+        // The keys of a script that may issue a number. Others need the first, or the first two.
+        let keys = [Text(key), Parts(&queue), Text(&fence)];
         let request = match self.kind {
             CallKind::Request(request) => request,
-            CallKind::Lockers(key) => {
-                to.begin(&LOCKERS, 2, 1);
-                to.key_and_queue(key);
-                return to.packed.bulks(&[MOST_NAMED]);
-            }
-            CallKind::Record(key, args) => {
-                to.begin(&RECORD, 1, args.len());
-                to.packed.bulks(&[key]);
-                return to.packed.bulks(args);
+            CallKind::Words(_, words) => return to.packed.words(words),
+            CallKind::Lockers(_) => return to.call(&LOCKERS, &keys[..2], &[Text(MOST_NAMED)]),
+            CallKind::Record(_, args) => {
+                let args: SmallVec<[_; 4]> = args.iter().copied().map(Text).collect();
+                return to.call(&RECORD, &keys[..1], &args);
             }
         };
         to.packed.is_confirmed |= acks::is_confirmed(request);
         match request {
-            Request::Acquire(claim) => to.numbered(&ACQUIRE, claim, &["0"]),
-            Request::Join(claim) => to.numbered(&ACQUIRE, claim, &["1"]),
-            Request::Poll(claim) => to.numbered(&POLL, claim, &[]),
+            Request::Acquire(claim) => to.numbered(&ACQUIRE, &keys, claim, Some("0")),
+            Request::Join(claim) => to.numbered(&ACQUIRE, &keys, claim, Some("1")),
+            Request::Poll(claim) => to.numbered(&POLL, &keys, claim, None),
             Request::Extend(claim) if self.is_alone => {
-                to.begin(&EXTEND_ALONE, 1, 2);
-                to.packed.bulks(&[claim.key, claim.locker]);
-                to.packed.number(millis(claim.lease));
+                let lease = millis(claim.lease);
+                to.call(&EXTEND_ALONE, &keys[..1], &[Text(claim.locker), Text(itoa::Buffer::new().format(lease))]);
             }
-            Request::Extend(claim) => to.numbered(&EXTEND, claim, &["0"]),
-            Request::ExtendWithNumbers(claim) => to.numbered(&EXTEND, claim, &["1"]),
+            Request::Extend(claim) => to.numbered(&EXTEND, &keys, claim, Some("0")),
+            Request::ExtendWithNumbers(claim) => to.numbered(&EXTEND, &keys, claim, Some("1")),
             // The store refuses to settle before a call is made for it.
-            Request::Release(claim) | Request::Settle(claim) => to.release(claim, None),
-            Request::HandOver(claim, next) => to.release(claim, Some(next)),
+            Request::Release(claim) | Request::Settle(claim) => to.release(&keys, claim, None),
+            Request::HandOver(claim, next) => to.release(&keys, claim, Some(next)),
             Request::DelayRelease(claim, delay) => {
-                to.begin(&DELAY_RELEASE, 1, 3);
-                to.packed.bulks(&[claim.key, claim.locker, delay.mark]);
                 // A part of a millisecond counts as a whole one.
-                to.packed.number(millis(delay.time.saturating_add(Duration::from_nanos(999_999))));
+                let time = millis(delay.time.saturating_add(Duration::from_nanos(999_999)));
+                let args = [Text(claim.locker), Text(delay.mark), Text(&time.to_string())];
+                to.call(&DELAY_RELEASE, &keys[..1], &args);
             }
-            Request::Probe(claim) => {
-                to.begin(&PROBE, 1, 1);
-                to.packed.bulks(&[claim.key, claim.locker]);
+            Request::Probe(claim) => to.call(&PROBE, &keys[..1], &[Text(claim.locker)]),
+            Request::Inspect { .. } => to.call(&INSPECT, &keys[..2], &[]),
+            // It leaves word to the holder unless it must do without that key.
+            Request::Break(order) if self.is_alone => {
+                to.call(&BREAK, &keys, &[Text(order.locker), Text(""), Stamped(&[NO_SLACK])]);
             }
-            Request::Inspect { key } => {
-                to.begin(&INSPECT, 2, 0);
-                to.key_and_queue(key);
+            Request::Break(order) => {
+                let args = [Text(order.locker), Text(&words(order)), Stamped(&[NO_SLACK])];
+                to.call(&BREAK, &with(keys, &told_key(order)), &args);
             }
-            Request::Break(order) => to.break_hold(order, self.is_alone),
-            Request::Broken { key, locker } => {
-                to.begin(&BROKEN, 1, 0);
-                to.packed.bulks(&[&broken_key(key, locker)]);
-            }
+            Request::Broken { locker, .. } => to.call(&BROKEN, &[Text(&broken_key(key, locker))], &[]),
         }
     }
+}
+
+fn with<'a>([key, queue, fence]: [Word<'a>; 3], fourth: &'a str) -> [Word<'a>; 4] {
+    [key, queue, fence, Text(fourth)]
 }
 
 /// Writes one call.
@@ -277,76 +293,37 @@ struct CallWriter<'p> {
 }
 
 impl CallWriter<'_> {
-    /// Begins the call of a script with this many keys and arguments, which follow.
-    fn begin(&mut self, script: &'static Script, keys: usize, args: usize) {
-        let Text { full, sha } = script.text(self.form);
-        self.packed.command(3 + keys + args);
-        if self.is_full {
-            self.packed.bulks(full);
-        } else {
-            self.packed.short_form(["EVALSHA", sha], full);
-        }
-        self.packed.bulks(&[["0", "1", "2", "3", "4"][keys]]);
-    }
-
-    fn key_and_queue(&mut self, key: &str) {
-        self.packed.bulks(&[key]);
-        self.packed.bulk(&queue_name(itoa::Buffer::new().format(tag_for(key)), key));
-    }
-
-    /// The three keys of a script that may issue a number.
-    fn numbered_keys(&mut self, key: &str) {
-        self.key_and_queue(key);
-        match self.form {
-            Form::Server => self.packed.bulks(&[FENCE]),
-            Form::Cluster => self.packed.bulks(&[&slot_fence_key(key)]),
-        }
+    fn call(&mut self, script: &'static Script, keys: &[Word<'_>], args: &[Word<'_>]) {
+        let ScriptText { full, sha } = script.text(self.form);
+        let short = if self.is_full { None } else { Some(["EVALSHA", sha]) };
+        self.packed.script(short, full, keys, args);
     }
 
     /// A call that may take the key or extend its lease, so that its script may issue a fence number. It receives the slack last.
-    fn numbered(&mut self, script: &'static Script, claim: &Claim<'_>, flag: &[&str]) {
-        self.begin(script, 3, 3 + flag.len());
-        self.numbered_keys(claim.key);
-        self.packed.bulks(&[claim.locker, itoa::Buffer::new().format(millis(claim.lease))]);
-        self.packed.bulks(flag);
-        self.packed.bulk_with_stamp("", "", &NO_SLACK);
+    fn numbered(&mut self, script: &'static Script, keys: &[Word<'_>], claim: &Claim<'_>, flag: Option<&str>) {
+        let mut lease = itoa::Buffer::new();
+        let (locker, lease, slack) =
+            (Text(claim.locker), Text(lease.format(millis(claim.lease))), Stamped(&[NO_SLACK]));
+        match flag {
+            Some(flag) => self.call(script, keys, &[locker, lease, Text(flag), slack]),
+            None => self.call(script, keys, &[locker, lease, slack]),
+        }
     }
 
     /// The script of a release receives the slack behind the lease.
-    fn release(&mut self, claim: &Claim<'_>, next: Option<&Claim<'_>>) {
-        let gap = claim.poller_gap;
-        let args = if gap.is_some() { 6 } else { 2 + 2 * usize::from(next.is_some()) };
-        self.begin(&RELEASE, 3 + usize::from(gap.is_some()), args);
-        self.numbered_keys(claim.key);
-        if gap.is_some() {
-            self.packed.bulks(&[&gapped_key(claim.key)]);
+    fn release(&mut self, keys: &[Word<'_>; 3], claim: &Claim<'_>, next: Option<&Claim<'_>>) {
+        let (mut of_claim, mut of_next) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let gap = claim.poller_gap.map(|gap| [gap.length, gap.every].map(|time| millis(time).to_string()));
+        let lease = [of_claim.format(millis(claim.lease)), " ", NO_SLACK];
+        let mut args: SmallVec<[_; 6]> = smallvec![Text(claim.locker), Stamped(&lease)];
+        match next {
+            Some(next) => args.extend([Text(next.locker), Text(of_next.format(millis(next.lease)))]),
+            None if gap.is_some() => args.extend([Text(""), Text("")]),
+            None => {}
         }
-        self.packed.bulks(&[claim.locker]);
-        self.packed.bulk_with_stamp(itoa::Buffer::new().format(millis(claim.lease)), " ", &NO_SLACK);
-        match (next, gap) {
-            (Some(next), _) => {
-                self.packed.bulks(&[next.locker]);
-                self.packed.number(millis(next.lease));
-            }
-            (None, Some(_)) => self.packed.bulks(&["", ""]),
-            (None, None) => {}
-        }
-        if let Some(gap) = gap {
-            self.packed.number(millis(gap.length));
-            self.packed.number(millis(gap.every));
-        }
-    }
-
-    /// A forced break, which leaves word to the holder unless it must do without that key.
-    fn break_hold(&mut self, order: &Break<'_>, is_alone: bool) {
-        self.begin(&BREAK, 4 - usize::from(is_alone), 3);
-        self.numbered_keys(order.key);
-        if is_alone {
-            self.packed.bulks(&[order.locker, ""]);
-        } else {
-            self.packed.bulks(&[&told_key(order), order.locker, &words(order)]);
-        }
-        self.packed.bulk_with_stamp("", "", &NO_SLACK);
+        let Some([length, every]) = &gap else { return self.call(&RELEASE, keys, &args) };
+        args.extend([Text(length), Text(every)]);
+        self.call(&RELEASE, &with(*keys, &gapped_key(claim.key)), &args);
     }
 }
 

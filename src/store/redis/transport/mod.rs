@@ -11,7 +11,6 @@
 //! | `mod.rs` | which connection a call takes; what the store sees |
 //! | `routes.rs` | while a key has calls in flight, all calls for it use one connection; commands that are sent together |
 //! | `mux/` | one connection, shared by its callers: the leaders that write and read, and their followers; one call in flight |
-//! | `polling.rs` | when a caller polls for its answer before it sleeps, and yields before it writes |
 //!
 //! # Which connection a call takes
 //!
@@ -55,7 +54,6 @@ mod joint;
 #[path = "../../../../tests/white_box/store/redis/transport/model/mod.rs"]
 mod model;
 mod mux;
-mod polling;
 #[cfg(all(test, not(dlock_shuttle)))]
 #[path = "../../../../tests/white_box/store/redis/transport/replaced.rs"]
 mod replaced;
@@ -73,16 +71,15 @@ use crate::error::{BackendFailure, Error};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
-use mux::{Mux, MuxSettings, PendingCall, Reader};
-use polling::PollPolicy;
+use mux::{Mux, MuxSettings, PendingCall, PollPolicy, Reader};
 use routes::{BatchPart, Routes};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timing::NO_MORE;
 
+pub use mux::Polling;
 pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
-pub use polling::Polling;
 pub(crate) use routes::{AtLimit, Batch, KeyHash, PostTime, Route, WaitOrder};
 
 /// The most connections that callers share.
@@ -196,7 +193,7 @@ impl<C: Connector> Transport<C> {
 
     /// Returns an empty batch for commands that are sent together, and answered within `limit`.
     pub(crate) fn batch(&self, limit: Duration) -> Batch<'_> {
-        Batch::new(&self.routes, self.choose(limit), None)
+        Batch::new(&self.routes, self.choose(limit))
     }
 
     /// Returns an empty batch for urgent commands, which must need no order among other commands for their keys. They take the urgent
@@ -205,7 +202,7 @@ impl<C: Connector> Transport<C> {
     pub(crate) fn urgent_batch(&self, limit: Duration) -> Batch<'_> {
         if self.muxes[URGENT].is_connected() {
             // This path takes no mutex that callers also take.
-            return Batch::new(&self.routes, URGENT, None);
+            return Batch::new(&self.routes, URGENT);
         }
         if self.has_answered() {
             self.muxes[URGENT].connect_ahead(NO_MORE);
@@ -222,11 +219,6 @@ impl<C: Connector> Transport<C> {
     /// written. `None` if the connection was not written to recently, so that the next command begins a new epoch.
     pub(crate) fn warm_epoch(&self, route: &Route, at: Instant) -> Option<u64> {
         self.muxes[route.mux].epochs.at(at)
-    }
-
-    /// Returns an empty batch whose first command takes this route. The route was chosen for the key of that command.
-    pub(crate) fn batch_on(&self, route: Route) -> Batch<'_> {
-        Batch::new(&self.routes, route.mux, Some(route))
     }
 
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order.

@@ -145,8 +145,6 @@ pub(crate) struct Batch<'t> {
     preferred: usize,
     /// The index of each command's part.
     pub(super) order: SmallVec<[u8; 16]>,
-    /// The route of the first command, if it was chosen before the batch was begun.
-    first: Option<Route>,
 }
 
 /// The commands of a batch that go on one mux.
@@ -183,8 +181,8 @@ pub(crate) enum AtLimit {
 
 impl<'t> Batch<'t> {
     /// Returns an empty batch. Its commands about keys without calls in flight go on the preferred mux; all do if that is [`URGENT`].
-    pub(super) fn new(routes: &'t Arc<Routes>, preferred: usize, first: Option<Route>) -> Self {
-        Self { parts: SmallVec::new(), routes, preferred, order: SmallVec::new(), first }
+    pub(super) fn new(routes: &'t Arc<Routes>, preferred: usize) -> Self {
+        Self { parts: SmallVec::new(), routes, preferred, order: SmallVec::new() }
     }
 
     /// Returns `true` if the commands go on the mux for urgent calls.
@@ -194,11 +192,10 @@ impl<'t> Batch<'t> {
 
     /// Adds commands about one key, which stay together on one mux, or commands that are about none.
     pub(crate) fn push(&mut self, key: Option<&str>, pack: impl FnOnce(&mut Packed)) {
-        let route = match (self.first.take(), key) {
-            (Some(route), _) => route,
-            (None, Some(_)) if self.is_urgent() => Route::on(self.routes, URGENT),
-            (None, Some(key)) => self.route(KeyHash::of(key)),
-            (None, None) => Route::on(self.routes, 0),
+        let route = match key {
+            Some(_) if self.is_urgent() => Route::on(self.routes, URGENT),
+            Some(key) => self.route(KeyHash::of(key)),
+            None => Route::on(self.routes, 0),
         };
         self.push_on(route, pack);
     }

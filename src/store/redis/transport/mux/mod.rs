@@ -93,6 +93,7 @@
 //! |---|---|
 //! | `mod.rs` | the mux, and a call from its queueing to its answer: what a caller does, and how it leaves |
 //! | `leaders.rs` | steps 2 to 5: the writer, the reader, and their roles, which are given back even in a panic |
+//! | `polling.rs` | when a caller polls for its answer before it sleeps, and yields before it writes |
 //! | `connecting.rs` | opens the connection, and writes the calls that waited for it |
 //! | `pending.rs` | one call: its phases, its caller and its replies; what happens when the server does not know a short form |
 //! | `state.rs` | what the mutex protects: the queue, the roles, the connection and the calls that are due on it; also the epochs, which the mutex does not protect |
@@ -100,9 +101,9 @@
 mod connecting;
 mod leaders;
 mod pending;
+mod polling;
 mod state;
 
-use super::polling::PollPolicy;
 use super::routes::{AtLimit, PostTime, WaitOrder};
 use crate::error::{BackendFailure, Error};
 use crate::log;
@@ -121,6 +122,8 @@ use std::time::{Duration, Instant};
 pub(super) use leaders::Reader;
 pub(super) use pending::PendingCall;
 pub(crate) use pending::{CallReplies, Callback, Replied};
+pub(super) use polling::PollPolicy;
+pub use polling::Polling;
 pub(crate) use state::Confirming;
 
 /// What all muxes of a transport share.

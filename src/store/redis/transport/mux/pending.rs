@@ -311,15 +311,19 @@ impl PendingCall {
         self.core.lock().waits()
     }
 
-    /// Promotes the caller to writer, or else to reader. Returns `false` if the caller does not wait for this call, or if it is to read and
-    /// the call is posted. Wake the caller after unlocking the mux's state.
-    pub(crate) fn promote(&self, to_writer: bool) -> bool {
+    /// Promotes the caller to writer. Returns `false` if the caller does not wait for this call. Wake the caller after unlocking the mux's state.
+    pub(crate) fn promote_to_writer(&self) -> bool {
         let mut core = self.core.lock();
-        let waits = (to_writer || !self.is_posted) && core.waits();
-        if waits {
-            core.promotion.to_writer |= to_writer;
-            core.promotion.to_reader |= !to_writer;
-        }
+        let waits = core.waits();
+        core.promotion.to_writer |= waits;
+        waits
+    }
+
+    /// Promotes the caller to reader, as [`promote_to_writer`](Self::promote_to_writer) does. Returns `false` for a posted call, too.
+    pub(crate) fn promote_to_reader(&self) -> bool {
+        let mut core = self.core.lock();
+        let waits = !self.is_posted && core.waits();
+        core.promotion.to_reader |= waits;
         waits
     }
 

@@ -184,7 +184,7 @@ impl<C: Connector> MuxState<C> {
         if !self.writing && self.has_work() {
             // The callers of queued calls come first: no replies are due to them. A caller that has left, or that attends to another call,
             // is passed over.
-            let successor = self.queue.iter().chain(self.due_calls()).find(|call| call.promote(true)).cloned();
+            let successor = self.queue.iter().chain(self.due_calls()).find(|call| call.promote_to_writer()).cloned();
             if let Some(successor) = successor {
                 successors.push(successor);
                 self.writing = true;
@@ -201,7 +201,7 @@ impl<C: Connector> MuxState<C> {
             return;
         }
         let held_back = self.queue.iter().filter(|call| session.holds_back(call));
-        if let Some(successor) = held_back.chain(self.due_calls()).rev().find(|call| call.promote(false)) {
+        if let Some(successor) = held_back.chain(self.due_calls()).rev().find(|call| call.promote_to_reader()) {
             successors.push(Arc::clone(successor));
         }
     }

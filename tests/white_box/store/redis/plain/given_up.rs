@@ -37,8 +37,8 @@ fn a_locker_that_was_given_up_is_neither_found_nor_confirmed() {
     ];
     let exchanges = requests.each_ref().map(|request| given_up.exchange(request));
     let is_release = |sent: &Request<'_>| matches!(sent, Request::Release(claim) if claim.locker == "l-1");
-    assert!(exchanges[..3].iter().all(|exchange| is_release(exchange.sent())), "{exchanges:?}");
-    assert!(exchanges[3..].iter().all(|exchange| exchange.sent() == exchange.request), "{exchanges:?}");
+    assert!(exchanges[..3].iter().all(|exchange| is_release(&exchange.sent)), "{exchanges:?}");
+    assert!(exchanges[3..].iter().all(|exchange| *exchange.sent == *exchange.request), "{exchanges:?}");
     let released = || Outcome::Release(ReleaseOutcome::Released { waiting: 0 });
     let outcome = given_up.end(&exchanges[1], released());
     assert_eq!(outcome, Outcome::Extend(ExtendOutcome::NotOurs(NotOurs::new(None))));

@@ -1,7 +1,7 @@
 //! Unit tests of `src/store/redis/script/scripts.rs`.
 
 use super::*;
-use crate::port::{Gap, ReleaseDelay};
+use crate::port::{Break, Gap, ReleaseDelay};
 use crate::store::redis::script::keys::queue_key;
 
 /// All scripts, and their first lines.
@@ -33,7 +33,7 @@ fn no_script_is_forgotten_here() {
 fn scripts_are_whole_and_start_with_their_flags() {
     for (script, first) in all() {
         for form in [Form::Server, Form::Cluster] {
-            let Text { full: [_, text], sha } = script.text(form);
+            let ScriptText { full: [_, text], sha } = script.text(form);
             assert_eq!(text.lines().next(), Some(first));
             assert!(!text.contains("#include"), "{text}");
             assert!(!text.contains("function"), "a closure costs time at every call");
@@ -86,7 +86,7 @@ fn command(words: &[&str]) -> Vec<u8> {
 /// Checks that a call is written as this script with these keys and arguments.
 fn check_call(call: Call<'_>, form: Form, script: &'static Script, keys: &[&str], args: &[&str]) {
     let (short, full) = packed(call, form);
-    let Text { full: [eval, text], sha } = script.text(form);
+    let ScriptText { full: [eval, text], sha } = script.text(form);
     let count = keys.len().to_string();
     let words = |head: [&str; 2]| command(&[&head, &[&*count][..], keys, args].concat());
     assert_eq!(short.bytes, words(["EVALSHA", sha]), "{call:?}");

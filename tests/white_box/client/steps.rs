@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::DLockConfig;
+use crate::timing::{MOST_RECALLS, RECALL_TRIPS};
 use std::sync::Arc;
 
 /// A locker that was sent; `answered` says whether a reply has told of it.
@@ -264,7 +265,7 @@ fn a_single_attempt_does_not_wait() {
             let waits = matches!(step, Step::Wait(_) | Step::Ask(QueuePlace::IfHeard | QueuePlace::OnceHeard));
             assert!(!(is_one_attempt && waits), "{conversation:?}: {step:?}");
             if let Step::Poll { after, .. } = step {
-                assert!(after.is_zero() || is_one_attempt && asking.recall.is_some(), "{conversation:?}");
+                assert!(after.is_zero() || is_one_attempt && asking.attempt.recall.is_some(), "{conversation:?}");
             }
         }
     });
@@ -275,9 +276,9 @@ fn a_single_attempt_does_not_wait() {
 fn a_key_that_is_known_to_be_busy_fails_no_call_for_lack_of_time() {
     every_conversation(|_, asking, conversation| {
         for (said, seen) in conversation {
-            let was_busy = asking.is_busy;
+            let was_busy = asking.attempt.is_busy;
             let step = asking.next(said.answer(), seen);
-            assert!(asking.is_busy || !was_busy, "{conversation:?}");
+            assert!(asking.attempt.is_busy || !was_busy, "{conversation:?}");
             if was_busy && seen.is_over && !seen.is_closed && matches!(said, Said::NotExecuted | Said::UnknownPoll) {
                 assert_eq!(said_by(&step), "end", "{conversation:?}");
             }

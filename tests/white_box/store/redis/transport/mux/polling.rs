@@ -1,4 +1,4 @@
-//! Unit tests of `src/store/redis/transport/polling.rs`.
+//! Unit tests of `src/store/redis/transport/mux/polling.rs`.
 
 use super::*;
 use std::cell::{Cell, RefCell};

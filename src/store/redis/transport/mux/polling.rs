@@ -20,7 +20,7 @@
 //! The state of the first case is a count of callers, and that of the second case is a moment. The connections that callers share have both
 //! in common, because both describe the server and this machine.
 
-use super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, NO_YIELD, POLLS_FOR};
+use super::super::timing::{LATE, LATER_EACH, LATEST, MOST_LOST, NO_YIELD, POLLS_FOR};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, now, random_u32, thread};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub enum Polling {
 
 /// See the module. The connections that callers share have one in common.
 #[derive(Debug)]
-pub(super) struct PollPolicy {
+pub(in super::super) struct PollPolicy {
     /// How long a caller polls. Zero if no caller polls.
     bound: Duration,
     // ORDERING: Relaxed, for all three atomics: they estimate. After a lost update or a stale value, one caller more or less polls or yields.
@@ -98,7 +98,7 @@ impl Drop for Poller<'_> {
 }
 
 impl PollPolicy {
-    pub(super) fn new(polling: Polling) -> Self {
+    pub(in super::super) fn new(polling: Polling) -> Self {
         let bound = match polling {
             // Polling would disturb the writer on platforms that cannot read one half without waiting.
             _ if cfg!(not(unix)) => Duration::ZERO,
@@ -219,5 +219,5 @@ impl PollPolicy {
 }
 
 #[cfg(test)]
-#[path = "../../../../tests/white_box/store/redis/transport/polling.rs"]
+#[path = "../../../../../tests/white_box/store/redis/transport/mux/polling.rs"]
 mod tests;

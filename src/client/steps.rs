@@ -58,8 +58,8 @@ use crate::client::question::Answer;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::Busy;
+use crate::state::task::{Attempt, Recall};
 use crate::state::tenure::Unsettled;
-use crate::timing::{FIRST_RECALL_PAUSE, MOST_RECALLS, RECALL, RECALL_TRIPS};
 use std::time::Duration;
 
 /// The place in the store's queue that a request for a fresh locker asks for.
@@ -111,44 +111,43 @@ pub(super) struct Seen {
     pub(super) is_refused: bool,
 }
 
-/// One turn of asking.
+/// One turn of asking, or the single attempt of a task, which has several.
 pub(super) struct Asking {
     is_one_attempt: bool,
     /// Whether the store can say when a lease ends.
     remaining_known: bool,
-    /// Whether a reply said that another client has the key.
-    pub(super) is_busy: bool,
-    /// The error of an acquire whose outcome was polled.
-    unanswered: Option<Error>,
-    /// Whether a reply to a single attempt was compared with the released locker.
-    was_compared: bool,
-    recall: Option<Recall>,
+    pub(super) attempt: Attempt,
 }
 
 impl Asking {
     pub(super) fn new(is_one_attempt: bool, remaining_known: bool) -> Self {
-        Self { is_one_attempt, remaining_known, is_busy: false, unanswered: None, was_compared: false, recall: None }
+        Self { is_one_attempt, remaining_known, attempt: Attempt::default() }
+    }
+
+    /// Goes on with the single attempt of a task, which asks no second time for the lease's end.
+    pub(super) fn of_task(attempt: Attempt) -> Self {
+        Self { is_one_attempt: true, remaining_known: false, attempt }
     }
 
     /// Returns the step after an answer that is not the lock. See the table.
     pub(super) fn next(&mut self, answer: Answer, seen: &Seen) -> Step {
         let ends = self.is_one_attempt || seen.is_over;
         match answer {
-            Answer::Gone if self.recall.is_some() => Step::Ask(QueuePlace::None),
+            Answer::Gone if self.attempt.recall.is_some() => Step::Ask(QueuePlace::None),
             Answer::Gone if ends => {
-                Step::End { abandoned: None, failure: self.unanswered.take().filter(|_| !self.is_busy) }
+                Step::End { abandoned: None, failure: self.attempt.unanswered.take().filter(|_| !self.attempt.is_busy) }
             }
             Answer::Gone => Step::Ask(QueuePlace::IfHeard),
             Answer::Failed { error, unsettled: Some(unsettled) }
-                if self.unanswered.is_none() && error.is_unknown() && !seen.is_closed && !seen.is_over =>
+                if self.attempt.unanswered.is_none() && error.is_unknown() && !seen.is_closed && !seen.is_over =>
             {
-                self.unanswered = Some(error);
+                self.attempt.unanswered = Some(error);
                 Step::Poll { unsettled, after: Duration::ZERO }
             }
             // The failure "not acknowledged" is excluded here: it shows that the store tried to give out the key, so the lock has become
             // free.
             Answer::Failed { error: Error::Backend { failure, .. }, unsettled }
-                if self.is_busy && failure != BackendFailure::Unacknowledged && !seen.is_closed && ends =>
+                if self.attempt.is_busy && failure != BackendFailure::Unacknowledged && !seen.is_closed && ends =>
             {
                 Step::End { abandoned: unsettled, failure: None }
             }
@@ -160,12 +159,12 @@ impl Asking {
 
     /// The locker stands in the store's queue, or may yet get there.
     fn queued(&mut self, busy: Busy, unsettled: Unsettled, seen: &Seen) -> Step {
-        if !unsettled.answered && !self.is_busy && !seen.is_over {
-            self.is_busy = true;
+        if !unsettled.answered && !self.attempt.is_busy && !seen.is_over {
+            self.attempt.is_busy = true;
             return Step::Poll { unsettled, after: Duration::ZERO };
         }
         if self.is_one_attempt {
-            let pause = self.recall.as_mut().and_then(|recall| recall.pause(seen.now));
+            let pause = self.attempt.recall.as_mut().and_then(|recall| recall.pause(seen.now));
             return match pause.filter(|_| seen.may_recall) {
                 Some(after) => Step::Poll { unsettled, after },
                 None => Step::End { abandoned: Some(unsettled), failure: None },
@@ -177,18 +176,18 @@ impl Asking {
     /// The store has looked at the key alone. Asked again, it gives a place in its queue, or says when the lease ends.
     fn looked(&mut self, busy: Busy, seen: &Seen) -> Step {
         let may_learn = seen.wants_place || busy.remaining.is_none() && self.remaining_known;
-        if may_learn && !self.is_busy && seen.has_time {
-            self.is_busy = true;
+        if may_learn && !self.attempt.is_busy && seen.has_time {
+            self.attempt.is_busy = true;
             return Step::Ask(QueuePlace::OnceHeard);
         }
         if self.is_one_attempt {
-            if !std::mem::replace(&mut self.was_compared, true) && seen.is_released {
-                self.is_busy = true;
+            if !std::mem::replace(&mut self.attempt.was_compared, true) && seen.is_released {
+                self.attempt.is_busy = true;
                 return Step::Ask(QueuePlace::None);
             }
-            if self.recall.is_none() && seen.may_recall {
-                self.recall = Some(Recall::begin(seen.now, seen.took));
-                self.is_busy = true;
+            if self.attempt.recall.is_none() && seen.may_recall {
+                self.attempt.recall = Some(Recall::begin(seen.now, seen.took));
+                self.attempt.is_busy = true;
                 return Step::Ask(QueuePlace::ForRecall);
             }
         }
@@ -201,33 +200,6 @@ impl Asking {
     }
 }
 
-/// The time limit and the pauses of one recall.
-struct Recall {
-    until: Moment,
-    pause: Duration,
-    tries: u32,
-}
-
-impl Recall {
-    /// Begins a recall now. `trip` is how long a round trip takes.
-    fn begin(now: Moment, trip: Duration) -> Self {
-        Self {
-            until: now + RECALL.max(trip.saturating_mul(RECALL_TRIPS)),
-            pause: FIRST_RECALL_PAUSE,
-            tries: MOST_RECALLS,
-        }
-    }
-
-    /// Returns how long to wait before the next request, or `None` if the time is over.
-    fn pause(&mut self, now: Moment) -> Option<Duration> {
-        self.tries = self.tries.checked_sub(1)?;
-        let left = self.until.since(now);
-        let pause = self.pause.min(left);
-        self.pause = self.pause.saturating_mul(2);
-        (!left.is_zero()).then_some(pause)
-    }
-}
-
 #[cfg(test)]
-#[path = "../../../tests/white_box/client/acquire/steps.rs"]
+#[path = "../../tests/white_box/client/steps.rs"]
 mod tests;
