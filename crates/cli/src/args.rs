@@ -84,6 +84,15 @@ Exit status:
   64   wrong usage: arguments, URL or configuration file
   70   the findings could not be written";
 
+/// The same for `dlock exporter`.
+const SERVING: &str = "\
+Exit status:
+  64   wrong usage: arguments, URL or configuration file
+  70   the address cannot be listened on
+
+A server that cannot be reached, or denies a right, is the figure dlock_store_up 0, and one line on standard error. Each request lists all locks once. \
+Whoever reaches the address can read it: there is no login and no TLS.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     /// Runs a command under a lock, and releases the lock when the command and all processes of its process group have ended
@@ -105,6 +114,9 @@ pub(crate) enum Action {
     /// round trip; and says what to do
     #[command(after_help = EXAMINING)]
     Doctor(Doctor),
+    /// Serves the figures of all locks for Prometheus at /metrics, until it is ended: held, waiting, leases near their end, by type
+    #[command(after_help = SERVING)]
+    Exporter(Exporter),
     /// Prints what a shell needs to complete the arguments of dlock
     #[command(after_help = PRINTING)]
     Completions {
@@ -203,6 +215,22 @@ pub(crate) struct Doctor {
     /// "worst" are fine, notice or wrong; "advice" is null where there is nothing to do
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Exporter {
+    /// Where it is served
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9810")]
+    pub(crate) listen: String,
+    /// A lease that has no more left than this is near its end
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    pub(crate) near: Duration,
+    /// How many types of locks have figures of their own. Those that are seen later have them together, as the type `other`
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) types: usize,
+    /// Types whose names contain `_`: of any other key, the text before the first `_` counts as the type
+    #[arg(long = "type", value_name = "TYPE,…", value_delimiter = ',')]
+    pub(crate) named: Vec<String>,
 }
 
 /// The part of the lease at whose beginning a lease that cannot be renewed counts as lost, so that the command has ended when the lease does.

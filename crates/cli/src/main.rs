@@ -8,6 +8,7 @@ compile_error!("the command `dlock` needs Linux: it relies on PR_SET_PDEATHSIG a
 mod args;
 mod breaking;
 mod doctor;
+mod exporter;
 mod list;
 mod output;
 mod pages;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Action::Show(wanted) => settings().and_then(|settings| show::show(&settings, &wanted)),
         Action::Watch(wanted) => settings().and_then(|settings| watch::watch(&settings, &wanted)),
         Action::Break(wanted) => settings().and_then(|settings| breaking::break_hold(&settings, &wanted)),
+        Action::Exporter(wanted) => settings().and_then(|settings| exporter::serve(&settings, &wanted)),
         Action::Doctor(wanted) => settings().and_then(|settings| doctor::examine(&settings, &wanted)),
     };
     output::end(outcome).into()
