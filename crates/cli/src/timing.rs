@@ -40,6 +40,15 @@ pub(crate) const SCRAPER_WITHIN: Duration = Duration::from_secs(5);
 /// The pause after the operating system has refused a connection.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The pauses between two looks of `dlock wait`.
+pub(crate) const FREE_LOOKS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(500);
+
+/// How long `dlock run --verbose` waits before it says for whom.
+pub(crate) const WAIT_TOLD: Duration = Duration::from_secs(1);
+
+/// How often it says so again.
+pub(crate) const WAIT_TOLD_AGAIN: Duration = Duration::from_secs(30);
+
 /// Stands for a time that no clock reaches.
 pub(crate) const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
