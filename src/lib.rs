@@ -50,8 +50,8 @@
 //!   tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with [what is not
 //!   guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools), [storing a
 //!   guard](manual::storing_a_guard), [several locks at once](manual::several_locks), [leaders](manual::leaders), [scheduled
-//!   jobs](manual::scheduled_jobs), [shutting down](manual::shutting_down), [events and
-//!   metrics](manual::events), [testing your code](manual::testing), [porting from the JVM](manual::porting), [stores](manual::stores),
+//!   jobs](manual::scheduled_jobs), [shutting down](manual::shutting_down), [events](manual::events),
+//!   [metrics](manual::metrics), [testing your code](manual::testing), [porting from the JVM](manual::porting), [stores](manual::stores),
 //!   [operations](manual::operations), [speed](manual::speed), [sizing](manual::sizing) and [upgrading](manual::upgrading). [Which
 //!   lock](manual::which_lock) compares this crate with other kinds of locks, and the [run book](manual::run_book) says what to do when
 //!   something goes wrong.
@@ -63,7 +63,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `redis` | yes | [`RedisLockProcessor`] and [`DLockGenerator::connect`]. Without it the crate has the embedded store, takes any [`LockProcessor`], and does not depend on `redis`, `socket2` or `itoa` |
-//! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::events#metrics) |
+//! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
 //! | `tls` | no | encrypted connections (`rediss://`), with rustls, ring and the platform's root certificates |
 //!

@@ -49,6 +49,11 @@ pub mod stores {}
 #[doc = include_str!("manual/events.md")]
 pub mod events {}
 
+#[cfg(feature = "metrics")]
+#[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/metrics.md")]
+pub mod metrics {}
+
 #[doc = include_str!("manual/links.md")]
 #[doc = include_str!("manual/who_holds_it.md")]
 pub mod who_holds_it {}

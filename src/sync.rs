@@ -25,6 +25,9 @@
 //! | `client/subscription` `is_checked` | whether the right to send messages was checked | the first thread that locks | every `lock()` | every `lock()` looks at it |
 //! | `client/renewals` `trip` | the slowest recent round trip | whoever had an answer | the lease thread, whoever schedules a renewal | a statistic |
 //! | `client/worker` `started` | whether the thread runs | the thread that starts or stops it, under the mutex of its alarm | every `lock()`, every wait | the mutex is held while the thread is spawned |
+//! | `client/events/outage` `is_failing` | whether the store fails | whoever has the first failure, or the answer that ends the outage, under the mutex of `failing` | whoever has an answer | each answer looks at it, and mostly finds that nothing fails |
+//! | `client/events/metrics/meters` `types` and `next` (`OnceLock`s), `holds` | the series of each lock type; what was added to a gauge | the first thread that names a type; each thread that begins or ends a hold | each event that is recorded | recording takes no mutex |
+//! | `state/key` `known` (a `OnceLock`) | what counts the key | the thread that names it first | the same | the handle's maker calls the recorder, with no mutex held |
 //! | `client/subscription` `subscribed` | whether the inbox is open | the listening thread | a thread that asks, passes a hold on or lets a tenure linger | read under the mutexes of keys |
 //! | `client/activity` `stage`, `inside`, `holds` | how many threads and holds use the store, and whether the client is closed | each `lock()`, each last unlock, `close` | the same | all keys would share that mutex |
 //! | `client/cleanup` `half`, `counts` | posted releases without an answer | the poster, whoever reads the answer | the end of the main thread | it is counted down on threads that may not block |

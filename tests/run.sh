@@ -7,10 +7,12 @@
 #   tests/run.sh changed [COMMIT]  what guards the rooms that changed since COMMIT (HEAD, if none is named), by the table in ARCHITECTURE.md
 #   tests/run.sh PART...           single parts by their names, such as `cluster`
 #   tests/run.sh consul            only builds Consul, for its tests, into a cache folder
+#   tests/run.sh promtool          the same of Prometheus' promtool, for the test that fires the alerts of the manual
 #   tests/run.sh list              the parts of each rung
 #
 # README.md beside this file says what stands on which rung and why. REDIS_SERVER_BIN names another server to test with: another version of
-# redis-server, or valkey-server. ETCD_BIN and CONSUL_BIN name the programs of these stores. The output of each part is in target/tests.
+# redis-server, or valkey-server. ETCD_BIN and CONSUL_BIN name the programs of these stores, and PROMTOOL_BIN
+# that of Prometheus. The output of each part is in target/tests.
 set -euo pipefail
 if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
     # The tests start the server in directories of their own, so the path must be absolute.
@@ -19,7 +21,6 @@ if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
 fi
 cd "$(dirname "$0")/.."
 source tests/servers.sh
-missing_stores=$(missing_stores)
 
 # Rungs -------------------------------------------------------------------------------------------------------------------------------
 
@@ -61,7 +62,7 @@ part_unit() {
 part_it() {
     # The programs that tests start.
     cargo build --locked "${crates[@]}" -p contend -p dlock-examples --example contend --example ending --example shutdown
-    tests --but "$cluster|$sentinel|$slow" --threads 8 "${it[@]}"
+    tests --but "$cluster|$sentinel|$slow|$missing_stores" --threads 8 "${it[@]}"
 }
 
 part_checks() {
@@ -340,6 +341,10 @@ case $rung in
         offer_consul
         exit
         ;;
+    promtool)
+        offer_promtool
+        exit
+        ;;
     dev) parts=(-- "${dev[@]}") ;;
     ci) parts=("${ci_beside[@]}" -- "${ci[@]}") ;;
     all) parts=("${all_beside[@]}" -- "${dev[@]}" "${all[@]}") ;;
@@ -374,6 +379,8 @@ find_consul
 if [[ $rung == all ]]; then
     need_consul
 fi
+find_promtool
+missing_stores=$(missing_stores)
 mkdir -p "$logs"
 run_parts "${parts[@]}"
 say_which_stores

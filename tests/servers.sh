@@ -1,8 +1,9 @@
-# The servers that the tests start: redis-server, etcd, Consul. tests/run.sh reads this file.
+# The programs that the tests start: redis-server, etcd, Consul, and Prometheus' promtool. tests/run.sh reads this file.
 
 redis=${REDIS_SERVER_BIN:-redis-server}
 etcd=${ETCD_BIN:-etcd}
 consul=${CONSUL_BIN:-consul}
+promtool=${PROMTOOL_BIN:-promtool}
 
 # Whether there is a redis-server that the tests can use.
 usable_redis() {
@@ -103,10 +104,39 @@ offer_consul() {
     fi
 }
 
-# The beginnings of the names of the tests whose servers are missing: a pattern.
+# The version of Prometheus whose promtool fires the alerts of the manual.
+prometheus=v0.316.0
+built_promtool=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/prometheus-$prometheus/promtool
+
+find_promtool() {
+    if ! command -v "$promtool" >/dev/null && [[ -z ${PROMTOOL_BIN:-} && -x $built_promtool ]]; then
+        promtool=$built_promtool
+    fi
+    export PROMTOOL_BIN=$promtool
+}
+
+# Without the discovery of services, which the alerts do not need, and which is most of what there is to compile.
+build_promtool() {
+    GOBIN=$(dirname "$built_promtool") go install -trimpath -ldflags='-s -w' -tags remove_all_sd,slicelabels \
+        "github.com/prometheus/prometheus/cmd/promtool@$prometheus"
+}
+
+offer_promtool() {
+    find_promtool
+    if command -v "$promtool" >/dev/null; then
+        echo "tests/run.sh: promtool is there: $(command -v "$promtool")"
+    elif command -v go >/dev/null; then
+        build_promtool
+        echo "tests/run.sh: promtool is built: $built_promtool"
+    else
+        echo "tests/run.sh: promtool cannot be built: there is no Go"
+    fi
+}
+
+# The beginnings of the names of the tests whose programs are missing: a pattern.
 missing_stores() {
     local store missing='$^'
-    for store in etcd consul; do
+    for store in etcd consul promtool; do
         command -v "${!store}" >/dev/null || missing+="|(.*::)?$store(::|_)"
     done
     echo "$missing"
@@ -114,7 +144,7 @@ missing_stores() {
 
 say_which_stores() {
     local store
-    for store in etcd consul; do
+    for store in etcd consul promtool; do
         if command -v "${!store}" >/dev/null; then
             echo "tests/run.sh: $store is there: $(command -v "${!store}")"
         else

@@ -5,7 +5,8 @@
 //! | `events.rs` | the events of an acquisition, a hold, a renewal, a loss, and a call of the store |
 //! | `events/observer.rs` | the functions and the recorder that receive the events of a client |
 //! | `events/hook.rs` | the functions of the program, the queue before them, and its thread |
-//! | `events/metrics.rs` | what is recorded |
+//! | `events/metrics.rs`, `events/metrics/meters.rs` | what is recorded, and the series |
+//! | `events/outage.rs` | whether the store fails now |
 //! | `events/long_waits.rs` | threads that wait for one another |
 //!
 //! This file and its folder know neither the store nor another part of the client.
@@ -25,7 +26,7 @@
 //! * *No client waits for a function*, not even when it ends, because a function may close its own client.
 //! * *Metrics are recorded on the thread that locks*, after all mutexes are released. Recorders are made for that, and a queue could drop
 //!   figures.
-//! * *The beginning and the end of an outage* are read from the results of requests (`src/client/events/observer.rs` `note_answer`). The
+//! * *The beginning and the end of an outage* are read from the results of requests (`src/client/events/outage.rs`). The
 //!   port does not say which server of several a key is on, so an answer ends an outage only if it is about the key that failed last, or if
 //!   nothing has failed for 3 s.
 
@@ -33,14 +34,16 @@ mod hook;
 mod long_waits;
 mod metrics;
 mod observer;
+mod outage;
 
 pub(crate) use self::hook::Function;
 pub(super) use self::long_waits::LongWait;
 pub(crate) use self::observer::{Hooks, Queued};
 
 use self::long_waits::LongWaits;
-use self::metrics::{Renewal, Sample, name_of, word_for};
+use self::metrics::{Sample, name_of, why_not, word_for};
 use self::observer::Observer;
+use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
@@ -99,6 +102,38 @@ impl Events {
         }
     }
 
+    /// Notes that the program names a lock. Call it with no mutex held.
+    pub(super) fn see(&self, key: &Key, settings: &DLockConfig) {
+        let Some(meters) = self.observer.as_ref().and_then(|observer| observer.meters.as_ref()) else { return };
+        meters.see(settings.lock_type());
+        if key.known.get().is_none() {
+            // If another thread has counted it meanwhile, this counts it out again.
+            let _ = key.known.set(meters.count_key(settings.lock_type()));
+        }
+    }
+
+    /// Notes how a call with this limit has ended that wanted a lock. Call it with no mutex held.
+    pub(super) fn note_call(
+        &self,
+        settings: &Arc<DLockConfig>,
+        limit: &WaitLimit<'_>,
+        ended: &Result<Option<u64>, Error>,
+    ) {
+        if let Some(observer) = &self.observer
+            && let Some(why) = why_not(limit, ended)
+        {
+            observer.record(Sample::NotAcquired { lock: Arc::clone(settings), why });
+        }
+    }
+
+    /// Notes that a task has given up its wait for a lock. Call it with no mutex held.
+    #[cfg(feature = "async")]
+    pub(super) fn note_abandoned(&self, settings: &Arc<DLockConfig>) {
+        if let Some(observer) = &self.observer {
+            observer.record(Sample::NotAcquired { lock: Arc::clone(settings), why: metrics::CANCELLED });
+        }
+    }
+
     /// Queues that the calling thread has the lock. Call it with the key's mutex held.
     #[inline]
     pub(super) fn queue_acquired(&self, tenure: &mut Tenure, call: LockCall<'_>) -> Queued {
@@ -146,19 +181,19 @@ impl Events {
         if !tenure.is_confirmed {
             return Queued::NOTHING;
         }
-        let lock = holder(tenure);
-        if tenure.lease.is_late(now) {
-            let sample = Sample::Renewal { lock: Arc::clone(&lock), result: Renewal::Late };
-            let left = tenure.deadline().since(now);
+        let (lock, left) = (holder(tenure), tenure.deadline().since(now));
+        let is_late = tenure.lease.is_late(now);
+        let sample = Sample::Renewed { lock: Arc::clone(&lock), left, is_late };
+        if is_late {
             return observer.queue(&Event::RenewedLate(RenewedLate { lock, left }), Some(sample));
         }
-        Queued::of(observer, Sample::Renewal { lock, result: Renewal::InTime })
+        Queued::of(observer, sample)
     }
 
     /// Records that an extension has failed. No mutex may be held.
     pub(super) fn record_unrenewed(&self, lock: &Arc<DLockConfig>) {
         if let Some(observer) = &self.observer {
-            observer.record(Sample::Renewal { lock: Arc::clone(lock), result: Renewal::Failed });
+            observer.record(Sample::NotRenewed { lock: Arc::clone(lock) });
         }
     }
 
@@ -212,7 +247,7 @@ pub(super) fn tell_watchers(watchers: Vec<Watcher>) {
 impl Events {
     /// Counts the calling thread as one that waits, until the returned value is dropped. Both must happen with no mutex held.
     pub(super) fn count_waiter(&self, settings: &Arc<DLockConfig>) -> Option<CountedWaiter<'_>> {
-        let observer = self.observer.as_ref().filter(|observer| observer.is_metered)?;
+        let observer = self.observer.as_ref().filter(|observer| observer.meters.is_some())?;
         observer.record(Sample::Waiting { lock: Arc::clone(settings), more: true });
         Some(CountedWaiter { observer, lock: Arc::clone(settings) })
     }
@@ -220,7 +255,7 @@ impl Events {
     /// Records that one more task waits, or one less. Call it with no mutex held.
     #[cfg(feature = "async")]
     pub(super) fn note_waiting(&self, settings: &Arc<DLockConfig>, more: bool) {
-        if let Some(observer) = self.observer.as_ref().filter(|observer| observer.is_metered) {
+        if let Some(observer) = &self.observer {
             observer.record(Sample::Waiting { lock: Arc::clone(settings), more });
         }
     }
@@ -273,7 +308,7 @@ impl Events {
 impl Events {
     /// Returns the current time if the durations of calls are recorded.
     pub(super) fn metered_now(&self) -> Option<Moment> {
-        self.observer.as_ref().filter(|observer| observer.is_metered).map(|_| self.clock.now())
+        self.observer.as_ref().filter(|observer| observer.meters.is_some()).map(|_| self.clock.now())
     }
 
     /// Notes the result of a request that had a limit, and that was sent when [`metered_now`](Self::metered_now) returned `sent_at`.

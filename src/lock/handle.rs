@@ -87,7 +87,9 @@ impl Handle {
     }
 
     fn acquire_for(&self, owner: u64, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
-        Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner).lock()
+        let ended = Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner).lock();
+        self.client.note_call(&self.settings, limit, &ended);
+        ended
     }
 
     /// Returns the call by which a task acquires the hold with this number.

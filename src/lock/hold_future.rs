@@ -31,7 +31,9 @@ impl Acquisition {
         handle.client.core().process.check()?;
         let new = || HoldNumber::new(handle.settings.holder_name());
         let number = self.number.get_or_insert_with(new).get();
-        let token = ready!(handle.acquire_for_task(number, &mut self.wait).poll(cx.waker()))?;
+        let ended = ready!(handle.acquire_for_task(number, &mut self.wait).poll(cx.waker()));
+        handle.client.note_call(&handle.settings, &self.wait.limit(), &ended);
+        let token = ended?;
         Poll::Ready(Ok(token.zip(self.number.take()).map(|(token, number)| Hold::of_task(&self.lock, number, token))))
     }
 }

@@ -9,8 +9,9 @@ use crate::state::owner;
 use crate::state::task::{Reply, Watcher};
 use crate::sync::{Mutex, before_notifying};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -20,12 +21,14 @@ pub(crate) struct Key {
     pub(crate) name: Arc<str>,
     pub(crate) hold: CurrentHold,
     pub(crate) state: Mutex<State>,
+    /// What counts the key among the known ones until it is dropped, if that is recorded.
+    pub(crate) known: OnceLock<Box<dyn Any + Send + Sync>>,
     table: Weak<KeyTable>,
 }
 
 impl Key {
     fn new(id: u64, name: Arc<str>, table: Weak<KeyTable>) -> Self {
-        Self { id, name, hold: CurrentHold::none(), state: Mutex::new(State::new()), table }
+        Self { id, name, hold: CurrentHold::none(), state: Mutex::new(State::new()), known: OnceLock::new(), table }
     }
 
     pub(crate) fn queue_length(&self) -> usize {

@@ -3,6 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
 use crate::settings::{Reach, Rules, time};
+use crate::status::LogFormat;
 use crate::timing;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -17,6 +18,17 @@ use std::time::Duration;
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) reach: Reach,
+    /// How messages on standard error are written: as text, or as one JSON document a line, {"time", "program", "pid", "message"}
+    // It is read before all other arguments: see `status::read_format`.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "text|json",
+        hide_possible_values = true,
+        default_value = "text"
+    )]
+    log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) action: Action,
 }
@@ -49,12 +61,26 @@ left; --daemons says what becomes of other processes that the command has starte
 /// The same for `dlock ls`, `show` and `watch`.
 const ASKING: &str = "\
 Exit status:
-  0    done, whether or not there is such a lock
+  0    done, whether or not there is such a lock; with --quiet: somebody holds it
+  1    with --quiet: nobody holds it
   64   wrong usage: arguments, URL or configuration file
   67   the server cannot be reached, or does not answer
   68   the server denies the login, or a right: ls and watch need +scan
   69   the server cannot tell, or the key is used for something else
   70   the output could not be written";
+
+/// The same for `dlock wait`.
+const WAITING: &str = "\
+Exit status:
+  0    nobody holds the lock
+  64   wrong usage: arguments, URL or configuration file
+  65   somebody held the lock for all of --timeout
+  67   the server cannot be reached, or does not answer, until the end of --timeout
+  68   the server denies the login, or a right
+  69   the server cannot tell, or the key is used for something else
+
+It looks every half second, and takes no lock: when it ends, somebody else may already hold the lock again. A lock whose holder has died is held \
+until its lease and its lock-delay are over. One that is kept after --at-least or --once-every is not held.";
 
 /// The same for `dlock completions` and `man`.
 const PRINTING: &str = "\
@@ -67,7 +93,8 @@ Exit status:
 const BREAKING: &str = "\
 Exit status:
   0    the lock was taken from that locker
-  1    that locker does not hold the lock: nothing was changed
+  1    that locker does not hold the lock, or the question was not answered
+       with yes: nothing was changed
   64   wrong usage: arguments, URL or configuration file
   67   the server cannot be reached, or does not answer
   68   the server denies the login, or a right
@@ -84,6 +111,15 @@ Exit status:
   64   wrong usage: arguments, URL or configuration file
   70   the findings could not be written";
 
+/// The same for `dlock exporter`.
+const SERVING: &str = "\
+Exit status:
+  64   wrong usage: arguments, URL or configuration file
+  70   the address cannot be listened on
+
+A server that cannot be reached, or denies a right, is the figure dlock_store_up 0, and one line on standard error. Each request lists all locks once. \
+Whoever reaches the address can read it: there is no login and no TLS.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
     /// Runs a command under a lock, and releases the lock when the command and all processes of its process group have ended
@@ -95,6 +131,9 @@ pub(crate) enum Action {
     /// Shows who holds a lock, why and since when, and who waits for it in which order
     #[command(after_help = ASKING)]
     Show(Show),
+    /// Waits until nobody holds a lock
+    #[command(after_help = WAITING)]
+    Wait(Wait),
     /// Lists locks again and again, in place on a terminal, until it is interrupted
     #[command(after_help = ASKING)]
     Watch(Watch),
@@ -105,6 +144,9 @@ pub(crate) enum Action {
     /// round trip; and says what to do
     #[command(after_help = EXAMINING)]
     Doctor(Doctor),
+    /// Serves the figures of all locks for Prometheus at /metrics, until it is ended: held, waiting, leases near their end, by type
+    #[command(after_help = SERVING)]
+    Exporter(Exporter),
     /// Prints what a shell needs to complete the arguments of dlock
     #[command(after_help = PRINTING)]
     Completions {
@@ -121,7 +163,7 @@ pub(crate) enum Action {
 }
 
 /// One lock.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct LockName {
     /// The lock's type, a name for locks of one kind
     #[arg(value_name = "TYPE")]
@@ -147,6 +189,9 @@ pub(crate) struct Ls {
     /// "remaining_ms" are null if nobody holds it, "lock_delay_ms" unless the holder has died and the lock is in its lock-delay
     #[arg(long)]
     pub(crate) json: bool,
+    /// Asks each holder, too: for how long it holds the lock, and why. That is one question a lock. With --json, each document has the fields held_for_ms and reason, too
+    #[arg(long)]
+    pub(crate) long: bool,
 }
 
 #[derive(Args, Debug)]
@@ -161,6 +206,18 @@ pub(crate) struct Show {
     /// that wait are {"thread", "thread_id", "waits_for_ms"}. What is not known is null
     #[arg(long)]
     pub(crate) json: bool,
+    /// Prints nothing: the exit status says whether somebody holds the lock. A lock in its lock-delay is held
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Wait {
+    #[command(flatten)]
+    pub(crate) lock: LockName,
+    /// Waits for at most this time. Without it, waits without a limit
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Args, Debug)]
@@ -184,8 +241,14 @@ pub(crate) struct Break {
     #[command(flatten)]
     pub(crate) lock: LockName,
     /// Who must hold it, as `dlock ls` and `dlock show` print it. If somebody else does, nothing is changed
-    #[arg(long, value_name = "LOCKER", required = true)]
-    pub(crate) locker: String,
+    #[arg(long, value_name = "LOCKER", required_unless_present = "current", conflicts_with = "current")]
+    pub(crate) locker: Option<String>,
+    /// Shows who holds it, and asks on the terminal whether to take it from them
+    #[arg(long)]
+    pub(crate) current: bool,
+    /// Does not ask. If somebody else holds it by the time of the break, nothing is changed
+    #[arg(long, requires = "current")]
+    pub(crate) yes: bool,
     /// What the holder is told
     #[arg(long, value_name = "TEXT", default_value = "broken with dlock")]
     pub(crate) reason: String,
@@ -203,6 +266,22 @@ pub(crate) struct Doctor {
     /// "worst" are fine, notice or wrong; "advice" is null where there is nothing to do
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Exporter {
+    /// Where it is served
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9810")]
+    pub(crate) listen: String,
+    /// A lease that has no more left than this is near its end
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
+    pub(crate) near: Duration,
+    /// How many types of locks have figures of their own. Those that are seen later have them together, as the type `other`
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub(crate) types: usize,
+    /// Types whose names contain `_`: of any other key, the text before the first `_` counts as the type
+    #[arg(long = "type", value_name = "TYPE,…", value_delimiter = ',')]
+    pub(crate) named: Vec<String>,
 }
 
 /// The part of the lease at whose beginning a lease that cannot be renewed counts as lost, so that the command has ended when the lease does.
@@ -227,6 +306,9 @@ pub(crate) struct Run {
     /// period by more than the command takes: 20h for a job of every night
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) once_every: Option<Duration>,
+    /// Says on standard error for whom it waits, when it has the lock, and when the command has ended and the lock is released
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// How long the server keeps the lock without hearing from dlock, which renews it for as long as the command runs
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) lease: Duration,

@@ -1,5 +1,7 @@
 //! `dlock ls`: the locks that somebody holds or waits for.
 
+mod long;
+
 use crate::args::{Ls, Which};
 use crate::output::{self, Columns, millis, one_line, time};
 use crate::settings::Settings;
@@ -19,6 +21,7 @@ pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
     let generator = settings.connect()?;
     let mut found = generator.list(&wanted.which.pattern);
     let (mut seen, mut columns, mut status) = (HashSet::new(), Columns::new(HEAD), 0);
+    let mut long_columns = Columns::new([HEAD[0], HEAD[1], HEAD[2], HEAD[3], "AGE"]);
     let mut is_first = true;
     loop {
         let mut locks = BTreeMap::new();
@@ -36,7 +39,13 @@ pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
         }
         let is_last = locks.len() < TOGETHER;
         let locks: Vec<_> = locks.into_values().collect();
-        let text = if wanted.json { lines(&locks) } else { columns.lines(locks.iter().map(row), is_first) };
+        let told = if wanted.long { long::told(&generator, &locks) } else { Vec::new() };
+        let text = match (wanted.json, wanted.long) {
+            (true, true) => long::documents(locks.iter().map(document), &told),
+            (true, false) => lines(&locks),
+            (false, true) => long::lines(&mut long_columns, locks.iter().map(row).collect(), &told, is_first),
+            (false, false) => columns.lines(locks.iter().map(row), is_first),
+        };
         // Nothing is printed for a question that has failed as a whole.
         let is_failed = is_first && locks.is_empty() && status != 0;
         if !is_failed && !output::print(&text)? || is_last {

@@ -8,6 +8,7 @@ compile_error!("the command `dlock` needs Linux: it relies on PR_SET_PDEATHSIG a
 mod args;
 mod breaking;
 mod doctor;
+mod exporter;
 mod list;
 mod output;
 mod pages;
@@ -17,6 +18,7 @@ mod show;
 mod status;
 mod store;
 mod timing;
+mod wait;
 mod watch;
 
 use args::{Action, Arguments};
@@ -27,12 +29,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    status::read_format(std::env::args_os());
     let others = run::Others::start();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(said) => return explain(&said).into(),
     };
-    let Arguments { reach, action } = arguments;
+    let Arguments { reach, action, .. } = arguments;
     let others = if matches!(action, Action::Run(_)) { others } else { None };
     let settings = || Settings::of(&reach, Rules::default());
     let outcome = match action {
@@ -41,8 +44,10 @@ fn main() -> ExitCode {
         Action::Man { of } => pages::manual(of.as_deref()),
         Action::Ls(wanted) => settings().and_then(|settings| list::list(&settings, &wanted)),
         Action::Show(wanted) => settings().and_then(|settings| show::show(&settings, &wanted)),
+        Action::Wait(wanted) => settings().and_then(|settings| wait::wait(&settings, &wanted)),
         Action::Watch(wanted) => settings().and_then(|settings| watch::watch(&settings, &wanted)),
         Action::Break(wanted) => settings().and_then(|settings| breaking::break_hold(&settings, &wanted)),
+        Action::Exporter(wanted) => settings().and_then(|settings| exporter::serve(&settings, &wanted)),
         Action::Doctor(wanted) => settings().and_then(|settings| doctor::examine(&settings, &wanted)),
     };
     output::end(outcome).into()

@@ -1,16 +1,22 @@
 //! `dlock show`: who holds a lock, and who waits for it.
 
-use crate::args::Show;
+use crate::args::{LockName, Show};
 use crate::output::{self, millis, one_line, time};
 use crate::settings::Settings;
-use crate::status::Failure;
-use redis_dlock::{ClientRecord, DelayedRelease, Description, Party, Told, WaitingThread};
+use crate::status::{Failure, NOT_HELD};
+use redis_dlock::{
+    ClientRecord, DLockConfig, DLockGenerator, DelayedRelease, Description, Error, Party, Told, WaitingThread,
+};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 pub(crate) fn show(settings: &Settings, wanted: &Show) -> Result<u8, Failure> {
-    let seen = settings.connect()?.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
+    let generator = settings.connect()?;
+    if wanted.quiet {
+        return Ok(if locker(&generator, &wanted.lock)?.is_some() { 0 } else { NOT_HELD });
+    }
+    let seen = generator.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
     output::print(&if wanted.json { document(&seen) } else { page(&seen) })?;
     Ok(0)
 }
@@ -87,8 +93,39 @@ fn waiter(waiter: &WaitingThread) -> Value {
     })
 }
 
+/// The key of a lock in quotation marks.
+pub(crate) fn key(lock: &LockName) -> String {
+    format!("{:?}", DLockConfig::new(&*lock.lock_type, &lock.target).unique_key())
+}
+
+/// Returns the locker of the lock's holder. A lock that is kept after its hold has ended has none; one in its lock-delay has, because what its
+/// dead holder has begun may still be under way.
+pub(crate) fn locker(generator: &DLockGenerator, lock: &LockName) -> Result<Option<String>, Error> {
+    let seen = generator.generate(&*lock.lock_type, &lock.target)?.holder()?;
+    Ok(seen.map(|holder| holder.locker).filter(|locker| DelayedRelease::of_locker(locker).is_none()))
+}
+
+/// ` by "host-7-ab-1": program (pid 7) on host, for 3m (reason)`: who holds a lock, as far as the store and the holder tell. `None` if nobody
+/// does, or if they do not tell.
+pub(crate) fn holder_of(generator: &DLockGenerator, lock: &LockName) -> Option<String> {
+    let Party { locker, client, told, .. } = generator.describe(&*lock.lock_type, &lock.target).ok()?.holder?;
+    let mut words = format!(" by {locker:?}");
+    if let Some(ClientRecord { program, pid, host, .. }) = &client {
+        let text = |value: &Option<String>| value.as_deref().map_or_else(|| "?".to_owned(), one_line);
+        let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+        let _ = write!(words, ": {} (pid {pid}) on {}", text(program), text(host));
+    }
+    if let Some(held) = told.as_ref().and_then(|told| told.held_for) {
+        let _ = write!(words, ", for {}", time(held));
+    }
+    if let Some(reason) = told.as_ref().and_then(|told| told.reason.as_deref()) {
+        let _ = write!(words, " ({})", one_line(reason));
+    }
+    Some(words)
+}
+
 /// What is known, for people.
-fn page(seen: &Description) -> String {
+pub(crate) fn page(seen: &Description) -> String {
     let mut page = format!("{}\n", one_line(&seen.key));
     match &seen.holder {
         None => page.push_str("  nobody holds it\n"),

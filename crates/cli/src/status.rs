@@ -1,8 +1,13 @@
 //! Exit statuses and messages.
 
+use clap::ValueEnum;
 use redis_dlock::Error;
+use serde_json::json;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::OnceLock;
+use std::time::SystemTime;
 
 /// `dlock doctor`: something is wrong with a server.
 pub(crate) const UNSOUND: u8 = 1;
@@ -59,8 +64,70 @@ impl From<Error> for Failure {
     }
 }
 
+/// How messages are written on standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// Finds `--log-format` among the arguments. To be called first of all: what is wrong with the arguments is a message, too, and the processes
+/// beside `dlock` begin before the arguments are read.
+pub(crate) fn read_format(arguments: impl Iterator<Item = OsString>) {
+    let _ = FORMAT.set(format_of(arguments));
+}
+
+fn format_of(arguments: impl Iterator<Item = OsString>) -> LogFormat {
+    const OPTION: &str = "--log-format";
+    // What stands behind `--` are the arguments of the command.
+    let mut words = arguments.take_while(|word| word != "--");
+    while let Some(word) = words.next() {
+        let word = word.to_string_lossy();
+        let value = match word.strip_prefix(OPTION) {
+            Some("") => words.next().map(|value| value.to_string_lossy().into_owned()),
+            Some(value) => value.strip_prefix('=').map(str::to_owned),
+            None => None,
+        };
+        if let Some(Ok(format)) = value.map(|value| LogFormat::from_str(&value, false)) {
+            return format;
+        }
+    }
+    LogFormat::Text
+}
+
 /// Prints a message. Does nothing if nobody can read it.
 pub(crate) fn say(message: &str) {
+    let line = match FORMAT.get() {
+        Some(LogFormat::Json) => {
+            let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+            json!({ "time": time, "program": "dlock", "pid": std::process::id(), "message": message }).to_string()
+        }
+        _ => format!("dlock: {message}"),
+    };
     // One write, so that messages of several processes do not mix.
-    let _ = io::stderr().write_all(format!("dlock: {message}\n").as_bytes());
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_found_before_the_arguments_are_read() {
+        let format = |line: &str| format_of(line.split(' ').map(OsString::from));
+        for json in ["dlock --log-format json ls", "dlock ls --log-format=json"] {
+            assert_eq!(format(json), LogFormat::Json, "{json}");
+        }
+        for text in [
+            "dlock ls",
+            "dlock run JOB x -- a --log-format json",
+            "dlock ls --log-format",
+            "dlock --log-format text ls",
+        ] {
+            assert_eq!(format(text), LogFormat::Text, "{text}");
+        }
+    }
 }

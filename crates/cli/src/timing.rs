@@ -34,6 +34,21 @@ pub(crate) const UNSEEN: Duration = Duration::from_secs(1);
 /// If a lease ends within this time of the end of `--max-hold`, it has ended because of `--max-hold`.
 pub(crate) const MAX_HOLD_NEAR: Duration = Duration::from_millis(100);
 
+/// How long a scraper of `dlock exporter` has to send its request, and to take the answer.
+pub(crate) const SCRAPER_WITHIN: Duration = Duration::from_secs(5);
+
+/// The pause after the operating system has refused a connection.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The pauses between two looks of `dlock wait`.
+pub(crate) const FREE_LOOKS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(500);
+
+/// How long `dlock run --verbose` waits before it says for whom.
+pub(crate) const WAIT_TOLD: Duration = Duration::from_secs(1);
+
+/// How often it says so again.
+pub(crate) const WAIT_TOLD_AGAIN: Duration = Duration::from_secs(30);
+
 /// Stands for a time that no clock reaches.
 pub(crate) const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 

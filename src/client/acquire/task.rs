@@ -53,6 +53,11 @@ impl TaskWait {
         Self { limit, called_at: None, slow_at: None, stage: Stage::New, has_alarm: false, is_counted: false }
     }
 
+    /// Returns how long the task is willing to wait.
+    pub(crate) fn limit(&self) -> WaitLimit<'static> {
+        self.limit
+    }
+
     /// Returns whether the task was polled, and has not ended.
     pub(crate) fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::Waits(_))
@@ -104,6 +109,7 @@ impl<'c> TaskAcquire<'c> {
     pub(crate) fn abandon(mut self) {
         if let Stage::Waits(waiter) = std::mem::replace(&mut self.wait.stage, Stage::Over) {
             self.give_up(&waiter);
+            self.call.parts.core.events.note_abandoned(self.call.settings);
         }
         self.end();
     }

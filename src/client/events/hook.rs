@@ -13,7 +13,6 @@
 //! 3. *A loss is never dropped because of many locks.* A lane has room for a fixed number of frequent events (a lock causes two of them),
 //!    and separate room for as many other events.
 
-use crate::clock::Moment;
 use crate::error::LeaseLoss;
 use crate::event::{Dropped, Event, SlowWait};
 use crate::log;
@@ -80,28 +79,18 @@ impl Function {
 pub(super) struct Hook {
     /// The functions of each lane.
     functions: [Vec<Function>; 2],
-    pub(super) queue: Mutex<EventQueue>,
+    queue: Mutex<EventQueue>,
     added: Condvar,
 }
 
 #[derive(Default)]
-pub(super) struct EventQueue {
+struct EventQueue {
     lanes: [Lane; 2],
     /// How many threads there are, two at most, and whether one of them waits for events.
     threads: usize,
     is_awaited: bool,
     /// Whether the client has ended.
     is_ended: bool,
-    /// Since when the store fails. What changes it is an event, and both under one mutex are in order.
-    pub(super) failing: Option<Failing>,
-}
-
-/// A store that fails.
-pub(super) struct Failing {
-    pub(super) since: Moment,
-    /// When a request failed last, and the key that it was about.
-    pub(super) last: Moment,
-    pub(super) key: String,
 }
 
 /// The events that wait for the functions of a lane.
@@ -127,6 +116,8 @@ pub(super) struct FollowUp {
     starts: bool,
     /// The lanes that had no room for the event, which is to be logged.
     refused: Vec<(usize, Event)>,
+    /// How many lanes had no room for it.
+    pub(super) dropped: u64,
 }
 
 impl Hook {
@@ -143,15 +134,18 @@ impl Hook {
     }
 
     /// As [`queue`](Self::queue), with the mutex held.
-    pub(super) fn queue_in(self: &Arc<Self>, queue: &mut EventQueue, event: &Event) -> FollowUp {
-        let mut follow_up = FollowUp { hook: Arc::clone(self), starts: false, refused: Vec::new() };
+    fn queue_in(self: &Arc<Self>, queue: &mut EventQueue, event: &Event) -> FollowUp {
+        let mut follow_up = FollowUp { hook: Arc::clone(self), starts: false, refused: Vec::new(), dropped: 0 };
         for (at, functions) in self.functions.iter().enumerate() {
             if !functions.iter().any(|function| function.wants(event)) {
                 continue;
             }
             match queue.lanes[at].push(event) {
                 Pushed::Queued => follow_up.starts |= !queue.lanes[at].is_taken && !queue.is_awaited,
-                Pushed::Refused { is_logged } => follow_up.refused.extend(is_logged.then(|| (at, event.clone()))),
+                Pushed::Refused { is_logged } => {
+                    follow_up.dropped += 1;
+                    follow_up.refused.extend(is_logged.then(|| (at, event.clone())));
+                }
             }
         }
         if queue.is_awaited {

@@ -1,13 +1,18 @@
 //! What a client records with the `metrics` facade: the feature `metrics`, and only if the builder asks for it.
 //!
-//! The manual has the table of the names ([events](crate::manual::events#metrics)). Nothing is labelled with a key: a program may have very
-//! many of them, and a recorder keeps each for ever.
+//! The manual has the table of the names ([metrics](crate::manual::metrics)). Nothing is labelled with a key: a program may have very
+//! many of them, and a recorder keeps each for ever. `metrics/meters.rs` has the series.
 
-use crate::config::DLockConfig;
-use crate::error::LossCause;
-use crate::event::{HoldEnd, How};
 #[cfg(feature = "metrics")]
-use crate::log;
+mod meters;
+
+#[cfg(feature = "metrics")]
+pub(super) use self::meters::Meters;
+
+use crate::client::wait_limit::WaitLimit;
+use crate::config::DLockConfig;
+use crate::error::{Error, LossCause};
+use crate::event::{HoldEnd, How};
 use crate::port::Request;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +26,11 @@ pub(crate) enum Sample {
         waited: Duration,
         how: How,
     },
+    /// A call that wanted a lock got none.
+    NotAcquired {
+        lock: Arc<DLockConfig>,
+        why: &'static str,
+    },
     Released {
         lock: Arc<DLockConfig>,
         held: Duration,
@@ -30,9 +40,14 @@ pub(crate) enum Sample {
         lock: Arc<DLockConfig>,
         cause: &'static str,
     },
-    Renewal {
+    /// A lease was extended, with so much of the old one left.
+    Renewed {
         lock: Arc<DLockConfig>,
-        result: Renewal,
+        left: Duration,
+        is_late: bool,
+    },
+    NotRenewed {
+        lock: Arc<DLockConfig>,
     },
     /// One more thread waits, or one less.
     Waiting {
@@ -46,15 +61,54 @@ pub(crate) enum Sample {
         is_answered: bool,
     },
     NewServer,
+    /// The store begins to fail, at this time of the wall clock.
+    StoreFailing {
+        since: u64,
+    },
+    /// The store that has failed since then answers again.
+    StoreBack {
+        since: u64,
+    },
+    /// The functions of the program were too slow for so many events.
+    Dropped {
+        events: u64,
+    },
 }
 
-/// How an attempt to extend a lease ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Renewal {
-    InTime,
-    Late,
-    Failed,
+/// Without the feature there are none.
+#[cfg(not(feature = "metrics"))]
+pub(super) enum Meters {}
+
+#[cfg(not(feature = "metrics"))]
+impl Meters {
+    pub(super) fn record(&self, _: Sample) {
+        match *self {}
+    }
+
+    pub(super) fn see(&self, _: &str) {
+        match *self {}
+    }
+
+    pub(super) fn count_key(self: &Arc<Self>, _: &str) -> Box<dyn std::any::Any + Send + Sync> {
+        match **self {}
+    }
 }
+
+/// Returns why a call with this limit got no lock, as one word, or `None` if it got one.
+pub(crate) fn why_not(limit: &WaitLimit<'_>, ended: &Result<Option<u64>, Error>) -> Option<&'static str> {
+    match ended {
+        Ok(Some(_)) => None,
+        Ok(None) if limit.is_cancelled() => Some(CANCELLED),
+        Ok(None) if limit.is_one_attempt => Some("busy"),
+        Ok(None) => Some("limit_over"),
+        Err(Error::Backend { .. }) => Some("store_failed"),
+        Err(Error::ShutDown) => Some("closed"),
+        Err(_) => Some("refused"),
+    }
+}
+
+/// Why a call got no lock that the program has given up.
+pub(crate) const CANCELLED: &str = "cancelled";
 
 /// Returns the cause of a loss as one word.
 pub(crate) fn word_for(cause: &LossCause) -> &'static str {
@@ -83,80 +137,5 @@ pub(crate) fn name_of(request: &Request<'_>) -> &'static str {
         Request::Settle(_) => "settle",
         Request::Break(_) => "break",
         Request::Broken { .. } => "broken",
-    }
-}
-
-#[cfg(feature = "metrics")]
-impl Sample {
-    /// Hands the figure to the recorder that the program has installed.
-    pub(crate) fn record(self) {
-        if crate::sync::catch_panic(|| self.give()).is_none() {
-            log::error!(CLIENT, "the program's recorder of metrics panicked");
-        }
-    }
-
-    fn give(self) {
-        use metrics::{counter, gauge, histogram};
-        let of = |lock: &DLockConfig| lock.lock_type().to_owned();
-        match self {
-            Self::Acquired { lock, waited, how } => {
-                histogram!("dlock_wait_seconds", "lock_type" => of(&lock)).record(waited.as_secs_f64());
-                counter!("dlock_acquired_total", "lock_type" => of(&lock), "how" => how.as_str()).increment(1);
-            }
-            Self::Released { lock, held, end } => {
-                histogram!("dlock_hold_seconds", "lock_type" => of(&lock)).record(held.as_secs_f64());
-                counter!("dlock_released_total", "lock_type" => of(&lock), "end" => end.as_str()).increment(1);
-            }
-            Self::Lost { lock, cause } => {
-                counter!("dlock_lost_total", "lock_type" => of(&lock), "cause" => cause).increment(1);
-            }
-            Self::Renewal { lock, result } => {
-                let result = match result {
-                    Renewal::InTime => "in_time",
-                    Renewal::Late => "late",
-                    Renewal::Failed => "failed",
-                };
-                counter!("dlock_renewals_total", "lock_type" => of(&lock), "result" => result).increment(1);
-            }
-            Self::Waiting { lock, more } => {
-                let waiting = gauge!("dlock_waiting_threads", "lock_type" => of(&lock));
-                if more {
-                    waiting.increment(1.0);
-                } else {
-                    waiting.decrement(1.0);
-                }
-            }
-            Self::Call { name, took, is_answered } => {
-                let result = if is_answered { "answered" } else { "failed" };
-                histogram!("dlock_store_seconds", "call" => name, "result" => result).record(took.as_secs_f64());
-            }
-            Self::NewServer => counter!("dlock_new_servers_total").increment(1),
-        }
-    }
-}
-
-#[cfg(not(feature = "metrics"))]
-impl Sample {
-    /// Without the feature there is no recorder.
-    pub(crate) fn record(self) {}
-}
-
-/// Tells the recorder what the names mean, and in which units.
-#[cfg(feature = "metrics")]
-pub(crate) fn describe() {
-    use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
-    let described = crate::sync::catch_panic(|| {
-        describe_histogram!("dlock_wait_seconds", Unit::Seconds, "How long calls took that got a lock.");
-        describe_histogram!("dlock_hold_seconds", Unit::Seconds, "How long threads held a lock.");
-        describe_histogram!("dlock_store_seconds", Unit::Seconds, "How long calls of the store took.");
-        describe_counter!("dlock_acquired_total", Unit::Count, "Locks that threads got, by how they got them.");
-        describe_counter!("dlock_released_total", Unit::Count, "Holds that ended, by what became of the lock.");
-        describe_counter!("dlock_lost_total", Unit::Count, "Leases that were lost during a hold, by cause.");
-        describe_counter!("dlock_renewals_total", Unit::Count, "Attempts to extend a lease, by result.");
-        describe_counter!("dlock_new_servers_total", Unit::Count, "How often another server answered than before.");
-        describe_gauge!("dlock_waiting_threads", Unit::Count, "Threads of this process that wait for a lock.");
-    });
-    if described.is_none() {
-        log::error!(CLIENT, "the program's recorder of metrics panicked");
     }
 }

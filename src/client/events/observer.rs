@@ -1,10 +1,11 @@
 //! The receivers of a client's events: the functions of the program, and the recorder of metrics.
 
-use super::hook::{Failing, FollowUp, Function, Hook};
-use super::metrics::Sample;
+use super::hook::{FollowUp, Function, Hook};
+use super::metrics::{Meters, Sample};
+use super::outage::{Change, Outage};
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::event::{Event, StoreBack, StoreFailing};
+use crate::event::Event;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,21 +27,17 @@ impl Hooks {
     /// Returns the observer, if anybody wants to be told anything.
     pub(super) fn into_observer(self) -> Option<Observer> {
         #[cfg(feature = "metrics")]
-        let is_metered = self.metrics;
+        let meters = if self.metrics { Meters::new() } else { None };
         #[cfg(not(feature = "metrics"))]
-        let is_metered = false;
+        let meters = None;
         let has_events = self.on_event.is_some();
         let wants_slow_waits = has_events || self.on_slow_wait.is_some();
         let slow_after = wants_slow_waits.then(|| self.slow_after.unwrap_or(timing::SLOW_WAIT));
         let hook = Hook::of(self.on_lost, [self.on_event, self.on_slow_wait].into_iter().flatten());
-        if hook.is_none() && !is_metered {
+        if hook.is_none() && meters.is_none() {
             return None;
         }
-        #[cfg(feature = "metrics")]
-        if is_metered {
-            super::metrics::describe();
-        }
-        Some(Observer { hook, has_events, is_metered, slow_after })
+        Some(Observer { hook, has_events, meters, slow_after, outage: Outage::default() })
     }
 }
 
@@ -49,22 +46,24 @@ pub(super) struct Observer {
     hook: Option<Arc<Hook>>,
     /// Whether there is a function for all events.
     has_events: bool,
-    /// Whether metrics are recorded.
-    pub(super) is_metered: bool,
+    /// The series that are recorded, if metrics are.
+    pub(super) meters: Option<Arc<Meters>>,
     /// How long a wait must last to be told of, if anybody wants that.
     pub(super) slow_after: Option<Duration>,
+    /// Whether the store fails. Nothing is noted unless somebody is told.
+    outage: Outage,
 }
 
 impl Observer {
     /// Returns whether anybody wants to know how long threads wait and hold.
     pub(super) fn times_holds(&self) -> bool {
-        self.has_events || self.is_metered
+        self.has_events || self.meters.is_some()
     }
 
     /// Queues an event for all functions that want it. It may be called with mutexes held.
     pub(super) fn queue(&self, event: &Event, sample: Option<Sample>) -> Queued {
-        let told = self.hook.as_ref().map(|hook| hook.queue(event));
-        Queued(Some(Box::new(Rest { told, sample: sample.filter(|_| self.is_metered) })))
+        let told = self.hook.as_ref().map(|hook| Box::new(hook.queue(event)));
+        Queued { told, figure: self.meters.clone().map(|meters| (meters, sample)) }
     }
 
     /// Tells an event. No mutex may be held.
@@ -74,41 +73,26 @@ impl Observer {
 
     /// Records a figure. No mutex may be held.
     pub(super) fn record(&self, sample: Sample) {
-        if self.is_metered {
-            sample.record();
+        if let Some(meters) = &self.meters {
+            meters.record(sample);
         }
     }
 
-    /// Notes how a request about a key ended. In a store of several servers, some may fail while others answer: so the store counts as back
-    /// when a request about the same key is answered, or any request after a time without failures.
+    /// Notes how a request about a key ended. No mutex may be held.
     pub(super) fn note_answer(&self, key: &str, error: Option<&Error>, now: impl FnOnce() -> Moment) {
-        let Some(hook) = self.hook.as_ref().filter(|_| self.has_events) else { return };
-        let mut queue = hook.queue.lock();
-        let event = match (error, &mut queue.failing) {
-            (Some(Error::Backend { .. }), Some(failing)) => {
-                failing.last = now();
-                key.clone_into(&mut failing.key);
-                return;
-            }
-            (Some(error @ Error::Backend { .. }), none) => {
-                let since = now();
-                *none = Some(Failing { since, last: since, key: key.to_owned() });
-                Event::StoreFailing(StoreFailing { error: error.clone() })
-            }
-            (_, Some(Failing { since, last, key: failed })) => {
-                let now = now();
-                if failed != key && now.since(*last) < timing::STORE_QUIET {
-                    return;
-                }
-                let after = now.since(*since);
-                queue.failing = None;
-                Event::StoreBack(StoreBack { after })
-            }
-            (_, None) => return,
-        };
-        let told = hook.queue_in(&mut queue, &event);
-        drop(queue);
-        told.finish();
+        if !self.times_holds() {
+            return;
+        }
+        let told = self.outage.note(key, error, now, |event, change| {
+            let sample = match change {
+                Change::Fails(since) => Sample::StoreFailing { since },
+                Change::Back(since) => Sample::StoreBack { since },
+            };
+            self.queue(event, Some(sample))
+        });
+        if let Some(told) = told {
+            told.finish();
+        }
     }
 
     /// Returns how many events were dropped because a function was too slow for them.
@@ -127,33 +111,42 @@ impl Observer {
 impl Drop for Observer {
     fn drop(&mut self) {
         self.end();
+        #[cfg(feature = "metrics")]
+        if let Some(since) = self.outage.end() {
+            self.record(Sample::StoreBack { since });
+        }
     }
 }
 
 /// An event that is in the queue. What remains to be done may block.
 #[must_use]
-pub(crate) struct Queued(Option<Box<Rest>>);
-
-/// What remains to be done: for the functions, and for the recorder of metrics.
-struct Rest {
-    told: Option<FollowUp>,
-    sample: Option<Sample>,
+pub(crate) struct Queued {
+    /// What remains to be done for the functions.
+    told: Option<Box<FollowUp>>,
+    /// What is to be recorded.
+    figure: Option<(Arc<Meters>, Option<Sample>)>,
 }
 
 impl Queued {
     /// Nothing was queued, and there is only a figure to record.
     pub(super) fn of(observer: &Observer, sample: Sample) -> Self {
-        Self(observer.is_metered.then(|| Box::new(Rest { told: None, sample: Some(sample) })))
+        Self { told: None, figure: observer.meters.clone().map(|meters| (meters, Some(sample))) }
     }
 
     /// Nothing was queued.
-    pub(crate) const NOTHING: Self = Self(None);
+    pub(crate) const NOTHING: Self = Self { told: None, figure: None };
 
     /// Call it with no mutex held: it may start a thread, write to the log and call the recorder of metrics.
     pub(crate) fn finish(self) {
-        if let Some(rest) = self.0 {
-            rest.told.into_iter().for_each(FollowUp::finish);
-            rest.sample.into_iter().for_each(Sample::record);
+        let dropped = self.told.as_ref().map_or(0, |told| told.dropped);
+        if let Some(told) = self.told {
+            told.finish();
+        }
+        if let Some((meters, sample)) = self.figure {
+            sample.into_iter().for_each(|sample| meters.record(sample));
+            if dropped > 0 {
+                meters.record(Sample::Dropped { events: dropped });
+            }
         }
     }
 }

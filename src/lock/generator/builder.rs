@@ -185,7 +185,7 @@ impl GeneratorBuilder {
 
     /// Sets whether the generator records metrics with the facade of the crate [`metrics`](https://docs.rs/metrics). Defaults to `false`, so
     /// that a program pays for them only where it wants them. The manual has the table of the names: see
-    /// [Events](crate::manual::events#metrics).
+    /// [Metrics](crate::manual::metrics).
     ///
     /// Install the recorder before this generator is [built](Self::build): the building tells the recorder the units. The recorder is called
     /// on the threads that lock and on those of this crate, with no mutex of this crate held. A panic in it is logged.

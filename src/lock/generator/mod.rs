@@ -162,6 +162,7 @@ impl DLockGenerator {
         }
         self.short_leases.warn_of(&config, &limits);
         let key = self.client.core().keys.key(&config.unique_key);
+        self.client.see(&key, &config);
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }
 

@@ -1,17 +1,24 @@
 //! The figures, by the recorder of the crate `metrics-util`, and the table of their names. The recorder belongs to the whole process, so
 //! each test has a process of its own.
 
+use super::page;
+use crate::support::allocations::allocations_of_this_thread;
 use crate::support::crew::{answered, eventually, spawn};
 use crate::support::lab::{Lab, alone_on_both_stores, config};
+use crate::support::process::alone;
+use crossbeam_channel::bounded;
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use redis_dlock::{DLockGenerator, GeneratorBuilder};
+use redis_dlock::{CancelToken, DLockGenerator, GeneratorBuilder, MemoryLockProcessor};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 alone_on_both_stores!(
+    each_series_is_there_before_its_first_event,
+    calls_that_get_nothing_are_counted_by_reason,
+    what_is_held_and_known_is_counted,
+    recording_allocates_nothing,
     each_figure_is_recorded_by_lock_type_and_never_by_key,
     threads_that_wait_in_several_clients_are_added_up,
     nothing_is_recorded_unless_the_builder_is_told_so,
@@ -133,7 +140,132 @@ fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
     for name in figures.counts.keys().chain(figures.gauges.keys()).chain(figures.samples.keys()) {
         assert!(!name.contains("victim") && !name.contains("DLOCK_"), "labelled with a key: {name}");
     }
-    is_in_the_table(figures.units.keys());
+    has_its_name_twice();
+}
+
+/// The manual's table names each series, with each value of its labels.
+fn each_series_is_there_before_its_first_event(lab: &Lab) {
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+    let _lock = generator.generate_with(config("x", 3000)).unwrap();
+    figures.add(&snapshotter);
+    assert!(figures.counts.values().all(|count| *count == 0), "{:?}", figures.counts);
+    assert!(figures.samples.values().all(Vec::is_empty), "{:?}", figures.samples);
+    let zero = |gauge: &&String| figures.gauges[*gauge] == 0.0;
+    let moved: Vec<_> = figures.gauges.keys().filter(|gauge| !zero(gauge)).collect();
+    assert_eq!(moved, ["dlock_known_keys{lock_type=TEST}"]);
+    let there: BTreeSet<_> =
+        figures.counts.keys().chain(figures.gauges.keys()).chain(figures.samples.keys()).cloned().collect();
+    assert_eq!(there, page::series("TEST"));
+}
+
+fn calls_that_get_nothing_are_counted_by_reason(lab: &Lab) {
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+    let lock = generator.generate_with(config("x", 60_000)).unwrap();
+    let guard = lab.generator().generate_with(config("x", 60_000)).unwrap().lock_owned().unwrap();
+    assert!(answered(|| lock.try_lock()).is_none());
+    for _ in 0..2 {
+        assert!(lab.time.during(|| answered(|| lock.try_lock_for(Duration::from_millis(50)))).is_none());
+    }
+    let cancel = CancelToken::new();
+    cancel.cancel();
+    assert!(lock.lock_cancellable(&cancel).unwrap().is_none());
+    guard.unlock().unwrap();
+    // A reentry is no attempt.
+    let guard = lock.lock().unwrap();
+    lock.try_lock().unwrap().unwrap().unlock().unwrap();
+    guard.unlock().unwrap();
+    generator.close();
+    assert!(lock.lock().is_err());
+    figures.add(&snapshotter);
+    for (why, count) in
+        [("busy", 1), ("limit_over", 2), ("cancelled", 1), ("closed", 1), ("store_failed", 0), ("refused", 0)]
+    {
+        assert_eq!(figures.count(&format!("dlock_not_acquired_total{{lock_type=TEST,why={why}}}")), count, "{why}");
+    }
+    assert_eq!(figures.sum("dlock_acquired_total"), 1);
+}
+
+/// Shows: L6.
+fn what_is_held_and_known_is_counted(lab: &Lab) {
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
+    let mut gauges = || {
+        figures.add(&snapshotter);
+        ["held_locks", "known_keys"].map(|name| figures.gauges[&format!("dlock_{name}{{lock_type=TEST}}")])
+    };
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+    let [x, y] = ["x", "y"].map(|target| generator.generate_with(config(target, 60_000)).unwrap());
+    let again = generator.generate_with(config("x", 30_000)).unwrap();
+    assert_eq!(gauges(), [0.0, 2.0]);
+    let (first, second) = (x.lock().unwrap(), y.lock_owned().unwrap());
+    let reentry = again.lock().unwrap();
+    assert_eq!(gauges(), [2.0, 2.0]);
+    drop((reentry, second, y));
+    assert_eq!(gauges(), [1.0, 1.0]);
+    first.unlock().unwrap();
+    assert_eq!(gauges(), [0.0, 1.0]);
+    // A hold that ends with its client.
+    generator.generate_with(config("z", 60_000)).unwrap().unguarded().lock().unwrap();
+    assert_eq!(gauges()[0], 1.0);
+    drop((x, again, generator));
+    assert_eq!(gauges(), [0.0, 0.0]);
+}
+
+fn recording_allocates_nothing(lab: &Lab) {
+    let allocations = |builder: GeneratorBuilder| {
+        let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+        let lock = generator.generate_with(config("x", 60_000)).unwrap();
+        let pairs = |count: usize| (0..count).for_each(|_| lock.lock().unwrap().unlock().unwrap());
+        pairs(100);
+        let before = allocations_of_this_thread();
+        pairs(1000);
+        allocations_of_this_thread() - before
+    };
+    // Without a recorder, what is recorded goes nowhere.
+    let [without, with] = [false, true].map(|is_on| allocations(DLockGenerator::builder().metrics(is_on)));
+    assert!(with.abs_diff(without) < 50, "of 1,000 locks: {without} without metrics, {with} with them");
+}
+
+#[test]
+fn a_store_that_fails_and_events_that_are_dropped_are_recorded() {
+    alone("it::events::metrics::a_store_that_fails_and_events_that_are_dropped_are_recorded", || {
+        let (builder, snapshotter) = metered();
+        let mut figures = Figures::default();
+        let store = MemoryLockProcessor::new();
+        let (leave, left) = bounded::<()>(0);
+        let builder = builder.on_event(move |_| left.recv().unwrap_or_default());
+        let generator = builder.build(store.clone()).unwrap();
+        let lock = generator.generate_with(config("x", 60_000)).unwrap();
+        let mut failing = || {
+            figures.add(&snapshotter);
+            ["dlock_store_failing{}", "dlock_store_failing_since_timestamp_seconds{}"].map(|name| figures.gauges[name])
+        };
+        assert_eq!(failing(), [0.0, 0.0]);
+        store.set_reachable(false);
+        let earliest = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() as f64;
+        (0..3).for_each(|_| assert!(lock.try_lock().is_err()));
+        let [is_failing, since] = failing();
+        assert_eq!(is_failing, 1.0);
+        assert!((earliest..earliest + 60.0).contains(&since), "{since}");
+        store.set_reachable(true);
+        lock.lock().unwrap().unlock().unwrap();
+        assert_eq!(failing(), [0.0, 0.0]);
+        (0..4096).for_each(|_| lock.lock().unwrap().unlock().unwrap());
+        // A client that ends no longer fails.
+        store.set_reachable(false);
+        assert!(lock.try_lock().is_err());
+        assert_eq!(failing()[0], 1.0);
+        let dropped = generator.dropped_events();
+        assert!(dropped >= 4096, "{dropped}");
+        drop((lock, generator, leave));
+        assert_eq!(failing(), [0.0, 0.0]);
+        assert_eq!(figures.count("dlock_dropped_events_total{}"), dropped);
+        assert_eq!(figures.count("dlock_not_acquired_total{lock_type=TEST,why=store_failed}"), 4);
+    });
 }
 
 fn threads_that_wait_in_several_clients_are_added_up(lab: &Lab) {
@@ -168,22 +300,11 @@ fn threads_that_wait_in_several_clients_are_added_up(lab: &Lab) {
     assert_eq!(waiting(), Some(0.0));
 }
 
-/// The manual names each figure.
-fn is_in_the_table<'a>(names: impl Iterator<Item = &'a String>) {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual/events.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let rows: BTreeSet<_> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-        .filter(|name| name.starts_with("dlock_"))
-        .collect();
-    assert!(rows.len() > 5, "the table is not read");
-    for name in names {
-        assert!(rows.contains(&**name), "{name} is not in the table");
-    }
-    let source = include_str!("../../../src/client/events/metrics.rs");
-    for row in rows {
-        assert!(source.matches(&format!("\"{row}\"")).count() == 2, "{row} is recorded, and described");
+/// Each figure is recorded, and described.
+fn has_its_name_twice() {
+    let source = include_str!("../../../src/client/events/metrics/meters.rs");
+    for name in page::names() {
+        assert_eq!(source.matches(&format!("\"{name}\"")).count(), 2, "{name}");
     }
 }
 

@@ -6,11 +6,16 @@
 //! | `times.rs` | what the events say of times, by a clock that is moved by hand |
 //! | `store.rs` | the store fails, comes back, and is another server |
 //! | `slow.rs` | functions that are slow, block, panic or lock |
-//! | `metrics.rs` | the figures, and their table |
+//! | `metrics.rs`, `page.rs` | the figures, and the manual's page of them |
+//! | `alerts.rs` | the alerts of that page, by Prometheus' `promtool`, and the dashboard |
 
+#[cfg(feature = "metrics")]
+mod alerts;
 mod holds;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "metrics")]
+mod page;
 mod slow;
 mod store;
 mod times;

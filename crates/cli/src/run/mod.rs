@@ -26,7 +26,7 @@
 //!   stops its own group, for which the shell waits; SIGCONT goes on to the command, unless the lock is lost. Where no shell could continue it,
 //!   `dlock` does not stop.
 //! * *The other subcommands only ask*, but for `break`: `list.rs` and `show.rs` print what `list` and `describe` return, `watch.rs` does so again
-//!   and again, `doctor/` examines the servers that `RedisLockProcessor::servers` gives it (doctor (`crates/cli/src/doctor/mod.rs`)). `output.rs` is the only file that prints for
+//!   and again, `exporter/` when it is scraped, `wait.rs` looks until a lock is free, `doctor/` examines the servers that `RedisLockProcessor::servers` gives it (doctor (`crates/cli/src/doctor/mod.rs`)). `output.rs` is the only file that prints for
 //!   people. `args.rs` is the only definition of the arguments; `pages.rs` makes completions and manual pages of it.
 
 mod daemons;
@@ -35,18 +35,21 @@ mod group;
 mod guard;
 mod kept;
 mod launch;
+mod narrator;
 mod signals;
 mod supervise;
 mod terminal;
 
 use crate::args::{OnLost, Run};
 use crate::settings::{Reach, Settings};
+use crate::show;
 use crate::status::{self, Failure, NOT_ACQUIRED, say};
 use crate::store::Builder;
 use crate::timing;
 use daemons::Daemons;
 use guard::Guard;
 use launch::{Launcher, Orders};
+use narrator::Narrator;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use redis_dlock::port::StoreLimits;
@@ -152,7 +155,8 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
     let (generator, limits) = connected(&inbox, limit)?;
     kept::check(wanted, &limits)?;
     let lock = generator.generate_with(config.with_renew_at(renew_at(wanted.lease, limits.outage)))?;
-    let looks = kept::ends_wait(wanted, &lock, &cancel);
+    let narrator = Narrator::new(wanted, started);
+    let looks = (kept::ends_wait(wanted, &lock, &cancel), narrator.waits(&generator));
     let held = match acquire(&lock, limit, &cancel) {
         Ok(held) => held,
         Err(error) => {
@@ -166,15 +170,21 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
         drop(launchers);
         let failure = match signalled {
             Some(signal) => ended_by(signal),
-            None => Failure::new(NOT_ACQUIRED, kept::words(&lock).unwrap_or_else(|| busy(&lock))),
+            None => Failure::new(NOT_ACQUIRED, kept::words(&lock).unwrap_or_else(|| busy(&generator, wanted, &lock))),
         };
         // The place among those that wait is given up.
         generator.close();
         return Err(failure);
     };
+    narrator.acquired(&held);
     let outcome = supervise(wanted, launchers, &mut guard, &inbox, &lock, &held, settings.rules.max_hold)?;
+    narrator.ended(outcome.status, &held);
     let kept = kept::time_of(wanted, outcome.status, &held);
-    Ok(conclude(release(held, kept), outcome, wanted, generator, started))
+    let release = release(held, kept);
+    if matches!(release, Release::Done) {
+        narrator.released(kept);
+    }
+    Ok(conclude(release, outcome, wanted, generator, started))
 }
 
 /// Ends the client, and returns what `dlock` ends with.
@@ -301,11 +311,11 @@ fn ended_by(signal: Signal) -> Failure {
     Failure::new(status::of_signal(signal as i32), "")
 }
 
-fn busy(lock: &DistributedReentrantLock) -> String {
-    let key = lock.key();
-    let holder = lock.holder().ok().flatten();
-    let by = holder.map_or_else(String::new, |holder| format!(" by {:?}", holder.locker));
-    format!("{key:?} is held{by}: not acquired in time")
+/// Says who holds the lock: more than the locker only if the store keeps client records, and lets this user read them.
+fn busy(generator: &DLockGenerator, wanted: &Run, lock: &DistributedReentrantLock) -> String {
+    let locker = || lock.holder().ok().flatten().map(|holder| format!(" by {:?}", holder.locker));
+    let by = show::holder_of(generator, &wanted.lock).or_else(locker).unwrap_or_default();
+    format!("{:?} is held{by}: not acquired in time", lock.key())
 }
 
 /// The launchers of the command, and of that which `--on-lost` names.

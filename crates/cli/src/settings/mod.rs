@@ -23,7 +23,7 @@ use std::fs;
 #[cfg(feature = "tls")]
 use std::path::Path;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const VARIABLE: &str = "DLOCK_URL";
 
@@ -168,7 +168,12 @@ impl Settings {
 
     /// Like [`connect`](Self::connect), but waits until the server is there.
     pub(crate) fn connect_when_there(&self) -> Result<DLockGenerator, Failure> {
-        Self::asking(self.builder()?.wait(None)?)
+        self.connect_until(None)
+    }
+
+    /// Like [`connect`](Self::connect), but waits until the server is there, or until an end.
+    pub(crate) fn connect_until(&self, end: Option<Instant>) -> Result<DLockGenerator, Failure> {
+        Self::asking(self.builder()?.wait(end)?)
     }
 
     fn asking(store: Store) -> Result<DLockGenerator, Failure> {

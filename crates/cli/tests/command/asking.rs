@@ -5,6 +5,7 @@ use super::places::Watching;
 use super::support::crew::eventually;
 use redis_dlock::{DLockConfig, DLockGenerator};
 use serde_json::Value;
+use std::fs;
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -144,6 +145,92 @@ fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen() {
     let nobody = kit.dlock(&words).end().expect(1);
     assert!(nobody.err.contains("nobody does"), "{nobody:?}");
     assert!(kit.dlock(&["break", "JOB", "x"]).end().expect(64).err.contains("--locker"));
+}
+
+#[test]
+fn the_current_holder_is_broken_without_its_locker() {
+    let kit = Kit::new();
+    let words = ["break", "JOB", "x", "--current", "--yes"];
+    assert!(kit.dlock(&words).end().expect(1).err.contains("nobody holds the lock"));
+    let holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
+    kit.pid_of("pid");
+    let unasked = kit.dlock(&words[..4]).end().expect(64);
+    assert!(unasked.err.contains("--yes"), "{unasked:?}");
+    kit.dlock(&["break", "JOB", "x", "--current", "--locker", "l"]).end().expect(64);
+    let broken = kit.dlock(&words).end().expect(0);
+    assert!(broken.out.contains("it is free"), "{broken:?}");
+    holder.end().expect(66);
+}
+
+#[test]
+fn a_lock_is_waited_for_until_nobody_holds_it() {
+    let mut kit = Kit::new();
+    kit.dlock(&["wait", "JOB", "x"]).end().expect(0);
+    let options = ["--reason", "export", "--once-every", "1h"];
+    let holder = kit.run(&options, "echo in > in; while ! test -e go; do sleep 0.01; done").start();
+    kit.line_of("in");
+    eventually("the message names the holder", || {
+        let ended = kit.dlock(&["wait", "JOB", "x", "--timeout", "10ms"]).end().expect(65);
+        assert!(ended.err.contains("is still held by \""), "{ended:?}");
+        ended.err.contains(": dlock (pid ") && ended.err.ends_with(" (export)\n")
+    });
+    let waits = kit.dlock(&["wait", "JOB", "x"]).start();
+    fs::write(kit.path("go"), "").unwrap();
+    holder.end().expect(0);
+    // The lock is kept, and nobody holds it.
+    assert_eq!(waits.end().expect(0).err, "");
+    // A dead holder's lock is held until its lease is over.
+    kit.server.run::<()>(&["SET", "DLOCK_JOB_y", "host-1-ff-1", "PX", "300"]);
+    kit.dlock(&["wait", "JOB", "y", "--timeout", "1m"]).end().expect(0);
+    kit.server.kill();
+    let away = kit.dlock(&["wait", "JOB", "x", "--timeout", "100ms"]).end().expect(67);
+    assert!(away.err.contains("waiting for the server"), "{away:?}");
+    let waits = kit.dlock(&["wait", "JOB", "x"]).start();
+    kit.server.restart();
+    waits.end().expect(0);
+}
+
+#[test]
+fn a_quiet_question_is_answered_by_the_status() {
+    let kit = Kit::new();
+    for (value, status) in [(None, 1), (Some("host-1-ff-1"), 0)] {
+        if let Some(value) = value {
+            kit.server.run::<()>(&["SET", super::kit::KEY, value, "PX", "60000"]);
+        }
+        for option in ["--quiet", "-q"] {
+            let ended = kit.dlock(&["show", "JOB", "x", option]).end().expect(status);
+            assert!(ended.out.is_empty() && ended.err.is_empty(), "{ended:?}");
+        }
+    }
+    kit.server.run::<()>(&["DEL", super::kit::KEY]);
+    kit.dlock(&["run", "--at-least", "1h", "JOB", "x", "--", "true"]).end().expect(0);
+    kit.dlock(&["show", "-q", "JOB", "x"]).end().expect(1);
+    kit.dlock(&["show", "-q", "--json", "JOB", "x"]).end().expect(64);
+}
+
+#[test]
+fn a_long_list_has_ages_and_reasons() {
+    let kit = Kit::new();
+    let _holder = kit.run(&["--reason", "nightly export"], "echo $$ > pid; exec sleep 100").start();
+    kit.pid_of("pid");
+    for target in 1..40 {
+        kit.server.run::<()>(&["SET", &format!("DLOCK_DEAD_{target}"), "host-1-ff-1", "PX", "60000"]);
+    }
+    let mut listed = Vec::new();
+    eventually("the holder has answered", || {
+        let ended = kit.dlock(&["ls", "--long", "--json", "*"]).end().expect(0);
+        listed = ended.out.lines().map(json).collect::<Vec<_>>();
+        listed.last().is_some_and(|lock| lock["reason"] == "nightly export")
+    });
+    assert_eq!(listed.len(), 40);
+    assert!(listed[39]["held_for_ms"].as_u64().is_some_and(|age| age > 0 && age < 60_000), "{listed:?}");
+    assert!(listed[0]["held_for_ms"].is_null() && listed[0]["reason"].is_null(), "{listed:?}");
+    let page = kit.dlock(&["ls", "--long", "JOB_*"]).end().expect(0).out;
+    let [head, lock] = page.lines().collect::<Vec<_>>()[..] else { panic!("{page}") };
+    assert!(head.starts_with("LOCK ") && head.ends_with(" AGE  REASON"), "{page}");
+    assert!(lock.ends_with("  nightly export"), "{page}");
+    let none = kit.dlock(&["ls", "--long", "NONE_*"]).end().expect(0).out;
+    assert_eq!(none.split_whitespace().last(), Some("REASON"));
 }
 
 #[test]

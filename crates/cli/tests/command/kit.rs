@@ -133,14 +133,22 @@ impl Drop for Killed {
 
 pub(crate) trait Start {
     fn start(&mut self) -> Running;
+    /// As [`start`](Self::start), with what it says on standard error where the caller has sent it.
+    fn start_quietly(&mut self) -> Running;
     fn end(&mut self) -> Ended;
 }
 
 impl Start for Command {
     #[track_caller]
     fn start(&mut self) -> Running {
-        let mut child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (out, err) = (text_of(child.stdout.take().unwrap()), text_of(child.stderr.take().unwrap()));
+        self.stderr(Stdio::piped()).start_quietly()
+    }
+
+    #[track_caller]
+    fn start_quietly(&mut self) -> Running {
+        let mut child = self.stdout(Stdio::piped()).spawn().unwrap();
+        let out = text_of(child.stdout.take().unwrap());
+        let err = child.stderr.take().map_or_else(|| spawn(String::new), text_of);
         Running { child: Killed(child), out, err }
     }
 

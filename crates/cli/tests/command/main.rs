@@ -9,6 +9,7 @@ mod daemons;
 mod doctor;
 mod ends;
 mod examining;
+mod exporter;
 mod json;
 mod kept;
 mod kit;

@@ -107,7 +107,13 @@ fn masked(line: &str) -> String {
     for word in line.split_whitespace() {
         let is_locker =
             word.split('-').any(|part| part.len() >= 24 && part.chars().take(24).all(|c| c.is_ascii_hexdigit()));
-        let word = if is_locker { "LOCKER".to_owned() } else { without_digits(word) };
+        // `program (pid 7) on host: …`
+        let is_host = words.ends_with(&["(pid", "N", "on"].map(str::to_owned));
+        let word = match word {
+            _ if is_locker => "LOCKER".to_owned(),
+            _ if is_host => "HOST".to_owned(),
+            word => without_digits(word),
+        };
         let is_time = |word: &str| {
             let unit = word.strip_prefix('N').map(|unit| unit.trim_end_matches([',', ')', '.', ':']));
             unit.is_some_and(|unit| ["", "d", "h", "m", "s", "ms", "µs", "us", "ns"].contains(&unit))

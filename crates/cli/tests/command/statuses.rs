@@ -64,8 +64,15 @@ fn wrong_usage_is_64_and_says_what_to_do() {
 #[test]
 fn a_lock_that_is_held_for_all_of_the_wait_is_65_and_names_the_holder() {
     let kit = Kit::new();
-    let holder = kit.run(&[], "echo in > in; read -r _").stdin(std::process::Stdio::piped()).start();
+    let reason = &["--reason", "nightly export"];
+    let holder = kit.run(reason, "echo in > in; read -r _").stdin(std::process::Stdio::piped()).start();
     kit.line_of("in");
+    // Its process, and what it says, are known a moment later.
+    eventually("the message names the holder, its host and the reason", || {
+        let ended = kit.run(&["--no-wait"], "echo ran").end().expect(65);
+        let who = format!(": dlock (pid {}) on ", holder.pid().as_raw_nonzero());
+        ended.err.contains(&who) && ended.err.contains(" (nightly export): not acquired in time")
+    });
     for options in [&["--no-wait"][..], &["--wait", "0s"], &["--wait", "200ms"]] {
         let ended = kit.run(options, "echo ran").end().expect(65);
         assert!(ended.err.contains("is held by \"") && ended.out.is_empty(), "{ended:?}");

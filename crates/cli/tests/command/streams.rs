@@ -152,3 +152,56 @@ fn a_reader_that_has_gone_ends_it_without_a_word() {
         assert_eq!(fs::read_to_string(kit.path("err")).unwrap(), "", "{words:?}");
     }
 }
+
+#[test]
+fn a_verbose_run_says_what_goes_on() {
+    let kit = Kit::new();
+    let holder = kit.run(&["-v"], "echo in > in; while ! test -e go; do sleep 0.01; done").start();
+    kit.line_of("in");
+    let waiter = kit
+        .run(&["--verbose", "--at-least", "1s"], "exit 3")
+        .stderr(File::create(kit.path("said")).unwrap())
+        .start_quietly();
+    eventually("it says for whom it waits", || {
+        fs::read_to_string(kit.path("said")).unwrap().starts_with("dlock: waiting for \"DLOCK_JOB_x\" for 1s")
+    });
+    fs::write(kit.path("go"), "").unwrap();
+    let said = holder.end().expect(0).err;
+    let begins =
+        ["\"DLOCK_JOB_x\" is acquired after ", "the command has ended after ", "\"DLOCK_JOB_x\" is released\n"];
+    let lines: Vec<_> = said.split_inclusive('\n').collect();
+    assert_eq!(lines.len(), begins.len(), "{said}");
+    for (line, begin) in lines.iter().zip(begins) {
+        assert!(line.starts_with(&format!("dlock: {begin}")), "{said}");
+    }
+    assert!(lines[1].ends_with(": status 0\n") && lines[0].contains(", with token "), "{said}");
+    waiter.end().expect(3);
+    let said = fs::read_to_string(kit.path("said")).unwrap();
+    assert!(said.lines().next().unwrap().contains(": held by \""), "{said}");
+    assert!(said.contains(": status 3\n") && said.contains("is released, and kept from everybody until 1s"), "{said}");
+}
+
+#[test]
+fn messages_are_json_documents_if_that_is_wanted() {
+    let kit = Kit::new();
+    for (words, status) in [
+        (&["--log-format", "json", "run", "-v", "JOB", "x", "--", "true"][..], 0),
+        (&["run", "JOB", "x", "--log-format=json", "--", "/not/there"], 127),
+        (&["--log-format", "json", "break", "JOB", "x", "--locker", "l"], 1),
+        (&["--log-format", "json", "fly"], 64),
+    ] {
+        let ended = kit.dlock(words).end().expect(status);
+        assert!(!ended.err.is_empty(), "{words:?}");
+        for line in ended.err.lines() {
+            let line: serde_json::Value =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+            let fields: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
+            assert_eq!(fields, ["message", "pid", "program", "time"], "{line}");
+            assert!(line["pid"].is_u64() && line["time"].as_str().unwrap().ends_with('Z'), "{line}");
+        }
+    }
+    // Those of the command are its own.
+    let ended = kit.run(&["--log-format", "json"], "echo plain >&2").end().expect(0);
+    assert_eq!(ended.err, "plain\n");
+    kit.dlock(&["--log-format", "xml", "ls"]).end().expect(64);
+}

@@ -221,3 +221,19 @@ fn a_narrow_watch_keeps_the_lease_and_the_waiters() {
     assert!(row.chars().count() <= 80 && row.ends_with(" 0") && row.contains("9m 5"), "{row:?}");
     assert!(row.contains("long_name  ") && row.contains("-42  "), "both ends: {row:?}");
 }
+
+#[test]
+fn a_break_of_the_current_holder_asks() {
+    let kit = Kit::new();
+    let mut session = shell(&kit);
+    type_line(&mut session, "$dlock run JOB x -- sh -c 'echo in > in; exec sleep 100' 2>/dev/null &");
+    kit.line_of("in");
+    for (answer, status) in [("", 1), ("n", 1), ("yes", 0)] {
+        session.send_line("$dlock break JOB x --current; echo status $?").unwrap();
+        let page = session.exp_string("[y/N] ").unwrap();
+        assert!(page.contains("  held by ") && page.contains("Take it from "), "{page}");
+        let said = type_line(&mut session, answer);
+        assert!(said.contains(&format!("status {status}")), "{answer}: {said}");
+    }
+    eventually("it is free", || !kit.is_locked());
+}

@@ -1,0 +1,71 @@
+//! `dlock ls --long`: for how long each listed lock is held, and why, as its holder says.
+
+use crate::output::{Columns, millis, one_line, time};
+use redis_dlock::{DLockGenerator, ListedLock, Told};
+use serde_json::Value;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// How many holders are asked at once. One that does not answer keeps its thread for a while.
+const ASKED: usize = 16;
+
+/// What the holders of these locks say, in their order.
+pub(super) fn told(generator: &DLockGenerator, locks: &[ListedLock]) -> Vec<Option<Told>> {
+    let next = AtomicUsize::new(0);
+    let ask = || {
+        let mut answers = Vec::new();
+        while let at = next.fetch_add(1, Ordering::SeqCst)
+            && let Some(lock) = locks.get(at)
+        {
+            answers.push((at, holder(generator, lock)));
+        }
+        answers
+    };
+    let mut told = vec![None; locks.len()];
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..ASKED.min(locks.len())).map(|_| scope.spawn(ask)).collect();
+        for (at, answer) in threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()) {
+            told[at] = answer;
+        }
+    });
+    told
+}
+
+/// What the holder of a lock says. A lock that has another holder by now is not described as it was listed.
+fn holder(generator: &DLockGenerator, lock: &ListedLock) -> Option<Told> {
+    let name = lock.key.strip_prefix("DLOCK_")?;
+    let (lock_type, target) = name.split_once('_')?;
+    let holder = generator.describe(lock_type, target).ok()?.holder?;
+    holder.told.filter(|_| lock.locker.as_ref() == Some(&holder.locker))
+}
+
+/// The table with the columns `AGE` and `REASON`. The last column is a text, and may be long.
+pub(super) fn lines(
+    columns: &mut Columns<5>,
+    rows: Vec<[String; 4]>,
+    told: &[Option<Told>],
+    with_head: bool,
+) -> String {
+    let age = |told: &Option<Told>| told.as_ref().and_then(|told| told.held_for).map_or_else(|| "-".to_owned(), time);
+    let reason = |told: &Option<Told>| {
+        told.as_ref().and_then(|told| told.reason.as_deref()).map_or_else(|| "-".to_owned(), one_line)
+    };
+    let rows = rows
+        .into_iter()
+        .zip(told)
+        .map(|([lock, holder, left, waiting], told)| [lock, holder, left, waiting, age(told)]);
+    let table = columns.lines(rows, with_head);
+    let head = with_head.then(|| "REASON".to_owned());
+    let reasons = head.into_iter().chain(told.iter().map(reason));
+    table.lines().zip(reasons).map(|(line, reason)| format!("{line}  {reason}\n")).collect()
+}
+
+/// One JSON document a lock.
+pub(super) fn documents(documents: impl Iterator<Item = Value>, told: &[Option<Told>]) -> String {
+    let line = |(mut document, told): (Value, &Option<Told>)| {
+        document["held_for_ms"] = told.as_ref().and_then(|told| told.held_for).map(millis).into();
+        document["reason"] = told.as_ref().and_then(|told| told.reason.clone()).into();
+        format!("{document}\n")
+    };
+    documents.zip(told).map(line).collect()
+}

@@ -1,0 +1,69 @@
+//! `dlock run --verbose`: says what goes on.
+
+use crate::args::Run;
+use crate::output::time;
+use crate::show;
+use crate::status::say;
+use crate::timing;
+use redis_dlock::{DLockGenerator, DLockGuard};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Says what goes on, if that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Narrator<'a> {
+    wanted: &'a Run,
+    began: Instant,
+}
+
+impl<'a> Narrator<'a> {
+    pub(super) fn new(wanted: &'a Run, began: Instant) -> Self {
+        Self { wanted, began }
+    }
+
+    /// Says whom the lock is waited for, after a while and then again and again, until the returned value is dropped.
+    pub(super) fn waits(self, generator: &DLockGenerator) -> Option<Sender<()>> {
+        if !self.wanted.verbose {
+            return None;
+        }
+        let (generator, lock, began) = (generator.clone(), self.wanted.lock.clone(), self.began);
+        let (stop, is_over) = channel::<()>();
+        let tell = move || {
+            let mut pause = timing::WAIT_TOLD;
+            while is_over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let holder = show::holder_of(&generator, &lock).unwrap_or_default();
+                say(&format!("waiting for {} for {}: held{holder}", show::key(&lock), time(began.elapsed())));
+                pause = timing::WAIT_TOLD_AGAIN;
+            }
+        };
+        // Without the thread, the wait is silent.
+        thread::Builder::new().name("dlock-told".to_owned()).spawn(tell).ok().map(|_| stop)
+    }
+
+    pub(super) fn acquired(self, held: &DLockGuard<'_>) {
+        let (key, waited) = (show::key(&self.wanted.lock), time(self.began.elapsed()));
+        self.say(|| format!("{key} is acquired after {waited}, with token {}", held.fencing_token()));
+    }
+
+    /// Says with which status of `dlock` the command has ended.
+    pub(super) fn ended(self, status: u8, held: &DLockGuard<'_>) {
+        self.say(|| format!("the command has ended after {}: status {status}", time(held.held_for())));
+    }
+
+    pub(super) fn released(self, kept: Option<Duration>) {
+        let key = show::key(&self.wanted.lock);
+        self.say(|| match kept {
+            Some(kept) => {
+                format!("{key} is released, and kept from everybody until {} after it was acquired", time(kept))
+            }
+            None => format!("{key} is released"),
+        });
+    }
+
+    fn say(self, words: impl FnOnce() -> String) {
+        if self.wanted.verbose {
+            say(&words());
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! `dlock exporter`, read by a parser of Prometheus' format.
+
+use super::kit::{KEY, Kit, Running, Start};
+use super::support::crew::{HANG, eventually};
+use openmetrics_parser::prometheus::parse_prometheus;
+use openmetrics_parser::{MetricNumber, PrometheusValue};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// A running exporter.
+struct Exporter {
+    _running: Running,
+    address: String,
+}
+
+impl Exporter {
+    fn start(kit: &Kit, options: &[&str]) -> Self {
+        let words = [&["exporter", "--listen", "127.0.0.1:0"], options].concat();
+        let mut command = kit.dlock(&words);
+        // The port is on standard error, which is read while it runs.
+        command.stderr(fs::File::create(kit.path("said")).unwrap());
+        let running = command.start_quietly();
+        let line = kit.line_of("said");
+        let address = line.split("http://").nth(1).unwrap().trim_end_matches("/metrics").to_owned();
+        Self { _running: running, address }
+    }
+
+    /// Sends a request, and returns the status and the body.
+    fn ask(&self, request: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(HANG)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{reply}"));
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// The figures by name and type: `dlock_store_held_locks JOB`.
+    fn scrape(&self) -> BTreeMap<String, f64> {
+        let (status, page) = self.ask("GET /metrics HTTP/1.1\r\nHost: here\r\nAccept: */*\r\n\r\n");
+        assert_eq!(status, 200, "{page}");
+        let read = parse_prometheus(&page).unwrap_or_else(|error| panic!("{error}: {page}"));
+        let mut figures = BTreeMap::new();
+        for (name, family) in &read.families {
+            assert!(!family.help.is_empty(), "{name}");
+            for sample in family.iter_samples() {
+                let number = match &sample.value {
+                    PrometheusValue::Gauge(number) => number,
+                    PrometheusValue::Counter(counter) => &counter.value,
+                    other => panic!("{name}: {other:?}"),
+                };
+                let value = match number {
+                    MetricNumber::Float(value) => *value,
+                    MetricNumber::Int(value) => *value as f64,
+                };
+                let labels = sample.get_labelset().unwrap();
+                let of = labels.get_label_value("lock_type").map_or_else(String::new, |of| format!(" {of}"));
+                figures.insert(format!("{name}{of}"), value);
+            }
+        }
+        figures
+    }
+}
+
+#[test]
+fn it_serves_what_is_held_and_who_waits_by_type() {
+    let kit = Kit::new();
+    let exporter = Exporter::start(&kit, &["--near", "2s", "--type", "LONG_NAME"]);
+    let none = exporter.scrape();
+    assert_eq!((none["dlock_store_up"], none.contains_key("dlock_store_held_locks JOB")), (1.0, false), "{none:?}");
+    let _holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
+    kit.pid_of("pid");
+    let _waiter = kit.run(&[], "true").start();
+    eventually("it waits", || kit.waiting() == 1);
+    kit.dlock(&["run", "--at-least", "1h", "KEPT", "x", "--", "true"]).end().expect(0);
+    for (key, lease) in [("LONG_NAME_x", "60000"), ("LONG_NAME_y", "1500"), ("quo\"te\\_x", "60000")] {
+        kit.server.run::<()>(&["SET", &format!("DLOCK_{key}"), "host-1-ff-1", "PX", lease]);
+    }
+    let first = exporter.scrape();
+    for (figure, value) in [
+        ("held_locks JOB", 1.0),
+        ("waiting_processes JOB", 1.0),
+        ("leases_near_end JOB", 0.0),
+        ("delayed_locks JOB", 0.0),
+        ("held_locks KEPT", 0.0),
+        ("delayed_locks KEPT", 1.0),
+        ("held_locks LONG_NAME", 2.0),
+        ("leases_near_end LONG_NAME", 1.0),
+        ("oldest_wait_seconds LONG_NAME", 0.0),
+        ("held_locks quo\"te\\", 1.0),
+        ("up", 1.0),
+        ("scrape_failures_total", 0.0),
+    ] {
+        assert_eq!(first.get(&format!("dlock_store_{figure}")), Some(&value), "{figure}: {first:?}");
+    }
+    let least = first["dlock_store_least_lease_left_seconds LONG_NAME"];
+    assert!(least > 0.0 && least <= 1.5, "{least}");
+    assert!(!first.contains_key("dlock_store_least_lease_left_seconds KEPT"), "nobody holds it: {first:?}");
+    let waited = |figures: &BTreeMap<String, f64>| figures["dlock_store_oldest_wait_seconds JOB"];
+    thread::sleep(Duration::from_millis(50));
+    let later = waited(&exporter.scrape());
+    assert!(later >= waited(&first) + 0.05, "{later}");
+    // The same lock, held by somebody else.
+    kit.server.run::<()>(&["SET", KEY, "host-1-ff-2", "PX", "60000"]);
+    assert_eq!(waited(&exporter.scrape()), 0.0);
+    // A type that has been seen stays.
+    kit.server.run::<()>(&["DEL", "DLOCK_LONG_NAME_x", "DLOCK_LONG_NAME_y"]);
+    let last = exporter.scrape();
+    assert_eq!(last["dlock_store_held_locks LONG_NAME"], 0.0);
+    assert_eq!(served(&last), in_the_table(), "the manual names what is served");
+}
+
+/// The names of the figures.
+fn served(figures: &BTreeMap<String, f64>) -> BTreeSet<String> {
+    figures.keys().map(|figure| figure.split(' ').next().unwrap().to_owned()).collect()
+}
+
+fn in_the_table() -> BTreeSet<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/manual/metrics.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, of_a_store) = page.split_once("\n# The figures of a store\n").unwrap();
+    let name = |line: &str| Some(line.strip_prefix("| `dlock_store_")?.split('`').next()?.to_owned());
+    of_a_store.lines().filter_map(name).map(|name| format!("dlock_store_{name}")).collect()
+}
+
+#[test]
+fn the_number_of_types_is_bounded() {
+    let kit = Kit::new();
+    let fill = "for n = 1, 1000 do redis.call('SET', 'DLOCK_T' .. n .. '_x', 'host-1-ff-' .. n, 'PX', 600000) end";
+    kit.server.run::<()>(&["EVAL", fill, "0"]);
+    let exporter = Exporter::start(&kit, &["--types", "10"]);
+    for _ in 0..2 {
+        let figures = exporter.scrape();
+        let held: Vec<_> = figures.iter().filter(|(name, _)| name.starts_with("dlock_store_held_locks ")).collect();
+        assert_eq!(held.len(), 11, "{held:?}");
+        assert_eq!(figures["dlock_store_held_locks other"], 990.0);
+        assert_eq!(held.iter().map(|(_, count)| **count).sum::<f64>(), 1000.0);
+    }
+}
+
+#[test]
+fn a_server_that_is_away_is_a_figure_and_is_said_once() {
+    let mut kit = Kit::new();
+    kit.server.kill();
+    let exporter = Exporter::start(&kit, &[]);
+    for failures in [1.0, 2.0] {
+        let figures = exporter.scrape();
+        assert_eq!(figures["dlock_store_up"], 0.0);
+        assert_eq!(figures["dlock_store_scrape_failures_total"], failures);
+        assert_eq!(figures.len(), 3, "nothing is known of the locks: {figures:?}");
+    }
+    assert_eq!(fs::read_to_string(kit.path("said")).unwrap().lines().count(), 2);
+    kit.server.restart();
+    kit.server.run::<()>(&["SET", KEY, "host-1-ff-1", "PX", "60000"]);
+    let figures = exporter.scrape();
+    assert_eq!((figures["dlock_store_up"], figures["dlock_store_held_locks JOB"]), (1.0, 1.0));
+    kit.server.kill();
+    assert_eq!(exporter.scrape()["dlock_store_up"], 0.0);
+    kit.server.restart();
+    assert_eq!(exporter.scrape()["dlock_store_up"], 1.0);
+}
+
+#[test]
+fn other_requests_are_refused_and_one_that_says_nothing_keeps_nobody_waiting() {
+    let kit = Kit::new();
+    let exporter = Exporter::start(&kit, &[]);
+    let _silent = [0; 3].map(|_| TcpStream::connect(&exporter.address).unwrap());
+    for (request, status) in [
+        ("GET / HTTP/1.0\r\n\r\n", 200),
+        ("GET /else HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 405),
+        ("nonsense\r\n\r\n", 400),
+        ("GET /metrics?name=x HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+    ] {
+        assert_eq!(exporter.ask(request).0, status, "{request}");
+    }
+    let (status, body) = exporter.ask("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!((status, &*body), (200, ""));
+    assert_eq!(exporter.scrape()["dlock_store_up"], 1.0);
+}
+
+#[test]
+fn what_it_cannot_do_is_said_at_once() {
+    let kit = Kit::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = kit.dlock(&["exporter", "--listen", &address]).end().expect(70);
+    assert!(ended.err.contains("cannot listen on"), "{ended:?}");
+    kit.dlock(&["exporter", "--url", "nonsense://x"]).end().expect(64);
+}
