@@ -147,6 +147,15 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// Returns the entries with a prefix as the majority has them, never a stale copy.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
 
+    /// Returns some of the entries with a prefix, in the order of their paths and from this path on, as they are at one index; and whether there are
+    /// more. A store that has no pages returns all.
+    fn page(&self, prefix: &str, from: &str, deadline: Deadline) -> Result<(Vec<Entry>, bool), Error> {
+        let mut entries = self.look(prefix, deadline)?;
+        entries.retain(|entry| entry.path.as_str() >= from);
+        entries.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok((entries, false))
+    }
+
     /// Begins to listen to an entry. Every change after this returns is told, perhaps several as one.
     fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error>;
 

@@ -39,7 +39,8 @@
 // | file | holds |
 // |---|---|
 // | `processor.rs` | the port: requests in, outcomes out |
-// | `acquire.rs`, `extend.rs`, `release.rs` | the operations, each a value with the store, the claim and the limit |
+// | `acquire.rs`, `extend.rs`, `release.rs`, `breaking.rs` | the operations, each a value with the store, the claim and the limit |
+// | `directory.rs`, `presence.rs` | what people are told; the sessions of a process that serve no tenure |
 // | `store.rs`, `gift.rs` | what several of them do: give a key on, write it again, end a session; the table of transactions |
 // | `sessions.rs` | the sessions of a process: each tenure has one |
 // | `snapshot.rs` | who holds a key and who waits, at one index |
@@ -61,9 +62,11 @@
 // of the session is the end of the request, and nothing has to be waited for: `sessions.rs`.
 
 mod acquire;
+mod breaking;
 #[cfg(feature = "consul")]
 mod consul;
 mod deadline;
+mod directory;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod extend;
@@ -76,6 +79,7 @@ mod kv;
 mod log;
 mod message;
 mod names;
+mod presence;
 mod processor;
 mod public;
 mod release;

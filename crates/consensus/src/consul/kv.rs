@@ -117,11 +117,16 @@ impl Kv for Arc<Client> {
         encode::done(&reply.body, transaction).ok_or_else(|| odd("the outcome of a transaction"))
     }
 
+    /// A token may see some of the entries only. Whoever took these for all would see no holder where there is one.
+    ///
     /// `consistent` has the leader ask a majority whether it still leads. Consul's default would read from a leader that was replaced.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
         let path = format!("/v1/kv/{}?recurse&consistent", encode::in_url(prefix));
         let reply = self.call(Method::GET, &path, &Value::Null, true, deadline)?;
         match reply {
+            Some(reply) if reply.is_filtered => {
+                Err(Error::denied(format!("the token may not read all entries that begin with {prefix:?}")))
+            }
             Some(reply) if reply.status == 404 => Ok(Vec::new()),
             reply => reply.and_then(|reply| encode::entries(&reply.body)).ok_or_else(|| odd("the entries")),
         }

@@ -6,7 +6,7 @@ use crate::settings::Settings;
 use crate::store::ConsensusStore;
 use crate::timing::consul::SHORTEST;
 use redis_dlock::Error;
-use redis_dlock::port::{Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
+use redis_dlock::port::{Directory, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use crate::public::{certificates, forward_to_store};
 use crate::settings::Settings;
 use crate::store::ConsensusStore;
 use redis_dlock::Error;
-use redis_dlock::port::{Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
+use redis_dlock::port::{Directory, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
 use std::sync::Arc;
 
 /// The port that etcd uses unless it is told another one.

@@ -1,0 +1,137 @@
+//! What the store tells people: who holds a key and who waits, which locks there are, and what clients say of themselves.
+//!
+//! A page of a list shows each key as it is at one index, because all of its entries are on one page. Keys come in the order of their paths. So a
+//! key that is held or waited for all the time is on a page, whatever becomes of others meanwhile.
+
+use super::deadline::Deadline;
+use super::kv::{Committed, Entry, Transaction, Write};
+use super::message;
+use super::names::decoded;
+use super::store::{ConsensusStore, until_settled};
+use super::timing::{SAYING, VOICE};
+use redis_dlock::Error;
+use redis_dlock::port::{Directory, Inspection, KeyFilter, ListPage, Parties};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How many waiting lockers are named.
+const MOST_NAMED: usize = 100;
+
+impl Directory for ConsensusStore {
+    /// Nobody but the leader knows how much of a session is left, so there is no remaining time.
+    fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
+        let snapshot = self.look(key, Deadline::after(limit))?;
+        let waiting = snapshot.waiters.iter().take(MOST_NAMED).map(|waiter| waiter.party.locker.clone()).collect();
+        Ok(Parties::new(snapshot.locker(), None).with_waiting(waiting, snapshot.waiting()))
+    }
+
+    fn list(&self, keys: &KeyFilter, from: Option<&str>, limit: Duration) -> Result<ListPage, Error> {
+        let deadline = Deadline::after(limit);
+        let (Some(first), Some(begin)) = (self.names.page(None), self.names.page(from)) else {
+            let hint = "give what the page before has told, or None to begin";
+            return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
+        };
+        let (entries, has_more) = self.kv.page(&first, &begin, deadline)?;
+        if has_more && entries.is_empty() {
+            return Err(Error::conflict(begin, "the names of a whole page of entries are no texts: delete them"));
+        }
+        let (entries, next) = if has_more { self.whole(entries, deadline)? } else { (entries, None) };
+        let locks = self.listed(entries, keys);
+        Ok(ListPage::new(locks, next))
+    }
+
+    /// The session is renewed each time, which is no write, and the entry is only written if it is not there.
+    fn put_record(&self, client: &str, text: &str, life: Duration, limit: Duration) -> Result<(), Error> {
+        let (deadline, path) = (Deadline::after(limit), self.names.record(client));
+        until_settled(client, || {
+            let session = self.presence.session(&*self.kv, life, life, deadline)?;
+            let found = self.entry(&path, deadline)?;
+            if found.is_some_and(|entry| entry.session.as_ref() == Some(&session) && entry.value == text.as_bytes()) {
+                return Ok(Some(()));
+            }
+            let write = Write::Hold { path: path.clone(), session: session.clone(), value: text.into() };
+            match self.write(write, deadline)? {
+                Committed::Done { .. } => return Ok(Some(())),
+                Committed::NoSession => self.presence.forget(&session),
+                // Another session holds it, which has served the client before.
+                Committed::Refused(_) | Committed::Delayed => self.remove(&path, deadline)?,
+            }
+            Ok(None)
+        })
+    }
+
+    fn remove_record(&self, client: &str, limit: Duration) -> Result<(), Error> {
+        self.remove(&self.names.record(client), Deadline::after(limit))
+    }
+
+    fn records(&self, clients: &[&str], limit: Duration) -> Result<Vec<Option<String>>, Error> {
+        let deadline = Deadline::after(limit);
+        let text = |entry: Entry| String::from_utf8_lossy(&entry.value).into_owned();
+        clients.iter().map(|client| Ok(self.entry(&self.names.record(client), deadline)?.map(text))).collect()
+    }
+
+    /// Nobody knows who listens, so it counts as heard.
+    fn say(&self, client: &str, _key: &str, text: &str, limit: Duration) -> Result<bool, Error> {
+        let deadline = Deadline::after(limit);
+        until_settled(client, || {
+            let session = self.presence.session(&*self.kv, VOICE, SAYING, deadline)?;
+            let (path, value) = (self.names.inbox(client), message::said(text));
+            Ok(match self.write(Write::Say { path, session: session.clone(), value }, deadline)? {
+                Committed::Done { .. } => Some(true),
+                Committed::NoSession => {
+                    self.presence.forget(&session);
+                    None
+                }
+                // Somebody holds the inbox by hand: nothing can be said to that client.
+                Committed::Refused(_) | Committed::Delayed => Some(false),
+            })
+        })
+    }
+}
+
+impl ConsensusStore {
+    /// Executes one write that depends on nothing.
+    fn write(&self, write: Write, deadline: Deadline) -> Result<Committed, Error> {
+        self.kv.commit(&Transaction { writes: vec![write], ..Transaction::default() }, deadline)
+    }
+
+    /// Deletes an entry, which may have gone.
+    fn remove(&self, path: &str, deadline: Deadline) -> Result<(), Error> {
+        self.write(Write::Delete { path: path.to_owned() }, deadline).map(drop)
+    }
+
+    /// Returns the entries of a page without those of its last key, of which others may follow, and the place of that key. A key with more entries
+    /// than a page is read whole, and the next page begins behind it.
+    fn whole(&self, mut entries: Vec<Entry>, deadline: Deadline) -> Result<(Vec<Entry>, Option<String>), Error> {
+        let last = entries.last().map(|entry| self.names.place(&entry.path).to_owned()).unwrap_or_default();
+        let Some((name, _)) = last.split_once('/') else {
+            // It is no lock's. What follows it is next.
+            return Ok((entries, Some(last + "\0")));
+        };
+        let of_last = format!("{name}/");
+        let count = entries.iter().take_while(|entry| !self.names.place(&entry.path).starts_with(&of_last)).count();
+        if count > 0 {
+            entries.truncate(count);
+            return Ok((entries, Some(of_last)));
+        }
+        let all = decoded(name).map(|key| self.kv.look(&self.names.of(&key), deadline)).transpose()?;
+        // The character behind the slash.
+        Ok((all.unwrap_or_default(), Some(format!("{name}0"))))
+    }
+
+    /// Returns the locks that these entries are of, and that somebody holds or waits for.
+    fn listed(&self, entries: Vec<Entry>, keys: &KeyFilter) -> Vec<(String, Inspection)> {
+        let mut found = BTreeMap::<String, Vec<Entry>>::new();
+        for entry in entries {
+            if let Some(key) = self.names.place(&entry.path).split_once('/').and_then(|(name, _)| decoded(name)) {
+                found.entry(key).or_default().push(entry);
+            }
+        }
+        let of_key = |(key, entries): (String, Vec<Entry>)| {
+            // An entry of another kind is somebody else's, with a name like that of a lock.
+            let found = self.read(&key, entries).ok()?.inspection();
+            (found.holder.is_some() || found.waiting > 0).then_some((key, found))
+        };
+        found.into_iter().filter(|(key, _)| keys.matches(key)).filter_map(of_key).collect()
+    }
+}
