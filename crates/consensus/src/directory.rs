@@ -1,6 +1,6 @@
 //! What the store tells people: who holds a key and who waits, which locks there are, and what clients say of themselves.
 //!
-//! A page of a list shows each key as it is at one index, because all of its entries are on one page. Keys come in the order of their paths. So a
+//! A page of a list shows each key as it is at one index, because all of its entries are on one page. Pages follow the order of the paths. So a
 //! key that is held or waited for all the time is on a page, whatever becomes of others meanwhile.
 
 use super::deadline::Deadline;

@@ -19,6 +19,7 @@ mod faults;
 mod fresh;
 mod lock;
 mod secure;
+mod seeing;
 mod strangers;
 mod twins;
 mod wrong;
@@ -99,6 +100,14 @@ mod breaking {
     mod orders;
     mod racing;
     mod waiters;
+}
+
+/// And of descriptions.
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../tests/it/describe"]
+mod describe {
+    mod asking;
+    mod clients;
 }
 
 use consensus::{Consul, Etcd};
