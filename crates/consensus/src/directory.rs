@@ -75,8 +75,13 @@ impl Directory for ConsensusStore {
         let deadline = Deadline::after(limit);
         until_settled(client, || {
             let session = self.presence.session(&*self.kv, VOICE, SAYING, deadline)?;
-            let (path, value) = (self.names.inbox(client), message::said(text));
-            Ok(match self.write(Write::Say { path, session: session.clone(), value }, deadline)? {
+            let (path, value, own) = (self.names.inbox(client), message::said(text), session.clone());
+            let write = if self.kv.shows_the_last() {
+                Write::Hold { path: format!("{path}/{}", self.presence.name(&session)), session: own, value }
+            } else {
+                Write::Say { path, session: own, value }
+            };
+            Ok(match self.write(write, deadline)? {
                 Committed::Done { .. } => Some(true),
                 Committed::NoSession => {
                     self.presence.forget(&session);

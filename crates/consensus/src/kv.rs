@@ -156,6 +156,12 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
         Ok((entries, false))
     }
 
+    /// Returns whether an entry that is listened to shows its last change alone, if there are several at once. What clients say to one another is
+    /// written beside the inbox then: those who listen are told of the entries below theirs, and delete what they have heard.
+    fn shows_the_last(&self) -> bool {
+        false
+    }
+
     /// Begins to listen to an entry. Every change after this returns is told, perhaps several as one.
     fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error>;
 

@@ -10,7 +10,11 @@ use std::time::Duration;
 
 /// The sessions, which a processor has for all of its clients.
 #[derive(Debug, Default)]
-pub(super) struct Presence(Mutex<Vec<Session>>);
+pub(super) struct Presence {
+    sessions: Mutex<Vec<Session>>,
+    /// How many messages have names.
+    said: Mutex<u64>,
+}
 
 /// What such a session is called in the store: it is no client's, so a client without tenures is not taken for one that has some.
 const OF_PROCESS: &str = "(process)";
@@ -30,7 +34,7 @@ impl Presence {
         deadline: Deadline,
     ) -> Result<String, Error> {
         let life = harmless(kv, life);
-        let known = self.0.lock().iter().find(|session| session.life == life).cloned();
+        let known = self.sessions.lock().iter().find(|session| session.life == life).cloned();
         if let Some(mut session) = known {
             if SystemClock.now() + needed <= session.until {
                 return Ok(session.id);
@@ -46,18 +50,25 @@ impl Presence {
 
     fn keep(&self, session: Session) -> String {
         let id = session.id.clone();
-        self.0.lock().push(session);
+        self.sessions.lock().push(session);
         id
+    }
+
+    /// Returns a name for a message of a session, which no other message has.
+    pub(super) fn name(&self, session: &str) -> String {
+        let mut said = self.said.lock();
+        *said += 1;
+        format!("{session}-{said}")
     }
 
     /// Forgets a session that has ended.
     pub(super) fn forget(&self, id: &str) {
-        self.0.lock().retain(|session| session.id != id);
+        self.sessions.lock().retain(|session| session.id != id);
     }
 
     /// Ends all of them. Whatever is left ends by itself.
     pub(super) fn end<K: Kv + ?Sized>(&self, kv: &K, deadline: Deadline) {
-        let sessions = std::mem::take(&mut *self.0.lock());
+        let sessions = std::mem::take(&mut *self.sessions.lock());
         for session in sessions {
             if kv.end_session(&session.id, deadline).is_err() {
                 return;

@@ -90,4 +90,8 @@ pub(crate) fn delivers_what_clients_say(suite: &Suite) {
         assert!(say(words));
         assert_eq!(inbox.hear(), Message::Said { text: words.to_owned() });
     }
+    // None replaces another one.
+    let many: Vec<_> = (0..20).map(|n| format!("described {n} a")).collect();
+    assert!(many.iter().all(|words| say(words)));
+    many.into_iter().for_each(|text| assert_eq!(inbox.hear(), Message::Said { text }));
 }

@@ -140,6 +140,10 @@ impl Kv for Arc<Client> {
         }
     }
 
+    fn shows_the_last(&self) -> bool {
+        true
+    }
+
     fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error> {
         Ok(Box::new(Query::open(self.clone(), path, deadline)?))
     }

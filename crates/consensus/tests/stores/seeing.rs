@@ -20,6 +20,8 @@ on_each_store!(
     a_holder_that_does_not_listen_is_shown_by_its_record,
 );
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 fn directory(processor: &Arc<dyn LockProcessor>) -> &dyn Directory {
     processor.directory().unwrap()
 }
@@ -44,7 +46,7 @@ fn a_list_shows_each_lock_once_whatever_else_is_in_the_store<V: ConsensusStore>(
     let processor = store.processor();
     assert_eq!(list(&processor), (Vec::new(), 1));
     for key in ["DLOCK_a", "DLOCK_b/d", "DLOCK_é", "DLOCK_z", "OTHER"] {
-        store.overwrite(key, "somebody", Some(LONG));
+        store.overwrite(key, "somebody", Some(HOUR));
     }
     let of_a = store.lock("DLOCK_b").replace(".lock", "");
     (0..1100).for_each(|n| store.servers.put(&format!("{of_a}x{n}"), "no entry of a lock"));
@@ -56,7 +58,7 @@ fn a_list_shows_each_lock_once_whatever_else_is_in_the_store<V: ConsensusStore>(
     assert_eq!(keys, ["DLOCK_a", "DLOCK_b/d", "DLOCK_z", "DLOCK_é"]);
     // Consul has no pages.
     assert!(if V::NAME == "etcd" { pages > 1 } else { pages == 1 }, "{pages}");
-    store.overwrite("DLOCK_b", "somebody", Some(LONG));
+    store.overwrite("DLOCK_b", "somebody", Some(HOUR));
     let (mut keys, _) = list(&processor);
     keys.sort_unstable();
     assert_eq!(keys, ["DLOCK_a", "DLOCK_b", "DLOCK_b/d", "DLOCK_z", "DLOCK_é"]);
