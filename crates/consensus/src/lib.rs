@@ -48,7 +48,7 @@
 // | `names.rs` | where things are in the store |
 // | `kv.rs` | what all this needs of a client of the servers |
 // | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `resolver.rs`, `deadline.rs` | what such clients are made of |
-// | `settings.rs`, `public.rs` | what the public types have in common |
+// | `settings.rs`, `public.rs`, `server.rs` | what the public types have in common; one server, for tools |
 // | `timing.rs`, `log.rs`, `sync.rs` | lengths of time, warnings, mutexes |
 // | `etcd/`, `consul/` | the clients of etcd and Consul |
 // | `../tests/white_box/` | tests: how the requests of several clients fall between one another |
@@ -84,6 +84,7 @@ mod processor;
 mod public;
 mod release;
 mod resolver;
+mod server;
 mod sessions;
 mod settings;
 mod snapshot;
@@ -103,3 +104,4 @@ mod white_box;
 pub use consul::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdBuilder, EtcdLockProcessor};
+pub use server::Server;

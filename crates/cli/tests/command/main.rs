@@ -31,3 +31,4 @@ mod streams;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
 mod terminal;
+mod voting;
