@@ -17,6 +17,13 @@ use std::time::Duration;
 /// How many waiting lockers are named.
 const MOST_NAMED: usize = 100;
 
+/// The store, for what people ask until then.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    store: &'a ConsensusStore,
+    deadline: Deadline,
+}
+
 impl Directory for ConsensusStore {
     /// Nobody but the leader knows how much of a session is left, so there is no remaining time.
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
@@ -26,42 +33,15 @@ impl Directory for ConsensusStore {
     }
 
     fn list(&self, keys: &KeyFilter, from: Option<&str>, limit: Duration) -> Result<ListPage, Error> {
-        let deadline = Deadline::after(limit);
-        let (Some(first), Some(begin)) = (self.names.page(None), self.names.page(from)) else {
-            let hint = "give what the page before has told, or None to begin";
-            return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
-        };
-        let (entries, has_more) = self.kv.page(&first, &begin, deadline)?;
-        if has_more && entries.is_empty() {
-            return Err(Error::conflict(begin, "the names of a whole page of entries are no texts: delete them"));
-        }
-        let (entries, next) = if has_more { self.whole(entries, deadline)? } else { (entries, None) };
-        let locks = self.listed(entries, keys);
-        Ok(ListPage::new(locks, next))
+        Asked { store: self, deadline: Deadline::after(limit) }.list(keys, from)
     }
 
-    /// The session is renewed each time, which is no write, and the entry is only written if it is not there.
     fn put_record(&self, client: &str, text: &str, life: Duration, limit: Duration) -> Result<(), Error> {
-        let (deadline, path) = (Deadline::after(limit), self.names.record(client));
-        until_settled(client, || {
-            let session = self.presence.session(&*self.kv, life, life, deadline)?;
-            let found = self.entry(&path, deadline)?;
-            if found.is_some_and(|entry| entry.session.as_ref() == Some(&session) && entry.value == text.as_bytes()) {
-                return Ok(Some(()));
-            }
-            let write = Write::Hold { path: path.clone(), session: session.clone(), value: text.into() };
-            match self.write(write, deadline)? {
-                Committed::Done { .. } => return Ok(Some(())),
-                Committed::NoSession => self.presence.forget(&session),
-                // Another session holds it, which has served the client before.
-                Committed::Refused(_) | Committed::Delayed => self.remove(&path, deadline)?,
-            }
-            Ok(None)
-        })
+        Asked { store: self, deadline: Deadline::after(limit) }.put_record(client, text, life)
     }
 
     fn remove_record(&self, client: &str, limit: Duration) -> Result<(), Error> {
-        self.remove(&self.names.record(client), Deadline::after(limit))
+        Asked { store: self, deadline: Deadline::after(limit) }.remove(&self.names.record(client))
     }
 
     fn records(&self, clients: &[&str], limit: Duration) -> Result<Vec<Option<String>>, Error> {
@@ -72,19 +52,60 @@ impl Directory for ConsensusStore {
 
     /// Nobody knows who listens, so it counts as heard.
     fn say(&self, client: &str, _key: &str, text: &str, limit: Duration) -> Result<bool, Error> {
-        let deadline = Deadline::after(limit);
+        Asked { store: self, deadline: Deadline::after(limit) }.say(client, text)
+    }
+}
+
+impl Asked<'_> {
+    fn list(&self, keys: &KeyFilter, from: Option<&str>) -> Result<ListPage, Error> {
+        let (kv, names) = (&self.store.kv, &self.store.names);
+        let (Some(first), Some(begin)) = (names.page(None), names.page(from)) else {
+            let hint = "give what the page before has told, or None to begin";
+            return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
+        };
+        let (entries, has_more) = kv.page(&first, &begin, self.deadline)?;
+        if has_more && entries.is_empty() {
+            return Err(Error::conflict(begin, "the names of a whole page of entries are no texts: delete them"));
+        }
+        let (entries, next) = if has_more { self.whole(entries)? } else { (entries, None) };
+        Ok(ListPage::new(listed(self.store, entries, keys), next))
+    }
+
+    /// The session is renewed each time, which is no write, and the entry is only written if it is not there.
+    fn put_record(&self, client: &str, text: &str, life: Duration) -> Result<(), Error> {
+        let Self { store, deadline } = *self;
+        let path = store.names.record(client);
         until_settled(client, || {
-            let session = self.presence.session(&*self.kv, VOICE, SAYING, deadline)?;
-            let (path, value, own) = (self.names.inbox(client), message::said(text), session.clone());
-            let write = if self.kv.shows_the_last() {
-                Write::Hold { path: format!("{path}/{}", self.presence.name(&session)), session: own, value }
+            let session = store.presence.session(&*store.kv, life, life, deadline)?;
+            let found = store.entry(&path, deadline)?;
+            if found.is_some_and(|entry| entry.session.as_ref() == Some(&session) && entry.value == text.as_bytes()) {
+                return Ok(Some(()));
+            }
+            let write = Write::Hold { path: path.clone(), session: session.clone(), value: text.into() };
+            match self.write(write)? {
+                Committed::Done { .. } => return Ok(Some(())),
+                Committed::NoSession => store.presence.forget(&session),
+                // Another session holds it, which has served the client before.
+                Committed::Refused(_) | Committed::Delayed => self.remove(&path)?,
+            }
+            Ok(None)
+        })
+    }
+
+    fn say(&self, client: &str, text: &str) -> Result<bool, Error> {
+        let Self { store, deadline } = *self;
+        until_settled(client, || {
+            let session = store.presence.session(&*store.kv, VOICE, SAYING, deadline)?;
+            let (path, value, own) = (store.names.inbox(client), message::said(text), session.clone());
+            let write = if store.kv.shows_the_last() {
+                Write::Hold { path: format!("{path}/{}", store.presence.name(&session)), session: own, value }
             } else {
                 Write::Say { path, session: own, value }
             };
-            Ok(match self.write(write, deadline)? {
+            Ok(match self.write(write)? {
                 Committed::Done { .. } => Some(true),
                 Committed::NoSession => {
-                    self.presence.forget(&session);
+                    store.presence.forget(&session);
                     None
                 }
                 // Somebody holds the inbox by hand: nothing can be said to that client.
@@ -92,51 +113,50 @@ impl Directory for ConsensusStore {
             })
         })
     }
-}
 
-impl ConsensusStore {
     /// Executes one write that depends on nothing.
-    fn write(&self, write: Write, deadline: Deadline) -> Result<Committed, Error> {
-        self.kv.commit(&Transaction { writes: vec![write], ..Transaction::default() }, deadline)
+    fn write(&self, write: Write) -> Result<Committed, Error> {
+        self.store.kv.commit(&Transaction { writes: vec![write], ..Transaction::default() }, self.deadline)
     }
 
     /// Deletes an entry, which may have gone.
-    fn remove(&self, path: &str, deadline: Deadline) -> Result<(), Error> {
-        self.write(Write::Delete { path: path.to_owned() }, deadline).map(drop)
+    fn remove(&self, path: &str) -> Result<(), Error> {
+        self.write(Write::Delete { path: path.to_owned() }).map(drop)
     }
 
     /// Returns the entries of a page without those of its last key, of which others may follow, and the place of that key. A key with more entries
     /// than a page is read whole, and the next page begins behind it.
-    fn whole(&self, mut entries: Vec<Entry>, deadline: Deadline) -> Result<(Vec<Entry>, Option<String>), Error> {
-        let last = entries.last().map(|entry| self.names.place(&entry.path).to_owned()).unwrap_or_default();
+    fn whole(&self, mut entries: Vec<Entry>) -> Result<(Vec<Entry>, Option<String>), Error> {
+        let names = &self.store.names;
+        let last = entries.last().map(|entry| names.place(&entry.path).to_owned()).unwrap_or_default();
         let Some((name, _)) = last.split_once('/') else {
             // It is no lock's. What follows it is next.
             return Ok((entries, Some(last + "\0")));
         };
         let of_last = format!("{name}/");
-        let count = entries.iter().take_while(|entry| !self.names.place(&entry.path).starts_with(&of_last)).count();
+        let count = entries.iter().take_while(|entry| !names.place(&entry.path).starts_with(&of_last)).count();
         if count > 0 {
             entries.truncate(count);
             return Ok((entries, Some(of_last)));
         }
-        let all = decoded(name).map(|key| self.kv.look(&self.names.of(&key), deadline)).transpose()?;
+        let all = decoded(name).map(|key| self.store.kv.look(&names.of(&key), self.deadline)).transpose()?;
         // The character behind the slash.
         Ok((all.unwrap_or_default(), Some(format!("{name}0"))))
     }
+}
 
-    /// Returns the locks that these entries are of, and that somebody holds or waits for.
-    fn listed(&self, entries: Vec<Entry>, keys: &KeyFilter) -> Vec<(String, Inspection)> {
-        let mut found = BTreeMap::<String, Vec<Entry>>::new();
-        for entry in entries {
-            if let Some(key) = self.names.place(&entry.path).split_once('/').and_then(|(name, _)| decoded(name)) {
-                found.entry(key).or_default().push(entry);
-            }
+/// Returns the locks that these entries are of, and that somebody holds or waits for.
+fn listed(store: &ConsensusStore, entries: Vec<Entry>, keys: &KeyFilter) -> Vec<(String, Inspection)> {
+    let mut found = BTreeMap::<String, Vec<Entry>>::new();
+    for entry in entries {
+        if let Some(key) = store.names.place(&entry.path).split_once('/').and_then(|(name, _)| decoded(name)) {
+            found.entry(key).or_default().push(entry);
         }
-        let of_key = |(key, entries): (String, Vec<Entry>)| {
-            // An entry of another kind is somebody else's, with a name like that of a lock.
-            let found = self.read(&key, entries).ok()?.inspection();
-            (found.holder.is_some() || found.waiting > 0).then_some((key, found))
-        };
-        found.into_iter().filter(|(key, _)| keys.matches(key)).filter_map(of_key).collect()
     }
+    let of_key = |(key, entries): (String, Vec<Entry>)| {
+        // An entry of another kind is somebody else's, with a name like that of a lock.
+        let found = store.read(&key, entries).ok()?.inspection();
+        (found.holder.is_some() || found.waiting > 0).then_some((key, found))
+    };
+    found.into_iter().filter(|(key, _)| keys.matches(key)).filter_map(of_key).collect()
 }

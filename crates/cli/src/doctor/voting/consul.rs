@@ -111,6 +111,9 @@ fn autopilot(examination: &mut Examination<'_>) {
     }
 }
 
+/// The right to register the node of the sessions.
+const NODE: &str = "node \"dlock\" { policy = \"write\" }";
+
 /// Creates a session as a lock does, with the shortest lease. Returns it, and whether it ends by its time alone. `None` if there is none.
 fn session(examination: &mut Examination<'_>, lease: Duration) -> Option<(Value, bool)> {
     let create = |node: Option<&str>| {
@@ -123,7 +126,6 @@ fn session(examination: &mut Examination<'_>, lease: Duration) -> Option<(Value,
         }
         body
     };
-    const NODE: &str = "node \"dlock\" { policy = \"write\" }";
     let mut made = examination.ask("/v1/session/create", &create(Some("dlock")));
     if matches!(&made, Ok(none) if none.is_null()) {
         // Nobody has registered the node yet. A lock does it.

@@ -12,6 +12,12 @@ use std::time::Duration;
 /// How long an entry of an examination lives that was not deleted, in seconds.
 const LIFE: u64 = 10;
 
+/// What an operator does about a login that is not accepted.
+const LOGIN: &str = "correct the user and the password: user:password@host";
+
+/// What the library says where users are enabled and the URL has none.
+const NO_LOGIN: &str = "wants to know its users";
+
 pub(in super::super) fn examine(store: &EtcdLockProcessor, limit: Duration) -> Result<Vec<Finding>, Error> {
     let prefix = store.prefix();
     Ok(examine_each(&store.servers()?, limit, of_itself, |examination| of_locks(examination, prefix)))
@@ -22,7 +28,7 @@ fn of_itself(examination: &mut Examination<'_>) -> bool {
     let status = match examination.ask("/v3/maintenance/status", &json!({})) {
         Ok(status) => status,
         Err(error) => {
-            examination.unreachable(&error, "correct the user and the password: user:password@host");
+            examination.unreachable(&error, LOGIN);
             return false;
         }
     };
@@ -104,6 +110,11 @@ fn of_locks(examination: &mut Examination<'_>, prefix: &str) {
         let refused = [("write", "/v3/kv/put", put), ("read", "/v3/kv/range", json!({ "key": path }))]
             .into_iter()
             .find_map(|(right, call, body)| Some((right, examination.ask(call, &body).err()?)));
+        if let Some((_, error)) = refused.as_ref().filter(|(_, error)| words_of(error).contains(NO_LOGIN)) {
+            // It says what it is to everybody, and does nothing for whoever has no login.
+            examination.unreachable(error, LOGIN);
+            break;
+        }
         if let Some((right, error)) = refused {
             failed(examination, &format!("{right} of {prefix}{place}…"), &error, prefix);
             if !matches!(error, Error::Denied { .. }) {
