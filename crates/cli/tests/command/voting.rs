@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// `dlock doctor`, and what it found. It fails if something is wrong.
 fn examined(url: &str, is_sound: bool) -> Value {
     let home = tempfile::tempdir().unwrap();
-    let ended = bare(home.path(), &["doctor", "--json", "--limit", "5s", "--url", url]).end();
+    let ended = bare(home.path(), &["doctor", "--json", "--limit", "20s", "--url", url]).end();
     let Ended { out, .. } = ended.expect(if is_sound { 0 } else { 1 });
     assert!(!out.contains("sesame"), "{out}");
     serde_json::from_str(&out).unwrap()

@@ -23,6 +23,9 @@ const TIMES: usize = 5;
 /// What an operator does about a server that does not answer.
 const UNREACHABLE: &str = "check the address, the network, TLS, and whether the server runs";
 
+/// What an operator does about slow writes.
+const SLOW: &str = "look at the disks of the servers and the network between them: each lock waits for two such writes";
+
 /// One server that is examined, and what was found so far.
 struct Examination<'s> {
     server: &'s Server,
@@ -81,8 +84,9 @@ impl<'s> Examination<'s> {
         for _ in 0..TIMES {
             thread::sleep(BETWEEN_WRITES);
             let start = Instant::now();
-            if write(self).is_err() {
-                return;
+            if let Err(error) = write(self) {
+                let message = format!("the writes that measure the time did not end: {}", words_of(&error));
+                return self.notice(Subject::RoundTrip, message, SLOW);
             }
             times.push(start.elapsed());
         }
@@ -90,9 +94,7 @@ impl<'s> Examination<'s> {
         let median = times[TIMES / 2];
         let message = format!("a write takes {} ms until a majority has it", median.as_millis());
         if median > ROUND_TRIP_LONG {
-            let advice =
-                "look at the disks of the servers and the network between them: each lock waits for two such writes";
-            self.notice(Subject::RoundTrip, message, advice);
+            self.notice(Subject::RoundTrip, message, SLOW);
         } else {
             self.fine(Subject::RoundTrip, message);
         }
