@@ -45,8 +45,8 @@ pub trait Directory: Send + Sync {
     /// See the trait.
     fn records(&self, clients: &[&str], limit: Duration) -> Result<Vec<Option<String>>, Error>;
 
-    /// Sends a text about a key to the inbox of a client, which receives it as [`Message::Said`](super::Message::Said). Returns whether that
-    /// client has an open inbox. The text is one line, and begins with `describe ` or `described `.
+    /// Sends a text about a key to the inbox of a client, which receives it as [`Message::Said`](super::Message::Said). Returns `false` if
+    /// it is known that nobody hears it, because that client has no open inbox. The text is one line, and begins with `describe ` or `described `.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Distributed locks on Redis for shell scripts and cron jobs.
+/// Distributed locks on Redis, etcd or Consul for shell scripts and cron jobs.
 #[derive(Debug, Parser)]
 #[command(name = "dlock", version, after_help = WHERE, subcommand_required = true, arg_required_else_help = false)]
 pub(crate) struct Arguments {

@@ -61,5 +61,9 @@ pub(crate) const GUARD_LOOKS_FOR: Duration = Duration::from_secs(10);
 /// The command reports a clock that differs by more than this.
 pub(crate) const CLOCK_FAR: Duration = Duration::from_secs(1);
 
+/// The pause before a write whose time is measured: a disk that is slow now and then is seen.
+#[cfg(any(feature = "consul", feature = "etcd"))]
+pub(crate) const BETWEEN_WRITES: Duration = Duration::from_millis(50);
+
 /// The command reports a round trip that takes longer than this.
 pub(crate) const ROUND_TRIP_LONG: Duration = Duration::from_millis(100);

@@ -7,14 +7,23 @@ use super::kv::{Check, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
 use super::sessions::{Mark, Session};
-use super::snapshot::{Snapshot, Waiter};
+use super::snapshot::{Holder, Snapshot, Waiter};
 use redis_dlock::port::Claim;
+
+/// From whom a key is taken.
+#[derive(Clone, Copy, Debug)]
+enum From<'a> {
+    Nobody,
+    /// This locker gives it, which holds it with this session.
+    Locker(&'a str, &'a str),
+    /// An operator takes it from whoever holds it.
+    Holder(&'a Holder),
+}
 
 /// How a key is given to the first waiter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gift<'a> {
-    /// The locker that holds it, and its session; `None` if nobody does.
-    from: Option<(&'a str, &'a str)>,
+    from: From<'a>,
     /// What is known of the key.
     pub(super) snapshot: &'a Snapshot,
     /// Who is to be at the queue's end.
@@ -26,12 +35,17 @@ pub(super) struct Gift<'a> {
 impl<'a> Gift<'a> {
     /// A key that nobody holds.
     pub(super) fn of_nobody(snapshot: &'a Snapshot) -> Self {
-        Self { from: None, snapshot, next: None, asker: None }
+        Self { from: From::Nobody, snapshot, next: None, asker: None }
     }
 
     /// A key that this locker holds with this session.
     pub(super) fn of(locker: &'a str, session: &'a str, snapshot: &'a Snapshot) -> Self {
-        Self { from: Some((locker, session)), ..Self::of_nobody(snapshot) }
+        Self { from: From::Locker(locker, session), ..Self::of_nobody(snapshot) }
+    }
+
+    /// A key that is taken from this holder, as the snapshot shows it: not from a later hold, also if that has the same locker.
+    pub(super) fn of_broken(holder: &'a Holder, snapshot: &'a Snapshot) -> Self {
+        Self { from: From::Holder(holder), ..Self::of_nobody(snapshot) }
     }
 
     /// Sets who is to be at the queue's end in the same step.
@@ -51,12 +65,17 @@ impl<'a> Gift<'a> {
     pub(super) fn transaction(&self, key: &str, to: &Waiter, names: &Names) -> Transaction {
         let path = names.lock(key);
         let (session, value) = (to.session.clone(), names::from_now(&to.value));
+        let pass = |path, from: &str, value| Write::Pass { path, from: from.to_owned(), to: session.clone(), value };
         let (check, hold) = match self.from {
-            Some((_, from)) => (
-                Check::HeldBy { path: path.clone(), session: from.to_owned() },
-                Write::Pass { path, from: from.to_owned(), to: session.clone(), value },
-            ),
-            None => (self.snapshot.is_free(path.clone()), Write::Hold { path, session: session.clone(), value }),
+            From::Locker(_, from) => {
+                (Check::HeldBy { path: path.clone(), session: from.to_owned() }, pass(path, from, value))
+            }
+            From::Holder(holder) => {
+                (holder.is_unchanged(path.clone()), pass(path, holder.session.as_deref().unwrap_or_default(), value))
+            }
+            From::Nobody => {
+                (self.snapshot.is_free(path.clone()), Write::Hold { path, session: session.clone(), value })
+            }
         };
         let mut writes = vec![hold, Write::Delete { path: to.path.clone() }];
         let others = self.snapshot.waiting() - 1 + u64::from(self.next.is_some());
@@ -78,7 +97,7 @@ impl<'a> Gift<'a> {
 
     /// The lockers for which the transaction does something. If it has no answer, all of them are in doubt.
     pub(super) fn lockers(&self) -> Vec<&str> {
-        let from = self.from.map(|(locker, _)| locker);
+        let from = if let From::Locker(locker, _) = self.from { Some(locker) } else { None };
         from.into_iter().chain(self.asker).chain(self.next.map(|(claim, _)| claim.locker)).collect()
     }
 }

@@ -147,6 +147,21 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// Returns the entries with a prefix as the majority has them, never a stale copy.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
 
+    /// Returns some of the entries with a prefix, in the order of their paths and from this path on, as they are at one index; and whether there are
+    /// more. A store that has no pages returns all.
+    fn page(&self, prefix: &str, from: &str, deadline: Deadline) -> Result<(Vec<Entry>, bool), Error> {
+        let mut entries = self.look(prefix, deadline)?;
+        entries.retain(|entry| entry.path.as_str() >= from);
+        entries.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok((entries, false))
+    }
+
+    /// Returns whether an entry that is listened to shows its last change alone, if there are several at once. What clients say to one another is
+    /// written beside the inbox then: those who listen are told of the entries below theirs, and delete what they have heard.
+    fn shows_the_last(&self) -> bool {
+        false
+    }
+
     /// Begins to listen to an entry. Every change after this returns is told, perhaps several as one.
     fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error>;
 

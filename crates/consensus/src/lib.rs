@@ -39,7 +39,8 @@
 // | file | holds |
 // |---|---|
 // | `processor.rs` | the port: requests in, outcomes out |
-// | `acquire.rs`, `extend.rs`, `release.rs` | the operations, each a value with the store, the claim and the limit |
+// | `acquire.rs`, `extend.rs`, `release.rs`, `breaking.rs` | the operations, each a value with the store, the claim and the limit |
+// | `directory.rs`, `presence.rs` | what people are told; the sessions of a process that serve no tenure |
 // | `store.rs`, `gift.rs` | what several of them do: give a key on, write it again, end a session; the table of transactions |
 // | `sessions.rs` | the sessions of a process: each tenure has one |
 // | `snapshot.rs` | who holds a key and who waits, at one index |
@@ -47,7 +48,7 @@
 // | `names.rs` | where things are in the store |
 // | `kv.rs` | what all this needs of a client of the servers |
 // | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `resolver.rs`, `deadline.rs` | what such clients are made of |
-// | `settings.rs`, `public.rs` | what the public types have in common |
+// | `settings.rs`, `public.rs`, `server.rs` | what the public types have in common; one server, for tools |
 // | `timing.rs`, `log.rs`, `sync.rs` | lengths of time, warnings, mutexes |
 // | `etcd/`, `consul/` | the clients of etcd and Consul |
 // | `../tests/white_box/` | tests: how the requests of several clients fall between one another |
@@ -61,9 +62,11 @@
 // of the session is the end of the request, and nothing has to be waited for: `sessions.rs`.
 
 mod acquire;
+mod breaking;
 #[cfg(feature = "consul")]
 mod consul;
 mod deadline;
+mod directory;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod extend;
@@ -76,10 +79,12 @@ mod kv;
 mod log;
 mod message;
 mod names;
+mod presence;
 mod processor;
 mod public;
 mod release;
 mod resolver;
+mod server;
 mod sessions;
 mod settings;
 mod snapshot;
@@ -99,3 +104,4 @@ mod white_box;
 pub use consul::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdBuilder, EtcdLockProcessor};
+pub use server::Server;

@@ -20,24 +20,40 @@ pub(super) fn contended(key: &str, locker: &str, by: &str) -> Vec<u8> {
     json!({ "contended": key, "who": locker, "by": by }).to_string().into_bytes()
 }
 
+/// Says to a holder that its hold was broken. An inbox keeps one message of a transaction, so this one may stand for others, too.
+pub(super) fn broken(key: &str, locker: &str, is_merged: bool) -> Vec<u8> {
+    json!({ "broken": key, "who": locker, "merged": is_merged }).to_string().into_bytes()
+}
+
+/// Says what another client has said.
+pub(super) fn said(text: &str) -> Vec<u8> {
+    json!({ "said": text }).to_string().into_bytes()
+}
+
 /// Returns what a change of an inbox says. What cannot be read, and what may have replaced other messages, says that something changed.
 pub(super) fn read(change: &Change) -> Vec<Message> {
     let all = Message::Changed { key: None };
-    let Some(message) = parsed(change) else { return vec![all] };
-    if change.is_merged { vec![message, all] } else { vec![message] }
+    let Some((message, stands_for_others)) = parsed(change) else { return vec![all] };
+    if change.is_merged || stands_for_others { vec![message, all] } else { vec![message] }
 }
 
-/// Reads a message of this crate's. Anybody with the right to write may have written something else, which says only that something has
-/// changed.
-fn parsed(change: &Change) -> Option<Message> {
+/// Reads a message of this crate's, and whether it stands for others, too. Anybody with the right to write may have written something else, which
+/// says only that something has changed.
+fn parsed(change: &Change) -> Option<(Message, bool)> {
     let text: Value = serde_json::from_slice(&change.value).ok()?;
     let word = |name: &str| text.get(name).and_then(Value::as_str).map(str::to_owned);
+    if let Some(text) = word("said") {
+        return Some((Message::Said { text }, false));
+    }
     let locker = word("who")?;
     if let Some(key) = word("granted") {
         let grant = Grant::new(change.index, text.get("waiting")?.as_u64()?);
-        return Some(Message::Granted { key, locker, grant });
+        return Some((Message::Granted { key, locker, grant }, false));
     }
-    Some(Message::Contended { key: word("contended")?, locker })
+    if let Some(key) = word("broken") {
+        return Some((Message::Broken { key, locker }, text.get("merged").and_then(Value::as_bool) == Some(true)));
+    }
+    Some((Message::Contended { key: word("contended")?, locker }, false))
 }
 
 #[cfg(test)]
@@ -54,6 +70,11 @@ mod tests {
         let grant = Grant::new(7, 3);
         let message = Message::Granted { key: key.clone(), locker: locker.clone(), grant };
         assert_eq!(read(&change(granted(&key, &locker, 3))), [message]);
+        let text = String::from("describe 1 a k \"é");
+        assert_eq!(read(&change(said(&text))), [Message::Said { text }]);
+        let message = Message::Broken { key: key.clone(), locker: locker.clone() };
+        assert_eq!(read(&change(broken(&key, &locker, false))), std::slice::from_ref(&message));
+        assert_eq!(read(&change(broken(&key, &locker, true))), [message, Message::Changed { key: None }]);
         assert_eq!(read(&change(contended(&key, &locker, "h-2"))), [Message::Contended { key, locker }]);
     }
 

@@ -5,15 +5,19 @@
 //! | `{root}{key}/.lock` | the lock: held by the tenure's session; who holds it |
 //! | `{root}{key}/.wait/{locker}` | a waiter: held by the session of the tenure that waits |
 //! | `{root}.inbox/{client}` | the last message to a client |
+//! | `{root}.inbox/{client}/{message}` | in Consul, what another client has said to it: held by a session of that one's process |
 //! | `{root}.session/{session}` | the mark of a session that serves several tenures: who took it up last; held by it |
+//! | `{root}.client/{client}` | what a client says of itself, for people: held by a session of its process |
+//! | `{root}.broken/{key}/{locker}/{session}` | by whom and why a hold was broken: held by a session that nobody renews |
 //!
 //! `consul lock {root}{key}` and `LockKey("{root}{key}/.lock")` of Go's `api` mean the same lock. The root is `dlock/` unless the program
 //! names another. Slashes, percent signs, a dot at the beginning, and whatever is not printable are encoded as in a URL: no key is a part of
 //! another's path, and Consul refuses paths that cannot be printed.
 
+use percent_encoding::percent_decode_str;
 use redis_dlock::port::Claim;
 use serde_json::{Value, json};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The names of one store.
 #[derive(Clone, Debug)]
@@ -56,7 +60,32 @@ impl Names {
     pub(super) fn inbox(&self, client: &str) -> String {
         format!("{}.inbox/{}", self.root, encoded(client))
     }
+
+    /// What a client says of itself.
+    pub(super) fn record(&self, client: &str) -> String {
+        format!("{}.client/{}", self.root, encoded(client))
+    }
+
+    /// The prefix of the entries that say by whom and why the hold of a locker was broken. Each has the name of its session: a locker that another
+    /// program has written may hold the key again.
+    pub(super) fn broken(&self, key: &str, locker: &str) -> String {
+        format!("{}.broken/{}/{}/", self.root, encoded(key), encoded(locker))
+    }
+
+    /// The path at which a page of a list begins; `from` is the place that the page before has told. `None` if no page told it.
+    pub(super) fn page(&self, from: Option<&str>) -> Option<String> {
+        let from = from.unwrap_or(LOCK);
+        from.starts_with(LOCK).then(|| format!("{}{from}", self.root))
+    }
+
+    /// The part of a path that lists tell: without the root.
+    pub(super) fn place<'p>(&self, path: &'p str) -> &'p str {
+        path.strip_prefix(&self.root).unwrap_or(path)
+    }
 }
+
+/// The beginning of every lock's unique key.
+const LOCK: &str = "DLOCK_";
 
 /// Returns a name as it stands in a path. No two names have the same path, and none is the beginning of another's directory: `%` itself is encoded,
 /// so what is encoded cannot be mistaken for what was written so.
@@ -78,10 +107,17 @@ pub(super) fn encoded(name: &str) -> String {
     text
 }
 
+/// Returns the name that stands so in a path. `None` if no name does: nobody of ours has written the path.
+pub(super) fn decoded(text: &str) -> Option<String> {
+    let name = percent_decode_str(text).decode_utf8().ok()?.into_owned();
+    (encoded(&name) == text).then_some(name)
+}
+
 /// Returns what an entry says of the tenure that it is for: who holds or waits, since when, and why. People read it in the store's own tools.
 /// `after` is the index of the entry that it replaces, if there is one: Consul takes an entry that says the same as before for no change.
 pub(super) fn party(claim: &Claim<'_>, after: Option<u64>) -> Vec<u8> {
-    let mut party = json!({ "who": claim.locker, "process": claim.client, "when": now() });
+    let lease = u64::try_from(claim.lease.as_millis()).unwrap_or(u64::MAX);
+    let mut party = json!({ "who": claim.locker, "process": claim.client, "when": now(), "lease_ms": lease });
     if let Some(after) = after {
         party["after"] = after.into();
     }
@@ -126,6 +162,8 @@ pub(super) struct Party {
     pub(super) locker: String,
     /// The client, whose inbox is told; `None` in an entry that no lock of ours wrote.
     pub(super) client: Option<String>,
+    /// How long the tenure is kept without an extension; `None` in an entry that does not say so.
+    pub(super) lease: Option<Duration>,
 }
 
 impl Party {
@@ -134,8 +172,11 @@ impl Party {
         let parsed: Option<Value> = serde_json::from_slice(value).ok();
         let text = |name: &str| parsed.as_ref().and_then(|party| party.get(name)?.as_str().map(str::to_owned));
         match text("who") {
-            Some(locker) => Self { locker, client: text("process") },
-            None => Self { locker: String::from_utf8_lossy(value).into_owned(), client: None },
+            Some(locker) => {
+                let lease = parsed.as_ref().and_then(|party| party.get("lease_ms")?.as_u64());
+                Self { locker, client: text("process"), lease: lease.map(Duration::from_millis) }
+            }
+            None => Self { locker: String::from_utf8_lossy(value).into_owned(), client: None, lease: None },
         }
     }
 }
@@ -153,6 +194,12 @@ mod tests {
         assert_eq!(names.lock(".inbox"), "dlock/%2Einbox/.lock");
         assert_ne!(names.of("a%2Fb"), names.of("a/b"));
         assert_eq!(names.of("ä\n\u{202e} b"), "dlock/ä%0A%E2%80%AE b/");
+        for key in ["DLOCK_a_b", "a/.wait/b", ".inbox", "a%2Fb", "ä\n\u{202e} b", ""] {
+            assert_eq!(decoded(&encoded(key)).as_deref(), Some(key));
+        }
+        for path in ["%2f", "a/b", "%", ".inbox", "%FF", "%61"] {
+            assert_eq!(decoded(path), None, "{path}");
+        }
     }
 
     #[test]
@@ -176,9 +223,10 @@ mod tests {
     fn an_entry_says_who_and_why() {
         let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
         let party = Party::read(&party(&claim, Some(7)));
-        assert_eq!(party, Party { locker: "host-1-c0ffee-7".into(), client: Some("host-1-c0ffee".into()) });
+        let (locker, client) = ("host-1-c0ffee-7".to_owned(), Some("host-1-c0ffee".to_owned()));
+        assert_eq!(party, Party { locker, client, lease: Some(claim.lease) });
         for text in ["", "somebody", "7", "{\"who\":7}", "\u{fffd}"] {
-            assert_eq!(Party::read(text.as_bytes()), Party { locker: text.into(), client: None });
+            assert_eq!(Party::read(text.as_bytes()), Party { locker: text.into(), client: None, lease: None });
         }
     }
 }

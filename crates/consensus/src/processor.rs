@@ -3,6 +3,7 @@
 //! The servers have no requests that concern several keys of different sessions. So a batch is executed one by one, and its limit is shared.
 
 use super::acquire::Acquire;
+use super::breaking::{Breaking, broken};
 use super::deadline::Deadline;
 use super::extend::Extend;
 use super::inbox::ConsensusInbox;
@@ -11,7 +12,9 @@ use super::release::Release;
 use super::store::ConsensusStore;
 use super::timing::CLOSING;
 use redis_dlock::Error;
-use redis_dlock::port::{Claim, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue, one_by_one};
+use redis_dlock::port::{
+    Claim, Directory, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue, one_by_one,
+};
 use std::time::Duration;
 
 /// What a client asks of a store.
@@ -22,7 +25,7 @@ impl LockProcessor for ConsensusStore {
 
     fn limits(&self) -> StoreLimits {
         let mut limits = self.kv.limits();
-        (limits.numbers, limits.settles) = (true, true);
+        (limits.numbers, limits.settles, limits.breaks) = (true, true, true);
         limits
     }
 
@@ -31,6 +34,10 @@ impl LockProcessor for ConsensusStore {
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
         Some(self)
     }
 
@@ -45,6 +52,7 @@ impl LockProcessor for ConsensusStore {
             let _ = self.kv.commit(&Transaction { writes, ..Transaction::default() }, deadline);
         }
         self.end_idle(deadline);
+        self.presence.end(&*self.kv, deadline);
         self.kv.close();
     }
 }
@@ -74,6 +82,8 @@ fn execute<'a>(store: &'a ConsensusStore, request: &'a Request<'a>, deadline: De
         Request::DelayRelease(claim, delay) => release(claim).delay(delay).map(Into::into),
         Request::Probe(claim) => extend(claim).probe().map(Into::into),
         Request::Inspect { key } => store.look(key, deadline).map(|snapshot| snapshot.inspection().into()),
+        Request::Break(order) => Breaking { store, order, deadline }.break_hold().map(Into::into),
+        Request::Broken { key, locker } => broken(store, key, locker, deadline).map(Into::into),
         Request::Settle(claim) => release(claim).settle().map(Into::into),
         other => Err(other.unsupported()),
     }

@@ -29,6 +29,10 @@ macro_rules! forward_to_store {
                 self.store.queue()
             }
 
+            fn directory(&self) -> Option<&dyn Directory> {
+                self.store.directory()
+            }
+
             fn close(&self) {
                 self.store.close();
             }

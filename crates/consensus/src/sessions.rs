@@ -114,10 +114,7 @@ impl Sessions {
                 return Ok(session);
             }
         }
-        let begun = SystemClock.now();
-        let id = kv.open_session(life, claim.client, deadline)?;
-        let (client, until) = (claim.client.to_owned(), begun + life.time);
-        let session = Session { id, client, life, until, mark: Mark::Ours(None) };
+        let session = Session::open(kv, life, claim.client, deadline)?;
         self.enter(claim.locker, session.clone());
         Ok(session)
     }
@@ -135,12 +132,9 @@ impl Sessions {
         {
             return Ok(session.id);
         }
-        let life = kv.delay(delay.time);
-        let begun = SystemClock.now();
-        let id = kv.open_session(life, OF_DELAY, deadline)?;
-        let (client, until) = (OF_DELAY.to_owned(), begun + life.time);
-        self.enter(delay.mark, Session { id: id.clone(), client, life, until, mark: Mark::Ours(None) });
-        Ok(id)
+        let session = Session::open(kv, kv.delay(delay.time), OF_DELAY, deadline)?;
+        self.enter(delay.mark, session.clone());
+        Ok(session.id)
     }
 
     /// Takes the idle session that was left last: it lives longest. Those whose life is over are forgotten: their end costs no request.
@@ -250,8 +244,15 @@ impl Tenure {
 }
 
 impl Session {
+    /// Begins one. Its life counts from before the request.
+    pub(super) fn open<K: Kv + ?Sized>(kv: &K, life: Life, client: &str, deadline: Deadline) -> Result<Self, Error> {
+        let begun = SystemClock.now();
+        let id = kv.open_session(life, client, deadline)?;
+        Ok(Self { id, client: client.to_owned(), life, until: begun + life.time, mark: Mark::Ours(None) })
+    }
+
     /// Renews it. Returns `false` if it has ended.
-    fn renew<K: Kv + ?Sized>(&mut self, kv: &K, deadline: Deadline) -> Result<bool, Error> {
+    pub(super) fn renew<K: Kv + ?Sized>(&mut self, kv: &K, deadline: Deadline) -> Result<bool, Error> {
         let sent_at = SystemClock.now();
         let lives = kv.renew(&self.id, deadline)?;
         self.until = sent_at + self.life.time;

@@ -30,12 +30,12 @@ impl Settings {
         })
     }
 
-    /// Makes what sends the requests.
+    /// Makes what sends requests to these servers.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidConfig`] for certificates that cannot be used, or would not be.
-    pub(super) fn http(&self) -> Result<Http, Error> {
+    pub(super) fn http_of(&self, servers: &[String]) -> Result<Http, Error> {
         #[cfg(feature = "tls")]
         let tls = match (self.url.is_encrypted(), self.tls.is_default()) {
             (true, _) => Some(tls::config(&self.tls)?),
@@ -46,7 +46,7 @@ impl Settings {
             }
         };
         Ok(Http::new(
-            self.url.servers.clone(),
+            servers.to_vec(),
             #[cfg(feature = "tls")]
             tls,
         ))

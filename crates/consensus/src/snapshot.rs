@@ -129,6 +129,11 @@ impl Snapshot {
 }
 
 impl Holder {
+    /// Returns the check that it still holds the key, by the same write.
+    pub(super) fn is_unchanged(&self, path: String) -> Check {
+        Check::Unchanged { path, index: self.index }
+    }
+
     /// The store does not say for how long.
     pub(super) fn busy(&self) -> Busy {
         Busy::new(self.party.locker.clone(), None)

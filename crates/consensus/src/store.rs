@@ -12,6 +12,7 @@
 //! | extend, poll | renew the session, then look at the key. The leader renews by itself, without a write | 0 |
 //! | extend with numbers | write the lock again: the index is the number | 1 |
 //! | settle | end the session | 1 |
+//! | break | if the lock's entry is the one that was seen: pass the lock to the first waiter, or delete it; write who broke it, and a message to the holder | 2 |
 //!
 //! The number of a tenure is the index of the lock's last write: etcd's revision, Consul's Raft index. The index of the message of a hand-over
 //! is the same, because one transaction writes both. An entry that says the same as before is no change for Consul. So a lock that is
@@ -25,6 +26,7 @@ use super::gift::{Gift, Given, take_up};
 use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
+use super::presence::Presence;
 use super::sessions::{Doubt, Mark, Session, Sessions, Tenure};
 use super::snapshot::Snapshot;
 use super::timing::{TELLING, TRIES};
@@ -40,6 +42,8 @@ pub(super) struct ConsensusStore {
     pub(super) kv: Arc<dyn Kv>,
     pub(super) names: Names,
     pub(super) sessions: Arc<Sessions>,
+    /// What serves no tenure.
+    pub(super) presence: Presence,
     /// The clients that have used it. Somebody may have written to their inboxes, also if they do not listen.
     pub(super) clients: Mutex<BTreeSet<String>>,
 }
@@ -78,7 +82,13 @@ pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Optio
 impl ConsensusStore {
     /// A store on these servers, which begins without sessions.
     pub(super) fn new(kv: Arc<dyn Kv>, root: &str) -> Self {
-        Self { kv, names: Names::new(root), sessions: Arc::default(), clients: Mutex::default() }
+        Self {
+            kv,
+            names: Names::new(root),
+            sessions: Arc::default(),
+            presence: Presence::default(),
+            clients: Mutex::default(),
+        }
     }
 
     /// Reads the entries of a key, which an answer has.
@@ -90,6 +100,11 @@ impl ConsensusStore {
     pub(super) fn look(&self, key: &str, deadline: Deadline) -> Result<Snapshot, Error> {
         let entries = self.kv.look(&self.names.of(key), deadline)?;
         self.read(key, entries)
+    }
+
+    /// Reads one entry, as the majority has it.
+    pub(super) fn entry(&self, path: &str, deadline: Deadline) -> Result<Option<Entry>, Error> {
+        Ok(self.kv.look(path, deadline)?.into_iter().find(|entry| entry.path == path))
     }
 
     /// Executes a transaction for these lockers. If its outcome is unknown, their sessions are never used again: it may be executed at any later
@@ -117,9 +132,7 @@ impl ConsensusStore {
     pub(super) fn is_with_twin(&self, locker: &str, deadline: Deadline) -> Result<bool, Error> {
         let Some(Tenure { session, .. }) = self.sessions.of(locker) else { return Ok(false) };
         let Mark::Left(index) = session.mark else { return Ok(false) };
-        let path = self.names.mark(&session.id);
-        let entries = self.kv.look(&path, deadline)?;
-        let found = entries.iter().find(|entry| entry.path == path).map(|entry| entry.changed);
+        let found = self.entry(&self.names.mark(&session.id), deadline)?.map(|entry| entry.changed);
         if found != index {
             self.sessions.forget(locker);
         }

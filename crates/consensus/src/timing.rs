@@ -13,6 +13,15 @@ pub(crate) const DELAYED: Duration = Duration::from_secs(1);
 /// ends.
 pub(crate) const TELLING: Duration = Duration::from_millis(500);
 
+/// How long it is kept by whom a hold was broken, at least: the holder asks soon after it was told, and whoever gave the order if the reply is lost.
+pub(crate) const TOLD: Duration = Duration::from_secs(60);
+
+/// How long a session lives that says something to others: as long as the record of a client, so that one session does both.
+pub(crate) const VOICE: Duration = Duration::from_secs(90);
+
+/// How much of its life is left at least when it says something: more than a request takes.
+pub(crate) const SAYING: Duration = Duration::from_secs(5);
+
 /// How long a store takes, at most, to end the sessions that nobody uses when it is closed.
 pub(crate) const CLOSING: Duration = Duration::from_secs(1);
 

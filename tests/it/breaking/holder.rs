@@ -1,14 +1,12 @@
 //! How a holder is told that its hold was broken, and by whom.
 
-use super::{HOUR, WHY, assert_broken, break_lock, ms, operator, probed, seen, take_from_holder, unlooked};
-use crate::conformance::minimal_store::MinimalProcessor;
+use super::orders::{HOUR, WHY, assert_broken, break_lock, operator, probed, seen, take_from_holder, unlooked};
 use crate::support::cause;
 use crate::support::crew::{HANG, eventually};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, Watched, When};
 use crossbeam_channel::unbounded;
-use redis_dlock::{BreakOutcome, DLockGenerator, Error, LossCause, SystemClock};
-use std::sync::Arc;
+use redis_dlock::{BreakOutcome, Error, LossCause};
 use std::time::Duration;
 
 on_both_stores!(
@@ -231,14 +229,4 @@ fn names_that_cannot_be_are_refused(lab: &Lab) {
     assert!(matches!(refused, Error::InvalidConfig { .. }), "{refused}");
     generator.close();
     assert!(matches!(generator.break_lock("TEST", "x", "a-1", WHY), Err(Error::ShutDown)));
-}
-
-#[test]
-fn a_store_that_cannot_break_a_hold_says_so() {
-    let generator = DLockGenerator::new(MinimalProcessor::new(Arc::new(SystemClock))).unwrap();
-    let lock = generator.generate_with(unlooked()).unwrap();
-    let guard = lock.lock().unwrap();
-    let error = generator.break_lock("TEST", "x", &seen(&lock), WHY).unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    assert!(guard.is_valid() && guard.remaining() > ms(1));
 }

@@ -1,6 +1,6 @@
 //! Holders that are processes of their own.
 
-use super::{WHY, break_lock, ms};
+use super::orders::{WHY, break_lock, ms};
 use crate::support::RedisServer;
 use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{connect, is_listener_on};

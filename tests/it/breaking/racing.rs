@@ -1,6 +1,6 @@
 //! Breaks that come at the same time as something else.
 
-use super::{WHY, assert_broken, break_lock, operator, seen, unlooked};
+use super::orders::{WHY, assert_broken, break_lock, operator, seen, unlooked};
 use crate::support::crew::{eventually, spawn};
 use crate::support::lab::{Lab, is_listener_on, on_both_stores};
 use redis_dlock::{BreakOutcome, Error};

@@ -1,6 +1,6 @@
 //! Breaks on a real server: what it keeps of them, and what others may have written there.
 
-use super::{HOUR, WHY, assert_broken, break_lock, ms, seen, unlooked};
+use super::orders::{HOUR, WHY, assert_broken, break_lock, ms, seen, unlooked};
 use crate::support::cluster::{Cluster, Plan as ClusterPlan};
 use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::lab::{config, connect, is_listener_on, wait_with};

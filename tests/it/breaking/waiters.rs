@@ -1,6 +1,6 @@
 //! Who has the lock when it was taken from its holder.
 
-use super::{assert_broken, break_lock, operator, probed, seen, take_from_holder, unlooked};
+use super::orders::{assert_broken, break_lock, operator, probed, seen, take_from_holder, unlooked};
 use crate::support::cause;
 use crate::support::crew::{HANG, Member, eventually, spawn};
 use crate::support::lab::{Lab, is_listener_on, on_both_stores};

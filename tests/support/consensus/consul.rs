@@ -249,6 +249,10 @@ impl Quorum for Consul {
         });
     }
 
+    fn put(&self, path: &str, value: &str) {
+        self.set(path, value, 0);
+    }
+
     fn list(&self, prefix: &str) -> Vec<String> {
         let (status, names) = self.call("GET", &format!("kv/{}?keys&consistent", in_url(prefix)), "");
         if status == 404 { Vec::new() } else { serde_json::from_str(&names).unwrap() }

@@ -127,6 +127,10 @@ impl Quorum for Etcd {
         self.call("kv/put", &put);
     }
 
+    fn put(&self, path: &str, value: &str) {
+        self.call("kv/put", &json!({ "key": STANDARD.encode(path), "value": STANDARD.encode(value) }));
+    }
+
     fn list(&self, prefix: &str) -> Vec<String> {
         let mut end = prefix.as_bytes().to_vec();
         *end.last_mut().unwrap() += 1;

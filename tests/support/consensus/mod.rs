@@ -44,6 +44,9 @@ pub(crate) trait Quorum: Send + Sync + 'static {
     /// Writes an entry that is held for this long, or for ever.
     fn hold(&self, path: &str, value: &str, lease: Option<Duration>);
 
+    /// Writes an entry that is no lock.
+    fn put(&self, path: &str, value: &str);
+
     /// The names of all entries with a prefix.
     fn list(&self, prefix: &str) -> Vec<String>;
 

@@ -25,8 +25,12 @@ pub(crate) enum Subject {
     Slots,
     /// Which server it is, and how old.
     Version,
-    /// Whether it is a master.
+    /// Whether it is a master, or leads.
     Role,
+    /// Whether a majority of the servers can agree.
+    Quorum,
+    /// The sessions of Consul that hold locks.
+    Sessions,
     /// The rights of the login.
     Rights,
     /// Whether the server accepts writes.
@@ -52,6 +56,8 @@ impl Subject {
             Self::Slots => "slots",
             Self::Version => "version",
             Self::Role => "role",
+            Self::Quorum => "majority",
+            Self::Sessions => "sessions",
             Self::Rights => "rights",
             Self::Writes => "writes",
             Self::Messages => "messages",

@@ -4,20 +4,21 @@
 //! |---|---|
 //! | `mod.rs` | the subcommand, and how findings are printed |
 //! | `finding.rs` | what is found |
-//! | `examination.rs` | which servers are examined, and in what order |
+//! | `examination.rs` | which servers of Redis are examined, and in what order |
 //! | `examination/info.rs` | what a server says of itself |
 //! | `examination/rights.rs` | whether the login may do what locks do |
 //! | `examination/messages.rs` | whether a client that waits is heard |
 //! | `examination/clock.rs` | clock and round trip |
+//! | `voting/mod.rs`, `voting/etcd.rs`, `voting/consul.rs` | the servers of etcd and Consul |
 
 mod examination;
 mod finding;
+#[cfg(any(feature = "consul", feature = "etcd"))]
+mod voting;
 
 use crate::args::Doctor;
 use crate::output;
 use crate::settings::Settings;
-#[cfg(any(feature = "consul", feature = "etcd"))]
-use crate::status::USAGE;
 use crate::status::{Failure, UNSOUND};
 use crate::store::{Builder, Store};
 use anstyle::{AnsiColor, Style};
@@ -27,24 +28,21 @@ use std::fmt::Write;
 use std::time::Instant;
 
 pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failure> {
-    let builder = match settings.builder()? {
-        Builder::Redis(builder) => builder,
-        #[cfg(any(feature = "consul", feature = "etcd"))]
-        _ => return Err(Failure::new(USAGE, OF_REDIS)),
-    };
+    let builder = settings.builder()?;
     // A connect finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
     let end = wanted.wait.map_or_else(|| Some(Instant::now()), |wait| Instant::now().checked_add(wait));
-    let store = match Builder::Redis(builder.clone()).wait(end) {
-        Ok(Store::Redis(store)) => store,
-        _ => builder.build()?,
+    let connected = builder.wait(end);
+    let findings = match (builder, connected) {
+        (Builder::Redis(_), Ok(Store::Redis(store))) => examination::examine(&store, settings, wanted.limit),
+        (Builder::Redis(builder), _) => examination::examine(&builder.build()?, settings, wanted.limit),
+        #[cfg(feature = "etcd")]
+        (Builder::Etcd(builder), _) => voting::etcd::examine(&builder.build()?, wanted.limit)?,
+        #[cfg(feature = "consul")]
+        (Builder::Consul(builder), _) => voting::consul::examine(&builder.build()?, wanted.limit)?,
     };
-    let findings = examination::examine(&store, settings, wanted.limit);
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
     Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })
 }
-
-#[cfg(any(feature = "consul", feature = "etcd"))]
-const OF_REDIS: &str = "doctor examines Redis servers: ask etcd with `etcdctl endpoint health`, and Consul with `consul operator raft list-peers`";
 
 fn worst(findings: &[Finding]) -> Severity {
     findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Fine)

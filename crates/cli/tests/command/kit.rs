@@ -1,20 +1,125 @@
 //! A server, and `dlock` beside it.
 
-use super::support::crew::{Member, eventually, spawn};
+use super::consensus::{ConsensusStore, Quorum};
+use super::support::crew::{HANG, Member, eventually, spawn};
 use super::support::{RedisServer, process};
+use redis_dlock::RedisLockProcessor;
+use redis_dlock::port::{Inspection, LockProcessor, Operations};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A server for one test, and a home directory for who uses it.
-pub(crate) struct Kit {
-    pub(crate) server: RedisServer,
+pub(crate) struct KitOn<S> {
+    pub(crate) server: S,
     pub(crate) home: TempDir,
 }
+
+pub(crate) type Kit = KitOn<RedisServer>;
+
+/// A store of one server, and what an administrator does to it.
+pub(crate) trait Site: Sized {
+    /// Whether a server that was restarted still has its locks.
+    const KEEPS_LOCKS: bool;
+
+    fn start() -> Self;
+    fn url(&self) -> String;
+    fn processor(&self) -> Arc<dyn LockProcessor>;
+    /// Gives a lock's key to a holder for some minutes, whoever has it.
+    fn hold(&self, key: &str, holder: &str);
+    /// What of locks is in the store. The record of a client that was killed stays for 90 s.
+    fn leftovers(&self) -> Vec<String>;
+    fn kill(&mut self);
+    fn restart(&mut self);
+}
+
+impl Site for RedisServer {
+    const KEEPS_LOCKS: bool = false;
+
+    fn start() -> Self {
+        Self::start()
+    }
+
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn processor(&self) -> Arc<dyn LockProcessor> {
+        Arc::new(RedisLockProcessor::connect(&self.url()).unwrap())
+    }
+
+    fn hold(&self, key: &str, holder: &str) {
+        self.run::<()>(&["SET", key, holder, "PX", "600000"]);
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        let stays = |key: &String| key == "DLOCK:1:fence" || key.starts_with("DLOCK:1:client:");
+        self.run::<Vec<String>>(&["KEYS", "*"]).into_iter().filter(|key| !stays(key)).collect()
+    }
+
+    fn kill(&mut self) {
+        self.kill();
+    }
+
+    fn restart(&mut self) {
+        self.restart();
+    }
+}
+
+impl<V: ConsensusStore> Site for V {
+    const KEEPS_LOCKS: bool = true;
+
+    fn start() -> Self {
+        V::start(1)
+    }
+
+    fn url(&self) -> String {
+        Quorum::url(self, "dlock")
+    }
+
+    fn processor(&self) -> Arc<dyn LockProcessor> {
+        V::processor(&Site::url(self))
+    }
+
+    fn hold(&self, key: &str, holder: &str) {
+        Quorum::hold(self, &format!("dlock/{key}/.lock"), holder, Some(Duration::from_secs(600)));
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        self.list("dlock/DLOCK_")
+    }
+
+    fn kill(&mut self) {
+        self.servers()[0].kill();
+    }
+
+    fn restart(&mut self) {
+        self.servers()[0].restart();
+    }
+}
+
+/// Makes of each function a test on each store of one server.
+macro_rules! on_each_site {
+    ($($name:ident),+ $(,)?) => {
+        mod redis {
+            $(#[test] fn $name() { super::$name::<crate::support::RedisServer>(); })+
+        }
+        mod etcd {
+            $(#[test] fn $name() { super::$name::<crate::consensus::Etcd>(); })+
+        }
+        mod consul {
+            $(#[test] fn $name() { super::$name::<crate::consensus::Consul>(); })+
+        }
+    };
+}
+
+pub(crate) use on_each_site;
 
 /// What a `dlock` has printed, and how it has ended.
 #[derive(Debug)]
@@ -36,7 +141,13 @@ pub(crate) const KEY: &str = "DLOCK_JOB_x";
 
 impl Kit {
     pub(crate) fn new() -> Self {
-        Self { server: RedisServer::start(), home: tempfile::tempdir().unwrap() }
+        Self::begin()
+    }
+}
+
+impl<S: Site> KitOn<S> {
+    pub(crate) fn begin() -> Self {
+        Self { server: S::start(), home: tempfile::tempdir().unwrap() }
     }
 
     /// `dlock` with these arguments, the server's URL in its environment, and the test's home directory.
@@ -52,22 +163,28 @@ impl Kit {
         self.dlock(&words)
     }
 
-    pub(crate) fn is_locked(&self) -> bool {
-        self.server.run::<i64>(&["EXISTS", KEY]) == 1
-    }
-
-    /// How many processes wait for the lock.
-    pub(crate) fn waiting(&self) -> usize {
-        self.server.waiters_of(KEY).len()
+    /// What the store says of the lock.
+    pub(crate) fn inspection(&self) -> Inspection {
+        let processor = self.server.processor();
+        let found = processor.inspect(KEY, HANG).unwrap();
+        processor.close();
+        found
     }
 
     /// Nobody holds the lock, and nobody waits for it.
     #[track_caller]
     pub(crate) fn expect_free(&self) {
-        let keys: Vec<String> = self.server.run(&["KEYS", "*"]);
-        // The record of a client that was killed stays for 90 s.
-        let stays = |key: &String| key == "DLOCK:1:fence" || key.starts_with("DLOCK:1:client:");
-        assert!(keys.iter().all(stays), "{keys:?}");
+        let left = self.server.leftovers();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.inspection().holder.is_some()
+    }
+
+    /// How many processes wait for the lock.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.inspection().waiting
     }
 
     /// The path of a file in the home directory.

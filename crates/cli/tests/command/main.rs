@@ -3,7 +3,14 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[macro_use]
+#[path = "../../../../tests/faults/each_store.rs"]
+mod each;
+
 mod asking;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../tests/support/consensus/mod.rs"]
+mod consensus;
 mod cost;
 mod daemons;
 mod doctor;
@@ -25,3 +32,4 @@ mod streams;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
 mod terminal;
+mod voting;

@@ -1,5 +1,6 @@
-//! The questions of an operator to the master of a Sentinel service and to a Cluster, also while a master fails.
+//! The questions of an operator to the master of a Sentinel service, to a Cluster, and to stores whose servers vote, also while a master fails.
 
+use super::consensus::ConsensusStore;
 use super::kit::{Ended, Killed, Start, bare};
 use super::support::cluster::{Cluster, Plan};
 use super::support::crew::{HANG, eventually};
@@ -9,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A place where locks are, and a home directory for who uses it.
@@ -177,4 +178,24 @@ fn a_dead_master_is_named_and_the_others_tell_their_locks() {
     let line: Value = serde_json::from_str(&watched.out).unwrap();
     assert_eq!(line["locks"].as_array().unwrap().len(), 2, "{line}");
     assert!(line["error"].as_str().unwrap().contains(&dead), "{line}");
+}
+
+on_each_store!(a_store_is_asked_and_watched_through_the_death_of_its_leader);
+
+/// The locks outlive the leader.
+fn a_store_is_asked_and_watched_through_the_death_of_its_leader<V: ConsensusStore>() {
+    let mut servers = V::start(3);
+    let place = Place::new(servers.url("dlock"));
+    ask_all(&place);
+    let hold = |servers: &V, target: &str| {
+        let path = format!("dlock/DLOCK_JOB_{target}/.lock");
+        servers.hold(&path, "host-1-ff-1", Some(Duration::from_secs(600)));
+    };
+    hold(&servers, "a");
+    let watching = Watching::start(&mut place.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
+    watching.wait_for("the lock", |line| has(line, &["a"]));
+    let leader = servers.leader();
+    servers.servers()[leader].kill();
+    hold(&servers, "b");
+    watching.wait_for("both locks", |line| has(line, &["a", "b"]));
 }

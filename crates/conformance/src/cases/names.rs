@@ -27,6 +27,8 @@ pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
         "DLOCK_T_钥匙",
         "DLOCK_T_🔑",
         "DLOCK_T_a:b:queue:c",
+        "DLOCK_T_a b/c",
+        "DLOCK_T_../a/..",
         &longest,
         &other,
     ];

@@ -79,9 +79,9 @@ impl Client {
         self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
-    /// Asks for an entry, and waits until it has changed since an index, on connections of its own.
+    /// Asks for an entry and those below it, and waits until one of them has changed since an index, on connections of its own.
     pub(super) fn wait(&self, agent: &Agent, path: &str, since: u64, wait: Duration) -> Result<Reply, Error> {
-        let path = format!("/v1/kv/{}?index={since}&wait={}ms", encode::in_url(path), wait.as_millis());
+        let path = format!("/v1/kv/{}?recurse&index={since}&wait={}ms", encode::in_url(path), wait.as_millis());
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true };
         // The server adds up to a sixteenth to the time, so that not all queries end at once.

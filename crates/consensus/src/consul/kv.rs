@@ -117,14 +117,31 @@ impl Kv for Arc<Client> {
         encode::done(&reply.body, transaction).ok_or_else(|| odd("the outcome of a transaction"))
     }
 
+    /// A token may see some of the entries only. Whoever took these for all would see no holder where there is one.
+    ///
     /// `consistent` has the leader ask a majority whether it still leads. Consul's default would read from a leader that was replaced.
+    ///
+    /// It is a transaction that only reads: since 1.22, Consul refuses a URL whose path has a space, or two dots, beside an encoded character.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
-        let path = format!("/v1/kv/{}?recurse&consistent", encode::in_url(prefix));
-        let reply = self.call(Method::GET, &path, &Value::Null, true, deadline)?;
-        match reply {
-            Some(reply) if reply.status == 404 => Ok(Vec::new()),
-            reply => reply.and_then(|reply| encode::entries(&reply.body)).ok_or_else(|| odd("the entries")),
+        let look = Transaction { look: prefix.to_owned(), ..Transaction::default() };
+        let body = encode::transaction(&look);
+        let reply = self.call(Method::PUT, "/v1/txn?consistent", &body, true, deadline)?;
+        let reply = reply.ok_or_else(|| odd("the entries"))?;
+        // A transaction says it in its body, and nowhere else.
+        if reply.body.get("ResultsFilteredByACLs") == Some(&Value::Bool(true)) {
+            return Err(Error::denied(format!("the token may not read all entries that begin with {prefix:?}")));
         }
+        match reply.status {
+            409 => Err(refused(&reply.body).err().unwrap_or_else(|| odd("the entries"))),
+            _ => match encode::done(&reply.body, &look) {
+                Some(Committed::Done { entries, .. }) => Ok(entries),
+                _ => Err(odd("the entries")),
+            },
+        }
+    }
+
+    fn shows_the_last(&self) -> bool {
+        true
     }
 
     fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error> {

@@ -2,13 +2,15 @@
 
 use super::client::Client;
 use crate::public::{certificates, forward_to_store};
+use crate::server::{Server, body};
 use crate::settings::Settings;
 use crate::store::ConsensusStore;
 use crate::timing::consul::SHORTEST;
 use redis_dlock::Error;
-use redis_dlock::port::{Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
+use redis_dlock::port::{Directory, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
 use std::sync::Arc;
 use std::time::Duration;
+use ureq::http::Method;
 
 /// The port that Consul uses unless it is told another one.
 const PORT: u16 = 8500;
@@ -40,6 +42,7 @@ const PORT: u16 = 8500;
 #[derive(Clone)]
 pub struct ConsulLockProcessor {
     store: Arc<ConsensusStore>,
+    builder: Arc<ConsulBuilder>,
 }
 
 impl ConsulLockProcessor {
@@ -69,6 +72,30 @@ impl ConsulLockProcessor {
         }
         Ok(ConsulBuilder { settings, session_ttl_min: SHORTEST })
     }
+
+    /// Returns the prefix of all entries, with a slash at its end.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.builder.settings.url.root
+    }
+
+    /// Returns the servers or agents of the URL, each on connections of its own, for a tool that examines them. It does not connect.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] as [`ConsulBuilder::build`].
+    pub fn servers(&self) -> Result<Vec<Server>, Error> {
+        let server = |address: &String| {
+            let client = self.builder.client(std::slice::from_ref(address))?;
+            let ask = move |path: &str, text: &str, deadline| {
+                let method = if text.is_empty() { Method::GET } else { Method::PUT };
+                let reply = client.call(method, path, &body(text)?, true, deadline)?;
+                Ok(reply.map(|reply| reply.body).unwrap_or_default().to_string())
+            };
+            Ok(Server::new(address, ask))
+        };
+        self.builder.settings.url.servers.iter().map(server).collect()
+    }
 }
 
 forward_to_store!(ConsulLockProcessor);
@@ -94,10 +121,15 @@ impl ConsulBuilder {
     ///
     /// [`Error::InvalidConfig`] for certificates that cannot be used, and for certificates together with a URL that does not encrypt.
     pub fn build(self) -> Result<ConsulLockProcessor, Error> {
-        let http = self.settings.http()?;
-        let url = self.settings.url;
-        let client = Arc::new(Client::new(http, url.login.map(|(token, _)| token), self.session_ttl_min));
-        Ok(ConsulLockProcessor { store: Arc::new(ConsensusStore::new(Arc::new(client), &url.root)) })
+        let client = Arc::new(self.client(&self.settings.url.servers)?);
+        let store = Arc::new(ConsensusStore::new(Arc::new(client), &self.settings.url.root));
+        Ok(ConsulLockProcessor { store, builder: Arc::new(self) })
+    }
+
+    /// Makes a client of some of the servers.
+    fn client(&self, servers: &[String]) -> Result<Client, Error> {
+        let token = self.settings.url.login.clone().map(|(token, _)| token);
+        Ok(Client::new(self.settings.http_of(servers)?, token, self.session_ttl_min))
     }
 }
 

@@ -7,14 +7,19 @@
 //! The first query asks from index 0 and is answered at once, perhaps with "not found". Its index is that of the newest change of all entries, so
 //! a message that comes between two queries has a higher one, and is told by the second. An entry that is deleted and written again counts its
 //! locks from one: the reader takes that for a message that it has missed, which costs a question and loses nothing.
+//!
+//! What clients say to one another is not written a second time, so each such message is an entry of its own below the inbox. A query tells of
+//! all entries whose paths begin with that of the inbox.
 
 use super::client::{Client, odd};
 use super::encode;
-use super::sweep::Sweep;
+use super::sweep::{Sweep, delete};
 use crate::deadline::Deadline;
-use crate::kv::{Change, Listening};
+use crate::kv::{Change, Entry, Listening};
+use crate::timing::TELLING;
 use crate::timing::consul::WAIT;
 use redis_dlock::Error;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
@@ -31,6 +36,11 @@ pub(super) struct Query {
     told: u64,
     /// How many messages the entry had seen then. `None` if it has gone since.
     said: Option<u64>,
+    /// The index of the last entry below this one that was told.
+    heard: u64,
+    ready: VecDeque<Change>,
+    /// What was told of them, and is to be deleted.
+    read: Vec<String>,
     sweep: Sweep,
 }
 
@@ -38,39 +48,86 @@ impl Query {
     /// Returns after a first answer: whatever is written from then on raises the index, and the next query tells it.
     pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let agent = client.own_agent();
-        let mut query =
-            Self { client, path: path.to_owned(), agent, index: 0, told: 0, said: Some(0), sweep: Sweep::default() };
+        let mut query = Self {
+            client,
+            path: path.to_owned(),
+            agent,
+            index: 0,
+            told: 0,
+            said: Some(0),
+            heard: 0,
+            ready: VecDeque::new(),
+            read: Vec::new(),
+            sweep: Sweep::default(),
+        };
         query.ask(deadline.left()?.min(WAIT))?;
+        query.ready.clear();
         Ok(query)
     }
 
-    /// Asks once, and returns the entry if it has changed.
-    fn ask(&mut self, wait: Duration) -> Result<Option<Change>, Error> {
+    /// Asks once, and notes what has changed of the entry, and which entries are new below it.
+    fn ask(&mut self, wait: Duration) -> Result<(), Error> {
         let reply = self.client.wait(&self.agent, &self.path, self.index, wait)?;
         let index = reply.index.ok_or_else(|| odd("the index"))?;
         // An index that falls is that of servers which were set up again: everything is asked for again.
-        self.index = if index < self.index { 0 } else { index.max(1) };
-        if reply.status == 404 {
+        if index < self.index {
+            (self.index, self.heard) = (0, 0);
+        } else {
+            self.index = index.max(1);
+        }
+        let below = format!("{}/", self.path);
+        let (mut own, mut new) = (None, Vec::new());
+        // Those of another client may begin with the same letters.
+        for kv in reply.body.as_array().map(Vec::as_slice).unwrap_or_default() {
+            let (entry, said) = encode::entry(kv).zip(encode::times_locked(kv)).ok_or_else(|| odd("the entry"))?;
+            if entry.path == self.path {
+                own = Some((entry, said));
+            } else if entry.path.starts_with(&below) && entry.created > self.heard {
+                new.push(entry);
+            }
+        }
+        let change = self.change(own, index);
+        self.ready.extend(change);
+        self.hear(new);
+        Ok(())
+    }
+
+    /// Returns what has changed of the entry itself.
+    fn change(&mut self, own: Option<(Entry, u64)>, index: u64) -> Option<Change> {
+        let Some((entry, said)) = own else {
             // Somebody has deleted the entry, perhaps with a message that was not read.
             let is_news = self.told > 0 && self.said.take().is_some();
-            return Ok(is_news.then(|| Change { value: Vec::new(), index, is_merged: true }));
-        }
-        let Some(kv) = reply.body.get(0) else { return Ok(None) };
-        let (entry, said) = encode::entry(kv).zip(encode::times_locked(kv)).ok_or_else(|| odd("the entry"))?;
+            return is_news.then(|| Change { value: Vec::new(), index, is_merged: true });
+        };
         if entry.changed == self.told {
-            return Ok(None);
+            return None;
         }
         let is_next = self.said.is_some_and(|before| said == before + 1);
         (self.told, self.said) = (entry.changed, Some(said));
-        Ok(Some(Change { value: entry.value, index: entry.changed, is_merged: !is_next }))
+        Some(Change { value: entry.value, index: entry.changed, is_merged: !is_next })
+    }
+
+    /// Takes what other clients have said, in its order.
+    fn hear(&mut self, mut new: Vec<Entry>) {
+        new.sort_by_key(|entry| entry.created);
+        let Some(last) = new.last() else { return };
+        self.heard = last.created;
+        self.read.extend(new.iter().map(|entry| entry.path.clone()));
+        let change = |entry: Entry| Change { value: entry.value, index: entry.changed, is_merged: false };
+        self.ready.extend(new.into_iter().map(change));
     }
 }
 
 impl Listening for Query {
-    /// One query. Before it the inboxes of the dead are swept, if it is time: this thread has nothing else to do.
+    /// One query. Before it what was read is deleted, and the inboxes of the dead are swept, if it is time: this thread has nothing else to do. What
+    /// is left of messages goes with the sessions that hold them.
     fn next(&mut self) -> Result<Option<Change>, Error> {
-        self.sweep.go_if_due(&self.client, &self.path);
-        self.ask(WAIT)
+        if self.ready.is_empty() {
+            delete(&self.client, &std::mem::take(&mut self.read), Deadline::after(TELLING));
+            self.sweep.go_if_due(&self.client, &self.path);
+            self.ask(WAIT)?;
+        }
+        Ok(self.ready.pop_front())
     }
 
     /// The agent has no other connections than that of the query.

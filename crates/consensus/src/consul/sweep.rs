@@ -63,8 +63,8 @@ fn sweep(client: &Client, inboxes: &str, deadline: Deadline) -> Result<bool, Err
     let sessions = sessions.body.as_array().map(Vec::as_slice).unwrap_or_default();
     let living: HashSet<_> =
         sessions.iter().filter_map(|session| session.get("Name")?.as_str()?.strip_prefix(NAMED).map(encoded)).collect();
-    let is_left =
-        |inbox: &&Entry| inbox.path.strip_prefix(inboxes).is_some_and(|owner| inbox.is_ours && !living.contains(owner));
+    let owner = |inbox: &Entry| Some(inbox.path.strip_prefix(inboxes)?.split('/').next()?.to_owned());
+    let is_left = |inbox: &&Entry| inbox.is_ours && owner(inbox).is_some_and(|owner| !living.contains(&owner));
     let left: Vec<_> = found.iter().filter(is_left).collect();
     for some in left[..left.len().min(MOST)].chunks(TOGETHER) {
         let delete =
@@ -74,4 +74,13 @@ fn sweep(client: &Client, inboxes: &str, deadline: Deadline) -> Result<bool, Err
         client.call(Method::PUT, "/v1/txn", &all.into(), true, deadline)?;
     }
     Ok(left.len() > MOST)
+}
+
+/// Deletes entries that may have gone. What fails is left.
+pub(super) fn delete(client: &Client, paths: &[String], deadline: Deadline) {
+    for some in paths.chunks(TOGETHER) {
+        let delete = |path: &String| json!({ "KV": { "Verb": "delete", "Key": path } });
+        let all: Vec<_> = some.iter().map(delete).collect();
+        let _ = client.call(Method::PUT, "/v1/txn", &all.into(), true, deadline);
+    }
 }

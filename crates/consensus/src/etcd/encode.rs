@@ -21,6 +21,11 @@ pub(super) fn range(prefix: &str) -> Value {
     json!({ "key": to_base64(prefix), "range_end": to_base64(end_of(prefix)) })
 }
 
+/// A request for some of them, from a path on.
+pub(super) fn page(prefix: &str, from: &str, most: usize) -> Value {
+    json!({ "key": to_base64(from), "range_end": to_base64(end_of(prefix)), "limit": most.to_string() })
+}
+
 /// The first key behind all that have this prefix.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
@@ -104,6 +109,13 @@ pub(super) fn revision(answer: &Value) -> Option<u64> {
 pub(super) fn entries(range: &Value) -> Option<Vec<Entry>> {
     let kvs = range.get("kvs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     kvs.iter().map(entry).collect()
+}
+
+/// Reads the entries of a page, and whether there are more. What cannot be read is left out: whoever may write here has put it there.
+pub(super) fn some_entries(range: &Value) -> Option<(Vec<Entry>, bool)> {
+    revision(range)?;
+    let kvs = range.get("kvs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    Some((kvs.iter().filter_map(entry).collect(), range.get("more").and_then(Value::as_bool) == Some(true)))
 }
 
 /// Reads an entry. One without a lease is held, too, and for ever: somebody has put it there by hand.

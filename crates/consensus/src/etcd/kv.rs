@@ -26,6 +26,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How many entries a page of a list has.
+const PAGE: usize = 1000;
+
 impl Kv for Arc<Client> {
     fn limits(&self) -> StoreLimits {
         let mut limits = limits(SHORTEST);
@@ -95,6 +98,12 @@ impl Kv for Arc<Client> {
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
         let answer = self.call("/v3/kv/range", &encode::range(prefix), true, deadline)?;
         answer.as_ref().and_then(encode::entries).ok_or_else(|| odd("the entries"))
+    }
+
+    /// An entry whose path is no text is nobody's of ours.
+    fn page(&self, prefix: &str, from: &str, deadline: Deadline) -> Result<(Vec<Entry>, bool), Error> {
+        let answer = self.call("/v3/kv/range", &encode::page(prefix, from, PAGE), true, deadline)?;
+        answer.as_ref().and_then(encode::some_entries).ok_or_else(|| odd("the entries"))
     }
 
     fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error> {

@@ -2,10 +2,11 @@
 
 use super::client::{Client, Login};
 use crate::public::{certificates, forward_to_store};
+use crate::server::{Server, body};
 use crate::settings::Settings;
 use crate::store::ConsensusStore;
 use redis_dlock::Error;
-use redis_dlock::port::{Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
+use redis_dlock::port::{Directory, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
 use std::sync::Arc;
 
 /// The port that etcd uses unless it is told another one.
@@ -21,6 +22,7 @@ const PORT: u16 = 2379;
 #[derive(Clone)]
 pub struct EtcdLockProcessor {
     store: Arc<ConsensusStore>,
+    settings: Arc<Settings>,
 }
 
 impl EtcdLockProcessor {
@@ -50,6 +52,36 @@ impl EtcdLockProcessor {
         }
         Ok(EtcdBuilder { settings })
     }
+
+    /// Returns the prefix of all entries, with a slash at its end.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.settings.url.root
+    }
+
+    /// Returns the servers of the URL, each on connections of its own, for a tool that examines them. It does not connect.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] as [`EtcdBuilder::build`].
+    pub fn servers(&self) -> Result<Vec<Server>, Error> {
+        let server = |address: &String| {
+            let client = client(&self.settings, std::slice::from_ref(address))?;
+            let ask = move |path: &str, text: &str, deadline| {
+                let answer = client.call(path, &body(text)?, true, deadline)?;
+                Ok(answer.unwrap_or_default().to_string())
+            };
+            Ok(Server::new(address, ask))
+        };
+        self.settings.url.servers.iter().map(server).collect()
+    }
+}
+
+/// Makes a client of some of the servers.
+fn client(settings: &Settings, servers: &[String]) -> Result<Client, Error> {
+    let login = settings.url.login.clone();
+    let login = login.and_then(|(user, password)| Some(Login { user, password: password? }));
+    Ok(Client::new(settings.http_of(servers)?, login))
 }
 
 forward_to_store!(EtcdLockProcessor);
@@ -67,11 +99,10 @@ impl EtcdBuilder {
     ///
     /// [`Error::InvalidConfig`] for certificates that cannot be used, and for certificates together with a URL that does not encrypt.
     pub fn build(self) -> Result<EtcdLockProcessor, Error> {
-        let http = self.settings.http()?;
-        let url = self.settings.url;
-        let login = url.login.and_then(|(user, password)| Some(Login { user, password: password? }));
-        let client = Arc::new(Client::new(http, login));
-        Ok(EtcdLockProcessor { store: Arc::new(ConsensusStore::new(Arc::new(client), &url.root)) })
+        let settings = Arc::new(self.settings);
+        let client = Arc::new(client(&settings, &settings.url.servers)?);
+        let store = Arc::new(ConsensusStore::new(Arc::new(client), &settings.url.root));
+        Ok(EtcdLockProcessor { store, settings })
     }
 }
 

@@ -63,7 +63,8 @@ impl<V: ConsensusStore> Store for Fresh<V> {
 
     fn leftovers(&self) -> Vec<String> {
         let all = self.servers.list(&format!("{}/", self.prefix));
-        all.into_iter().filter(|path| !path.contains("/.inbox/") && !path.contains("/.session/")).collect()
+        let stays = |path: &String| ["/.inbox/", "/.session/", "/.broken/"].iter().any(|part| path.contains(part));
+        all.into_iter().filter(|path| !stays(path)).collect()
     }
 
     fn name(&self) -> &'static str {

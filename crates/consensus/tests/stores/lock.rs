@@ -62,6 +62,7 @@ fn threads_of_three_clients_exclude_one_another_and_tokens_rise<V: ConsensusStor
     let tokens = book.lock();
     assert_eq!(tokens.len(), 9 * ROUNDS);
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+    clients.iter().for_each(DLockGenerator::close);
     assert_eq!(store.leftovers(), [""; 0]);
 }
 

@@ -19,6 +19,7 @@ mod faults;
 mod fresh;
 mod lock;
 mod secure;
+mod seeing;
 mod strangers;
 mod twins;
 mod wrong;
@@ -91,8 +92,26 @@ mod all {
     mod twins;
 }
 
+/// The same of the tests of forced breaks.
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../tests/it/breaking"]
+mod breaking {
+    mod holder;
+    mod orders;
+    mod racing;
+    mod waiters;
+}
+
+/// And of descriptions.
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../tests/it/describe"]
+mod describe {
+    mod asking;
+    mod clients;
+}
+
 use consensus::{Consul, Etcd};
 use fresh::Fresh;
 
-dlock_conformance::conformance_tests!(etcd, Fresh::<Etcd>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);
-dlock_conformance::conformance_tests!(consul, Fresh::<Consul>::start(), lacks Gaps DeadAtOnce Keeps Denials Directory Posting Breaking);
+dlock_conformance::conformance_tests!(etcd, Fresh::<Etcd>::start(), lacks Gaps DeadAtOnce Keeps Denials Posting);
+dlock_conformance::conformance_tests!(consul, Fresh::<Consul>::start(), lacks Gaps DeadAtOnce Keeps Denials Posting);

@@ -333,6 +333,16 @@ mod consul {
         let poor =
             token("others", r#"key_prefix "other/" { policy = "write" } session_prefix "" { policy = "write" }"#);
         is_handed_over(|| Box::new(store(&right)));
+        // Who may not see all locks is told so, and is given no list that looks whole.
+        let [all, some] =
+            [r#"key_prefix "team/" { policy = "read" }"#, r#"key_prefix "team/DLOCK_A" { policy = "read" }"#];
+        let held = DLockGenerator::new(store(&right)).unwrap().generate("SECURE", "held").unwrap();
+        let _guard = held.lock().unwrap();
+        let list = |token: &str| DLockGenerator::new(store(token)).unwrap().list("*").next();
+        let seen = list(&token("sees", all)).expect("a lock").unwrap();
+        assert_eq!(seen.key, held.key());
+        let denied = list(&token("sees-some", some));
+        assert!(matches!(denied, Some(Err(Error::Denied { .. }))), "{denied:?}");
         for refused in [&*poor, "", "sesame@"] {
             let error = refusal(&store(refused));
             assert!(matches!(error, Error::Denied { .. }), "{refused}: {error:?}");

@@ -6,8 +6,8 @@ use crate::message;
 use crate::names::Names;
 use crate::store::ConsensusStore;
 use redis_dlock::port::{
-    AcquireOutcome, Claim, DelayReleaseOutcome, Grant, Message, Operations, PollOutcome, ProbeOutcome, ReleaseDelay,
-    ReleaseOutcome,
+    AcquireOutcome, Break, BreakOutcome, Claim, DelayReleaseOutcome, Grant, Message, Operations, PollOutcome,
+    ProbeOutcome, ReleaseDelay, ReleaseOutcome,
 };
 use redis_dlock::{BackendFailure, Error};
 use shuttle::rand::{Rng, thread_rng};
@@ -171,8 +171,9 @@ impl Client {
         let session = self.servers.holder(&self.names.lock(KEY));
         let servers = self.servers.clone();
         let own = session.filter(|session| session.starts_with(&format!("{}/", self.name)));
-        // A hold whose session the operator has ended is told by its next renewal.
-        let is_excused = move || own.as_ref().is_none_or(|own| servers.has_ended(own));
+        let broken = self.names.broken(KEY, claim.locker);
+        // A hold whose session the operator has ended, or that he has broken, is told by its next renewal.
+        let is_excused = move || own.as_ref().is_none_or(|own| servers.has_ended(own)) || servers.has(&broken);
         if is_excused() && !self.servers.is_meddled_with() {
             self.object(format_args!("{} holds what is not its own", claim.locker));
         }
@@ -261,6 +262,30 @@ impl Client {
             while self.store.settle(claim, LEASE).is_err() {}
         }
         Next::Over
+    }
+}
+
+/// Breaks the hold that it sees, some time later. No other hold ends by it, and whoever waits has the key at once.
+/// Shows: S3.
+pub(super) fn break_some_hold(servers: &Servers, journal: &Journal, is_answered: bool) {
+    let store = ConsensusStore::new(Arc::new(servers.clone()), ROOT);
+    for _ in 0..5 {
+        step();
+        let Ok(Some(locker)) = store.inspect(KEY, LEASE).map(|found| found.holder) else { continue };
+        step();
+        match store.break_hold(&Break::new(KEY, &locker, "operator-1", "it hangs"), LEASE) {
+            Ok(BreakOutcome::Broken { next: Some(next), .. }) if next == locker => {
+                journal.object(format!("{locker} was broken, and is the next"));
+            }
+            Ok(BreakOutcome::Broken { next: None, waiting: 1.. }) if is_answered => {
+                journal.object(format!("{locker} was broken, and nobody of those who wait has the key"));
+            }
+            Ok(BreakOutcome::NotHeldBy { holder: Some(holder) }) if holder == locker => {
+                journal.object(format!("{locker} holds the key, and was not broken"));
+            }
+            Ok(BreakOutcome::Broken { .. }) => return,
+            Ok(_) | Err(_) => {}
+        }
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) enum Mutant {
     LeavesTheQueueUnlooked,
     /// A session is believed to have ended because a renewal says so.
     BelievesRenewals,
+    /// A break takes the key from whoever holds it by then.
+    BreaksWhoever,
     /// A delayed release that is repeated does not know its mark.
     ForgetsTheMark,
     /// An extension does not renew its session. `tests/faults` finds it.
@@ -82,6 +84,7 @@ caught_each! {
     hears_the_last: HearsTheLast, TWO, FORGOTTEN;
     gives_unsaid: GivesUnsaid, TWO, FORGOTTEN;
     frees_unlooked: FreesUnlooked, TWO, LEFT;
+    breaks_whoever: BreaksWhoever, BROKEN, LEFT_OR_TWICE;
     forgets_the_mark: ForgetsTheMark, DELAYED_FAULTY, &["a delayed release finds"];
     leaves_the_queue_unlooked: LeavesTheQueueUnlooked, LEAVING, LEFT;
 }

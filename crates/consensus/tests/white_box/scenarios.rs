@@ -1,6 +1,6 @@
 //! The scenarios that are explored.
 
-use super::client::Client;
+use super::client::{Client, break_some_hold};
 use super::explorer::explore_both;
 use super::journal::Journal;
 use super::servers::Servers;
@@ -14,12 +14,15 @@ pub(super) struct Scenario {
     faults: u32,
     /// How many sessions the operator ends.
     ends: u32,
+    /// How many holds the operator breaks.
+    breaks: u32,
     gives_up: bool,
     /// Whether some holds end with a delayed release.
     delays: bool,
 }
 
-pub(super) const TWO: Scenario = Scenario { clients: &[2, 2], faults: 0, ends: 0, gives_up: false, delays: false };
+pub(super) const TWO: Scenario =
+    Scenario { clients: &[2, 2], faults: 0, ends: 0, breaks: 0, gives_up: false, delays: false };
 pub(super) const THREE: Scenario = Scenario { clients: &[2, 1, 1], ..TWO };
 pub(super) const TWO_FAULTY: Scenario = Scenario { faults: 2, ..TWO };
 pub(super) const THREE_FAULTY: Scenario = Scenario { faults: 2, ..THREE };
@@ -27,6 +30,8 @@ pub(super) const LEAVING: Scenario = Scenario { gives_up: true, ..THREE };
 pub(super) const LEAVING_FAULTY: Scenario = Scenario { faults: 2, ..LEAVING };
 pub(super) const ENDED: Scenario = Scenario { ends: 1, ..THREE };
 pub(super) const ENDED_FAULTY: Scenario = Scenario { faults: 1, ..ENDED };
+pub(super) const BROKEN: Scenario = Scenario { breaks: 2, ..THREE };
+pub(super) const BROKEN_FAULTY: Scenario = Scenario { faults: 2, ..BROKEN };
 pub(super) const DELAYED: Scenario = Scenario { delays: true, ..THREE };
 pub(super) const DELAYED_FAULTY: Scenario = Scenario { faults: 2, ..DELAYED };
 
@@ -34,7 +39,7 @@ impl Scenario {
     /// Plays one execution.
     /// Shows: L1, L2.
     pub(super) fn play(&self) {
-        let is_calm = self.faults + self.ends == 0 && !self.delays;
+        let is_calm = self.faults + self.ends + self.breaks == 0 && !self.delays;
         let (servers, journal) = (Servers::new(self.faults, is_calm), Journal::default());
         let mut threads = Vec::new();
         for (name, holds) in ["a", "b", "c"].into_iter().zip(self.clients) {
@@ -44,6 +49,10 @@ impl Scenario {
         for _ in 0..self.ends {
             let servers = servers.clone();
             threads.push(thread::spawn(move || servers.end_some_session()));
+        }
+        for _ in 0..self.breaks {
+            let (servers, journal, is_answered) = (servers.clone(), journal.clone(), self.faults == 0);
+            threads.push(thread::spawn(move || break_some_hold(&servers, &journal, is_answered)));
         }
         for thread in threads {
             let _ = thread.join();
@@ -75,6 +84,8 @@ holds! {
     clients_that_give_up_and_lost_answers: LEAVING_FAULTY;
     a_session_that_an_operator_ends: ENDED;
     a_session_that_an_operator_ends_and_lost_answers: ENDED_FAULTY;
+    holds_that_an_operator_breaks: BROKEN;
+    holds_that_an_operator_breaks_and_lost_answers: BROKEN_FAULTY;
     releases_that_are_delayed: DELAYED;
     releases_that_are_delayed_and_lost_answers: DELAYED_FAULTY;
 }

@@ -142,12 +142,18 @@ impl Servers {
         }
     }
 
-    /// Whether the operator has ended any session.
+    /// Whether the operator has ended any session, or broken any hold.
     pub(super) fn is_meddled_with(&self) -> bool {
-        !self.0.state.lock().ended.is_empty()
+        let state = self.0.state.lock();
+        !state.ended.is_empty() || state.entries.keys().any(|path| path.contains(".broken/"))
     }
 
-    /// Waits until all late requests were executed. Returns what is left but for inboxes.
+    /// Whether there is an entry with this prefix.
+    pub(super) fn has(&self, prefix: &str) -> bool {
+        !self.0.state.lock().with(prefix).is_empty()
+    }
+
+    /// Waits until all late requests were executed. Returns what is left but for inboxes, and for what tells of broken holds.
     pub(super) fn leftovers(&self) -> Vec<Entry> {
         loop {
             let late = std::mem::take(&mut *self.0.late.lock());
@@ -163,7 +169,7 @@ impl Servers {
             .lock()
             .entries
             .values()
-            .filter(|entry| ![".inbox/", ".session/"].iter().any(|kept| entry.path.contains(kept)))
+            .filter(|entry| ![".inbox/", ".session/", ".broken/"].iter().any(|kept| entry.path.contains(kept)))
             .cloned()
             .collect()
     }

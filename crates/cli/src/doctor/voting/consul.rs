@@ -1,0 +1,166 @@
+//! What is wrong with Consul's servers and agents.
+
+use super::super::finding::{Finding, Subject};
+use super::{Examination, examine_each, words_of};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use dlock_consensus::ConsulLockProcessor;
+use redis_dlock::port::LockProcessor;
+use redis_dlock::{BackendFailure, Error};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+pub(in super::super) fn examine(store: &ConsulLockProcessor, limit: Duration) -> Result<Vec<Finding>, Error> {
+    let (prefix, lease) = (store.prefix(), store.limits().shortest_lease);
+    Ok(examine_each(&store.servers()?, limit, of_itself, |examination| of_locks(examination, prefix, lease)))
+}
+
+/// What the server or agent says of itself. Returns whether it answers.
+fn of_itself(examination: &mut Examination<'_>) -> bool {
+    let leader = match examination.ask("/v1/status/leader", &Value::Null) {
+        Ok(leader) => leader,
+        Err(error) => {
+            examination.unreachable(&error, "correct the token: token@host");
+            return false;
+        }
+    };
+    examination.fine(Subject::Connection, "it answers");
+    // It is told to whoever has the right `agent`, which locks do not need.
+    if let Ok(own) = examination.ask("/v1/agent/self", &Value::Null) {
+        let of = |name: &str| own["Config"][name].as_str().unwrap_or_default().to_owned();
+        let kind = if own["Config"]["Server"] == true { "a server" } else { "an agent" };
+        let (version, datacenter) = (of("Version"), of("Datacenter"));
+        examination.fine(Subject::Version, format!("Consul {version}, {kind} of {datacenter}"));
+    }
+    match leader.as_str() {
+        Some("") | None => no_majority(examination, "it knows no leader"),
+        Some(_) => examination.fine(Subject::Role, "it knows a leader"),
+    }
+    true
+}
+
+fn no_majority(examination: &mut Examination<'_>, why: &str) {
+    let advice = "bring back a majority of the servers: until then nobody can lock, and nobody can unlock";
+    examination.wrong(Subject::Quorum, format!("{why}: no majority of the servers reaches one another"), advice);
+}
+
+/// What locks do, by one server: sessions, each right by itself, and how long a write takes.
+fn of_locks(examination: &mut Examination<'_>, prefix: &str, lease: Duration) {
+    autopilot(examination);
+    let Some((session, is_lasting)) = session(examination, lease) else { return };
+    if is_lasting {
+        examination.fine(Subject::Sessions, "sessions are on the node dlock, and end by their time alone");
+    }
+    let path = format!("{prefix}DLOCK_doctor_{}/.lock", std::process::id());
+    let lock = json!({ "Verb": "lock", "Key": path, "Value": STANDARD.encode("doctor"), "Session": session });
+    let write = |examination: &Examination<'_>| {
+        let answer = examination.ask("/v1/txn", &json!([{ "KV": lock }]))?;
+        refusal(&answer).map_or(Ok(answer), Err)
+    };
+    let read = json!([{ "KV": { "Verb": "get", "Key": path } }]);
+    let found = write(examination).and_then(|_| examination.ask("/v1/txn?consistent", &read));
+    match found {
+        Ok(found) if refusal(&found).is_none() && found["Results"].as_array().is_some_and(|all| !all.is_empty()) => {
+            examination.fine(Subject::Rights, format!("the token may read and write {prefix}"));
+            examination.time_of_writes(write);
+        }
+        Ok(_) => rights(examination, "it may write, and not read", &key_right(prefix)),
+        Err(Error::Denied { message, .. }) => rights(examination, &message, &key_right(prefix)),
+        Err(error) => {
+            let advice = "mend what the message names, and examine the servers again";
+            examination.wrong(Subject::Writes, words_of(&error), advice);
+        }
+    }
+    // What it holds goes with it.
+    let _ = examination.ask(&format!("/v1/session/destroy/{}", session.as_str().unwrap_or_default()), &json!({}));
+}
+
+fn key_right(prefix: &str) -> String {
+    format!("key_prefix \"{prefix}\" {{ policy = \"write\" }}")
+}
+
+fn rights(examination: &mut Examination<'_>, message: &str, right: &str) {
+    examination.wrong(Subject::Rights, message, &format!("give the token this right: {right}"));
+}
+
+/// Returns why a transaction was refused.
+fn refusal(answer: &Value) -> Option<Error> {
+    let errors = answer["Errors"].as_array().filter(|errors| !errors.is_empty())?;
+    let words: Vec<_> = errors.iter().filter_map(|error| error["What"].as_str()).collect();
+    let words = words.join("; ");
+    let is_denied = words.to_lowercase().contains("permission denied");
+    Some(if is_denied { Error::denied(words) } else { Error::backend(BackendFailure::Refused, words) })
+}
+
+/// How many servers vote and may die, as autopilot sees it. It is told to whoever has the right `operator`, which locks do not need; the
+/// number of servers that vote is told to all.
+fn autopilot(examination: &mut Examination<'_>) {
+    match examination.ask("/v1/operator/autopilot/health", &Value::Null) {
+        Ok(health) if health["Healthy"] == false && health["FailureTolerance"] == 0 => {
+            let servers = health["Servers"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let ill =
+                servers.iter().filter(|server| server["Healthy"] == false).filter_map(|server| server["Name"].as_str());
+            let ill = ill.collect::<Vec<_>>().join(", ");
+            let message = format!("autopilot counts {ill} as failed: when another server fails, nobody can lock");
+            examination.notice(Subject::Quorum, message, "bring that server back, or let another one join");
+        }
+        _ => match examination.ask("/v1/status/peers", &Value::Null) {
+            Ok(peers) => examination.majority(peers.as_array().map_or(0, Vec::len)),
+            Err(error) => no_majority(examination, &words_of(&error)),
+        },
+    }
+}
+
+/// The right to register the node of the sessions.
+const NODE: &str = "node \"dlock\" { policy = \"write\" }";
+
+/// Creates a session as a lock does, with the shortest lease. Returns it, and whether it ends by its time alone. `None` if there is none.
+fn session(examination: &mut Examination<'_>, lease: Duration) -> Option<(Value, bool)> {
+    let create = |node: Option<&str>| {
+        let mut body = json!({
+            "Name": "dlock doctor", "TTL": format!("{}ms", lease.as_millis()), "LockDelay": "0ms", "Behavior": "delete",
+            "NodeChecks": [], "ServiceChecks": [],
+        });
+        if let Some(node) = node {
+            body["Node"] = node.into();
+        }
+        body
+    };
+    let mut made = examination.ask("/v1/session/create", &create(Some("dlock")));
+    if matches!(&made, Ok(none) if none.is_null()) {
+        // Nobody has registered the node yet. A lock does it.
+        let node =
+            json!({ "Node": "dlock", "Address": "192.0.2.1", "NodeMeta": { "purpose": "sessions of redis-dlock" } });
+        made = match examination.ask("/v1/catalog/register", &node) {
+            Ok(_) => examination.ask("/v1/session/create", &create(Some("dlock"))),
+            Err(error) => {
+                let message = format!(
+                    "nobody has registered the node dlock, and the token may not ({}): locks are lost with the agent or server that created \
+                     their sessions",
+                    words_of(&error)
+                );
+                examination.notice(Subject::Sessions, message, &format!("give the token this right: {NODE}"));
+                let made = examination.ask("/v1/session/create", &create(None));
+                return of_session(examination, made, "session_prefix \"\" { policy = \"write\" }")
+                    .map(|id| (id, false));
+            }
+        };
+    }
+    of_session(examination, made, "session \"dlock\" { policy = \"write\" }").map(|id| (id, true))
+}
+
+fn of_session(examination: &mut Examination<'_>, made: Result<Value, Error>, right: &str) -> Option<Value> {
+    match made {
+        Ok(session) if session["ID"].is_string() => return Some(session["ID"].clone()),
+        Ok(other) => {
+            examination.wrong(Subject::Sessions, format!("no session was made: {other}"), "look at the server's log")
+        }
+        Err(Error::Denied { message, .. }) => rights(examination, &message, right),
+        Err(Error::Unsupported { message, .. }) => {
+            let advice = "set session_ttl_min of the servers to 10s, or use longer leases than that";
+            examination.wrong(Subject::Sessions, message, advice);
+        }
+        Err(error) => no_majority(examination, &words_of(&error)),
+    }
+    None
+}

@@ -1,0 +1,148 @@
+//! What is wrong with etcd's servers.
+
+use super::super::finding::{Finding, Subject};
+use super::{Examination, examine_each, words_of};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use dlock_consensus::EtcdLockProcessor;
+use redis_dlock::Error;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How long an entry of an examination lives that was not deleted, in seconds.
+const LIFE: u64 = 10;
+
+/// What an operator does about a login that is not accepted.
+const LOGIN: &str = "correct the user and the password: user:password@host";
+
+/// What the library says where users are enabled and the URL has none.
+const NO_LOGIN: &str = "wants to know its users";
+
+pub(in super::super) fn examine(store: &EtcdLockProcessor, limit: Duration) -> Result<Vec<Finding>, Error> {
+    let prefix = store.prefix();
+    Ok(examine_each(&store.servers()?, limit, of_itself, |examination| of_locks(examination, prefix)))
+}
+
+/// What the server says of itself. Returns whether it answers.
+fn of_itself(examination: &mut Examination<'_>) -> bool {
+    let status = match examination.ask("/v3/maintenance/status", &json!({})) {
+        Ok(status) => status,
+        Err(error) => {
+            examination.unreachable(&error, LOGIN);
+            return false;
+        }
+    };
+    examination.fine(Subject::Connection, "it answers, and accepts the login");
+    version(examination, status["version"].as_str().unwrap_or_default());
+    let errors: Vec<_> = status["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if errors.iter().any(|error| error.contains("NOSPACE")) {
+        let advice = "compact and defragment it, raise --quota-backend-bytes, then `etcdctl alarm disarm`";
+        examination.wrong(Subject::Writes, "its space is used up (alarm NOSPACE): it refuses every write", advice);
+    }
+    let is_learner = status["isLearner"] == true;
+    match status["leader"].as_str() {
+        None | Some("0") => {
+            let advice = "bring back a majority of the servers: until then nobody can lock, and nobody can unlock";
+            examination.wrong(
+                Subject::Quorum,
+                "it has no leader: no majority of the servers reaches one another",
+                advice,
+            );
+        }
+        Some(leader) if status["header"]["member_id"] == leader => examination.fine(Subject::Role, "it leads"),
+        Some(_) if is_learner => examination.notice(
+            Subject::Role,
+            "it is a learner, which does not vote",
+            "leave it out of the URL until it is promoted",
+        ),
+        Some(_) => examination.fine(Subject::Role, "it follows a leader"),
+    }
+    true
+}
+
+/// A leader that is suspended may end leases that are still renewed when it resumes: issue 15247 of etcd.
+fn version(examination: &mut Examination<'_>, version: &str) {
+    let mut parts = version.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or_default());
+    let number = [(); 3].map(|()| parts.next().unwrap_or_default());
+    let message = format!("etcd {version}");
+    match number {
+        [0..=2, ..] | [3, 0..=3, _] => examination.wrong(Subject::Version, message, "run etcd 3.4 or newer"),
+        [3, 4, ..=30] | [3, 5, ..=12] => examination.notice(
+            Subject::Version,
+            format!(
+                "{message}: after its leader was suspended, leases may end that are still renewed (etcd's issue 15247)"
+            ),
+            "run 3.4.31, 3.5.13 or newer",
+        ),
+        _ => examination.fine(Subject::Version, message),
+    }
+}
+
+/// What locks do, by one server: each right by itself, and how long a write takes.
+fn of_locks(examination: &mut Examination<'_>, prefix: &str) {
+    match examination.ask("/v3/cluster/member/list", &json!({})) {
+        Ok(list) => {
+            let members = list["members"].as_array().map(Vec::as_slice).unwrap_or_default();
+            examination.majority(members.iter().filter(|member| member["isLearner"] != true).count());
+        }
+        // It is told to whoever may see it.
+        Err(Error::Denied { .. }) => {}
+        Err(error) => {
+            let advice = "bring back a majority of the servers: until then nobody can lock, and nobody can unlock";
+            return examination.wrong(
+                Subject::Quorum,
+                format!("no majority has answered: {}", words_of(&error)),
+                advice,
+            );
+        }
+    }
+    let lease = match examination.ask("/v3/lease/grant", &json!({ "TTL": LIFE.to_string() })) {
+        Ok(lease) => lease["ID"].clone(),
+        Err(error) => return failed(examination, "lease", &error, prefix),
+    };
+    let name = std::process::id();
+    // What locks write: the lock and who waits, messages, marks of sessions, records, who broke a hold.
+    let places = ["DLOCK_doctor_", ".inbox/doctor-", ".session/doctor-", ".client/doctor-", ".broken/doctor-"];
+    let before = examination.findings.len();
+    for place in places {
+        let path = STANDARD.encode(format!("{prefix}{place}{name}"));
+        let put = json!({ "key": path, "value": "", "lease": lease });
+        let refused = [("write", "/v3/kv/put", put), ("read", "/v3/kv/range", json!({ "key": path }))]
+            .into_iter()
+            .find_map(|(right, call, body)| Some((right, examination.ask(call, &body).err()?)));
+        if let Some((_, error)) = refused.as_ref().filter(|(_, error)| words_of(error).contains(NO_LOGIN)) {
+            // It says what it is to everybody, and does nothing for whoever has no login.
+            examination.unreachable(error, LOGIN);
+            break;
+        }
+        if let Some((right, error)) = refused {
+            failed(examination, &format!("{right} of {prefix}{place}…"), &error, prefix);
+            if !matches!(error, Error::Denied { .. }) {
+                break;
+            }
+        }
+    }
+    if examination.findings.len() == before {
+        examination.fine(Subject::Rights, format!("the login may read and write {prefix}"));
+        let path = STANDARD.encode(format!("{prefix}{}{name}", places[0]));
+        examination.time_of_writes(|examination| {
+            examination.ask("/v3/kv/put", &json!({ "key": path, "value": "", "lease": lease }))
+        });
+    }
+    // What it holds goes with it.
+    let _ = examination.ask("/v3/lease/revoke", &json!({ "ID": lease }));
+}
+
+/// Adds why something failed that locks do.
+fn failed(examination: &mut Examination<'_>, what: &str, error: &Error, prefix: &str) {
+    let message = format!("{what}: {}", words_of(error));
+    match error {
+        Error::Denied { .. } => {
+            let advice = format!(
+                "etcdctl role grant-permission ROLE readwrite {prefix} --prefix=true, and the role to the user"
+            );
+            examination.wrong(Subject::Rights, message, &advice);
+        }
+        _ => examination.wrong(Subject::Writes, message, "mend what the message names, and examine the servers again"),
+    }
+}

@@ -1,0 +1,143 @@
+//! What is wrong with the servers of a store whose servers vote: etcd, Consul.
+//!
+//! Each server of the URL is asked for what it says of itself, and the first one that answers for what locks do. An examination writes entries below
+//! the prefix with names that no lock has, and deletes them; a session of its own holds them, so they go if it is interrupted.
+
+#[cfg(feature = "consul")]
+pub(super) mod consul;
+#[cfg(feature = "etcd")]
+pub(super) mod etcd;
+
+use super::finding::{Finding, Severity, Subject};
+use crate::output::one_line;
+use crate::timing::{BETWEEN_WRITES, ROUND_TRIP_LONG};
+use dlock_consensus::Server;
+use redis_dlock::{BackendFailure, Error};
+use serde_json::Value;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a write is tried for its time: the median counts.
+const TIMES: usize = 5;
+
+/// What an operator does about a server that does not answer.
+const UNREACHABLE: &str = "check the address, the network, TLS, and whether the server runs";
+
+/// What an operator does about slow writes.
+const SLOW: &str = "look at the disks of the servers and the network between them: each lock waits for two such writes";
+
+/// One server that is examined, and what was found so far.
+struct Examination<'s> {
+    server: &'s Server,
+    deadline: Instant,
+    findings: Vec<Finding>,
+}
+
+impl<'s> Examination<'s> {
+    fn of(server: &'s Server, limit: Duration) -> Self {
+        let now = Instant::now();
+        let deadline = now.checked_add(limit).unwrap_or_else(|| now + crate::timing::A_YEAR);
+        Self { server, deadline, findings: Vec::new() }
+    }
+
+    /// Sends one request to the server.
+    fn ask(&self, path: &str, body: &Value) -> Result<Value, Error> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let text = self.server.ask(path, &body, self.deadline.saturating_duration_since(Instant::now()))?;
+        serde_json::from_str(&text)
+            .map_err(|e| Error::backend_caused_by(BackendFailure::Unknown, "an answer that is no JSON", e))
+    }
+
+    fn add(&mut self, subject: Subject, severity: Severity, message: impl AsRef<str>, advice: Option<&str>) {
+        let (server, advice) = (self.server.address().to_owned(), advice.map(str::to_owned));
+        let finding = Finding { server, subject, severity, message: one_line(message.as_ref()), advice };
+        if !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+
+    fn fine(&mut self, subject: Subject, message: impl AsRef<str>) {
+        self.add(subject, Severity::Fine, message, None);
+    }
+
+    fn notice(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
+        self.add(subject, Severity::Notice, message, Some(advice));
+    }
+
+    fn wrong(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
+        self.add(subject, Severity::Wrong, message, Some(advice));
+    }
+
+    /// Adds that the server cannot be used, and why.
+    fn unreachable(&mut self, error: &Error, login: &str) {
+        let advice = match error {
+            Error::Denied { .. } => login,
+            Error::Unsupported { .. } => "give the URL of another server, or of the kind that this one is",
+            _ => UNREACHABLE,
+        };
+        self.wrong(Subject::Connection, words_of(error), advice);
+    }
+
+    /// Adds how long a write takes on which a majority agrees.
+    fn time_of_writes(&mut self, write: impl Fn(&Self) -> Result<Value, Error>) {
+        let mut times = Vec::new();
+        for _ in 0..TIMES {
+            thread::sleep(BETWEEN_WRITES);
+            let start = Instant::now();
+            if let Err(error) = write(self) {
+                let message = format!("the writes that measure the time did not end: {}", words_of(&error));
+                return self.notice(Subject::RoundTrip, message, SLOW);
+            }
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        let median = times[TIMES / 2];
+        let message = format!("a write takes {} ms until a majority has it", median.as_millis());
+        if median > ROUND_TRIP_LONG {
+            self.notice(Subject::RoundTrip, message, SLOW);
+        } else {
+            self.fine(Subject::RoundTrip, message);
+        }
+    }
+
+    /// Adds how many servers vote, and how many of them may die.
+    fn majority(&mut self, voters: usize) {
+        let spare = voters.saturating_sub(1) / 2;
+        let message = format!("{voters} servers vote, of which {spare} may be away");
+        match spare {
+            0 => self.notice(
+                Subject::Quorum,
+                message,
+                "let three or five servers vote: while one is away, nobody can lock",
+            ),
+            _ => self.fine(Subject::Quorum, message),
+        }
+    }
+}
+
+/// What a server says of a failure, without the library's advice for programs.
+fn words_of(error: &Error) -> String {
+    match error {
+        Error::Denied { message, .. } | Error::Backend { message, .. } => message.clone(),
+        error => error.to_string(),
+    }
+}
+
+/// Examines each of these servers, and then what locks do by the first one that answers.
+fn examine_each(
+    servers: &[Server],
+    limit: Duration,
+    of_itself: impl Fn(&mut Examination<'_>) -> bool,
+    of_locks: impl Fn(&mut Examination<'_>),
+) -> Vec<Finding> {
+    let (mut findings, mut is_done) = (Vec::new(), false);
+    for server in servers {
+        let mut examination = Examination::of(server, limit);
+        if of_itself(&mut examination) && !is_done {
+            is_done = true;
+            of_locks(&mut examination);
+        }
+        findings.append(&mut examination.findings);
+    }
+    findings
+}

@@ -1,0 +1,268 @@
+//! `dlock doctor` on etcd and Consul: each finding on a server that has it.
+
+use super::consensus::{ConsensusStore, Consul, Etcd, program};
+use super::kit::{Ended, Killed, Start, bare};
+use super::support::crew::eventually;
+use super::support::free_port;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// `dlock doctor`, and what it found. It fails if something is wrong.
+fn examined(url: &str, is_sound: bool) -> Value {
+    let home = tempfile::tempdir().unwrap();
+    let ended = bare(home.path(), &["doctor", "--json", "--limit", "20s", "--url", url]).end();
+    let Ended { out, .. } = ended.expect(if is_sound { 0 } else { 1 });
+    assert!(!out.contains("sesame"), "{out}");
+    serde_json::from_str(&out).unwrap()
+}
+
+/// Whether there is such a finding.
+fn has(found: &Value, subject: &str, severity: &str, words: &str) -> bool {
+    found["findings"].as_array().unwrap().iter().any(|finding| {
+        let text = format!("{} → {}", finding["message"], finding["advice"]);
+        finding["subject"] == subject && finding["severity"] == severity && text.replace('\\', "").contains(words)
+    })
+}
+
+#[track_caller]
+fn expect(found: &Value, subject: &str, severity: &str, words: &str) {
+    assert!(has(found, subject, severity, words), "{subject} {severity} {words:?}: {found:#}");
+}
+
+on_each_store!(
+    a_sound_server_is_one_of_too_few,
+    servers_that_have_lost_their_majority_are_told_so,
+    servers_whose_writes_are_slow_are_told_so,
+    a_server_that_is_not_there_is_told_so,
+);
+
+fn a_sound_server_is_one_of_too_few<V: ConsensusStore>() {
+    let servers = V::start(1);
+    let found = examined(&servers.url("team"), true);
+    for (subject, words) in [
+        ("connection", "it answers"),
+        ("version", V::NAME),
+        ("role", "lead"),
+        ("rights", "may read and write team/"),
+        ("round trip", "until a majority has it"),
+    ] {
+        assert!(has(&found, subject, "fine", words) || has(&found, subject, "notice", words), "{subject}: {found:#}");
+    }
+    expect(&found, "majority", "notice", "1 servers vote, of which 0 may be away");
+    assert_eq!(found["worst"], "notice");
+    assert_eq!(servers.list("team/"), [""; 0], "nothing is left");
+}
+
+fn servers_that_have_lost_their_majority_are_told_so<V: ConsensusStore>() {
+    let mut servers = V::start(3);
+    let url = servers.url("dlock");
+    let found = examined(&url, true);
+    expect(&found, "majority", "fine", "3 servers vote, of which 1 may be away");
+    let leader = servers.leader();
+    servers.servers()[(leader + 1) % 3].kill();
+    eventually("the one that is away is told", || {
+        let found = examined(&url, false);
+        has(&found, "connection", "wrong", "check the address")
+            && (V::NAME == "etcd" || has(&found, "majority", "notice", "server"))
+    });
+    servers.servers()[(leader + 2) % 3].kill();
+    eventually("there is no majority", || has(&examined(&url, false), "majority", "wrong", "bring back a majority"));
+}
+
+/// The server stands still for most of the time, as one whose disk does.
+fn servers_whose_writes_are_slow_are_told_so<V: ConsensusStore>() {
+    let mut servers = V::start(1);
+    let url = servers.url("dlock");
+    let is_over = AtomicBool::new(false);
+    let server = &mut servers.servers()[0];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                server.signal(Signal::STOP);
+                thread::sleep(Duration::from_millis(300));
+                server.signal(Signal::CONT);
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let found = examined(&url, true);
+        is_over.store(true, Ordering::SeqCst);
+        expect(&found, "round trip", "notice", "look at the disks");
+    });
+}
+
+fn a_server_that_is_not_there_is_told_so<V: ConsensusStore>() {
+    let url = format!("{}://x:sesame@127.0.0.1:{}", V::NAME.to_lowercase(), free_port());
+    let url = if V::NAME == "etcd" { url } else { url.replace("x:", "") };
+    expect(&examined(&url, false), "connection", "wrong", "check the address");
+}
+
+/// etcd with these options.
+fn etcd(home: &TempDir, options: &[&str]) -> (Killed, String) {
+    let [client, peer] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+    let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
+    let mut command = Command::new(program::<Etcd>());
+    command.arg("--data-dir").arg(home.path().join("data"));
+    command.args(["--listen-client-urls", &client_url, "--advertise-client-urls", &client_url]);
+    command.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
+    command.args(["--initial-cluster", &format!("default={peer_url}")]).args(options);
+    let server = Killed(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    eventually("it listens", || std::net::TcpStream::connect(&client).is_ok());
+    (server, client)
+}
+
+mod alone_etcd {
+    use super::*;
+
+    fn ask(address: &str, path: &str, body: &Value) -> Option<Value> {
+        let answer = ureq::post(format!("http://{address}/v3/{path}")).send(&body.to_string()).ok()?;
+        serde_json::from_str(&answer.into_body().read_to_string().ok()?).ok()
+    }
+
+    #[test]
+    fn a_gateway_that_is_off_is_told_by_its_option() {
+        let home = tempfile::tempdir().unwrap();
+        let (_server, address) = super::etcd(&home, &["--enable-grpc-gateway=false"]);
+        expect(&examined(&format!("etcd://{address}"), false), "connection", "wrong", "--enable-grpc-gateway=false");
+    }
+
+    #[test]
+    fn a_server_without_space_is_told_so() {
+        let home = tempfile::tempdir().unwrap();
+        let (_server, address) = super::etcd(&home, &["--quota-backend-bytes=1000000"]);
+        let big = json!({ "key": "YQ==", "value": STANDARD.encode("x".repeat(200_000)) });
+        eventually("its space is used up", || ask(&address, "kv/put", &big).is_none());
+        let found = examined(&format!("etcd://{address}"), false);
+        expect(&found, "writes", "wrong", "alarm NOSPACE");
+        expect(&found, "writes", "wrong", "space exceeded");
+    }
+
+    #[test]
+    fn each_right_that_is_missing_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let (_server, address) = super::etcd(&home, &[]);
+        let ask = |path: &str, body: Value| {
+            eventually(path, || ask(&address, path, &body).is_some());
+        };
+        let range = |begin: &str| [STANDARD.encode(begin), STANDARD.encode(format!("{}0", &begin[..begin.len() - 1]))];
+        ask("auth/role/add", json!({ "name": "root" }));
+        for (user, permits) in [
+            ("root", vec![]),
+            ("all", vec![("READWRITE", "team/")]),
+            ("reader", vec![("READ", "team/")]),
+            ("writer", vec![("WRITE", "team/")]),
+            (
+                "deaf",
+                vec![("READWRITE", "team/.session/"), ("READWRITE", "team/.client/"), ("READWRITE", "team/.broken/")],
+            ),
+            ("none", vec![]),
+        ] {
+            ask("auth/user/add", json!({ "name": user, "password": "sesame" }));
+            if user != "root" {
+                ask("auth/role/add", json!({ "name": user }));
+            }
+            for (kind, begin) in permits {
+                let [key, end] = range(begin);
+                let right = json!({ "permType": kind, "key": key, "range_end": end });
+                ask("auth/role/grant", json!({ "name": user, "perm": right }));
+            }
+            ask("auth/user/grant", json!({ "user": user, "role": user }));
+        }
+        ask("auth/enable", json!({}));
+        let by = |login: &str, is_sound| examined(&format!("etcd://{login}{address}/team"), is_sound);
+        expect(&by("all:sesame@", true), "rights", "fine", "may read and write team/");
+        expect(&by("reader:sesame@", false), "rights", "wrong", "write of team/DLOCK_");
+        expect(&by("writer:sesame@", false), "rights", "wrong", "read of team/DLOCK_");
+        let deaf = by("deaf:sesame@", false);
+        expect(&deaf, "rights", "wrong", "write of team/.inbox/");
+        assert!(!has(&deaf, "rights", "wrong", "team/.client/"), "{deaf:#}");
+        expect(
+            &by("none:sesame@", false),
+            "rights",
+            "wrong",
+            "role grant-permission ROLE readwrite team/ --prefix=true",
+        );
+        expect(&by("all:wrong-sesame@", false), "connection", "wrong", "correct the user and the password");
+        expect(&by("", false), "connection", "wrong", "user:password@");
+    }
+}
+
+mod alone_consul {
+    use super::*;
+
+    /// A server with further settings.
+    fn consul(home: &TempDir, further: &Value) -> (Killed, String) {
+        let [http, server, gossip] = [(); 3].map(|()| free_port());
+        let mut settings = json!({
+            "server": true, "bootstrap": true, "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1", "log_level": "ERR",
+            "data_dir": home.path().join("data"), "disable_update_check": true, "connect": { "enabled": false },
+            "performance": { "raft_multiplier": 1 },
+            "ports": {
+                "http": http, "server": server, "serf_lan": gossip, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1,
+            },
+        });
+        settings.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+        let file = home.path().join("consul.json");
+        fs::write(&file, settings.to_string()).unwrap();
+        let mut command = Command::new(program::<Consul>());
+        command.arg("agent").arg(format!("-config-file={}", file.display()));
+        let server = Killed(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let address = format!("127.0.0.1:{http}");
+        eventually("it has a leader", || {
+            let leader = ureq::get(format!("http://{address}/v1/status/leader")).call();
+            leader.is_ok_and(|answer| answer.into_body().read_to_string().is_ok_and(|text| text.len() > 4))
+        });
+        (server, address)
+    }
+
+    #[test]
+    fn sessions_that_must_be_longer_are_told_by_the_setting() {
+        let home = tempfile::tempdir().unwrap();
+        let (_server, address) = consul(&home, &json!({ "session_ttl_min": "20s" }));
+        expect(&examined(&format!("consul://{address}"), false), "sessions", "wrong", "session_ttl_min");
+    }
+
+    #[test]
+    fn each_right_that_is_missing_is_named() {
+        const MANAGER: &str = "7e0a5a1b-56f4-4a3f-9a7e-3f1c5d6b7a80";
+        let home = tempfile::tempdir().unwrap();
+        let acl = json!({ "enabled": true, "default_policy": "deny", "tokens": { "initial_management": MANAGER } });
+        let (_server, address) = consul(&home, &json!({ "acl": acl }));
+        let ask = |path: &str, body: Value| {
+            let mut answer = Value::Null;
+            eventually(path, || {
+                let request = ureq::put(format!("http://{address}/v1/{path}")).header("x-consul-token", MANAGER);
+                let text =
+                    request.send(&body.to_string()).ok().and_then(|answer| answer.into_body().read_to_string().ok());
+                answer = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+                !answer.is_null()
+            });
+            answer
+        };
+        let by = |name: &str, rules: &str, is_sound| {
+            ask("acl/policy", json!({ "Name": name, "Rules": rules }));
+            let token = ask("acl/token", json!({ "Policies": [{ "Name": name }] }));
+            examined(&format!("consul://{}@{address}/team", token["SecretID"].as_str().unwrap()), is_sound)
+        };
+        let key = r#"key_prefix "team/" { policy = "write" }"#;
+        let (session, node) = (r#"session "dlock" { policy = "write" }"#, r#"node "dlock" { policy = "write" }"#);
+        let any = r#"session_prefix "" { policy = "write" }"#;
+        expect(&by("unregistered", &format!("{key} {any}"), true), "sessions", "notice", node);
+        expect(&by("no-session", &format!("{key} {node}"), false), "rights", "wrong", session);
+        let all = by("all", &format!("{key} {session} {node}"), true);
+        expect(&all, "rights", "fine", "may read and write team/");
+        expect(&all, "sessions", "fine", "by their time alone");
+        expect(&by("no-key", &format!("{session} {node}"), false), "rights", "wrong", key);
+        let reads = r#"key_prefix "team/" { policy = "read" }"#;
+        expect(&by("no-write", &format!("{reads} {session}"), false), "rights", "wrong", key);
+        let wrong = examined(&format!("consul://sesame@{address}/team"), false);
+        expect(&wrong, "rights", "wrong", "give the token this right");
+    }
+}

@@ -1,0 +1,131 @@
+//! How a key is taken from its holder by an operator's order, and how the holder learns by whom.
+//!
+//! It is one transaction, which checks that the lock's entry is the one that names the locker which was seen: a later hold, and a number that was
+//! renewed meanwhile, have another index. The key goes to the first waiter in it, as in a release, or is free. The holder's session is left
+//! alone: it may serve a later tenure.
+//!
+//! The order stands in an entry of its own for as long as the lease may have lasted. A session that nobody renews or ends holds it, so it goes by
+//! itself, and it outlives the process that gave the order.
+
+use super::deadline::Deadline;
+use super::gift::Gift;
+use super::kv::{Check, Committed, Transaction, Write};
+use super::message;
+use super::presence::harmless;
+use super::snapshot::{Holder, Snapshot};
+use super::store::{ConsensusStore, until_settled};
+use super::timing::TOLD;
+use redis_dlock::Error;
+use redis_dlock::port::{Break, BreakOutcome, Broken};
+use serde_json::{Value, json};
+
+/// What the sessions are called that hold orders: no client's.
+const OF_BREAK: &str = "(break)";
+
+/// The longest locker that is told, in bytes. Those of our locks are shorter, and nobody else asks.
+const LONGEST_LOCKER: usize = 256;
+
+/// An order that is carried out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Breaking<'a> {
+    pub(super) store: &'a ConsensusStore,
+    pub(super) order: &'a Break<'a>,
+    pub(super) deadline: Deadline,
+}
+
+impl Breaking<'_> {
+    /// Takes the key from the locker that was seen to hold it.
+    pub(super) fn break_hold(&self) -> Result<BreakOutcome, Error> {
+        let (store, order) = (self.store, self.order);
+        let mut telling = None;
+        until_settled(order.key, || {
+            let snapshot = store.look(order.key, self.deadline)?;
+            let Some(holder) = snapshot.holder.as_ref().filter(|holder| holder.party.locker == order.locker) else {
+                return Ok(Some(BreakOutcome::NotHeldBy { holder: snapshot.locker() }));
+            };
+            // For each try if the one before did not know it any more, or none yet.
+            let session = match telling.take() {
+                Some(session) => session,
+                None => self.open_session(holder)?,
+            };
+            let found = match self.take(&snapshot, holder, &session)? {
+                Committed::Done { entries, .. } => store.read(order.key, entries)?,
+                Committed::NoSession => return Ok(None),
+                Committed::Refused(_) | Committed::Delayed => {
+                    telling = Some(session);
+                    return Ok(None);
+                }
+            };
+            let is_left_free = found.holder.is_none() && !found.waiters.is_empty();
+            // A store that cannot check whether somebody waits has freed it although somebody does, who takes it otherwise.
+            let given = is_left_free.then(|| store.given_on(order.key, self.deadline).ok()).flatten();
+            let found = given.unwrap_or(found);
+            Ok(Some(BreakOutcome::Broken { next: found.locker(), waiting: found.waiting() }))
+        })
+    }
+
+    /// Gives the key to the first waiter, or frees it if nobody waits, or if nobody may hold it for a while.
+    fn take(&self, snapshot: &Snapshot, holder: &Holder, session: &str) -> Result<Committed, Error> {
+        let (kv, names, key) = (&self.store.kv, &self.store.names, self.order.key);
+        let path = names.lock(key);
+        let mut checks = vec![holder.is_unchanged(path.clone())];
+        if let Some(first) = snapshot.waiters.first() {
+            let mut gift = Gift::of_broken(holder, snapshot).transaction(key, first, names);
+            self.tell(&mut gift, holder, session);
+            match kv.commit(&gift, self.deadline)? {
+                Committed::Delayed => {}
+                committed => return Ok(committed),
+            }
+        } else {
+            checks.push(Check::Nothing { prefix: names.waiters(key) });
+        }
+        let mut free = Transaction { checks, writes: vec![Write::Delete { path }], look: names.of(key) };
+        self.tell(&mut free, holder, session);
+        kv.commit(&free, self.deadline)
+    }
+
+    /// Has a transaction tell the holder, by a message and by an entry.
+    ///
+    /// A transaction of etcd writes an entry once. If the first waiter is of the same client, one message says that something else has come
+    /// about, too.
+    fn tell(&self, transaction: &mut Transaction, holder: &Holder, session: &str) {
+        let (order, names, session) = (self.order, &self.store.names, session.to_owned());
+        if let Some(client) = &holder.party.client {
+            let path = names.inbox(client);
+            let said = transaction.writes.len();
+            transaction.writes.retain(|write| !matches!(write, Write::Say { path: other, .. } if *other == path));
+            let value = message::broken(order.key, order.locker, transaction.writes.len() < said);
+            transaction.writes.push(Write::Say { path, session: session.clone(), value });
+        }
+        if order.locker.len() <= LONGEST_LOCKER {
+            let path = names.broken(order.key, order.locker) + &session;
+            let value = json!({ "by": order.by, "reason": order.reason }).to_string().into_bytes();
+            transaction.writes.push(Write::Hold { path, session, value });
+        }
+    }
+
+    /// By its own deadline the holder knows without being told. Who gave the order looks for it after a lost reply.
+    fn open_session(&self, holder: &Holder) -> Result<String, Error> {
+        let kv = &*self.store.kv;
+        let time = holder.party.lease.unwrap_or_default().clamp(TOLD, kv.limits().longest_lease);
+        kv.open_session(harmless(kv, time), OF_BREAK, self.deadline)
+    }
+}
+
+/// Returns by whom and why the hold of a locker was broken.
+pub(super) fn broken(
+    store: &ConsensusStore,
+    key: &str,
+    locker: &str,
+    deadline: Deadline,
+) -> Result<Option<Broken>, Error> {
+    if locker.len() > LONGEST_LOCKER {
+        return Ok(None);
+    }
+    let entries = store.kv.look(&store.names.broken(key, locker), deadline)?;
+    Ok(entries.into_iter().max_by_key(|entry| entry.changed).and_then(|entry| {
+        let order: Value = serde_json::from_slice(&entry.value).ok()?;
+        let word = |name: &str| order.get(name)?.as_str().map(str::to_owned);
+        Some(Broken::new(word("by")?, word("reason")?))
+    }))
+}
