@@ -12,7 +12,7 @@ use super::address::Address;
 use super::address::Place;
 use super::connector::{Connector, OpenConnection};
 use super::dial::dial;
-use super::handshake;
+use super::handshake::{self, Part};
 use super::identity::{ConnectionCut, Servers};
 use super::link::{Inbound, Link, Outbound};
 #[cfg(feature = "tls")]
@@ -141,12 +141,11 @@ impl Endpoint {
     ) -> Result<Link, Error> {
         let mut link = self.dialer.dial(address, deadline)?;
         let (part, identity) = handshake::run(&mut link, address, deadline)?;
-        // By this mark a builder that was given a plain URL learns of the Cluster, and connects again in the other way.
-        if self.in_cluster {
-            part.check_node(address)?;
-        } else {
-            part.check_alone(address).inspect_err(|_| self.servers.note_cluster())?;
+        if part.is_in_cluster && !self.in_cluster {
+            // By this mark a builder that was given a plain URL learns of the Cluster, and connects again in the other way.
+            self.servers.note_cluster();
         }
+        self.check_kind(part, address)?;
         part.check_master(address)?;
         if self.servers.meet(identity, address, &link.socket(), is_followed) {
             return Ok(link);
@@ -155,7 +154,7 @@ impl Endpoint {
         Err(Error::backend(BackendFailure::NotExecuted, message))
     }
 
-    /// Connects to any node of a Cluster, be it a master or not. It carries no locks.
+    /// Connects to a server, be it a master or not, to read the map of a Cluster from it or to examine it. It carries no locks.
     ///
     /// # Errors
     ///
@@ -164,8 +163,12 @@ impl Endpoint {
         let mut link = self.dialer.dial(&self.address, deadline)?;
         let (part, _) = handshake::run(&mut link, &self.address, deadline)?;
         // A replica may be asked for the map. What it says of it is as good as a master's.
-        part.check_node(&self.address)?;
+        self.check_kind(part, &self.address)?;
         Ok(link)
+    }
+
+    fn check_kind(&self, part: Part, address: &Address) -> Result<(), Error> {
+        if self.in_cluster { part.check_node(address) } else { part.check_alone(address) }
     }
 }
 
