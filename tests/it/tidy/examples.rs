@@ -52,7 +52,7 @@ fn every_main_type_has_an_example() {
     for (file, name) in [
         ("config.rs", "DLockConfig"),
         ("lock/generator/mod.rs", "DLockGenerator"),
-        ("lock/generator/mod.rs", "GeneratorBuilder"),
+        ("lock/generator/builder.rs", "GeneratorBuilder"),
         ("lock/reentrant/mod.rs", "DistributedReentrantLock"),
         ("lock/guard.rs", "DLockGuard"),
         ("lock/owned_guard.rs", "OwnedDLockGuard"),
