@@ -33,7 +33,7 @@ pub(crate) struct Node {
 }
 
 /// How calls are sent.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct CallOptions {
     pub(crate) limit: Duration,
     /// How much longer a call may take that is sent again with the script's text, because the caller waits for other servers first.

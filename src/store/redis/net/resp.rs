@@ -100,7 +100,8 @@ impl Packed {
             let mut tail = *start;
             if let Some((short, full)) = short {
                 spelt.bytes.extend_from_slice(&self.bytes[*start..short.start]);
-                spelt.bulks(full.map(Word::Text).into_iter());
+                let [verb, text] = **full;
+                spelt.bulks([Word::Text(verb), Word::Text(text)].into_iter());
                 tail = short.end;
             }
             if let Some(stamp_at) = stamp_at {
@@ -141,7 +142,8 @@ impl Packed {
         self.begin();
         self.header(b'*', 3 + keys.len() + args.len());
         let start = self.bytes.len();
-        self.bulks(short.unwrap_or(*full).map(Word::Text).into_iter());
+        let [verb, name] = short.unwrap_or(*full);
+        self.bulks([Word::Text(verb), Word::Text(name)].into_iter());
         let end = self.bytes.len();
         if short.is_some()
             && let Some(command) = self.commands.last_mut()
