@@ -21,6 +21,8 @@ if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
 fi
 cd "$(dirname "$0")/.."
 source tests/servers.sh
+find_promtool
+missing_stores=$(missing_stores)
 
 # Rungs -------------------------------------------------------------------------------------------------------------------------------
 
@@ -379,8 +381,6 @@ find_consul
 if [[ $rung == all ]]; then
     need_consul
 fi
-find_promtool
-missing_stores=$(missing_stores)
 mkdir -p "$logs"
 run_parts "${parts[@]}"
 say_which_stores
