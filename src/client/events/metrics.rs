@@ -15,7 +15,7 @@ use crate::error::{Error, LossCause};
 use crate::event::{HoldEnd, How};
 use crate::port::Request;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// One figure to record. The recorder is code of the program: record with no mutex held.
 #[derive(Debug)]
@@ -105,6 +105,11 @@ pub(crate) fn why_not(limit: &WaitLimit<'_>, ended: &Result<Option<u64>, Error>)
         Err(Error::ShutDown) => Some("closed"),
         Err(_) => Some("refused"),
     }
+}
+
+/// Returns the time of the wall clock, which a figure shows to people. Nothing is decided by it.
+pub(super) fn unix_seconds() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs())
 }
 
 /// Why a call got no lock that the program has given up.

@@ -1,12 +1,12 @@
 //! Whether the store fails now, as far as the results of requests say.
 
+use super::metrics::unix_seconds;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::{Event, StoreBack, StoreFailing};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::timing;
-use std::time::SystemTime;
 
 #[derive(Default)]
 pub(super) struct Outage {
@@ -19,7 +19,7 @@ pub(super) struct Outage {
 /// A store that fails.
 struct Failing {
     since: Moment,
-    /// The same, in seconds of the unix time.
+    /// The same, in seconds of the unix time, for people.
     unix_since: u64,
     /// When a request failed last, and the key that it was about.
     last: Moment,
@@ -57,7 +57,7 @@ impl Outage {
             }
             (Some(error), none) => {
                 let since = now();
-                let unix_since = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs());
+                let unix_since = unix_seconds();
                 *none = Some(Failing { since, unix_since, last: since, key: key.to_owned() });
                 self.is_failing.store(true, Ordering::SeqCst);
                 Some(queue(&Event::StoreFailing(StoreFailing { error: error.clone() }), Change::Fails(unix_since)))

@@ -187,8 +187,9 @@ impl GeneratorBuilder {
     /// that a program pays for them only where it wants them. The manual has the table of the names: see
     /// [Metrics](crate::manual::metrics).
     ///
-    /// Install the recorder before this generator is [built](Self::build): the building tells the recorder the units. The recorder is called
-    /// on the threads that lock and on those of this crate, with no mutex of this crate held. A panic in it is logged.
+    /// Install the recorder before this generator is [built](Self::build), which registers the series: a recorder that comes later gets none. The
+    /// recorder is called on the threads that lock and on those of this crate, with no mutex of this crate held. A panic in it is logged; if it
+    /// panics while the generator is built, the generator records nothing.
     ///
     /// Needs the feature `metrics`.
     #[cfg(feature = "metrics")]

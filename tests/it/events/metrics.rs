@@ -9,7 +9,7 @@ use crate::support::process::alone;
 use crossbeam_channel::bounded;
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use redis_dlock::{CancelToken, DLockGenerator, GeneratorBuilder, MemoryLockProcessor};
+use redis_dlock::{CancelToken, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, MemoryLockProcessor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -173,6 +173,7 @@ fn calls_that_get_nothing_are_counted_by_reason(lab: &Lab) {
     let cancel = CancelToken::new();
     cancel.cancel();
     assert!(lock.lock_cancellable(&cancel).unwrap().is_none());
+    let cancelled = 1 + give_up(&lock);
     guard.unlock().unwrap();
     // A reentry is no attempt.
     let guard = lock.lock().unwrap();
@@ -182,11 +183,29 @@ fn calls_that_get_nothing_are_counted_by_reason(lab: &Lab) {
     assert!(lock.lock().is_err());
     figures.add(&snapshotter);
     for (why, count) in
-        [("busy", 1), ("limit_over", 2), ("cancelled", 1), ("closed", 1), ("store_failed", 0), ("refused", 0)]
+        [("busy", 1), ("limit_over", 2), ("cancelled", cancelled), ("closed", 1), ("store_failed", 0), ("refused", 0)]
     {
         assert_eq!(figures.count(&format!("dlock_not_acquired_total{{lock_type=TEST,why={why}}}")), count, "{why}");
     }
     assert_eq!(figures.sum("dlock_acquired_total"), 1);
+}
+
+/// Drops futures that wait for the lock, and returns how many.
+fn give_up(lock: &DistributedReentrantLock) -> u64 {
+    #[cfg(feature = "async")]
+    {
+        use futures_lite::future::{block_on, poll_once};
+        let mut waiting = Box::pin(lock.hold_async());
+        assert!(block_on(poll_once(&mut waiting)).is_none());
+        // This one has not begun to wait.
+        drop((waiting, lock.hold_async()));
+        1
+    }
+    #[cfg(not(feature = "async"))]
+    {
+        let _ = lock;
+        0
+    }
 }
 
 /// Shows: L6.
@@ -279,7 +298,7 @@ fn threads_that_wait_in_several_clients_are_added_up(lab: &Lab) {
     let two = lab.time.builder().metrics(true).build(lab.processor()).unwrap();
     let [here, there] = [&one, &two].map(|generator| generator.generate_with(config("x", 60_000)).unwrap());
     let guard = lab.generator().generate_with(config("x", 60_000)).unwrap().lock_owned().unwrap();
-    let wait = |lock: &redis_dlock::DistributedReentrantLock| {
+    let wait = |lock: &DistributedReentrantLock| {
         let lock = lock.clone();
         spawn(move || drop(lock.lock().unwrap()))
     };
