@@ -133,14 +133,14 @@ mod alone_etcd {
     #[test]
     fn a_gateway_that_is_off_is_told_by_its_option() {
         let home = tempfile::tempdir().unwrap();
-        let (_server, address) = super::etcd(&home, &["--enable-grpc-gateway=false"]);
+        let (_server, address) = etcd(&home, &["--enable-grpc-gateway=false"]);
         expect(&examined(&format!("etcd://{address}"), false), "connection", "wrong", "--enable-grpc-gateway=false");
     }
 
     #[test]
     fn a_server_without_space_is_told_so() {
         let home = tempfile::tempdir().unwrap();
-        let (_server, address) = super::etcd(&home, &["--quota-backend-bytes=1000000"]);
+        let (_server, address) = etcd(&home, &["--quota-backend-bytes=1000000"]);
         let big = json!({ "key": "YQ==", "value": STANDARD.encode("x".repeat(200_000)) });
         eventually("its space is used up", || ask(&address, "kv/put", &big).is_none());
         let found = examined(&format!("etcd://{address}"), false);
@@ -151,7 +151,7 @@ mod alone_etcd {
     #[test]
     fn each_right_that_is_missing_is_named() {
         let home = tempfile::tempdir().unwrap();
-        let (_server, address) = super::etcd(&home, &[]);
+        let (_server, address) = etcd(&home, &[]);
         let ask = |path: &str, body: Value| {
             eventually(path, || ask(&address, path, &body).is_some());
         };
