@@ -131,7 +131,8 @@ impl Breaking<'_> {
     }
 }
 
-/// Returns by whom and why the hold of a locker was broken. Of several orders the last one counts: only a locker that another program writes is broken
+/// Returns by whom and why the hold of a locker was broken. Of several orders the last one counts: only a locker that another program writes is
+/// broken
 /// more than once. Anybody with the right to write may have written an entry there, so one that cannot be read says nothing.
 pub(super) fn broken(
     store: &ConsensusStore,

@@ -26,7 +26,8 @@ use redis_dlock::port::{Directory, Inspection, KeyFilter, ListPage, Parties};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-// What a list shows while keys change: a key that is given from one process to another has the first one on a page, or the second one, and never none,
+// What a list shows while keys change: a key that is given from one process to another has the first one on a page, or the second one, and
+// never none,
 // because the lock passes in one transaction. A key that is freed or taken between two pages is listed or not. A key never comes twice, because its
 // place is its name.
 

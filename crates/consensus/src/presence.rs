@@ -1,7 +1,8 @@
 //! The sessions of a process that serve no tenure. Each holds what clients of the process say of themselves, and says what they have to say to
 //! others. There is one for each length of life. Nobody depends on them: the end of one costs a description for people.
 //!
-//! *Why they are not the sessions of tenures.* A client's record outlives its tenures, and a client that only asks has none. A session of a tenure may
+//! *Why they are not the sessions of tenures.* A client's record outlives its tenures, and a client that only asks has none. A session of a
+//! tenure may
 //! end for a request without an answer, and the record would go with it.
 //!
 //! *Why a copy of the process does no harm.* It has the same sessions, and may end one that the other copy uses. Whoever finds its session ended

@@ -124,7 +124,8 @@ impl Query {
 }
 
 impl Listening for Query {
-    /// One query. Before it what was read is deleted, and the inboxes of the dead are swept, if it is time: this thread has nothing else to do. What
+    /// One query. Before it what was read is deleted, and the inboxes of the dead are swept, if it is time: this thread has nothing else to do.
+    /// What
     /// is left of messages goes with the sessions that hold them.
     fn next(&mut self) -> Result<Option<Change>, Error> {
         if self.ready.is_empty() {
