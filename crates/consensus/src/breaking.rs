@@ -4,6 +4,23 @@
 //! renewed meanwhile, have another index. The key goes to the first waiter in it, as in a release, or is free. The holder's session is left
 //! alone: it may serve a later tenure.
 //!
+//! | meanwhile | becomes of the order |
+//! |---|---|
+//! | the holder releases, or hands the lock over | the check fails, the next look shows another holder or none, and nothing is changed |
+//! | its lease ends, and another process has the lock | the same |
+//! | the holder takes a new number | the check fails, the next look shows the same locker, and it is tried again with the index of now |
+//! | the first waiter leaves, or its session ends | the transaction is refused, and it is tried again with the next waiter, or with nobody |
+//! | a waiter comes: etcd | the transaction is refused, and it is tried again with that waiter |
+//! | a waiter comes: Consul | the lock is freed, and then given to the waiter, which takes it by its next poll otherwise |
+//! | another operator breaks the same hold | one of them has broken it, and the other one is told who holds the lock |
+//! | the answer is lost | a late execution has the same check, so it breaks the hold that was seen, or nothing |
+//!
+//! A holder whose hold was broken has done nothing wrong in the store: its next renewal, probe or release finds another holder, as after any loss,
+//! and asks for the order then. A request of its own that is still on its way names its session, and checks that this session holds the lock.
+//! So it does nothing to whoever has the lock now.
+//!
+//! A message to the holder is only a hint. It may be lost, and the holder's next probe finds the same.
+//!
 //! The order stands in an entry of its own for as long as the lease may have lasted. A session that nobody renews or ends holds it, so it goes by
 //! itself, and it outlives the process that gave the order.
 
@@ -64,6 +81,8 @@ impl Breaking<'_> {
         })
     }
 
+    /// One attempt, with what the look has shown. Whatever has changed since is found by the checks.
+    ///
     /// Gives the key to the first waiter, or frees it if nobody waits, or if nobody may hold it for a while.
     fn take(&self, snapshot: &Snapshot, holder: &Holder, session: &str) -> Result<Committed, Error> {
         let (kv, names, key) = (&self.store.kv, &self.store.names, self.order.key);
@@ -112,7 +131,9 @@ impl Breaking<'_> {
     }
 }
 
-/// Returns by whom and why the hold of a locker was broken.
+/// Returns by whom and why the hold of a locker was broken. Of several orders the last one counts: only a locker that another program writes is
+/// broken
+/// more than once. Anybody with the right to write may have written an entry there, so one that cannot be read says nothing.
 pub(super) fn broken(
     store: &ConsensusStore,
     key: &str,

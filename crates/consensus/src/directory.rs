@@ -1,5 +1,17 @@
 //! What the store tells people: who holds a key and who waits, which locks there are, and what clients say of themselves.
 //!
+//! | asked | requests | writes |
+//! |---|---|---|
+//! | who holds a key and who waits | a look | 0 |
+//! | a page of a list | one read of some of the entries; of a key with more entries than that, another one | 0 |
+//! | a record, for the first time | a session, a look, a transaction | 2 |
+//! | the same record again | the renewal of its session, a look | 0 |
+//! | the records of clients | a look each | 0 |
+//! | words to a client | a transaction; before the first ones, a session | 1; 2 |
+//!
+//! No lock depends on any of them, and none of them writes to an entry of a lock. All that they write is held by a session of the process, so
+//! nothing of it outlives the process for long.
+//!
 //! A page of a list shows each key as it is at one index, because all of its entries are on one page. Pages follow the order of the paths. So a
 //! key that is held or waited for all the time is on a page, whatever becomes of others meanwhile.
 
@@ -14,10 +26,15 @@ use redis_dlock::port::{Directory, Inspection, KeyFilter, ListPage, Parties};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+// What a list shows while keys change: a key that is given from one process to another has the first one on a page, or the second one, and
+// never none,
+// because the lock passes in one transaction. A key that is freed or taken between two pages is listed or not. A key never comes twice, because its
+// place is its name.
+
 /// How many waiting lockers are named.
 const MOST_NAMED: usize = 100;
 
-/// The store, for what people ask until then.
+/// The store, for what people ask until then. Its transactions are for no locker, so one without an answer leaves no doubt about any.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     store: &'a ConsensusStore,
@@ -92,6 +109,10 @@ impl Asked<'_> {
         })
     }
 
+    /// Writes the words where the client listens.
+    ///
+    /// Where an inbox shows its last message alone, words beside a grant would replace it, and two answers one another. The grant is found by a
+    /// poll then, but an answer is found by nothing. So words have entries of their own there.
     fn say(&self, client: &str, text: &str) -> Result<bool, Error> {
         let Self { store, deadline } = *self;
         until_settled(client, || {
@@ -145,6 +166,8 @@ impl Asked<'_> {
     }
 }
 
+/// Reads the entries of a page. Whatever is no entry of a lock is left out: anybody with the right to write may have put it there.
+///
 /// Returns the locks that these entries are of, and that somebody holds or waits for.
 fn listed(store: &ConsensusStore, entries: Vec<Entry>, keys: &KeyFilter) -> Vec<(String, Inspection)> {
     let mut found = BTreeMap::<String, Vec<Entry>>::new();

@@ -16,7 +16,8 @@ enum From<'a> {
     Nobody,
     /// This locker gives it, which holds it with this session.
     Locker(&'a str, &'a str),
-    /// An operator takes it from whoever holds it.
+    /// An operator takes it from this holder. The index of its entry is checked, and not its session: a session of a client may hold the same
+    /// key again for the next locker, and an entry that was written by hand has none.
     Holder(&'a Holder),
 }
 

@@ -91,7 +91,8 @@ pub(super) struct Life {
     pub(super) delay: Duration,
 }
 
-/// Returns what every such store can keep to. Its leader counts a session, and a new leader begins all sessions again: so the end of a dead holder, or
+/// Returns what every such store can keep to. Its leader counts a session, and a new leader begins all sessions again: so the end of a dead
+/// holder, or
 /// of a dead waiter before us, may come after an election, and three leases are enough for it. Nobody but the leader knows how much of a
 /// session is left.
 pub(super) fn limits(shortest_lease: Duration) -> StoreLimits {
@@ -147,7 +148,8 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// Returns the entries with a prefix as the majority has them, never a stale copy.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
 
-    /// Returns some of the entries with a prefix, in the order of their paths and from this path on, as they are at one index; and whether there are
+    /// Returns some of the entries with a prefix, in the order of their paths and from this path on, as they are at one index; and whether
+    /// there are
     /// more. A store that has no pages returns all.
     fn page(&self, prefix: &str, from: &str, deadline: Deadline) -> Result<(Vec<Entry>, bool), Error> {
         let mut entries = self.look(prefix, deadline)?;

@@ -1,5 +1,15 @@
 //! The sessions of a process that serve no tenure. Each holds what clients of the process say of themselves, and says what they have to say to
 //! others. There is one for each length of life. Nobody depends on them: the end of one costs a description for people.
+//!
+//! *Why they are not the sessions of tenures.* A client's record outlives its tenures, and a client that only asks has none. A session of a
+//! tenure may
+//! end for a request without an answer, and the record would go with it.
+//!
+//! *Why a copy of the process does no harm.* It has the same sessions, and may end one that the other copy uses. Whoever finds its session ended
+//! opens another one, and writes again what was held by it. Nothing that these sessions hold excludes anybody.
+//!
+//! *Why their requests leave no doubt.* A record that is written late replaces an older one of the same client, or comes after its removal
+//! and goes with the session. Words that come late are words to a client that does not wait for them any more.
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
@@ -25,7 +35,8 @@ pub(super) fn harmless<K: Kv + ?Sized>(kv: &K, time: Duration) -> Life {
 }
 
 impl Presence {
-    /// Returns a session that lives for `life` without a renewal, and certainly for `needed` from now. Renewing one is no write.
+    /// Returns a session that lives for `life` without a renewal, and certainly for `needed` from now. Renewing one is no write. Two threads that
+    /// come at the same time may both open one: both are ended at the close.
     pub(super) fn session<K: Kv + ?Sized>(
         &self,
         kv: &K,

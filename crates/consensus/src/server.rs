@@ -1,4 +1,8 @@
 //! One server of a URL, for tools that examine it.
+//!
+//! A lock asks any server that answers. A tool must know which one has answered: a server may be cut off from the others, or have lost its gateway,
+//! while the next one in the URL is well. So each of them is asked on connections of its own. Requests and answers are texts, because the JSON
+//! of the servers differs from version to version, and a type of ours for it would promise too much.
 
 use super::deadline::Deadline;
 use redis_dlock::Error;

@@ -13,7 +13,8 @@ pub(crate) const DELAYED: Duration = Duration::from_secs(1);
 /// ends.
 pub(crate) const TELLING: Duration = Duration::from_millis(500);
 
-/// How long it is kept by whom a hold was broken, at least: the holder asks soon after it was told, and whoever gave the order if the reply is lost.
+/// How long it is kept by whom a hold was broken, at least: the holder asks soon after it was told, and whoever gave the order if the reply is
+/// lost.
 pub(crate) const TOLD: Duration = Duration::from_secs(60);
 
 /// How long a session lives that says something to others: as long as the record of a client, so that one session does both.

@@ -9,7 +9,12 @@
 //! locks from one: the reader takes that for a message that it has missed, which costs a question and loses nothing.
 //!
 //! What clients say to one another is not written a second time, so each such message is an entry of its own below the inbox. A query tells of
-//! all entries whose paths begin with that of the inbox.
+//! all entries whose paths begin with that of the inbox. These orders of events lose none:
+//!
+//! * Several are written between two queries. The next query tells all of them; those that were told before have a lower index of creation.
+//! * One is deleted after it was read. That changes the index, and costs an answer that tells nothing new.
+//! * Its writer ends before it is read. It goes unread with the writer's session: nobody waits for the answer any more.
+//! * The reader ends before it has deleted it. It goes with the writer's session, and the next reader begins behind it.
 
 use super::client::{Client, odd};
 use super::encode;
@@ -119,7 +124,8 @@ impl Query {
 }
 
 impl Listening for Query {
-    /// One query. Before it what was read is deleted, and the inboxes of the dead are swept, if it is time: this thread has nothing else to do. What
+    /// One query. Before it what was read is deleted, and the inboxes of the dead are swept, if it is time: this thread has nothing else to do.
+    /// What
     /// is left of messages goes with the sessions that hold them.
     fn next(&mut self) -> Result<Option<Change>, Error> {
         if self.ready.is_empty() {

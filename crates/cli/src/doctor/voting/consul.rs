@@ -153,7 +153,7 @@ fn of_session(examination: &mut Examination<'_>, made: Result<Value, Error>, rig
     match made {
         Ok(session) if session["ID"].is_string() => return Some(session["ID"].clone()),
         Ok(other) => {
-            examination.wrong(Subject::Sessions, format!("no session was made: {other}"), "look at the server's log")
+            examination.wrong(Subject::Sessions, format!("no session was made: {other}"), "look at the server's log");
         }
         Err(Error::Denied { message, .. }) => rights(examination, &message, right),
         Err(Error::Unsupported { message, .. }) => {
