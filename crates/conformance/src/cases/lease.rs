@@ -22,7 +22,7 @@ pub(crate) fn ends(suite: &Suite) {
     assert_eq!(a.probe(), ProbeOutcome::NotOurs(b.not_yours()));
 }
 
-/// Another client gets the key at the holder's deadline at the earliest. A store that counts in whole seconds would give it away sooner.
+/// No other client gets the key before the holder's deadline, as from a store that counts in whole seconds and does not round up.
 /// Shows: S1.
 pub(crate) fn does_not_end_early(suite: &Suite) {
     let lease = suite.short();
