@@ -144,6 +144,8 @@ part_examples() {
     # As users run them, but with all features, whose libraries are there already.
     cargo build --locked "${crates[@]}" -p contend -p dlock-examples --example contend --example cron --example leader --example table
     tests/examples.sh "${CARGO_TARGET_DIR:-target}/debug/examples" "$redis"
+    # A store as somebody else writes it, on the port alone: in a build of few crates, without the other stores.
+    tests --threads 8 -p sqlite-store
 }
 # A short round of each benchmark: the figures mean little, but the code must work.
 part_benches() { cargo test --locked -p dlock-benches --all-features --benches; }

@@ -77,7 +77,7 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
 
     /// Releases sockets and other resources. Later calls fail with [`Error::ShutDown`]. It is called when no lock of the generator
     /// needs the store any more, and may be called again. It may wait, for a bounded time, until threads of the store have ended. The
-    /// default does nothing. An [`Arc`](std::sync::Arc) that is not the last one does not forward the call, because other generators
+    /// default does nothing: it is for a store that releases everything when it is dropped, and whose later calls need not fail. An [`Arc`](std::sync::Arc) that is not the last one does not forward the call, because other generators
     /// may share the store.
     fn close(&self) {}
 }

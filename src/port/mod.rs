@@ -99,6 +99,23 @@
 //! # Ok::<_, Error>(())
 //! ```
 //!
+//! # Rules for every request
+//!
+//! * *Time.* A lease begins when the store carries out the request, and may end late, but never early: the client counts it from the sending of
+//!   the request, and as over only 1 % (at least 2 ms) before its end. So a store counts leases in units that are small beside that, and on a
+//!   clock that nobody sets: its server's, or for the processes of one machine `CLOCK_BOOTTIME`. Each client counts on its own clock.
+//! * *Numbers.* The number of a tenure is greater than those before it even after releases, ended leases, a crash of the store and a power
+//!   failure, because the resource remembers them. So it is durable before the reply, or comes from a clock that goes on. One counter may serve
+//!   all keys.
+//! * *Failures.* [`NotExecuted`](crate::BackendFailure::NotExecuted) if the store failed before it could commit, and
+//!   [`Unknown`](crate::BackendFailure::Unknown) if the commit itself failed, or had no reply.
+//! * *Names.* A key is any text of at most [`LONGEST_KEY`] bytes, with line breaks and NUL, too. Keys and lockers that differ in a single byte are
+//!   different: in a database, compare them in binary order.
+//! * *Waits.* Without a queue, a client asks for a busy key after a tenth of the lease, then every sixth of it, and when
+//!   [`Busy::remaining`] is over. So locks of such a store should have short leases.
+//!
+//! `tests/examples/sqlite` in this repository is a complete store with the four requests: one SQLite file for the processes of a machine.
+//!
 //! # What to write next
 //!
 //! 1. The limits of the store: [`limits`](LockProcessor::limits) returns [`StoreLimits`]. If the settings of a lock exceed a limit, the lock

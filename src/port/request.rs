@@ -222,7 +222,10 @@ impl<'a> Request<'a> {
     }
 }
 
-/// How long a store may take for requests, and which thread waits for them.
+/// How long a store may take for requests, and which thread waits for them. It includes the wait for other threads that use the store.
+///
+/// A client never sets more than [`StoreLimits::command`](super::StoreLimits::command), and may set zero. Other callers may set any time, even
+/// [`Duration::MAX`]. A store on a library that cannot be interrupted may exceed the limit while that does not return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// A caller waits, and has set the limit, which may be very short.
@@ -268,7 +271,7 @@ pub fn one_by_one<'a>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Claim<'a> {
-    /// The lock's unique key.
+    /// The lock's unique key: any text of at most [`LONGEST_KEY`](super::LONGEST_KEY) bytes.
     pub key: &'a str,
     /// The client to which the tenure belongs. Its inbox receives the messages about the tenure.
     pub client: &'a str,
@@ -392,7 +395,7 @@ pub(crate) fn marks(locker: &str) -> Option<(Duration, bool)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grant {
-    /// The number of this tenure: greater than every number issued for the key earlier. From 1 to 2^53 - 1.
+    /// The number of this tenure: greater than every number issued for the key earlier, by whichever process. From 1 to 2^53 - 1.
     pub number: u64,
     /// How many tenures wait in the queue; zero in a store without a queue.
     pub waiting: u64,

@@ -65,7 +65,7 @@ macro_rules! conformance_tests {
                 const IGNORED: &[&str] = &[$(stringify!($lacks)),*];
                 let lacks = $crate::lacks($store);
                 let lists = lacks.iter().all(|need| IGNORED.contains(need)) && IGNORED.iter().all(|need| lacks.contains(need));
-                assert!(lists, "this store lacks {lacks:?}, and the tests are told {IGNORED:?}: list just that after `lacks`");
+                assert!(lists, "this store lacks something else than {IGNORED:?}: write `lacks {}`", lacks.join(" "));
             }
 
             $(mod $topic {
@@ -206,6 +206,7 @@ macro_rules! __conformance_cases {
             }
             lease {
                 ends []
+                does_not_end_early []
                 is_prolonged_by_extend []
                 is_prolonged_by_poll []
                 is_never_shortened_by_others [Queue]

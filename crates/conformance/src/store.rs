@@ -9,7 +9,7 @@ pub trait Store: Send + Sync {
     /// Returns a processor on this store that shares nothing with those before but the store.
     fn processor(&self) -> Arc<dyn LockProcessor>;
 
-    /// Deletes a lock's key, as an administrator does. Returns whether it existed.
+    /// Deletes a lock's key, as an administrator does. Returns whether it existed; a key whose lease has ended does not exist.
     fn delete(&self, key: &str) -> bool;
 
     /// Gives a lock's key to `holder` whoever holds it, as an administrator does. Without a lease, for ever.
@@ -22,7 +22,7 @@ pub trait Store: Send + Sync {
     fn pass_time(&self, time: Duration);
 
     /// Lists what the store keeps, without what may stay for ever (a counter), and what tells of broken holds and ends by itself.
-    /// Empty when no lock is held or waited for.
+    /// Empty when no lock is held or waited for. Entries whose leases have ended are not in the list, even if the store has not deleted them.
     fn leftovers(&self) -> Vec<String>;
 
     /// Gives a free key to `holder`, as a polling client would. Returns whether the key was free. Nobody else asks meanwhile. Needed only

@@ -2,10 +2,11 @@
 
 use crate::suite::Suite;
 use crate::tenure::Tenure;
-use redis_dlock::port::{ExtendOutcome, NotOurs, ProbeOutcome};
+use redis_dlock::port::{AcquireOutcome, ExtendOutcome, NotOurs, ProbeOutcome};
+use std::time::{Duration, Instant};
 
 /// A tenure that holds the key for a lease of its own.
-fn holder_with(suite: &Suite, lease: std::time::Duration) -> Tenure {
+fn holder_with(suite: &Suite, lease: Duration) -> Tenure {
     let tenure = suite.client().tenure_with("k", lease);
     tenure.acquire();
     tenure
@@ -19,6 +20,23 @@ pub(crate) fn ends(suite: &Suite) {
     assert_eq!(suite.holder("k"), None);
     let b = suite.client().holder("k");
     assert_eq!(a.probe(), ProbeOutcome::NotOurs(b.not_yours()));
+}
+
+/// No other client gets the key before the holder's deadline, as from a store that counts in whole seconds and does not round up.
+/// Shows: S1.
+pub(crate) fn does_not_end_early(suite: &Suite) {
+    let lease = suite.short();
+    let sending = Instant::now();
+    let a = holder_with(suite, lease);
+    suite.store().pass_time(lease * 19 / 20);
+    let outcome = suite.client().tenure("k").ask(false);
+    // On a machine that stalls, the lease is over when the store is asked.
+    if sending.elapsed() < lease * 99 / 100 {
+        assert!(
+            matches!(&outcome, AcquireOutcome::Busy(busy) if busy.holder.as_ref() == Some(&a.locker)),
+            "{outcome:?}"
+        );
+    }
 }
 
 /// Shows: G3.

@@ -3,15 +3,21 @@
 use crate::suite::Suite;
 use redis_dlock::port::LONGEST_KEY;
 
-pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
+/// Names that an implementation might treat in a special way, or take for one another.
+pub(super) fn of_all_kinds() -> Vec<String> {
     let longest = "é".repeat(LONGEST_KEY / 2);
     let other = format!("{}xx", &longest[2..]);
     let names = [
         "DLOCK_T_",
         "DLOCK_T_ ",
         "DLOCK_T_a b",
+        "DLOCK_T_A b",
         "DLOCK_T_a\nb\r\n",
         "DLOCK_T_\0",
+        "DLOCK_T_\0a",
+        "DLOCK_T_a/b",
+        "DLOCK_T_a.b",
+        "DLOCK_T_$a",
         "DLOCK_T_{",
         "DLOCK_T_}",
         "DLOCK_T_{}",
@@ -24,6 +30,7 @@ pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
         "DLOCK_T_*?[a]\\",
         "DLOCK_T_%s%d",
         "DLOCK_T_schlüssel",
+        "DLOCK_T_schlu\u{308}ssel",
         "DLOCK_T_钥匙",
         "DLOCK_T_🔑",
         "DLOCK_T_a:b:queue:c",
@@ -32,13 +39,18 @@ pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
         &longest,
         &other,
     ];
+    names.map(str::to_owned).to_vec()
+}
+
+pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
     let (one, two) = (suite.client(), suite.client());
     let (mut ear_one, mut ear_two) = (one.listen(), two.listen());
-    let held = names.map(|name| {
+    let hold = |name: &String| {
         let (a, b) = (one.holder(name), two.waiter(name));
         ear_one.hear_contended(&a);
         (a, b)
-    });
+    };
+    let held: Vec<_> = of_all_kinds().iter().map(hold).collect();
     for (a, b) in &held {
         assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker));
         ear_one.hear_contended(a);
