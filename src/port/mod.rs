@@ -114,7 +114,7 @@
 //! * *Waits.* Without a queue, a client asks for a busy key after a tenth of the lease, then every sixth of it, and when
 //!   [`Busy::remaining`] is over. So locks of such a store should have short leases.
 //!
-//! `tests/examples/sqlite` in this repository is a complete store with the four requests: one SQLite file for the processes of a machine.
+//! `tests/examples/sqlite` in this repository is a complete store with the four requests: one `SQLite` file for the processes of a machine.
 //!
 //! # What to write next
 //!
