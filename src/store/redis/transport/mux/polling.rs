@@ -58,6 +58,8 @@ pub enum Polling {
 pub(in super::super) struct PollPolicy {
     /// How long a caller polls. Zero if no caller polls.
     bound: Duration,
+    /// How long a yield may take before it counts as late, if the connection has this number of callers.
+    in_time: fn(usize) -> Duration,
     // ORDERING: Relaxed, for all three atomics: they estimate. After a lost update or a stale value, one caller more or less polls or yields.
     // No other data is read through them.
     /// The number of callers that poll now, on all connections.
@@ -109,6 +111,7 @@ impl PollPolicy {
         let origin = now();
         Self {
             bound,
+            in_time,
             pollers: AtomicU32::new(0),
             skips: AtomicU32::new(0),
             cools_until: AtomicU64::new(0),
@@ -190,9 +193,7 @@ impl PollPolicy {
     }
 
     fn is_back(&self, before: Instant, at: Instant, callers: usize) -> bool {
-        let took = at.saturating_duration_since(before);
-        let fair = (LATE + LATER_EACH.saturating_mul(u32::try_from(callers).unwrap_or(u32::MAX))).min(LATEST);
-        let late = took > fair;
+        let late = at.saturating_duration_since(before) > (self.in_time)(callers);
         if late {
             self.note_late(before, at, FORGIVEN_PARTS[usize::from(callers > 1)]);
         }
@@ -216,6 +217,10 @@ impl PollPolicy {
     fn nanos(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+fn in_time(callers: usize) -> Duration {
+    (LATE + LATER_EACH.saturating_mul(u32::try_from(callers).unwrap_or(u32::MAX))).min(LATEST)
 }
 
 #[cfg(test)]
