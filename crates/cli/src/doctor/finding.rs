@@ -28,8 +28,10 @@ pub(crate) enum Subject {
     /// Whether it is a master, or leads.
     Role,
     /// Whether a majority of the servers can agree.
+    #[cfg(any(feature = "consul", feature = "etcd"))]
     Quorum,
     /// The sessions of Consul that hold locks.
+    #[cfg(feature = "consul")]
     Sessions,
     /// The rights of the login.
     Rights,
@@ -56,7 +58,9 @@ impl Subject {
             Self::Slots => "slots",
             Self::Version => "version",
             Self::Role => "role",
+            #[cfg(any(feature = "consul", feature = "etcd"))]
             Self::Quorum => "majority",
+            #[cfg(feature = "consul")]
             Self::Sessions => "sessions",
             Self::Rights => "rights",
             Self::Writes => "writes",
