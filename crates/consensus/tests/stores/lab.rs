@@ -180,6 +180,7 @@ macro_rules! on {
     ($store:ident, who_lost_it_meanwhile_asks_anew) => {};
     ($store:ident, a_release_without_an_answer_is_repeated) => {};
     ($store:ident, a_grant_that_crosses_with_giving_up_is_passed_on) => {};
+    ($store:ident, tasks_that_end_together_give_back_in_one_batch) => {};
     // Who waits and dies is passed over when its session has ended, and not at once.
     ($store:ident, the_dead_are_passed_over) => {};
     // The same with the place that a client has left to its twin: the lock stays there for as long as the session.
