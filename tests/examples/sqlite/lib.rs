@@ -1,4 +1,4 @@
-//! The smallest store for `redis-dlock` on one `SQLite` file, for processes of one Linux machine.
+//! The smallest store for `redis-dlock` on one SQLite file, for processes of one Linux machine.
 //!
 //! Each request is one transaction. `BEGIN IMMEDIATE` takes the file's write lock, so no two requests run at once, and a process that is
 //! killed in a transaction leaves nothing of it. The file must be on a local disk, because the processes share the memory of its WAL.
@@ -8,7 +8,7 @@
 //! forward would end leases whose holders still rely on them. `CLOCK_BOOTTIME` begins again with each boot, and no holder outlives a boot. So
 //! each row names the boot in which it was written, and ends with it.
 //!
-//! *Numbers.* The number of a tenure is the `AUTOINCREMENT` id of its row, which `SQLite` never issues twice in a file. `synchronous = FULL` keeps
+//! *Numbers.* The number of a tenure is the `AUTOINCREMENT` id of its row, which SQLite never issues twice in a file. `synchronous = FULL` keeps
 //! an issued number through a power failure. A file that is deleted, or restored from a backup, begins its numbers again.
 //!
 //! *Limits.* The limit of a request bounds the wait for other threads and processes. A disk that does not answer may delay it further.
@@ -44,7 +44,7 @@ const SCHEMA: &str = "
 /// How long a process may take to open the file while others open it.
 const OPEN: Duration = Duration::from_secs(5);
 
-/// The longest limit that `SQLite` can count.
+/// The longest limit that SQLite can count.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A connection to the file. The threads of a process take turns with it.
@@ -82,7 +82,7 @@ impl SqliteLockProcessor {
         let connection = loop {
             match open() {
                 Ok(connection) => break Mutex::new(connection),
-                // Of several processes that switch a new file to WAL at once, `SQLite` refuses some without waiting.
+                // Of several processes that switch a new file to WAL at once, SQLite refuses some without waiting.
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && begin.elapsed() < OPEN => {
                     thread::sleep(Duration::from_millis(1));
                 }

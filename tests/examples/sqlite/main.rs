@@ -1,4 +1,4 @@
-//! A process that takes a lock on an `SQLite` file again and again, and prints when it is inside, and with which token.
+//! A process that takes a lock on a SQLite file again and again, and prints when it is inside, and with which token.
 //!
 //! ```sh
 //! cargo run -p sqlite-store -- locks.db 50
