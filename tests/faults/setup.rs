@@ -305,7 +305,10 @@ fn quiet(scene: &mut Scene) -> Vec<Violation> {
     }
     eventually("all leases are over", || left().is_empty());
     if let Servers::Consensus(consensus) = &scene.server {
-        eventually("all sessions are over", || consensus.quorum.sessions() == 0);
+        // A session that was opened or ended without an answer stays for its whole life. That of a record is longer than any lease here.
+        let record = Duration::from_secs(90);
+        let is_of_lock = |life: &Duration| *life < record;
+        eventually("all sessions of locks are over", || !consensus.quorum.session_lives().iter().any(is_of_lock));
     }
     violations
 }

@@ -267,6 +267,14 @@ impl Quorum for Consul {
         self.all_sessions().len()
     }
 
+    fn session_lives(&self) -> Vec<Duration> {
+        let life = |session: &Value| match session["TTL"].as_str()? {
+            text if text.ends_with("ms") => Some(Duration::from_millis(text.trim_end_matches("ms").parse().ok()?)),
+            text => Some(Duration::from_secs(text.trim_end_matches('s').parse().ok()?)),
+        };
+        self.all_sessions().iter().map(|session| life(session).expect("a time")).collect()
+    }
+
     fn end_session(&self, session: &str) {
         self.call("PUT", &format!("session/destroy/{session}"), "");
     }

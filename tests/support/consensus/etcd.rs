@@ -149,6 +149,15 @@ impl Quorum for Etcd {
         self.call("lease/leases", &json!({}))["leases"].as_array().map_or(0, Vec::len)
     }
 
+    fn session_lives(&self) -> Vec<Duration> {
+        let leases = self.call("lease/leases", &json!({}));
+        let life = |lease: &Value| {
+            let granted = self.call("lease/timetolive", &json!({ "ID": lease["ID"] }));
+            Duration::from_secs(granted["grantedTTL"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default())
+        };
+        leases["leases"].as_array().map_or_else(Vec::new, |leases| leases.iter().map(life).collect())
+    }
+
     fn end_session(&self, session: &str) {
         self.call("lease/revoke", &json!({ "ID": session }));
     }

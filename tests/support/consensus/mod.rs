@@ -56,6 +56,9 @@ pub(crate) trait Quorum: Send + Sync + 'static {
     /// How many sessions there are.
     fn sessions(&self) -> usize;
 
+    /// The length of life of each session.
+    fn session_lives(&self) -> Vec<Duration>;
+
     /// Ends a session, and what it holds.
     fn end_session(&self, session: &str);
 
