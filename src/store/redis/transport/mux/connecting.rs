@@ -186,10 +186,11 @@ impl<C: Connector> Mux<C> {
         }
     }
 
-    /// Returns `true` if a thread connects, or is about to.
+    /// Returns `true` if a thread connects, is about to, or has not yet written what waited for its connection.
     #[cfg(all(test, dlock_shuttle))]
     pub(in super::super) fn is_connecting(&self) -> bool {
-        self.state.lock().connecting.is_busy
+        let state = self.state.lock();
+        state.connecting.is_busy || state.connecting.is_telling()
     }
 }
 

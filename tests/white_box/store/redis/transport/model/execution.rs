@@ -85,12 +85,11 @@ impl Scenario {
         if self.faults == NO_FAULTS && connects > MUXES && !execution.with(|book| book.is_closed) {
             execution.object(format!("{connects} connects in vain, but for {MUXES}"));
         }
+        // What waits for a connect is sent when that has ended.
+        execution.outlast_connects();
         execution.look_for_kept();
         let broken = execution.end(&network);
-        // Time goes on until the last connect has ended.
-        while execution.transport.muxes.iter().any(|mux| mux.is_connecting()) {
-            thread::sleep(PAUSE);
-        }
+        execution.outlast_connects();
         network.settle();
         network.end();
         let _ = server.join();
@@ -212,6 +211,13 @@ impl Execution {
             execution.answered(call);
         };
         (call, Box::new(callback))
+    }
+
+    /// Lets time go on until the last connect has ended.
+    fn outlast_connects(&self) {
+        while self.transport.muxes.iter().any(|mux| mux.is_connecting()) {
+            thread::sleep(PAUSE);
+        }
     }
 
     fn look_at_sent(&self, call: u16, limit: Limit) {
