@@ -149,8 +149,7 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
 
     /// Returns some of the entries with a prefix, in the order of their paths and from this path on, as they are at one index; and whether
-    /// there are
-    /// more. A store that has no pages returns all.
+    /// there are more. If there are, it returns one at least. A store that has no pages returns all.
     fn page(&self, prefix: &str, from: &str, deadline: Deadline) -> Result<(Vec<Entry>, bool), Error> {
         let mut entries = self.look(prefix, deadline)?;
         entries.retain(|entry| entry.path.as_str() >= from);

@@ -1,6 +1,6 @@
 //! What people see of the stores while keys change, and what is in the way of it.
 
-use crate::consensus::ConsensusStore;
+use crate::consensus::{ConsensusStore, Counter, Etcd, Look};
 use crate::fresh::Fresh;
 use crate::support::LONG;
 use crate::support::crew::eventually;
@@ -66,6 +66,18 @@ fn a_list_shows_each_lock_once_whatever_else_is_in_the_store<V: ConsensusStore>(
 
 fn a_place_that_no_page_has_told_is_refused<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
+/// Whoever may write has put them there.
+#[test]
+fn etcd_lists_the_locks_behind_many_names_that_are_no_texts() {
+    let store = Fresh::<Etcd>::start();
+    let processor = store.processor();
+    let locks = ["DLOCK_a", "DLOCK_z"];
+    locks.iter().for_each(|key| store.overwrite(key, "somebody", Some(HOUR)));
+    let of_a = store.lock("DLOCK_a").replace("/.lock", "").into_bytes();
+    (0..2100).for_each(|n| store.servers.put_bytes(&[&of_a[..], b"\xff", n.to_string().as_bytes()].concat()));
+    assert_eq!(list(&processor).0, locks);
+}
+
     let processor = store.processor();
     for from in ["", "0", "../", ".inbox/", "OTHER"] {
         let outcome = directory(&processor).list(&KeyFilter::new(|_| true), Some(from), LONG);
