@@ -106,15 +106,23 @@ impl Breaking<'_> {
     /// Has a transaction tell the holder, by a message and by an entry.
     ///
     /// A transaction of etcd writes an entry once. If the first waiter is of the same client, one message says that something else has come
-    /// about, too.
+    /// about, too. Where an inbox shows its last message alone, another one would replace this one, and nothing but a probe would tell
+    /// the break. So it has an entry of its own there, as words have.
     fn tell(&self, transaction: &mut Transaction, holder: &Holder, session: &str) {
         let (order, names, session) = (self.order, &self.store.names, session.to_owned());
         if let Some(client) = &holder.party.client {
             let path = names.inbox(client);
-            let said = transaction.writes.len();
-            transaction.writes.retain(|write| !matches!(write, Write::Say { path: other, .. } if *other == path));
-            let value = message::broken(order.key, order.locker, transaction.writes.len() < said);
-            transaction.writes.push(Write::Say { path, session: session.clone(), value });
+            let session = session.clone();
+            let value = |is_merged| message::broken(order.key, order.locker, is_merged);
+            let write = if self.store.kv.shows_the_last() {
+                Write::Hold { path: format!("{path}/{session}"), session, value: value(false) }
+            } else {
+                let said = transaction.writes.len();
+                transaction.writes.retain(|write| !matches!(write, Write::Say { path: other, .. } if *other == path));
+                let value = value(transaction.writes.len() < said);
+                Write::Say { path, session, value }
+            };
+            transaction.writes.push(write);
         }
         if order.locker.len() <= LONGEST_LOCKER {
             let path = names.broken(order.key, order.locker) + &session;

@@ -157,8 +157,8 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
         Ok((entries, false))
     }
 
-    /// Returns whether an entry that is listened to shows its last change alone, if there are several at once. What clients say to one another is
-    /// written beside the inbox then: those who listen are told of the entries below theirs, and delete what they have heard.
+    /// Returns whether an entry that is listened to shows its last change alone, if there are several at once. What clients say to one another, and
+    /// that a hold was broken, is written beside the inbox then: those who listen are told of the entries below theirs, and delete what they have heard.
     fn shows_the_last(&self) -> bool {
         false
     }

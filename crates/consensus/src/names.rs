@@ -5,7 +5,7 @@
 //! | `{root}{key}/.lock` | the lock: held by the tenure's session; who holds it |
 //! | `{root}{key}/.wait/{locker}` | a waiter: held by the session of the tenure that waits |
 //! | `{root}.inbox/{client}` | the last message to a client |
-//! | `{root}.inbox/{client}/{message}` | in Consul, what another client has said to it: held by a session of that one's process |
+//! | `{root}.inbox/{client}/{message}` | in Consul, what another client has said to it, or that its hold was broken: held by a session of that one's process, or of the order |
 //! | `{root}.session/{session}` | the mark of a session that serves several tenures: who took it up last; held by it |
 //! | `{root}.client/{client}` | what a client says of itself, for people: held by a session of its process |
 //! | `{root}.broken/{key}/{locker}/{session}` | by whom and why a hold was broken: held by a session that nobody renews |
