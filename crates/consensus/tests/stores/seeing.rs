@@ -16,6 +16,8 @@ on_each_store!(
     a_place_that_no_page_has_told_is_refused,
     a_record_stays_while_its_client_lives_and_is_written_again_if_somebody_deletes_it,
     a_break_is_of_the_hold_that_was_seen_and_not_of_the_next_one_with_its_name,
+    a_break_does_not_hit_a_later_hold_without_a_name,
+    a_break_does_not_hit_a_hold_that_begins_while_it_is_under_way,
     a_break_of_a_client_that_is_the_next_holder_tells_it_both,
     a_holder_that_does_not_listen_is_shown_by_its_record,
 );
@@ -64,8 +66,6 @@ fn a_list_shows_each_lock_once_whatever_else_is_in_the_store<V: ConsensusStore>(
     assert_eq!(keys, ["DLOCK_a", "DLOCK_b", "DLOCK_b/d", "DLOCK_z", "DLOCK_é"]);
 }
 
-fn a_place_that_no_page_has_told_is_refused<V: ConsensusStore>() {
-    let store = Fresh::<V>::start();
 /// Whoever may write has put them there.
 #[test]
 fn etcd_lists_the_locks_behind_many_names_that_are_no_texts() {
@@ -78,6 +78,8 @@ fn etcd_lists_the_locks_behind_many_names_that_are_no_texts() {
     assert_eq!(list(&processor).0, locks);
 }
 
+fn a_place_that_no_page_has_told_is_refused<V: ConsensusStore>() {
+    let store = Fresh::<V>::start();
     let processor = store.processor();
     for from in ["", "0", "../", ".inbox/", "OTHER"] {
         let outcome = directory(&processor).list(&KeyFilter::new(|_| true), Some(from), LONG);
