@@ -5,6 +5,7 @@
 use crate::settings::{Reach, Rules, time};
 use crate::status::LogFormat;
 use crate::timing;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
@@ -242,6 +243,7 @@ pub(crate) struct Break {
     pub(crate) lock: LockName,
     /// Who must hold it, as `dlock ls` and `dlock show` print it. If somebody else does, nothing is changed
     #[arg(long, value_name = "LOCKER", required_unless_present = "current", conflicts_with = "current")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) locker: Option<String>,
     /// Shows who holds it, and asks on the terminal whether to take it from them
     #[arg(long)]

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | the holder releases, or hands the lock over | the check fails, the next look shows another holder or none, and nothing is changed |
 //! | its lease ends, and another process has the lock | the same |
-//! | the holder takes a new number | the check fails, the next look shows the same locker, and it is tried again with the index of now |
+//! | another program has it then, with the same text | the check fails, the next look shows another session, and nothing is changed |
+//! | the holder takes a new number | the check fails, the next look shows the same locker and session, and it is tried again with the index of now |
 //! | the first waiter leaves, or its session ends | the transaction is refused, and it is tried again with the next waiter, or with nobody |
 //! | a waiter comes: etcd | the transaction is refused, and it is tried again with that waiter |
 //! | a waiter comes: Consul | the lock is freed, and then given to the waiter, which takes it by its next poll otherwise |
@@ -54,10 +55,13 @@ impl Breaking<'_> {
     /// Takes the key from the locker that was seen to hold it.
     pub(super) fn break_hold(&self) -> Result<BreakOutcome, Error> {
         let (store, order) = (self.store, self.order);
-        let mut telling = None;
+        let (mut telling, mut seen) = (None, None);
         until_settled(order.key, || {
             let snapshot = store.look(order.key, self.deadline)?;
-            let Some(holder) = snapshot.holder.as_ref().filter(|holder| holder.party.locker == order.locker) else {
+            let holder = snapshot.holder.as_ref().filter(|holder| holder.party.locker == order.locker);
+            // Other programs may write one text into all of their holds.
+            let holder = holder.filter(|holder| *seen.get_or_insert_with(|| holder.session.clone()) == holder.session);
+            let Some(holder) = holder else {
                 return Ok(Some(BreakOutcome::NotHeldBy { holder: snapshot.locker() }));
             };
             // For each try if the one before did not know it any more, or none yet.
@@ -106,15 +110,23 @@ impl Breaking<'_> {
     /// Has a transaction tell the holder, by a message and by an entry.
     ///
     /// A transaction of etcd writes an entry once. If the first waiter is of the same client, one message says that something else has come
-    /// about, too.
+    /// about, too. Where an inbox shows its last message alone, another one would replace this one, and nothing but a probe would tell
+    /// the break. So it has an entry of its own there, as words have.
     fn tell(&self, transaction: &mut Transaction, holder: &Holder, session: &str) {
         let (order, names, session) = (self.order, &self.store.names, session.to_owned());
         if let Some(client) = &holder.party.client {
             let path = names.inbox(client);
-            let said = transaction.writes.len();
-            transaction.writes.retain(|write| !matches!(write, Write::Say { path: other, .. } if *other == path));
-            let value = message::broken(order.key, order.locker, transaction.writes.len() < said);
-            transaction.writes.push(Write::Say { path, session: session.clone(), value });
+            let session = session.clone();
+            let value = |is_merged| message::broken(order.key, order.locker, is_merged);
+            let write = if self.store.kv.shows_the_last() {
+                Write::Hold { path: format!("{path}/{session}"), session, value: value(false) }
+            } else {
+                let said = transaction.writes.len();
+                transaction.writes.retain(|write| !matches!(write, Write::Say { path: other, .. } if *other == path));
+                let value = value(transaction.writes.len() < said);
+                Write::Say { path, session, value }
+            };
+            transaction.writes.push(write);
         }
         if order.locker.len() <= LONGEST_LOCKER {
             let path = names.broken(order.key, order.locker) + &session;

@@ -3,7 +3,7 @@
 //! | asked | requests | writes |
 //! |---|---|---|
 //! | who holds a key and who waits | a look | 0 |
-//! | a page of a list | one read of some of the entries; of a key with more entries than that, another one | 0 |
+//! | a page of a list | one read of some of the entries; of a key with more entries than that, another one; one for each page of names that are no texts | 0 |
 //! | a record, for the first time | a session, a look, a transaction | 2 |
 //! | the same record again | the renewal of its session, a look | 0 |
 //! | the records of clients | a look each | 0 |
@@ -81,9 +81,6 @@ impl Asked<'_> {
             return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
         };
         let (entries, has_more) = kv.page(&first, &begin, self.deadline)?;
-        if has_more && entries.is_empty() {
-            return Err(Error::conflict(begin, "the names of a whole page of entries are no texts: delete them"));
-        }
         let (entries, next) = if has_more { self.whole(entries)? } else { (entries, None) };
         Ok(ListPage::new(listed(self.store, entries, keys), next))
     }

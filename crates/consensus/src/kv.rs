@@ -149,8 +149,7 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
 
     /// Returns some of the entries with a prefix, in the order of their paths and from this path on, as they are at one index; and whether
-    /// there are
-    /// more. A store that has no pages returns all.
+    /// there are more. If there are, it returns one at least. A store that has no pages returns all.
     fn page(&self, prefix: &str, from: &str, deadline: Deadline) -> Result<(Vec<Entry>, bool), Error> {
         let mut entries = self.look(prefix, deadline)?;
         entries.retain(|entry| entry.path.as_str() >= from);
@@ -158,8 +157,8 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
         Ok((entries, false))
     }
 
-    /// Returns whether an entry that is listened to shows its last change alone, if there are several at once. What clients say to one another is
-    /// written beside the inbox then: those who listen are told of the entries below theirs, and delete what they have heard.
+    /// Returns whether an entry that is listened to shows its last change alone, if there are several at once. What clients say to one another, and
+    /// that a hold was broken, is written beside the inbox then: those who listen are told of the entries below theirs, and delete what they have heard.
     fn shows_the_last(&self) -> bool {
         false
     }

@@ -2,7 +2,8 @@
 //!
 //! A message is the value of the receiver's inbox. etcd tells every change of it. In Consul it is one entry, and a message may replace one that
 //! nobody has seen. Each message locks and unlocks the entry, and Consul counts that (`LockIndex`). A reader that has missed a message sees it by
-//! the count, and tells [`Message::Changed`]: the client asks about all that it waits for (mutant `HearsTheLast`).
+//! the count, and tells [`Message::Changed`]: the client asks about all that it waits for (mutant `HearsTheLast`). What no such question finds
+//! has entries of its own there, below the inbox: what clients say to one another, and that a hold was broken.
 //!
 //! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said.
 
@@ -20,7 +21,7 @@ pub(super) fn contended(key: &str, locker: &str, by: &str) -> Vec<u8> {
     json!({ "contended": key, "who": locker, "by": by }).to_string().into_bytes()
 }
 
-/// Says to a holder that its hold was broken. An inbox keeps one message of a transaction, so this one may stand for others, too.
+/// Says to a holder that its hold was broken. An inbox of etcd keeps one message of a transaction, so this one may stand for others, too.
 pub(super) fn broken(key: &str, locker: &str, is_merged: bool) -> Vec<u8> {
     json!({ "broken": key, "who": locker, "merged": is_merged }).to_string().into_bytes()
 }

@@ -5,7 +5,7 @@
 //! | `{root}{key}/.lock` | the lock: held by the tenure's session; who holds it |
 //! | `{root}{key}/.wait/{locker}` | a waiter: held by the session of the tenure that waits |
 //! | `{root}.inbox/{client}` | the last message to a client |
-//! | `{root}.inbox/{client}/{message}` | in Consul, what another client has said to it: held by a session of that one's process |
+//! | `{root}.inbox/{client}/{message}` | in Consul, what another client has said to it, or that its hold was broken: held by a session of that one's process, or of the order |
 //! | `{root}.session/{session}` | the mark of a session that serves several tenures: who took it up last; held by it |
 //! | `{root}.client/{client}` | what a client says of itself, for people: held by a session of its process |
 //! | `{root}.broken/{key}/{locker}/{session}` | by whom and why a hold was broken: held by a session that nobody renews |
@@ -158,7 +158,8 @@ fn now() -> String {
 /// Who an entry is for. An entry that no lock of ours wrote is a holder like any other: `consul lock` and Go's `api.Lock` write what they like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Party {
-    /// The locker, or, in an entry that no lock of ours wrote, the whole text.
+    /// The locker, or, in an entry that no lock of ours wrote, the whole text. One without a text, as of `consul lock`, has the name of its
+    /// session: no other hold has it, so a break that names it hits no later one.
     pub(super) locker: String,
     /// The client, whose inbox is told; `None` in an entry that no lock of ours wrote.
     pub(super) client: Option<String>,
@@ -168,7 +169,7 @@ pub(super) struct Party {
 
 impl Party {
     /// Reads the value of an entry. Whatever it is, it names somebody: an entry that nobody can read is held all the same.
-    pub(super) fn read(value: &[u8]) -> Self {
+    pub(super) fn read(value: &[u8], session: Option<&str>) -> Self {
         let parsed: Option<Value> = serde_json::from_slice(value).ok();
         let text = |name: &str| parsed.as_ref().and_then(|party| party.get(name)?.as_str().map(str::to_owned));
         match text("who") {
@@ -176,7 +177,11 @@ impl Party {
                 let lease = parsed.as_ref().and_then(|party| party.get("lease_ms")?.as_u64());
                 Self { locker, client: text("process"), lease: lease.map(Duration::from_millis) }
             }
-            None => Self { locker: String::from_utf8_lossy(value).into_owned(), client: None, lease: None },
+            None => {
+                let session = session.filter(|_| value.is_empty());
+                let locker = session.map_or_else(|| String::from_utf8_lossy(value).into_owned(), str::to_owned);
+                Self { locker, client: None, lease: None }
+            }
         }
     }
 }
@@ -222,11 +227,13 @@ mod tests {
     #[test]
     fn an_entry_says_who_and_why() {
         let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
-        let party = Party::read(&party(&claim, Some(7)));
+        let party = Party::read(&party(&claim, Some(7)), Some("s"));
         let (locker, client) = ("host-1-c0ffee-7".to_owned(), Some("host-1-c0ffee".to_owned()));
         assert_eq!(party, Party { locker, client, lease: Some(claim.lease) });
         for text in ["", "somebody", "7", "{\"who\":7}", "\u{fffd}"] {
-            assert_eq!(Party::read(text.as_bytes()), Party { locker: text.into(), client: None, lease: None });
+            let of = |locker: &str| Party { locker: locker.into(), client: None, lease: None };
+            assert_eq!(Party::read(text.as_bytes(), None), of(text));
+            assert_eq!(Party::read(text.as_bytes(), Some("s")), of(if text.is_empty() { "s" } else { text }));
         }
     }
 }

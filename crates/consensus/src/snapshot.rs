@@ -54,7 +54,7 @@ impl Snapshot {
                     return Err(Error::conflict(key, format!("the entry {lock:?} is no lock")));
                 }
                 if entry.is_held {
-                    let party = Party::read(&entry.value);
+                    let party = Party::read(&entry.value, entry.session.as_deref());
                     holder = Some(Holder { party, session: entry.session, index: entry.changed });
                 } else {
                     idle = Some(entry.changed);
@@ -67,7 +67,8 @@ impl Snapshot {
                     }
                     continue;
                 };
-                let waiter = Waiter { party: Party::read(&entry.value), path: entry.path, session, value: entry.value };
+                let party = Party::read(&entry.value, Some(&session));
+                let waiter = Waiter { party, path: entry.path, session, value: entry.value };
                 waiters.push((entry.created, waiter));
             }
         }

@@ -1,9 +1,9 @@
-//! Counts the requests to a server.
+//! Counts the requests to a server, and stops one of them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// Forwards connections to a server, and counts what is asked on them. It ends when this is dropped.
@@ -16,8 +16,12 @@ pub(crate) struct Counter {
 #[derive(Default)]
 struct Shared {
     requests: AtomicU64,
+    /// What is done before a request goes on whose first line has these words.
+    stop: Mutex<Option<(String, Stopped)>>,
     is_over: AtomicBool,
 }
+
+type Stopped = Box<dyn FnOnce() + Send>;
 
 /// What the first line of a request ends with. No body of the stores' JSON contains it.
 const END: &[u8] = b" HTTP/1.1\r\n";
@@ -36,8 +40,8 @@ impl Counter {
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(&server)) else { continue };
                 let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 let requests = Arc::clone(&shared);
-                thread::spawn(move || carry(client, server, |count| requests.add(count)));
-                thread::spawn(move || carry(back.0, back.1, drop));
+                thread::spawn(move || carry(client, server, |piece, count| requests.note(piece, count)));
+                thread::spawn(move || carry(back.0, back.1, |_, _| ()));
             }
         });
         counter
@@ -51,6 +55,11 @@ impl Counter {
     pub(crate) fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }
+
+    /// Stops the next request whose first line has these words, does something, and lets it go on. A request's first line must come in one piece.
+    pub(crate) fn before(&self, words: &str, act: impl FnOnce() + Send + 'static) {
+        *self.shared.stop.lock().unwrap() = Some((words.to_owned(), Box::new(act)));
+    }
 }
 
 impl Drop for Counter {
@@ -62,18 +71,23 @@ impl Drop for Counter {
 }
 
 impl Shared {
-    fn add(&self, count: u64) {
+    fn note(&self, piece: &[u8], count: u64) {
         self.requests.fetch_add(count, Ordering::SeqCst);
+        let piece = String::from_utf8_lossy(piece);
+        let stopped = self.stop.lock().unwrap().take_if(|(words, _)| piece.contains(words.as_str()));
+        if let Some((_, act)) = stopped {
+            act();
+        }
     }
 }
 
-/// Carries one way of a connection to its end, and tells how many requests began in each piece.
-fn carry(mut from: TcpStream, mut to: TcpStream, count: impl Fn(u64)) {
+/// Carries one way of a connection to its end. Before each piece goes on, tells it, and how many requests began in it.
+fn carry(mut from: TcpStream, mut to: TcpStream, note: impl Fn(&[u8], u64)) {
     let _ = to.set_nodelay(true);
     let (mut piece, mut seen) = ([0; 16 * 1024], Vec::new());
     while let Ok(length @ 1..) = from.read(&mut piece) {
         seen.extend_from_slice(&piece[..length]);
-        count(seen.windows(END.len()).filter(|part| *part == END).count() as u64);
+        note(&piece[..length], seen.windows(END.len()).filter(|part| *part == END).count() as u64);
         // The rest may be the beginning of another one.
         seen.drain(..seen.len().saturating_sub(END.len() - 1));
         if to.write_all(&piece[..length]).is_err() {

@@ -35,6 +35,11 @@ impl Etcd {
         });
         answer.unwrap()
     }
+
+    /// Writes an entry whose name is perhaps no text.
+    pub(crate) fn put_bytes(&self, path: &[u8]) {
+        self.call("kv/put", &json!({ "key": STANDARD.encode(path) }));
+    }
 }
 
 impl ConsensusStore for Etcd {

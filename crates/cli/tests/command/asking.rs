@@ -138,6 +138,8 @@ fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen<S: Site>() {
     assert!(wrong.err.contains("somebody-1 does not hold the lock") && wrong.err.contains(&locker(&kit)), "{wrong:?}");
     let next = kit.run(&[], "echo next").start();
     eventually("it waits", || kit.waiting() == 1);
+    // As of a variable of a script that is not set.
+    assert!(kit.dlock(&["break", "JOB", "x", "--locker", ""]).end().expect(64).err.contains("--locker"));
     let words = ["break", "JOB", "x", "--locker", &locker(&kit), "--reason", "hangs since noon"];
     let broken = kit.dlock(&words).end().expect(0);
     assert!(broken.out.contains("taken from") && broken.out.contains("has it now; waiting: 0"), "{broken:?}");

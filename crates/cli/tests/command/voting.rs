@@ -264,6 +264,10 @@ mod alone_consul {
         expect(&all, "rights", "fine", "may read and write team/");
         expect(&all, "sessions", "fine", "by their time alone");
         expect(&by("no-key", &format!("{session} {node}"), false), "rights", "wrong", key);
+        let locks = r#"key_prefix "team/DLOCK_" { policy = "write" }"#;
+        let deaf = by("only-locks", &format!("{locks} {session}"), false);
+        expect(&deaf, "rights", "wrong", "team/.inbox/");
+        assert!(!has(&deaf, "rights", "wrong", "team/DLOCK_"), "{deaf:#}");
         let reads = r#"key_prefix "team/" { policy = "read" }"#;
         expect(&by("no-write", &format!("{reads} {session}"), false), "rights", "wrong", key);
         let wrong = examined(&format!("consul://sesame@{address}/team"), false);

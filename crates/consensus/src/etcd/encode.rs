@@ -22,7 +22,7 @@ pub(super) fn range(prefix: &str) -> Value {
 }
 
 /// A request for some of them, from a path on.
-pub(super) fn page(prefix: &str, from: &str, most: usize) -> Value {
+pub(super) fn page(prefix: &str, from: &[u8], most: usize) -> Value {
     json!({ "key": to_base64(from), "range_end": to_base64(end_of(prefix)), "limit": most.to_string() })
 }
 
@@ -111,11 +111,14 @@ pub(super) fn entries(range: &Value) -> Option<Vec<Entry>> {
     kvs.iter().map(entry).collect()
 }
 
-/// Reads the entries of a page, and whether there are more. What cannot be read is left out: whoever may write here has put it there.
-pub(super) fn some_entries(range: &Value) -> Option<(Vec<Entry>, bool)> {
+/// Reads the entries of a page, and the path of its last one if there are more. What cannot be read is left out: whoever may write here has put
+/// it there. So that path is perhaps no text.
+pub(super) fn some_entries(range: &Value) -> Option<(Vec<Entry>, Option<Vec<u8>>)> {
     revision(range)?;
     let kvs = range.get("kvs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    Some((kvs.iter().filter_map(entry).collect(), range.get("more").and_then(Value::as_bool) == Some(true)))
+    let has_more = range.get("more").and_then(Value::as_bool) == Some(true);
+    let last = if has_more { Some(from_base64(kvs.last()?.get("key")?.as_str()?)?) } else { None };
+    Some((kvs.iter().filter_map(entry).collect(), last))
 }
 
 /// Reads an entry. One without a lease is held, too, and for ever: somebody has put it there by hand.

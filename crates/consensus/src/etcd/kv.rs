@@ -100,10 +100,16 @@ impl Kv for Arc<Client> {
         answer.as_ref().and_then(encode::entries).ok_or_else(|| odd("the entries"))
     }
 
-    /// An entry whose path is no text is nobody's of ours.
+    /// An entry whose path is no text is nobody's of ours. If there are so many that a page has no others, the page behind it is read.
     fn page(&self, prefix: &str, from: &str, deadline: Deadline) -> Result<(Vec<Entry>, bool), Error> {
-        let answer = self.call("/v3/kv/range", &encode::page(prefix, from, PAGE), true, deadline)?;
-        answer.as_ref().and_then(encode::some_entries).ok_or_else(|| odd("the entries"))
+        let mut from = from.as_bytes().to_vec();
+        loop {
+            let answer = self.call("/v3/kv/range", &encode::page(prefix, &from, PAGE), true, deadline)?;
+            match answer.as_ref().and_then(encode::some_entries).ok_or_else(|| odd("the entries"))? {
+                (entries, Some(last)) if entries.is_empty() => from = [&last[..], b"\0"].concat(),
+                (entries, last) => return Ok((entries, last.is_some())),
+            }
+        }
     }
 
     fn listen(&self, path: &str, deadline: Deadline) -> Result<Box<dyn Listening>, Error> {

@@ -1,6 +1,6 @@
 //! [`Store`] for a consensus store: one server for all cases, a prefix for each.
 
-use crate::consensus::ConsensusStore;
+use crate::consensus::{ConsensusStore, Counter, counted_url};
 use dlock_conformance::Store;
 use redis_dlock::port::LockProcessor;
 use std::any::{Any, TypeId};
@@ -36,6 +36,11 @@ impl<V: ConsensusStore> Fresh<V> {
         let key = encoded(key);
         format!("{}/{key}/.lock", self.prefix)
     }
+
+    /// A processor whose requests go by a counter.
+    pub(crate) fn counted(&self, counter: &Counter) -> Arc<dyn LockProcessor> {
+        V::processor(&counted_url(&*self.servers, counter, &self.prefix))
+    }
 }
 
 impl<V: ConsensusStore> Store for Fresh<V> {
@@ -47,8 +52,10 @@ impl<V: ConsensusStore> Store for Fresh<V> {
         self.servers.delete(&self.lock(key))
     }
 
+    /// An entry without a text has the name of its session as its holder. So an empty name stands in the entry as one of ours would.
     fn overwrite(&self, key: &str, holder: &str, lease: Option<Duration>) {
-        self.servers.hold(&self.lock(key), holder, lease);
+        let value = if holder.is_empty() { "{\"who\":\"\"}" } else { holder };
+        self.servers.hold(&self.lock(key), value, lease);
     }
 
     fn flush(&self) {

@@ -1,6 +1,6 @@
 //! What people see of the stores while keys change, and what is in the way of it.
 
-use crate::consensus::ConsensusStore;
+use crate::consensus::{ConsensusStore, Counter, Etcd, Look};
 use crate::fresh::Fresh;
 use crate::support::LONG;
 use crate::support::crew::eventually;
@@ -16,6 +16,8 @@ on_each_store!(
     a_place_that_no_page_has_told_is_refused,
     a_record_stays_while_its_client_lives_and_is_written_again_if_somebody_deletes_it,
     a_break_is_of_the_hold_that_was_seen_and_not_of_the_next_one_with_its_name,
+    a_break_does_not_hit_a_later_hold_without_a_name,
+    a_break_does_not_hit_a_hold_that_begins_while_it_is_under_way,
     a_break_of_a_client_that_is_the_next_holder_tells_it_both,
     a_holder_that_does_not_listen_is_shown_by_its_record,
 );
@@ -62,6 +64,18 @@ fn a_list_shows_each_lock_once_whatever_else_is_in_the_store<V: ConsensusStore>(
     let (mut keys, _) = list(&processor);
     keys.sort_unstable();
     assert_eq!(keys, ["DLOCK_a", "DLOCK_b", "DLOCK_b/d", "DLOCK_z", "DLOCK_é"]);
+}
+
+/// Whoever may write has put them there.
+#[test]
+fn etcd_lists_the_locks_behind_many_names_that_are_no_texts() {
+    let store = Fresh::<Etcd>::start();
+    let processor = store.processor();
+    let locks = ["DLOCK_a", "DLOCK_z"];
+    locks.iter().for_each(|key| store.overwrite(key, "somebody", Some(HOUR)));
+    let of_a = store.lock("DLOCK_a").replace("/.lock", "").into_bytes();
+    (0..2100).for_each(|n| store.servers.put_bytes(&[&of_a[..], b"\xff", n.to_string().as_bytes()].concat()));
+    assert_eq!(list(&processor).0, locks);
 }
 
 fn a_place_that_no_page_has_told_is_refused<V: ConsensusStore>() {
@@ -123,7 +137,39 @@ fn a_break_is_of_the_hold_that_was_seen_and_not_of_the_next_one_with_its_name<V:
     assert!(other.broken("k", "somebody", LONG).unwrap().is_some());
 }
 
-/// Two lockers of one client, of which one holds and the other one waits: its inbox keeps one message of a transaction.
+/// As of `consul lock`, which writes no text: its session is its name.
+fn a_break_does_not_hit_a_later_hold_without_a_name<V: ConsensusStore>() {
+    let store = Fresh::<V>::start();
+    let processor = store.processor();
+    let begins = || {
+        store.servers.hold(&store.lock("k"), "", Some(HOUR));
+        processor.inspect("k", LONG).unwrap().holder.unwrap()
+    };
+    let (seen, next) = (begins(), begins());
+    assert!(!seen.is_empty() && seen != next, "{seen:?} {next:?}");
+    let break_hold = |locker: &str| processor.break_hold(&Break::new("k", locker, "me-1", "it hangs"), LONG).unwrap();
+    for other in [seen.as_str(), ""] {
+        assert_eq!(break_hold(other), BreakOutcome::NotHeldBy { holder: Some(next.clone()) });
+    }
+    assert_eq!(break_hold(&next), BreakOutcome::Broken { next: None, waiting: 0 });
+}
+
+/// It has the same text as the one that was seen. It begins between the look and the transaction.
+fn a_break_does_not_hit_a_hold_that_begins_while_it_is_under_way<V: ConsensusStore>() {
+    let store = Fresh::<V>::start();
+    let counter = Counter::to(store.servers.address());
+    let processor = store.counted(&counter);
+    let (servers, path) = (Arc::clone(&store.servers), store.lock("k"));
+    let begins = move || servers.hold(&path, "somebody", Some(HOUR));
+    begins();
+    counter.before(if V::NAME == "etcd" { "/v3/kv/txn HTTP" } else { "/v1/txn HTTP" }, begins);
+    let outcome = processor.break_hold(&Break::new("k", "somebody", "me-1", "it hangs"), LONG).unwrap();
+    assert_eq!(outcome, BreakOutcome::NotHeldBy { holder: Some("somebody".into()) });
+    let found = store.servers.look_at(&store.lock("k"))();
+    assert!(matches!(found, Some(Look::Held { .. })), "{found:?}");
+}
+
+/// Two lockers of one client, of which one holds and the other one waits. An inbox of etcd keeps one message of a transaction.
 fn a_break_of_a_client_that_is_the_next_holder_tells_it_both<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
     let processor = store.processor();
@@ -139,7 +185,7 @@ fn a_break_of_a_client_that_is_the_next_holder_tells_it_both<V: ConsensusStore>(
         if let Some(message) = inbox.next(Duration::from_millis(100)).unwrap() {
             heard.insert(format!("{message:?}").split([' ', '{']).next().unwrap().to_owned());
         }
-        heard.contains("Broken") && heard.contains("Changed")
+        heard.contains("Broken") && heard.contains(if V::NAME == "etcd" { "Changed" } else { "Granted" })
     });
     processor.release(&claim(1), LONG).unwrap();
     processor.release(&claim(0), LONG).unwrap();

@@ -1,7 +1,7 @@
 //! What is wrong with Consul's servers and agents.
 
 use super::super::finding::{Finding, Subject};
-use super::{Examination, examine_each, words_of};
+use super::{Examination, PLACES, examine_each, words_of};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dlock_consensus::ConsulLockProcessor;
@@ -51,28 +51,47 @@ fn of_locks(examination: &mut Examination<'_>, prefix: &str, lease: Duration) {
     if is_lasting {
         examination.fine(Subject::Sessions, "sessions are on the node dlock, and end by their time alone");
     }
-    let path = format!("{prefix}DLOCK_doctor_{}/.lock", std::process::id());
-    let lock = json!({ "Verb": "lock", "Key": path, "Value": STANDARD.encode("doctor"), "Session": session });
-    let write = |examination: &Examination<'_>| {
-        let answer = examination.ask("/v1/txn", &json!([{ "KV": lock }]))?;
-        refusal(&answer).map_or(Ok(answer), Err)
-    };
-    let read = json!([{ "KV": { "Verb": "get", "Key": path } }]);
-    let found = write(examination).and_then(|_| examination.ask("/v1/txn?consistent", &read));
-    match found {
-        Ok(found) if refusal(&found).is_none() && found["Results"].as_array().is_some_and(|all| !all.is_empty()) => {
-            examination.fine(Subject::Rights, format!("the token may read and write {prefix}"));
-            examination.time_of_writes(write);
+    let before = examination.findings.len();
+    for place in PLACES {
+        let what = format!("{prefix}{place}…");
+        match write(examination, prefix, place, &session).and_then(|_| read(examination, prefix, place)) {
+            Ok(true) => {}
+            Ok(false) => rights(examination, &format!("it may write {what}, and not read it"), &key_right(prefix)),
+            Err(Error::Denied { message, .. }) => {
+                rights(examination, &format!("{what}: {message}"), &key_right(prefix));
+            }
+            Err(error) => {
+                let advice = "mend what the message names, and examine the servers again";
+                examination.wrong(Subject::Writes, format!("{what}: {}", words_of(&error)), advice);
+                break;
+            }
         }
-        Ok(_) => rights(examination, "it may write, and not read", &key_right(prefix)),
-        Err(Error::Denied { message, .. }) => rights(examination, &message, &key_right(prefix)),
-        Err(error) => {
-            let advice = "mend what the message names, and examine the servers again";
-            examination.wrong(Subject::Writes, words_of(&error), advice);
-        }
+    }
+    if examination.findings.len() == before {
+        examination.fine(Subject::Rights, format!("the token may read and write {prefix}"));
+        examination.time_of_writes(|examination| write(examination, prefix, PLACES[0], &session));
     }
     // What it holds goes with it.
     let _ = examination.ask(&format!("/v1/session/destroy/{}", session.as_str().unwrap_or_default()), &json!({}));
+}
+
+/// The entry of an examination in one of these places.
+fn entry(prefix: &str, place: &str) -> String {
+    format!("{prefix}{place}{}/doctor", std::process::id())
+}
+
+fn write(examination: &Examination<'_>, prefix: &str, place: &str, session: &Value) -> Result<Value, Error> {
+    let value = STANDARD.encode("doctor");
+    let lock = json!({ "Verb": "lock", "Key": entry(prefix, place), "Value": value, "Session": session });
+    let answer = examination.ask("/v1/txn", &json!([{ "KV": lock }]))?;
+    refusal(&answer).map_or(Ok(answer), Err)
+}
+
+/// Returns whether it finds what was written: a token without the right is told that nothing is there.
+fn read(examination: &Examination<'_>, prefix: &str, place: &str) -> Result<bool, Error> {
+    let get = json!([{ "KV": { "Verb": "get", "Key": entry(prefix, place) } }]);
+    let found = examination.ask("/v1/txn?consistent", &get)?;
+    Ok(refusal(&found).is_none() && found["Results"].as_array().is_some_and(|all| !all.is_empty()))
 }
 
 fn key_right(prefix: &str) -> String {

@@ -1,7 +1,7 @@
 //! What is wrong with etcd's servers.
 
 use super::super::finding::{Finding, Subject};
-use super::{Examination, examine_each, words_of};
+use super::{Examination, PLACES, examine_each, words_of};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dlock_consensus::EtcdLockProcessor;
@@ -101,10 +101,8 @@ fn of_locks(examination: &mut Examination<'_>, prefix: &str) {
         Err(error) => return failed(examination, "lease", &error, prefix),
     };
     let name = std::process::id();
-    // What locks write: the lock and who waits, messages, marks of sessions, records, who broke a hold.
-    let places = ["DLOCK_doctor_", ".inbox/doctor-", ".session/doctor-", ".client/doctor-", ".broken/doctor-"];
     let before = examination.findings.len();
-    for place in places {
+    for place in PLACES {
         let path = STANDARD.encode(format!("{prefix}{place}{name}"));
         let put = json!({ "key": path, "value": "", "lease": lease });
         let refused = [("write", "/v3/kv/put", put), ("read", "/v3/kv/range", json!({ "key": path }))]
@@ -124,7 +122,7 @@ fn of_locks(examination: &mut Examination<'_>, prefix: &str) {
     }
     if examination.findings.len() == before {
         examination.fine(Subject::Rights, format!("the login may read and write {prefix}"));
-        let path = STANDARD.encode(format!("{prefix}{}{name}", places[0]));
+        let path = STANDARD.encode(format!("{prefix}{}{name}", PLACES[0]));
         examination.time_of_writes(|examination| {
             examination.ask("/v3/kv/put", &json!({ "key": path, "value": "", "lease": lease }))
         });

@@ -17,6 +17,9 @@ use serde_json::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Where locks write: the lock and who waits, messages, marks of sessions, records, who broke a hold. An examination adds a name of its own.
+const PLACES: [&str; 5] = ["DLOCK_doctor_", ".inbox/doctor-", ".session/doctor-", ".client/doctor-", ".broken/doctor-"];
+
 /// How often a write is tried for its time: the median counts.
 const TIMES: usize = 5;
 

@@ -3,7 +3,7 @@
 use crate::consensus::{ConsensusStore, Consul, Counter, Look, Quorum, counted_url, program};
 use crate::support::crew::{eventually, spawn};
 use redis_dlock::port::Operations;
-use redis_dlock::{DLockConfig, DLockGenerator, LockProcessor};
+use redis_dlock::{BreakOutcome, DLockConfig, DLockGenerator, LockProcessor};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +45,31 @@ fn consul_lock_and_this_crate_exclude_each_other() {
         other.wait().unwrap();
         waiter.join().unwrap();
     }
+}
+
+/// All of them write the same into the entry: nothing.
+#[test]
+fn a_break_hits_the_consul_lock_that_was_seen_and_no_later_one() {
+    let servers = Consul::start(1);
+    let generator = DLockGenerator::new(Consul::processor(&servers.url("team"))).unwrap();
+    let lock = generator.generate("BESIDE", "x").unwrap();
+    let begins = || {
+        let mut other = consul_lock(&servers, &[], "echo inside; exec sleep 100");
+        let mut told = BufReader::new(other.stdout.take().unwrap()).lines();
+        assert_eq!(told.next().unwrap().unwrap(), "inside");
+        (other, lock.holder().unwrap().unwrap().locker)
+    };
+    let ends = |mut other: Child| {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&other), rustix::process::Signal::TERM).unwrap();
+        other.wait().unwrap();
+    };
+    let (first, seen) = begins();
+    ends(first);
+    let (second, next) = begins();
+    let break_lock = |locker: &str| generator.break_lock("BESIDE", "x", locker, "it hangs").unwrap();
+    assert_eq!(break_lock(&seen), BreakOutcome::NotHeldBy { holder: Some(next.clone()) });
+    assert_eq!(break_lock(&next), BreakOutcome::Broken { next: None, waiting: 0 });
+    ends(second);
 }
 
 /// The session of a program of Go asks that nobody gets the lock for 15 s after the session's end: the lock-delay. An attempt is told no

@@ -1,8 +1,8 @@
-//! Inboxes that killed clients leave.
+//! Inboxes: what a client finds in its own, and what killed clients leave.
 
-use crate::consensus::{ConsensusStore, Consul, Quorum};
+use crate::consensus::{ConsensusStore, Consul, Counter, Quorum, counted_url};
 use crate::support::crew::{eventually, spawn};
-use redis_dlock::port::{AcquireOutcome, Claim, LockProcessor, Operations};
+use redis_dlock::port::{AcquireOutcome, Break, BreakOutcome, Claim, LockProcessor, Message, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,4 +76,31 @@ fn a_thousand_killed_clients_leave_nothing_once_others_have_come() {
     }
     assert_eq!(inboxes(), kept, "those of clients that live are kept");
     assert!(living.is_locked().unwrap());
+}
+
+/// Another message comes behind it before the holder has asked for either.
+#[test]
+fn a_holder_hears_that_its_hold_was_broken_whatever_it_is_told_next() {
+    let servers = Consul::start(1);
+    let counter = Counter::to(servers.address());
+    let [other, holder] = [servers.url("a"), counted_url(&servers, &counter, "a")].map(|url| Consul::processor(&url));
+    let claim = |key: &'static str| Claim::new(key, "host-1-a", ["host-1-a-1", "host-1-a-2"][key.len() - 1], LIMIT);
+    let claims = [claim("k"), claim("kk")];
+    claims.iter().for_each(|claim| drop(holder.acquire(claim, LIMIT).unwrap()));
+    let mut inbox = holder.queue().unwrap().open_inbox("host-1-a", LIMIT).unwrap();
+    let asks_between = Arc::clone(&other);
+    counter.before(".inbox/host-1-a?recurse&index=", move || {
+        let order = Break::new("k", "host-1-a-1", "me-1", "it hangs");
+        let outcome = asks_between.break_hold(&order, LIMIT).unwrap();
+        assert!(matches!(outcome, BreakOutcome::Broken { .. }), "{outcome:?}");
+        asks_between.join(&Claim::new("kk", "host-2-b", "host-2-b-1", LIMIT), LIMIT).unwrap();
+    });
+    // Whichever query waits is answered, and the next one is stopped.
+    other.join(&Claim::new("k", "host-2-b", "host-2-b-2", LIMIT), LIMIT).unwrap();
+    let mut heard = Vec::new();
+    let is_broken = |message: &Message| matches!(message, Message::Broken { locker, .. } if locker == "host-1-a-1");
+    eventually("it hears of the break", || {
+        heard.extend(inbox.next(Duration::from_millis(100)).unwrap());
+        heard.iter().any(is_broken)
+    });
 }
