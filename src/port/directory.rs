@@ -38,7 +38,7 @@ pub trait Directory: Send + Sync {
     /// See the trait.
     fn remove_record(&self, client: &str, limit: Duration) -> Result<(), Error>;
 
-    /// Returns the record of each of these clients, if there is one. The text may be written by anybody.
+    /// Returns the record of each of these clients, if there is one, and if the limit leaves time for it. The text may be written by anybody.
     ///
     /// # Errors
     ///

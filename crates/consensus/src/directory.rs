@@ -9,8 +9,8 @@
 //! | the records of clients | a look each | 0 |
 //! | words to a client | a transaction; before the first ones, a session | 1; 2 |
 //!
-//! No lock depends on any of them, and none of them writes to an entry of a lock. All that they write is held by a session of the process, so
-//! nothing of it outlives the process for long.
+//! No lock depends on any of them, and none of them writes to an entry of a lock. All that they write is held by a session of the client or
+//! the process, so nothing of it outlives them for long.
 //!
 //! A page of a list shows each key as it is at one index, because all of its entries are on one page. Pages follow the order of the paths. So a
 //! key that is held or waited for all the time is on a page, whatever becomes of others meanwhile.
@@ -20,7 +20,6 @@ use super::kv::{Committed, Entry, Transaction, Write};
 use super::message;
 use super::names::decoded;
 use super::store::{ConsensusStore, until_settled};
-use super::timing::{SAYING, VOICE};
 use redis_dlock::Error;
 use redis_dlock::port::{Directory, Inspection, KeyFilter, ListPage, Parties};
 use std::collections::BTreeMap;
@@ -58,13 +57,26 @@ impl Directory for ConsensusStore {
     }
 
     fn remove_record(&self, client: &str, limit: Duration) -> Result<(), Error> {
-        Asked { store: self, deadline: Deadline::after(limit) }.remove(&self.names.record(client))
+        let deadline = Deadline::after(limit);
+        Asked { store: self, deadline }.remove(&self.names.record(client))?;
+        self.presence.end(&*self.kv, Some(client), deadline);
+        Ok(())
     }
 
+    /// One after another, and the first ones matter most. Once some are read, those that fail, or have no time left, are left out.
     fn records(&self, clients: &[&str], limit: Duration) -> Result<Vec<Option<String>>, Error> {
         let deadline = Deadline::after(limit);
         let text = |entry: Entry| String::from_utf8_lossy(&entry.value).into_owned();
-        clients.iter().map(|client| Ok(self.entry(&self.names.record(client), deadline)?.map(text))).collect()
+        let mut records = Vec::with_capacity(clients.len());
+        for client in clients {
+            match self.entry(&self.names.record(client), deadline) {
+                Ok(entry) => records.push(entry.map(text)),
+                Err(Error::Backend { .. }) if !records.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        records.resize(clients.len(), None);
+        Ok(records)
     }
 
     /// Nobody knows who listens, so it counts as heard.
@@ -90,7 +102,7 @@ impl Asked<'_> {
         let Self { store, deadline } = *self;
         let path = store.names.record(client);
         until_settled(client, || {
-            let session = store.presence.session(&*store.kv, life, life, deadline)?;
+            let session = store.presence.session(&*store.kv, client, life, life, deadline)?;
             let found = store.entry(&path, deadline)?;
             if found.is_some_and(|entry| entry.session.as_ref() == Some(&session) && entry.value == text.as_bytes()) {
                 return Ok(Some(()));
@@ -112,13 +124,15 @@ impl Asked<'_> {
     /// poll then, but an answer is found by nothing. So words have entries of their own there.
     fn say(&self, client: &str, text: &str) -> Result<bool, Error> {
         let Self { store, deadline } = *self;
+        // A client greets itself when it begins to listen.
+        let own = store.clients.lock().contains(client).then_some(client);
         until_settled(client, || {
-            let session = store.presence.session(&*store.kv, VOICE, SAYING, deadline)?;
-            let (path, value, own) = (store.names.inbox(client), message::said(text), session.clone());
+            let session = store.presence.voice(&*store.kv, own, deadline)?;
+            let (path, value, holder) = (store.names.inbox(client), message::said(text), session.clone());
             let write = if store.kv.shows_the_last() {
-                Write::Hold { path: format!("{path}/{}", store.presence.name(&session)), session: own, value }
+                Write::Hold { path: format!("{path}/{}", store.presence.name(&session)), session: holder, value }
             } else {
-                Write::Say { path, session: own, value }
+                Write::Say { path, session: holder, value }
             };
             Ok(match self.write(write)? {
                 Committed::Done { .. } => Some(true),

@@ -7,7 +7,7 @@
 //! | `{root}.inbox/{client}` | the last message to a client |
 //! | `{root}.inbox/{client}/{message}` | in Consul, what another client has said to it, or that its hold was broken: held by a session of that one's process, or of the order |
 //! | `{root}.session/{session}` | the mark of a session that serves several tenures: who took it up last; held by it |
-//! | `{root}.client/{client}` | what a client says of itself, for people: held by a session of its process |
+//! | `{root}.client/{client}` | what a client says of itself, for people: held by a session of that client |
 //! | `{root}.broken/{key}/{locker}/{session}` | by whom and why a hold was broken: held by a session that nobody renews |
 //!
 //! `consul lock {root}{key}` and `LockKey("{root}{key}/.lock")` of Go's `api` mean the same lock. The root is `dlock/` unless the program

@@ -1,5 +1,7 @@
-//! The sessions of a process that serve no tenure. Each holds what clients of the process say of themselves, and says what they have to say to
-//! others. There is one for each length of life. Nobody depends on them: the end of one costs a description for people.
+//! The sessions of a process that serve no tenure. Each holds what one client says of itself, and what is said to others meanwhile. Nobody depends
+//! on them: the end of one costs a description for people.
+//!
+//! *Why each client has its own.* Whoever renewed one for all would keep the records of clients that have ended.
 //!
 //! *Why they are not the sessions of tenures.* A client's record outlives its tenures, and a client that only asks has none. A session of a
 //! tenure may
@@ -14,6 +16,7 @@
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
 use super::sessions::Session;
+use super::timing::{SAYING, VOICE};
 use crate::sync::Mutex;
 use redis_dlock::{Clock, Error, SystemClock};
 use std::time::Duration;
@@ -22,12 +25,15 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     sessions: Mutex<Vec<Session>>,
-    /// How many messages have names.
+    /// The number of the last message.
     said: Mutex<u64>,
 }
 
-/// What such a session is called in the store: it is no client's, so a client without tenures is not taken for one that has some.
+/// Whose sessions those are that say something while no client of the process has one.
 const OF_PROCESS: &str = "(process)";
+
+/// How many messages of a session a client keeps that it has not read: more than it is told between two reads.
+const MOST_UNREAD: u64 = 64;
 
 /// Returns what a session must be like that holds nothing which excludes anybody: its end keeps nobody out.
 pub(super) fn harmless<K: Kv + ?Sized>(kv: &K, time: Duration) -> Life {
@@ -35,17 +41,19 @@ pub(super) fn harmless<K: Kv + ?Sized>(kv: &K, time: Duration) -> Life {
 }
 
 impl Presence {
-    /// Returns a session that lives for `life` without a renewal, and certainly for `needed` from now. Renewing one is no write. Two threads that
-    /// come at the same time may both open one: both are ended at the close.
+    /// Returns a session of a client that lives for `life` without a renewal, and certainly for `needed` from now. Renewing one is no write. Two
+    /// threads that come at the same time may both open one: both are ended at the close.
     pub(super) fn session<K: Kv + ?Sized>(
         &self,
         kv: &K,
+        client: &str,
         life: Duration,
         needed: Duration,
         deadline: Deadline,
     ) -> Result<String, Error> {
         let life = harmless(kv, life);
-        let known = self.sessions.lock().iter().find(|session| session.life == life).cloned();
+        let known =
+            self.sessions.lock().iter().find(|session| session.life == life && session.client == client).cloned();
         if let Some(mut session) = known {
             if SystemClock.now() + needed <= session.until {
                 return Ok(session.id);
@@ -56,19 +64,36 @@ impl Presence {
                 return Ok(self.keep(session));
             }
         }
-        Ok(self.keep(Session::open(kv, life, OF_PROCESS, deadline)?))
+        Ok(self.keep(Session::open(kv, life, client, deadline)?))
     }
 
+    /// Returns a session that says something: any that lives for long enough, or else one of this client or of the process. That of another client
+    /// is not renewed.
+    pub(super) fn voice<K: Kv + ?Sized>(
+        &self,
+        kv: &K,
+        client: Option<&str>,
+        deadline: Deadline,
+    ) -> Result<String, Error> {
+        let soon = SystemClock.now() + SAYING;
+        let lives = self.sessions.lock().iter().find(|session| soon <= session.until).map(|session| session.id.clone());
+        lives.map_or_else(|| self.session(kv, client.unwrap_or(OF_PROCESS), VOICE, SAYING, deadline), Ok)
+    }
+
+    /// Those whose life is over are forgotten: their clients have ended, or they are opened again.
     fn keep(&self, session: Session) -> String {
-        let id = session.id.clone();
-        self.sessions.lock().push(session);
+        let (id, now) = (session.id.clone(), SystemClock.now());
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|session| now < session.until);
+        sessions.push(session);
         id
     }
 
-    /// Returns a name for a message of a session, which no other message has.
+    /// Returns a name for a message of a session. A message that nobody has read is replaced by one that comes much later: to a client that does
+    /// not listen they would pile up for as long as the session lives.
     pub(super) fn name(&self, session: &str) -> String {
         let mut said = self.said.lock();
-        *said += 1;
+        *said = (*said + 1) % MOST_UNREAD;
         format!("{session}-{said}")
     }
 
@@ -77,10 +102,11 @@ impl Presence {
         self.sessions.lock().retain(|session| session.id != id);
     }
 
-    /// Ends all of them. Whatever is left ends by itself.
-    pub(super) fn end<K: Kv + ?Sized>(&self, kv: &K, deadline: Deadline) {
-        let sessions = std::mem::take(&mut *self.sessions.lock());
-        for session in sessions {
+    /// Ends those of a client, or all of them. Whatever is left ends by itself.
+    pub(super) fn end<K: Kv + ?Sized>(&self, kv: &K, client: Option<&str>, deadline: Deadline) {
+        let is_meant = |session: &mut Session| client.is_none_or(|client| session.client == client);
+        let ended: Vec<_> = self.sessions.lock().extract_if(.., is_meant).collect();
+        for session in ended {
             if kv.end_session(&session.id, deadline).is_err() {
                 return;
             }

@@ -52,7 +52,7 @@ impl LockProcessor for ConsensusStore {
             let _ = self.kv.commit(&Transaction { writes, ..Transaction::default() }, deadline);
         }
         self.end_idle(deadline);
-        self.presence.end(&*self.kv, deadline);
+        self.presence.end(&*self.kv, None, deadline);
         self.kv.close();
     }
 }

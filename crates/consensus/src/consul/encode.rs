@@ -72,6 +72,16 @@ fn write(write: &Write) -> Vec<Value> {
     }
 }
 
+/// A transaction that writes an entry, empty and free, if it is not there.
+pub(super) fn create(path: &str) -> Value {
+    json!([verb("cas", path, &json!({ "Index": 0, "Flags": LOCK, "Value": "" }))])
+}
+
+/// A transaction that deletes entries which may have gone. It is refused if one of them has changed since this index.
+pub(super) fn delete(entries: &[(String, u64)]) -> Value {
+    entries.iter().map(|(path, index)| verb("delete-cas", path, &json!({ "Index": index }))).collect()
+}
+
 /// A transaction, as `/v1/txn` wants it.
 pub(super) fn transaction(transaction: &Transaction) -> Value {
     let checks = transaction.checks.iter().filter_map(check);

@@ -11,23 +11,32 @@
 //! What clients say to one another is not written a second time, so each such message is an entry of its own below the inbox. A query tells of
 //! all entries whose paths begin with that of the inbox. These orders of events lose none:
 //!
-//! * Several are written between two queries. The next query tells all of them; those that were told before have a lower index of creation.
+//! * Several are written between two queries. The next query tells all of them; those that were told before have a lower index.
 //! * One is deleted after it was read. That changes the index, and costs an answer that tells nothing new.
+//! * One is written again under its name after it was read, and before it is deleted. It is not deleted, and the next query tells it.
 //! * Its writer ends before it is read. It goes unread with the writer's session: nobody waits for the answer any more.
 //! * The reader ends before it has deleted it. It goes with the writer's session, and the next reader begins behind it.
+//!
+//! Consul watches the nearest place that exists. While there is neither the inbox nor anything below it, a query is answered at each write nearby,
+//! such as a message to any other client. So a reader that was answered for nothing writes its inbox, empty, and is left alone from then on.
+//!
+//! Consul hides what a token may not read, and says so only where something is hidden, or to whoever asks for a single entry. So a reader first
+//! asks for its inbox alone. Without that, and without a look at what is hidden later, a token that may not read would be deaf without a word.
 
-use super::client::{Client, odd};
+use super::client::{Client, Reply, odd};
 use super::encode;
 use super::sweep::{Sweep, delete};
 use crate::deadline::Deadline;
-use crate::kv::{Change, Entry, Listening};
+use crate::kv::{Change, Committed, Entry, Listening, Transaction};
 use crate::timing::TELLING;
 use crate::timing::consul::WAIT;
 use redis_dlock::Error;
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
+use ureq::http::Method;
 
 /// A chain of queries, each from the index that the last answer had.
 pub(super) struct Query {
@@ -41,11 +50,11 @@ pub(super) struct Query {
     told: u64,
     /// How many messages the entry had seen then. `None` if it has gone since.
     said: Option<u64>,
-    /// The index of the last entry below this one that was told.
+    /// The index of the last change below this entry that was told.
     heard: u64,
     ready: VecDeque<Change>,
-    /// What was told of them, and is to be deleted.
-    read: Vec<String>,
+    /// What was told of them, as of which index, and is to be deleted.
+    read: Vec<(String, u64)>,
     sweep: Sweep,
 }
 
@@ -53,6 +62,8 @@ impl Query {
     /// Returns after a first answer: whatever is written from then on raises the index, and the next query tells it.
     pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let agent = client.own_agent();
+        let alone = format!("/v1/kv/{}", encode::in_url(path));
+        client.call(Method::GET, &alone, &Value::Null, true, deadline)?;
         let mut query = Self {
             client,
             path: path.to_owned(),
@@ -70,9 +81,12 @@ impl Query {
         Ok(query)
     }
 
-    /// Asks once, and notes what has changed of the entry, and which entries are new below it.
-    fn ask(&mut self, wait: Duration) -> Result<(), Error> {
+    /// Asks once, and notes what has changed of the entry, and which entries are new below it. Returns whether the entry is there.
+    fn ask(&mut self, wait: Duration) -> Result<bool, Error> {
         let reply = self.client.wait(&self.agent, &self.path, self.index, wait)?;
+        if reply.is_filtered {
+            return Err(Error::denied(format!("the token may not read all messages in {:?}", self.path)));
+        }
         let index = reply.index.ok_or_else(|| odd("the index"))?;
         // An index that falls is that of servers which were set up again: everything is asked for again.
         if index < self.index {
@@ -87,14 +101,25 @@ impl Query {
             let (entry, said) = encode::entry(kv).zip(encode::times_locked(kv)).ok_or_else(|| odd("the entry"))?;
             if entry.path == self.path {
                 own = Some((entry, said));
-            } else if entry.path.starts_with(&below) && entry.created > self.heard {
+            } else if entry.path.starts_with(&below) && entry.changed > self.heard {
                 new.push(entry);
             }
         }
+        let is_there = own.is_some();
         let change = self.change(own, index);
         self.ready.extend(change);
         self.hear(new);
-        Ok(())
+        Ok(is_there)
+    }
+
+    /// Writes the entry, empty, if it is not there, and takes note of that write. What fails is tried again after the next answer for nothing.
+    fn create(&mut self) {
+        let create = encode::create(&self.path);
+        let reply = self.client.call(Method::PUT, "/v1/txn", &create, false, Deadline::after(TELLING));
+        let Ok(Some(Reply { status: 200, body, .. })) = reply else { return };
+        if let Some(Committed::Done { index, .. }) = encode::done(&body, &Transaction::default()) {
+            (self.told, self.said) = (index, Some(0));
+        }
     }
 
     /// Returns what has changed of the entry itself.
@@ -114,10 +139,10 @@ impl Query {
 
     /// Takes what other clients have said, in its order.
     fn hear(&mut self, mut new: Vec<Entry>) {
-        new.sort_by_key(|entry| entry.created);
+        new.sort_by_key(|entry| entry.changed);
         let Some(last) = new.last() else { return };
-        self.heard = last.created;
-        self.read.extend(new.iter().map(|entry| entry.path.clone()));
+        self.heard = last.changed;
+        self.read.extend(new.iter().map(|entry| (entry.path.clone(), entry.changed)));
         let change = |entry: Entry| Change { value: entry.value, index: entry.changed, is_merged: false };
         self.ready.extend(new.into_iter().map(change));
     }
@@ -125,13 +150,16 @@ impl Query {
 
 impl Listening for Query {
     /// One query. Before it what was read is deleted, and the inboxes of the dead are swept, if it is time: this thread has nothing else to do.
-    /// What
-    /// is left of messages goes with the sessions that hold them.
+    /// What is left of messages goes with the sessions that hold them.
     fn next(&mut self) -> Result<Option<Change>, Error> {
         if self.ready.is_empty() {
-            delete(&self.client, &std::mem::take(&mut self.read), Deadline::after(TELLING));
+            let _ = delete(&self.client, &std::mem::take(&mut self.read), Deadline::after(TELLING));
             self.sweep.go_if_due(&self.client, &self.path);
-            self.ask(WAIT)?;
+            let before = self.index;
+            let is_there = self.ask(WAIT)?;
+            if !is_there && self.ready.is_empty() && self.index > before {
+                self.create();
+            }
         }
         Ok(self.ready.pop_front())
     }

@@ -2,16 +2,18 @@
 //!
 //! A client deletes its inbox when it closes. One that is killed leaves it, and no session holds an inbox: it is written by whoever says
 //! something, and kept while nothing is said. So each client that opens an inbox looks at all of them, and again every ten minutes while it
-//! listens, and deletes those whose clients have no session. A client has a session of its own name for each tenure: see `Session::client`.
+//! listens, and deletes those whose clients have no session. A client has a session of its own name for each tenure, and one for its record: see
+//! `Session::client`.
 //!
-//! A client that lives may have no session, too, while it neither holds nor waits. These orders of events are harmless:
+//! A client that lives may have no session, too, while it neither holds nor waits, if it keeps no record. These orders of events are harmless:
 //!
 //! * Its inbox is listed, then it begins a tenure and is told something, then its session is looked for. There is a session.
 //! * The session is looked for, then the client begins a tenure and is told something. The inbox has changed since it was listed, so it
 //!   is not deleted.
-//! * It has a message that it has not read, and no session. The message is of a tenure that has ended with its session.
+//! * It has a message that it has not read, and no session. The message is of a tenure that has ended with its session. What another client has
+//!   said to it is held by a session, and is left alone.
 //! * Its inbox is deleted while it listens. It takes that for a change that it has missed, and asks about all that it waits for. The next
-//!   message to it writes the inbox again.
+//!   message to it writes the inbox again, or it does so itself: see `query.rs`.
 //!
 //! Several clients may delete the same inboxes at once: what has gone already counts as deleted.
 
@@ -23,7 +25,7 @@ use crate::kv::Entry;
 use crate::names::encoded;
 use crate::timing::consul::{SWEEPING, SWEEPS};
 use redis_dlock::Error;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::HashSet;
 use std::time::Instant;
 use ureq::http::Method;
@@ -64,23 +66,18 @@ fn sweep(client: &Client, inboxes: &str, deadline: Deadline) -> Result<bool, Err
     let living: HashSet<_> =
         sessions.iter().filter_map(|session| session.get("Name")?.as_str()?.strip_prefix(NAMED).map(encoded)).collect();
     let owner = |inbox: &Entry| Some(inbox.path.strip_prefix(inboxes)?.split('/').next()?.to_owned());
-    let is_left = |inbox: &&Entry| inbox.is_ours && owner(inbox).is_some_and(|owner| !living.contains(&owner));
-    let left: Vec<_> = found.iter().filter(is_left).collect();
-    for some in left[..left.len().min(MOST)].chunks(TOGETHER) {
-        let delete =
-            |inbox: &&Entry| json!({ "KV": { "Verb": "delete-cas", "Key": inbox.path, "Index": inbox.changed } });
-        // Refused if one of them has changed since.
-        let all: Vec<_> = some.iter().map(delete).collect();
-        client.call(Method::PUT, "/v1/txn", &all.into(), true, deadline)?;
-    }
+    // What a session holds goes with that session, and is not the last message of somebody who has died.
+    let is_left =
+        |inbox: &&Entry| inbox.is_ours && !inbox.is_held && owner(inbox).is_some_and(|owner| !living.contains(&owner));
+    let left: Vec<_> = found.iter().filter(is_left).map(|inbox| (inbox.path.clone(), inbox.changed)).collect();
+    delete(client, &left[..left.len().min(MOST)], deadline)?;
     Ok(left.len() > MOST)
 }
 
-/// Deletes entries that may have gone. What fails is left.
-pub(super) fn delete(client: &Client, paths: &[String], deadline: Deadline) {
-    for some in paths.chunks(TOGETHER) {
-        let delete = |path: &String| json!({ "KV": { "Verb": "delete", "Key": path } });
-        let all: Vec<_> = some.iter().map(delete).collect();
-        let _ = client.call(Method::PUT, "/v1/txn", &all.into(), true, deadline);
+/// Deletes entries that may have gone, and that have not changed since an index. What has changed is left, and what is deleted together with it.
+pub(super) fn delete(client: &Client, entries: &[(String, u64)], deadline: Deadline) -> Result<(), Error> {
+    for some in entries.chunks(TOGETHER) {
+        client.call(Method::PUT, "/v1/txn", &encode::delete(some), true, deadline)?;
     }
+    Ok(())
 }

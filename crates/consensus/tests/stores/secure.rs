@@ -343,6 +343,17 @@ mod consul {
         assert_eq!(seen.key, held.key());
         let denied = list(&token("sees-some", some));
         assert!(matches!(denied, Some(Err(Error::Denied { .. }))), "{denied:?}");
+        // Who may not read its inbox, or what others say to it, is told so: it would wait for messages in vain.
+        let inbox = "h-1-c0ffee";
+        let open = |store: &ConsulLockProcessor| store.queue().unwrap().open_inbox(inbox, LONG);
+        let locks = r#"key_prefix "team/.inbox/" { policy = "deny" }"#;
+        let deaf = store(&token("deaf", &format!("{rights} {locks}")));
+        assert!(matches!(open(&deaf).err(), Some(Error::Denied { .. })));
+        let half = format!(r#"{rights} {locks} key "team/.inbox/{inbox}" {{ policy = "write" }}"#);
+        let mut heard = open(&store(&token("half-deaf", &half))).unwrap();
+        assert!(store(&right).directory().unwrap().say(inbox, "k", "describe", LONG).unwrap());
+        let told = heard.next(LONG);
+        assert!(matches!(told, Err(Error::Denied { .. })), "{told:?}");
         for refused in [&*poor, "", "sesame@"] {
             let error = refusal(&store(refused));
             assert!(matches!(error, Error::Denied { .. }), "{refused}: {error:?}");

@@ -15,6 +15,8 @@ on_each_store!(
     a_list_shows_each_lock_once_whatever_else_is_in_the_store,
     a_place_that_no_page_has_told_is_refused,
     a_record_stays_while_its_client_lives_and_is_written_again_if_somebody_deletes_it,
+    a_record_goes_with_its_client_also_if_others_of_its_process_live,
+    records_that_a_limit_leaves_no_time_for_are_left_out,
     a_break_is_of_the_hold_that_was_seen_and_not_of_the_next_one_with_its_name,
     a_break_does_not_hit_a_later_hold_without_a_name,
     a_break_does_not_hit_a_hold_that_begins_while_it_is_under_way,
@@ -117,6 +119,45 @@ fn a_record_stays_while_its_client_lives_and_is_written_again_if_somebody_delete
     put(&processor, "pid=1");
     processor.close();
     assert_eq!(servers.list("a/"), [""; 0]);
+}
+
+/// A client may end without removing its record, as when the store does not answer.
+fn a_record_goes_with_its_client_also_if_others_of_its_process_live<V: ConsensusStore>() {
+    let store = Fresh::<V>::start();
+    let processor = store.processor();
+    let put = |client| directory(&processor).put_record(client, "pid=1", V::LEASE, LONG).unwrap();
+    let [ended, lives] = ["host-1-a", "host-1-b"];
+    put(ended);
+    eventually("its record has gone", || {
+        put(lives);
+        let found = directory(&processor).records(&[ended, lives], LONG).unwrap();
+        assert!(found[1].is_some());
+        std::thread::sleep(V::LEASE / 4);
+        found[0].is_none()
+    });
+    // Each client removes its own.
+    put(ended);
+    directory(&processor).remove_record(ended, LONG).unwrap();
+    assert_eq!(directory(&processor).records(&[ended, lives], LONG).unwrap(), [None, Some("pid=1".to_owned())]);
+    directory(&processor).remove_record(lives, LONG).unwrap();
+    assert_eq!(store.leftovers(), [""; 0]);
+}
+
+/// A description of many clients on a slow network shows the first of them.
+fn records_that_a_limit_leaves_no_time_for_are_left_out<V: ConsensusStore>() {
+    const SHORT: Duration = Duration::from_millis(500);
+    let store = Fresh::<V>::start();
+    let processor = store.processor();
+    directory(&processor).put_record("host-1-a", "pid=1", LONG, LONG).unwrap();
+    let clients = vec!["host-1-a"; 20_000];
+    let found = directory(&processor).records(&clients, SHORT).unwrap();
+    assert_eq!(found.len(), clients.len());
+    let read = found.iter().take_while(|record| record.is_some()).count();
+    assert!((1..clients.len()).contains(&read), "{read}");
+    assert!(found[read..].iter().all(Option::is_none));
+    // A limit that leaves no time at all is an error, as elsewhere.
+    assert!(directory(&processor).records(&clients, Duration::ZERO).is_err());
+    processor.close();
 }
 
 /// The text of another program, which may write the same again.

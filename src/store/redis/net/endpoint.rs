@@ -167,6 +167,7 @@ impl Endpoint {
         Ok(link)
     }
 
+    /// The server must be of the kind that the client was made for: a node of a Cluster, or one that stands alone.
     fn check_kind(&self, part: Part, address: &Address) -> Result<(), Error> {
         if self.in_cluster { part.check_node(address) } else { part.check_alone(address) }
     }

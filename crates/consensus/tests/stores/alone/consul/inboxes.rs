@@ -1,8 +1,8 @@
-//! Inboxes: what a client finds in its own, and what killed clients leave.
+//! Inboxes: what a client finds in its own, whom a message wakes, what is left of messages that nobody reads, and what killed clients leave.
 
 use crate::consensus::{ConsensusStore, Consul, Counter, Quorum, counted_url};
 use crate::support::crew::{eventually, spawn};
-use redis_dlock::port::{AcquireOutcome, Break, BreakOutcome, Claim, LockProcessor, Message, Operations};
+use redis_dlock::port::{AcquireOutcome, Break, BreakOutcome, Claim, Inbox, LockProcessor, Message, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,4 +103,65 @@ fn a_holder_hears_that_its_hold_was_broken_whatever_it_is_told_next() {
         heard.extend(inbox.next(Duration::from_millis(100)).unwrap());
         heard.iter().any(is_broken)
     });
+}
+
+fn say(store: &Arc<dyn LockProcessor>, client: &str, text: &str) {
+    assert!(store.directory().unwrap().say(client, "k", text, LIMIT).unwrap());
+}
+
+/// The next text that is said.
+fn heard(inbox: &mut dyn Inbox) -> String {
+    loop {
+        if let Message::Said { text } = inbox.next(LIMIT).unwrap().expect("a message") {
+            return text;
+        }
+    }
+}
+
+/// Consul tells a query for what is not there of each write nearby, so whoever is told of one that is not its own writes its inbox.
+///
+/// Shows: L1.
+#[test]
+fn messages_wake_nobody_but_those_whom_they_are_for() {
+    const MESSAGES: usize = 30;
+    /// An answer that tells nothing, the write of the inbox, and the answer that tells that.
+    const MOST: u64 = 4;
+    let servers = Consul::start(1);
+    let counter = Counter::to(servers.address());
+    let idle = Consul::processor(&counted_url(&servers, &counter, "a"));
+    let mut inbox = idle.queue().unwrap().open_inbox("idle-1-c0ffee", LIMIT).unwrap();
+    let other = Consul::processor(&servers.url("a"));
+    say(&other, "other-1-c0ffee", "describe 0");
+    std::thread::sleep(Duration::from_millis(500));
+    let before = counter.requests();
+    for number in 0..MESSAGES {
+        say(&other, &format!("other-{number}-c0ffee"), "describe");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let requests = counter.requests() - before;
+    assert!(requests <= MOST, "{requests} requests");
+    assert!(inbox.next(Duration::ZERO).unwrap().is_none(), "nothing has changed");
+    say(&other, "idle-1-c0ffee", "describe me");
+    assert_eq!(heard(&mut *inbox), "describe me");
+}
+
+/// Shows: L1.
+#[test]
+fn what_is_said_to_a_client_that_does_not_listen_does_not_pile_up() {
+    const MESSAGES: usize = 200;
+    const MOST: usize = 64;
+    let servers = Consul::start(1);
+    let store = Consul::processor(&servers.url("a"));
+    (0..MESSAGES).for_each(|number| say(&store, "deaf-1-c0ffee", &format!("describe {number}")));
+    let left = servers.list("a/.inbox/deaf-1-c0ffee").len();
+    assert!((1..=MOST).contains(&left), "{left} messages");
+    // Whoever listens hears each of them, in their order, also some at once.
+    let mut inbox = store.queue().unwrap().open_inbox("hears-1-c0ffee", LIMIT).unwrap();
+    for some in (0..MESSAGES).collect::<Vec<_>>().chunks(MOST / 4) {
+        let texts: Vec<_> = some.iter().map(|number| format!("describe {number}")).collect();
+        texts.iter().for_each(|text| say(&store, "hears-1-c0ffee", text));
+        let told: Vec<_> = some.iter().map(|_| heard(&mut *inbox)).collect();
+        assert_eq!(told, texts);
+    }
+    eventually("what was read is deleted", || servers.list("a/.inbox/hears-1-c0ffee/").is_empty());
 }
