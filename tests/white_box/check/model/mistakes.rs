@@ -87,8 +87,7 @@ pub(crate) enum Mutant {
     ForgetsReleaseOfSeveral,
     /// A hold whose release is to be delayed is passed on within the process.
     PassesOnWhatIsKept,
-    /// An unanswered delayed release is repeated as an ordinary one. No schedule of a scenario has shown this yet: the scenes of the lock look for it
-    /// (`lock::delayed::a_store_that_fails_is_asked_again_and_never_frees_the_lock_instead`).
+    /// An unanswered delayed release is repeated as an ordinary one.
     ReleasesWhatIsKept,
     // Mistakes of the transport: see store/redis/transport/model.
     /// A thread that stops reading promotes no reader.

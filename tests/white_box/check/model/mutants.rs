@@ -77,6 +77,7 @@ caught! {
     unlocks_untold: UnlocksUntold, BREAKING, &["told of a loss: Err("];
     extends_after_a_break: ExtendsAnyTenure, BREAKING, TWO_INSIDE;
     passes_on_what_is_kept: PassesOnWhatIsKept, KEEPING, &["kept from everybody"];
+    releases_what_is_kept: ReleasesWhatIsKept, KEEPING_UNANSWERED, &["kept from everybody"];
     believes_messages: BelievesMessages, TWO, &["by a message alone"];
     takes_in_list_order: TakesInListOrder, SEVERAL, FORGOTTEN;
     forgets_release_of_several: ForgetsReleaseOfSeveral, SEVERAL_FAULTY, LEFT;

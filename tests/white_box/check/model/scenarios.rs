@@ -185,6 +185,10 @@ pub(crate) const KEEPING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true
 /// Nobody hears of a grant.
 pub(crate) const KEEPING_ASKING_FAULTY: Scenario = Scenario { listener: false, ..KEEPING_FAULTY };
 
+/// One client keeps the lock, another one asks for it, and so much fails that no try of the delayed release may be answered.
+pub(crate) const KEEPING_UNANSWERED: Scenario =
+    Scenario { clients: &[&[&[Keep]], &[&[Lock]]], faults: Faults { commands: 8, ..SOME }, probe: true, ..TWO_ASKING };
+
 /// Without this property a seed would be worthless.
 #[test]
 fn replays() {
@@ -285,4 +289,5 @@ holds! {
     // Shows: G11, G13.
     locks_that_are_kept_from_everybody_amid_faults: KEEPING_FAULTY;
     locks_that_are_kept_from_everybody_without_messages: KEEPING_ASKING_FAULTY;
+    locks_that_are_kept_from_everybody_without_an_answer: KEEPING_UNANSWERED;
 }
