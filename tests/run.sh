@@ -21,7 +21,7 @@ if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
 fi
 cd "$(dirname "$0")/.."
 source tests/servers.sh
-find_promtool
+find_built
 missing_stores=$(missing_stores)
 
 # Rungs -------------------------------------------------------------------------------------------------------------------------------
@@ -341,12 +341,8 @@ case $rung in
         printf 'dev: %s\nci: %s\nall: %s\n' "${dev[*]}" "${ci_beside[*]} ${ci[*]}" "${dev[*]} ${all_beside[*]} ${all[*]}"
         exit
         ;;
-    consul)
-        offer_consul
-        exit
-        ;;
-    promtool)
-        offer_promtool
+    consul | promtool)
+        offer "$rung"
         exit
         ;;
     dev) parts=(-- "${dev[@]}") ;;
@@ -379,7 +375,6 @@ need_redis
 if [[ $rung != dev ]]; then
     need_etcd
 fi
-find_consul
 if [[ $rung == all ]]; then
     need_consul
 fi

@@ -60,13 +60,6 @@ need_etcd() {
 # Debian has no Consul. Where Go is, it is built, once. It takes some minutes of processor time, so only the rung `all` does that.
 built_consul=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/$(sed -n 's|^require github.com/hashicorp/\(.*\) |\1-|p' crates/consensus/tests/stores/consul/go.mod)
 
-find_consul() {
-    if ! command -v "$consul" >/dev/null && [[ -z ${CONSUL_BIN:-} && -x $built_consul ]]; then
-        consul=$built_consul
-    fi
-    export ETCD_BIN=$etcd CONSUL_BIN=$consul
-}
-
 build_consul() {
     local work
     work=$(mktemp -d)
@@ -92,28 +85,9 @@ need_consul() {
     fi
 }
 
-offer_consul() {
-    find_consul
-    if command -v "$consul" >/dev/null; then
-        echo "tests/run.sh: Consul is there: $(command -v "$consul")"
-    elif command -v go >/dev/null; then
-        build_consul
-        echo "tests/run.sh: Consul is built: $built_consul"
-    else
-        echo "tests/run.sh: Consul cannot be built: there is no Go"
-    fi
-}
-
 # The version of Prometheus whose promtool fires the alerts of the manual.
 prometheus=v0.316.0
 built_promtool=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/prometheus-$prometheus/promtool
-
-find_promtool() {
-    if ! command -v "$promtool" >/dev/null && [[ -z ${PROMTOOL_BIN:-} && -x $built_promtool ]]; then
-        promtool=$built_promtool
-    fi
-    export PROMTOOL_BIN=$promtool
-}
 
 # Without the discovery of services, which the alerts do not need, and which is most of what there is to compile.
 build_promtool() {
@@ -121,15 +95,29 @@ build_promtool() {
         "github.com/prometheus/prometheus/cmd/promtool@$prometheus"
 }
 
-offer_promtool() {
-    find_promtool
-    if command -v "$promtool" >/dev/null; then
-        echo "tests/run.sh: promtool is there: $(command -v "$promtool")"
+# Takes the programs that were built before, unless others are named or in PATH.
+find_built() {
+    local name
+    for name in consul promtool; do
+        local named=${name^^}_BIN built=built_$name
+        if ! command -v "${!name}" >/dev/null && [[ -z ${!named:-} && -x ${!built} ]]; then
+            printf -v "$name" %s "${!built}"
+        fi
+    done
+    export ETCD_BIN=$etcd CONSUL_BIN=$consul PROMTOOL_BIN=$promtool
+}
+
+# Builds the program of this name, unless it is there.
+offer() {
+    local built=built_$1
+    find_built
+    if command -v "${!1}" >/dev/null; then
+        echo "tests/run.sh: $1 is there: $(command -v "${!1}")"
     elif command -v go >/dev/null; then
-        build_promtool
-        echo "tests/run.sh: promtool is built: $built_promtool"
+        "build_$1"
+        echo "tests/run.sh: $1 is built: ${!built}"
     else
-        echo "tests/run.sh: promtool cannot be built: there is no Go"
+        echo "tests/run.sh: $1 cannot be built: there is no Go"
     fi
 }
 

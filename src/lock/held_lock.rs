@@ -1,13 +1,13 @@
 //! The lock of a hold, or of a future that acquires one: the handle that a task may drop.
 
 use crate::lock::reentrant::DistributedReentrantLock;
+use std::fmt;
 use std::ops::Deref;
 
 /// A lock that may be dropped by a task, which never waits for the store.
 ///
 /// To drop the last handle ends the client, and that waits for the store. So what a task drops goes to a thread of the client if it is the last
 /// handle.
-#[derive(Debug)]
 pub(super) struct HeldLock {
     /// `None` once it was dropped.
     lock: Option<DistributedReentrantLock>,
@@ -22,6 +22,13 @@ impl HeldLock {
     #[cfg(feature = "async")]
     pub(super) fn of_task(lock: &DistributedReentrantLock) -> Self {
         Self { lock: Some(lock.clone()), is_of_task: true }
+    }
+}
+
+/// Shows the lock alone.
+impl fmt::Debug for HeldLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
     }
 }
 

@@ -13,7 +13,9 @@
 //! the process, so nothing of it outlives them for long.
 //!
 //! A page of a list shows each key as it is at one index, because all of its entries are on one page. Pages follow the order of the paths. So a
-//! key that is held or waited for all the time is on a page, whatever becomes of others meanwhile.
+//! key that is held or waited for all the time is on a page, whatever becomes of others meanwhile. A key that passes from one process to another
+//! has one of them as its holder, because it passes in one transaction. A key that is freed or taken between two pages is listed or not. No key
+//! comes twice, because its place is its name.
 
 use super::deadline::Deadline;
 use super::kv::{Committed, Entry, Transaction, Write};
@@ -24,11 +26,6 @@ use redis_dlock::Error;
 use redis_dlock::port::{Directory, Inspection, KeyFilter, ListPage, Parties};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-// What a list shows while keys change: a key that is given from one process to another has the first one on a page, or the second one, and
-// never none,
-// because the lock passes in one transaction. A key that is freed or taken between two pages is listed or not. A key never comes twice, because its
-// place is its name.
 
 /// How many waiting lockers are named.
 const MOST_NAMED: usize = 100;

@@ -4,8 +4,7 @@
 //! *Why each client has its own.* Whoever renewed one for all would keep the records of clients that have ended.
 //!
 //! *Why they are not the sessions of tenures.* A client's record outlives its tenures, and a client that only asks has none. A session of a
-//! tenure may
-//! end for a request without an answer, and the record would go with it.
+//! tenure may end for a request without an answer, and the record would go with it.
 //!
 //! *Why a copy of the process does no harm.* It has the same sessions, and may end one that the other copy uses. Whoever finds its session ended
 //! opens another one, and writes again what was held by it. Nothing that these sessions hold excludes anybody.

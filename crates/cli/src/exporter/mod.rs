@@ -1,6 +1,7 @@
 //! `dlock exporter`: the figures of all locks of a store, for Prometheus.
 //!
-//! Each scrape lists the locks. The main thread does that, one scrape at a time, for the threads that serve the scrapers. Nothing is asked between scrapes, and a store that is away fails the scrape alone.
+//! Each scrape lists the locks. The main thread does that, one scrape at a time, for the threads that serve the scrapers. Nothing is asked
+//! between scrapes. If the store is away, the page of that scrape says so.
 
 mod figures;
 mod http;

@@ -354,7 +354,8 @@ impl<C: Connector> Transport<C> {
         }
     }
 
-    /// Sends the posted calls that are kept for the next batch, and takes in the answers that have come for posted calls. Returns `true` if some are still missing. Does not block.
+    /// Sends the posted calls that are kept for the next batch, and takes in the answers that have come for posted calls. Returns `true` if some
+    /// are still missing. Does not block.
     pub(crate) fn collect(&self) -> bool {
         self.kept.store(0, Ordering::Relaxed); // ORDERING: see `kept`; all muxes are visited after this.
         let mut is_missing = false;

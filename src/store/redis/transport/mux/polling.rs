@@ -195,20 +195,20 @@ impl PollPolicy {
     fn is_back(&self, before: Instant, at: Instant, callers: usize) -> bool {
         let late = at.saturating_duration_since(before) > (self.in_time)(callers);
         if late {
-            self.note_late(before, at, FORGIVEN_PARTS[usize::from(callers > 1)]);
+            self.note_late(before, at, usize::from(callers > 1));
         }
         !late
     }
 
     #[cold]
-    fn note_late(&self, begin: Instant, end: Instant, forgiven_part: u32) {
+    fn note_late(&self, begin: Instant, end: Instant, kind: usize) {
         // What several yields lose at the same time is counted once. A caller does not wait for another one here: that may be of low priority, and
         // kept from its core.
         let Some(mut late) = self.late.try_lock() else { return };
-        let forgiven = begin.saturating_duration_since(late.until) / forgiven_part;
+        let forgiven = begin.saturating_duration_since(late.until) / FORGIVEN_PARTS[kind];
         late.lost = late.lost.saturating_sub(forgiven) + end.saturating_duration_since(begin.max(late.until));
         late.until = late.until.max(end);
-        if late.lost > MOST_LOST {
+        if late.lost > MOST_LOST[kind] {
             late.lost = Duration::ZERO;
             self.cools_until.store(self.nanos(end + NO_YIELD), Ordering::Relaxed); // ORDERING: Relaxed: an estimate.
         }

@@ -132,7 +132,7 @@ fn messages_wake_nobody_but_those_whom_they_are_for() {
     let mut inbox = idle.queue().unwrap().open_inbox("idle-1-c0ffee", LIMIT).unwrap();
     let other = Consul::processor(&servers.url("a"));
     say(&other, "other-1-c0ffee", "describe 0");
-    std::thread::sleep(Duration::from_millis(500));
+    eventually("it has written its inbox", || servers.list("a/.inbox/idle-1-c0ffee").len() == 1);
     let before = counter.requests();
     for number in 0..MESSAGES {
         say(&other, &format!("other-{number}-c0ffee"), "describe");

@@ -108,28 +108,33 @@ fn many_callers_may_need_longer() {
 
 #[test]
 fn nobody_yields_for_a_while_when_yields_return_late() {
-    let polling = PollPolicy::new(Polling::Automatic);
-    let is_cooling_down = |at| polling.is_cooling_down(after(&polling, at));
-    // Sixteen callers that wait at the same time lose what one loses.
-    assert!((0..16).all(|_| !is_back(&polling, 10, 14, 4)));
-    for n in 0..4 {
-        assert!(!is_cooling_down(14 + 4 * n));
-        assert!(!is_back(&polling, 14 + 4 * n, 18 + 4 * n, 4));
+    for (callers, yields) in [(1, 4), (4, 12)] {
+        let polling = PollPolicy::new(Polling::Automatic);
+        let is_cooling_down = |at| polling.is_cooling_down(after(&polling, at));
+        // Sixteen callers that wait at the same time lose what one loses.
+        assert!((0..16).all(|_| !is_back(&polling, 10, 14, callers)));
+        for n in 0..yields {
+            assert!(!is_cooling_down(14 + 4 * n));
+            assert!(!is_back(&polling, 14 + 4 * n, 18 + 4 * n, callers));
+        }
+        let cools_at = 14 + 4 * yields;
+        assert!(is_cooling_down(cools_at));
+        assert!(is_cooling_down(cools_at + 499));
+        assert!(!is_cooling_down(cools_at + 500));
     }
-    assert!(is_cooling_down(30));
-    assert!(is_cooling_down(529));
-    assert!(!is_cooling_down(530));
 }
 
 /// Each of them begins before the one before it has ended.
 #[test]
 fn late_yields_that_overlap_lose_the_time_from_the_first_to_the_last() {
-    let polling = PollPolicy::new(Polling::Automatic);
-    let cools_at = (0..100).map(|n| 4 + 2 * n).find(|end| {
-        assert!(!is_back(&polling, end - 4, *end, 4));
-        polling.is_cooling_down(after(&polling, *end))
-    });
-    assert_eq!(cools_at, Some(18));
+    for (callers, expected) in [(1, 18), (4, 50)] {
+        let polling = PollPolicy::new(Polling::Automatic);
+        let cools_at = (0..100).map(|n| 4 + 2 * n).find(|end| {
+            assert!(!is_back(&polling, end - 4, *end, callers));
+            polling.is_cooling_down(after(&polling, *end))
+        });
+        assert_eq!(cools_at, Some(expected));
+    }
 }
 
 /// Shows it for callers that share a connection, and for one that is alone: it gains less, and is forgiven less.
