@@ -155,8 +155,11 @@ mod promtool {
     /// Runs `promtool` with a file in its directory.
     fn promtool(directory: &tempfile::TempDir, arguments: &[&str]) {
         let program = env::var("PROMTOOL_BIN").unwrap_or_else(|_| "promtool".to_owned());
-        let output =
-            Command::new(program).args(arguments).current_dir(directory.path()).output().expect("promtool runs");
+        let output = Command::new(program)
+            .args(arguments)
+            .current_dir(directory.path())
+            .output()
+            .expect("promtool: `./tests/run.sh promtool` builds it");
         let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert!(output.status.success(), "{out}\n{err}");
     }
