@@ -27,11 +27,13 @@ missing_stores=$(missing_stores)
 # Rungs -------------------------------------------------------------------------------------------------------------------------------
 
 dev=(unit it)
-# What computes runs beside what waits, at a lower priority.
-ci_beside=(model schedules)
-ci=(checks embedded cluster sentinel slow consensus faults command tasks documents examples)
-all_beside=(model every-schedule)
-all=(every-check embedded cluster sentinel slow consensus lock-elsewhere faults every-fault mutants command tasks documents examples benches long)
+# Most parts wait more than they compute, so two lists of them run beside each other. What only computes runs beside both, at a lower priority.
+ci_computing=(model schedules)
+ci=(checks cluster consensus faults documents)
+ci_beside=(embedded slow command sentinel tasks examples)
+all_computing=(model every-schedule)
+all=(every-check cluster consensus faults every-fault documents benches)
+all_beside=(embedded slow command sentinel tasks examples lock-elsewhere mutants long)
 
 # The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
 cluster='cluster::|support_cluster::|conformance::cluster::|.*::on_cluster::|breaking::server::on_a_cluster|acl::cluster'
@@ -211,7 +213,6 @@ host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 export "CARGO_TARGET_${host}_RUNNER"="env RUSTC_BOOTSTRAP=1"
 
 logs=target/tests
-failed=()
 # Runs a part as a process of its own, and keeps what it prints. Its times are in a file beside that: wall clock, user, system, in seconds.
 run_part() {
     local TIMEFORMAT='%R %U %S' status=0
@@ -219,13 +220,11 @@ run_part() {
     ({ time tests/run.sh --part "$1" </dev/null >"$logs/$1.log" 2>&1; } 2>"$logs/$1.time") || status=$?
     echo "$status" >"$logs/$1.status"
 }
-# Says how a part ended. Prints all of its output if it failed.
+# Says how a part ended, and prints all of its output if it failed, in one piece.
 tell() {
-    local status wall user system how=passed
-    status=$(cat "$logs/$1.status")
+    local wall user system how=passed
     read -r wall user system <"$logs/$1.time"
-    if [[ $status -ne 0 ]]; then
-        failed+=("$1")
+    if [[ $(cat "$logs/$1.status") -ne 0 ]]; then
         how=FAILED
         cat "$logs/$1.log"
     fi
@@ -233,31 +232,36 @@ tell() {
     awk -v part="$1" -v how="$how" -v wall="$wall" -v used="$user $system" \
         'BEGIN { split(used, cpu, " "); printf "tests/run.sh: %s %s: %.0f s, %.0f s of processor time\n", part, how, wall, cpu[1] + cpu[2] }'
 }
-# Runs the parts after `--` one after another. The parts before it compute, and run beside them at a lower priority.
-run_parts() {
-    local compute=() part
-    while [[ $1 != -- ]]; do
-        compute+=("$1") && shift
+# Runs the parts in an array, one after another.
+run_list() {
+    local -n list=$1
+    local part told
+    for part in "${list[@]}"; do
+        run_part "$part"
+        told=$(tell "$part")
+        echo "$told"
     done
-    shift
+}
+# Runs the parts in some arrays beside one another. Those in the first array compute, at a lower priority for as long as the others run.
+run_lists() {
+    local lists name
     (
         # At 19 they would get no time beside other programs that compute.
         renice -n 5 "$BASHPID" >/dev/null
-        for part in "${compute[@]}"; do run_part "$part"; done
+        run_list "$1"
     ) &
-    local beside=$!
-    # shellcheck disable=SC2064
-    trap "kill $beside 2>/dev/null || true" EXIT
-    for part; do
-        run_part "$part"
-        tell "$part"
+    lists=($!)
+    for name in "${@:2}"; do
+        run_list "$name" &
+        lists+=($!)
     done
+    # shellcheck disable=SC2064
+    trap "kill ${lists[*]} 2>/dev/null || true" EXIT
+    wait "${lists[@]:1}"
     # From here on nothing else needs the cores. (Only root may raise a priority.)
-    lift "$beside"
-    wait "$beside"
+    lift "${lists[0]}"
+    wait "${lists[0]}"
     trap - EXIT
-    for part in "${compute[@]}"; do tell "$part"; done
-    report "${compute[@]}" "$@"
 }
 lift() {
     local child
@@ -331,39 +335,45 @@ room_guards() {
 # What is asked for ----------------------------------------------------------------------------------------------------------------------
 
 rung=${1:-dev}
-parts=()
+nothing=()
+# The names of the arrays of parts that run beside one another. What is in the first one computes.
+lists=(nothing parts)
 case $rung in
     --part)
         "part_$2"
         exit
         ;;
     list)
-        printf 'dev: %s\nci: %s\nall: %s\n' "${dev[*]}" "${ci_beside[*]} ${ci[*]}" "${dev[*]} ${all_beside[*]} ${all[*]}"
+        echo "dev: ${dev[*]}"
+        echo "ci: ${ci_computing[*]} ${ci[*]} ${ci_beside[*]}"
+        echo "all: ${dev[*]} ${all_computing[*]} ${all[*]} ${all_beside[*]}"
         exit
         ;;
     consul | promtool)
         offer "$rung"
         exit
         ;;
-    dev) parts=(-- "${dev[@]}") ;;
-    ci) parts=("${ci_beside[@]}" -- "${ci[@]}") ;;
-    all) parts=("${all_beside[@]}" -- "${dev[@]}" "${all[@]}") ;;
+    dev) lists=(nothing dev) ;;
+    ci) lists=(ci_computing ci ci_beside) ;;
+    all)
+        all=("${dev[@]}" "${all[@]}")
+        lists=(all_computing all all_beside)
+        ;;
     changed)
         mapfile -t parts < <(parts_of_changes "${2:-HEAD}")
         if [[ ${#parts[@]} -eq 0 ]]; then
             echo "tests/run.sh: nothing has changed since ${2:-HEAD}"
             exit
         fi
-        parts=(-- "${parts[@]}")
         ;;
     *)
-        for part; do
+        parts=("$@")
+        for part in "${parts[@]}"; do
             if ! declare -F "part_$part" >/dev/null; then
                 echo "tests/run.sh: there is no part '$part': see tests/run.sh list" >&2
                 exit 2
             fi
         done
-        parts=(-- "$@")
         ;;
 esac
 
@@ -379,8 +389,20 @@ if [[ $rung == all ]]; then
     need_consul
 fi
 mkdir -p "$logs"
-run_parts "${parts[@]}"
+run_lists "${lists[@]}"
+ran=()
+for name in "${lists[@]}"; do
+    declare -n list=$name
+    ran+=("${list[@]}")
+done
+report "${ran[@]}"
 say_which_stores
+failed=()
+for part in "${ran[@]}"; do
+    if [[ $(cat "$logs/$part.status") -ne 0 ]]; then
+        failed+=("$part")
+    fi
+done
 if [[ ${#failed[@]} -ne 0 ]]; then
     echo "tests/run.sh: FAILED: ${failed[*]}; what each has printed is above, and in $logs" >&2
     exit 1

@@ -74,7 +74,10 @@ fn a_thousand_killed_clients_leave_nothing_once_others_have_come() {
         }
         let _ = inbox.next(Duration::ZERO);
     }
-    assert_eq!(inboxes(), kept, "those of clients that live are kept");
+    // A sweeper that was told of what others delete has written its own inbox.
+    let mut left = inboxes();
+    left.retain(|path| !path.contains("/comes-"));
+    assert_eq!(left, kept, "those of clients that live are kept");
     assert!(living.is_locked().unwrap());
 }
 
