@@ -1,7 +1,7 @@
 //! `hold()` and its other forms: a hold that belongs to no thread.
 
 use crate::support::cause;
-use crate::support::crew::{eventually, spawn, spawn_named};
+use crate::support::crew::{answered, eventually, spawn, spawn_named};
 use crate::support::journal;
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::Kind;
@@ -91,7 +91,7 @@ fn every_way_to_take_one_ends_with_it_or_by_its_limit(lab: &Lab) {
         [&|| lock.try_hold(), &|| lock.try_hold_for(soon), &|| lock.try_hold_until(Instant::now() + soon), &|| {
             lock.try_hold_cancellable_for(soon, &CancelToken::new())
         }];
-    let takes = || ways.map(|way| way().unwrap().map(Hold::release));
+    let takes = || ways.map(|way| answered(way).map(Hold::release));
     assert!(takes().into_iter().all(|got| got.is_some_and(|released| released.is_ok())));
     lock.hold_cancellable(&cancelled).unwrap().unwrap().release().unwrap();
     let _guard = lock.lock().unwrap();
