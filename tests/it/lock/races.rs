@@ -52,7 +52,9 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
                 left_alive.extend(holder.filter(|locker| book.ended.lock().contains(locker)));
             }
             let failed = !(left_alive.is_empty() && book.revived.lock().is_empty() && book.surprises.lock().is_empty());
-            let done = failed || book.raced.load(Ordering::SeqCst) >= races();
+            let raced = book.raced.load(Ordering::SeqCst);
+            // A busy machine may let the releases win again and again.
+            let done = failed || raced >= races() && book.both_have_won() || raced >= 20 * races();
             book.over.store(done, Ordering::SeqCst);
             barrier.wait();
             if done {
@@ -64,9 +66,7 @@ fn no_extension_outlives_the_release_it_races_with(lab: &Lab) {
     assert_eq!(*book.surprises.lock(), [""; 0]);
     assert_eq!(left_alive, [""; 0], "alive after their release");
     assert_eq!(*book.revived.lock(), [""; 0], "extended after their release");
-    // Both sides have won races, or there was none.
-    let (raced, late) = (book.raced.load(Ordering::SeqCst), book.refused.load(Ordering::SeqCst));
-    assert!(late > raced / 100 && late < raced, "{late} of {raced} extensions came too late");
+    assert!(book.both_have_won(), "{:?} of {:?} extensions came too late", book.refused, book.raced);
 }
 
 fn race(locks: &[DistributedReentrantLock], book: &Book, barrier: &Barrier) {
@@ -109,6 +109,14 @@ struct Book {
     surprises: Mutex<Vec<String>>,
     /// Lockers that were extended although their release had been answered before the extension was sent.
     revived: Mutex<Vec<String>>,
+}
+
+impl Book {
+    /// Returns whether both sides have won. Otherwise there was no race.
+    fn both_have_won(&self) -> bool {
+        let (raced, late) = (self.raced.load(Ordering::SeqCst), self.refused.load(Ordering::SeqCst));
+        late > raced / 100 && late < raced
+    }
 }
 
 #[derive(Debug)]
