@@ -87,6 +87,9 @@ pub(super) fn listen(parts: &Weak<Parts>) -> Option<Moment> {
 /// The life of an open inbox.
 fn live(strong: Arc<Parts>, parts: &Weak<Parts>, inbox: &mut dyn Inbox) {
     let subscription = Arc::clone(&strong.subscription);
+    // Before tenures may linger. Later, this would recall one that lingers, and `try_lock` would find the lock busy meanwhile. A tenure that
+    // begins from here on misses no message.
+    may_have_missed(&strong);
     let subscribed = Subscribed::on(&subscription);
     // Ask for keys that were granted or freed while the client did not listen.
     strong.retries.ask_about_all(&strong.core.keys);
@@ -101,6 +104,7 @@ fn live(strong: Arc<Parts>, parts: &Weak<Parts>, inbox: &mut dyn Inbox) {
     drop(subscribed);
     // Without an inbox, the client would not learn that others want a lingering tenure.
     if let Some(parts) = parts.upgrade() {
+        may_have_missed(&parts);
         parts.retries.ask_about_all(&parts.core.keys);
     }
     match broken {
@@ -111,6 +115,12 @@ fn live(strong: Arc<Parts>, parts: &Weak<Parts>, inbox: &mut dyn Inbox) {
         // subscribed again.
         None => log::error!(CLIENT, "the thread dlock-listen has caught a panic; please report it"),
     }
+}
+
+/// Makes all holders assume that others wait.
+fn may_have_missed(parts: &Parts) {
+    let now = parts.core.clock.now();
+    parts.core.keys.all().iter().for_each(|key| key.state.lock().note_missed(now));
 }
 
 /// Receives messages until the inbox breaks or the client is gone.
@@ -161,7 +171,10 @@ fn on_message(parts: &Parts, message: &Message) {
                 ask_again_now(parts, &key);
             }
         }
-        Message::Changed { key: None } => parts.retries.ask_about_all(&parts.core.keys),
+        Message::Changed { key: None } => {
+            may_have_missed(parts);
+            parts.retries.ask_about_all(&parts.core.keys);
+        }
         Message::ChangedAmong { keys } => {
             parts
                 .core
@@ -178,7 +191,8 @@ fn on_message(parts: &Parts, message: &Message) {
 fn ask_again_now(parts: &Parts, key: &Arc<Key>) {
     let mut state = key.state.lock();
     let now = parts.core.clock.now();
-    state.note_change(now);
+    state.note_missed(now);
+    state.note_change();
     if matches!(state.phase, Phase::Waiting { .. }) || state.is_recalled() {
         parts.retries.ask_at(key, now);
     }

@@ -85,13 +85,12 @@ impl Retries {
         self.hasten(now);
     }
 
-    /// Makes every waited-for key due now, and makes holders assume that others wait: messages about that are lost.
+    /// Makes every waited-for key due now: nobody knows what has changed in the store.
     pub(super) fn ask_about_all(&self, keys: &KeyTable) {
-        let now = self.clock.now();
         for key in keys.all() {
-            key.state.lock().note_change(now);
+            key.state.lock().note_change();
         }
-        self.hasten(now);
+        self.hasten(self.clock.now());
     }
 
     pub(super) fn take_due(&self, now: Moment) -> Vec<Arc<Key>> {

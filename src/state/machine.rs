@@ -178,15 +178,19 @@ impl State {
         Some(first)
     }
 
-    /// Notes that something may have changed for the key in the store, and nobody knows what. A holder assumes that
-    /// others wait. A reply that is on its way counts as outdated.
-    pub(crate) fn note_change(&mut self, now: Moment) {
+    /// Notes that messages about the key may have been missed. A holder assumes that others wait.
+    pub(crate) fn note_missed(&mut self, now: Moment) {
         if let Some(tenure) = self.kept() {
             tenure.others.note(1, now);
-        } else if let Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. } =
-            &mut self.phase
-        {
-            (about.contended, about.changed) = (true, true);
+        } else if let Some(about) = self.about_mut() {
+            about.contended = true;
+        }
+    }
+
+    /// Notes that something may have changed for the key in the store, and nobody knows what. A reply that is on its way counts as outdated.
+    pub(crate) fn note_change(&mut self) {
+        if let Some(about) = self.about_mut() {
+            about.changed = true;
         }
     }
 
@@ -302,16 +306,16 @@ impl State {
         }
     }
 
-    /// Returns what the request in flight is about, if it is about this locker.
-    pub(crate) fn about_locker(&mut self, locker: &str) -> Option<&mut About> {
+    fn about_mut(&mut self) -> Option<&mut About> {
         match &mut self.phase {
-            Phase::Asking { about: Some(about), .. } | Phase::Releasing { about: Some(about), .. }
-                if *about.locker == *locker =>
-            {
-                Some(about)
-            }
+            Phase::Asking { about, .. } | Phase::Releasing { about, .. } => about.as_mut(),
             _ => None,
         }
+    }
+
+    /// Returns what the request in flight is about, if it is about this locker.
+    pub(crate) fn about_locker(&mut self, locker: &str) -> Option<&mut About> {
+        self.about_mut().filter(|about| *about.locker == *locker)
     }
 
     /// Notes that the release in flight is answered, or is sent ahead of every later request. Returns its locker if

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 on_both_stores!(
     a_thread_that_comes_back_again_and_again_asks_the_store_once,
+    a_client_that_begins_to_listen_does_not_find_its_own_lock_busy,
     other_threads_of_the_process_take_it_up_too,
     another_process_that_waits_is_given_it_at_once,
     a_single_attempt_of_another_process_recalls_it,
@@ -58,6 +59,24 @@ fn a_thread_that_comes_back_again_and_again_asks_the_store_once(lab: &Lab) {
     // The extension brings numbers for the 1025th hold and ten million more.
     assert_eq!(asked, [Kind::Acquire, Kind::Extend]);
     assert!(lock.is_locked().unwrap(), "others have to wait, or to recall it");
+}
+
+/// What was held before the client listened may be wanted by others, and ends with its hold. What lingers is not recalled for that.
+fn a_client_that_begins_to_listen_does_not_find_its_own_lock_busy(lab: &Lab) {
+    for _ in 0..10 {
+        let (generator, watch) = lab.watched_generator();
+        // So many that it takes a while to look at all of them.
+        let others: Vec<_> =
+            (0..3000).map(|n| generator.generate_with(config(&n.to_string(), HOUR)).unwrap()).collect();
+        let lock = generator.generate_with(lingering("x")).unwrap();
+        let take = || assert!(lock.try_lock().unwrap().is_some(), "nobody else wants it");
+        eventually("it listens", || {
+            take();
+            watch.listening() == 1
+        });
+        (0..10).for_each(|_| take());
+        drop(others);
+    }
 }
 
 fn other_threads_of_the_process_take_it_up_too(lab: &Lab) {
