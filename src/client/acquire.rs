@@ -7,7 +7,7 @@
 //! | the thread | it goes on with |
 //! |---|---|
 //! | arrives ([`Acquire::arrive`]) | the hold of a tenure that lingers, its turn to ask, or a place in the local queue |
-//! | has the turn ([`Acquire::ask`]) | requests to the store, one after another, as the table in [`steps`](crate::client) says |
+//! | has the turn ([`Asker::ask`]) | requests to the store, one after another, as the table in [`steps`](crate::client) says |
 //! | waits ([`Acquire::park`]) | the hold, the turn, or the end of its limit |
 //! | has a hold ([`Acquire::confirm`]) | the end of `lock()`, or, if the hold was lost, its turn to ask again |
 
@@ -19,7 +19,7 @@ mod task;
 pub(crate) use self::task::{TaskAcquire, TaskWait};
 
 use crate::client::activity::Inside;
-use crate::client::events::{LockCall, Queued};
+use crate::client::events::{Events, LockCall, Queued};
 use crate::client::lease_thread;
 use crate::client::parts::Parts;
 use crate::client::question::{Answer, Question};
@@ -38,8 +38,10 @@ use crate::state::key::Key;
 use crate::state::machine::{Phase, State, Taker, Waiter};
 use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::sync::thread;
+use crate::sync::{MutexGuard, thread};
+use crate::timer::Sleeper;
 use crate::timing;
+use park::{Parked, Patience};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,7 +129,7 @@ impl<'c> Acquire<'c> {
                     return Ok(Some(token));
                 }
                 Progress::Holds(how) => self.confirm(how)?,
-                Progress::HasTurn => self.ask_again(Turn::of(parts, key))?,
+                Progress::HasTurn => self.asker(Turn::of(parts, key)).ask_again()?,
                 Progress::Waits(waiter) => self.park(&waiter)?,
                 Progress::Ended => return Ok(None),
             };
@@ -200,7 +202,7 @@ impl<'c> Acquire<'c> {
             }
             state.phase = Phase::Asking { turn: None, about: None };
             drop(state);
-            return self.ask(Turn::of(parts, key));
+            return self.asker(Turn::of(parts, key)).ask();
         }
         // A task that has just dropped its hold finds the key free once the retry thread has sent the release.
         let is_free_soon = self.task.is_some() && state.queue.is_empty() && state.is_release_ordered();
@@ -245,14 +247,14 @@ impl<'c> Acquire<'c> {
     fn after_confirmation(&self, confirmed: Confirmed) -> Result<Progress, Error> {
         match confirmed {
             Confirmed::Yes(queued) => Ok(Progress::Confirmed(queued)),
-            Confirmed::Failed(error) => self.after_unconfirmed(self.discard(), error),
+            Confirmed::Failed(error) => self.asker(self.discard()).after_unconfirmed(error),
             Confirmed::Lost => {
                 let turn = self.discard();
                 if self.limit.is_one_attempt {
                     let late = "the lease ended before the client learned of the grant";
                     return Err(Error::backend(BackendFailure::Unknown, late));
                 }
-                self.ask_again(turn)
+                self.asker(turn).ask_again()
             }
         }
     }
@@ -315,6 +317,10 @@ impl<'c> Acquire<'c> {
         Turn::of(parts, key)
     }
 
+    fn asker(&self, turn: Turn<'c>) -> Asker<'_, 'c> {
+        Asker { acquire: self, turn }
+    }
+
     /// Returns who waits.
     fn waiter(&self) -> Arc<Waiter> {
         let new = || Waiter::new(self.owner, Arc::clone(self.settings), self.parts.core.clock.now());
@@ -333,24 +339,79 @@ impl<'c> Acquire<'c> {
     fn command_limit(&self) -> Duration {
         self.limit.limit(self.parts.core.clock.now(), self.parts.core.limits.command)
     }
+
+    /// Waits in the local queue for the hold or for the turn to ask.
+    fn park(&mut self, waiter: &Arc<Waiter>) -> Result<Progress, Error> {
+        let (parts, key, limit) = (self.parts, self.key, self.limit);
+        let _counted = parts.core.events.count_waiter(&waiter.settings);
+        let sleeper = || Arc::new(Parked { key: Arc::clone(key), waiter: Arc::clone(waiter) }) as Arc<dyn Sleeper>;
+        let mut patience = Patience::of(limit, &parts.core.clock);
+        // Register before the first check, so that no wake-up after it is missed.
+        let _registered = (limit.register(sleeper), parts.core.clock.register(sleeper));
+        let (mut circle_at, mut long_wait) = (Events::circle_at(waiter), None);
+        let mut state = key.state.lock();
+        loop {
+            if key.hold.is_owned_by(waiter.owner) {
+                return Ok(Progress::Holds(How::Granted));
+            }
+            if state.is_turn_of(waiter.owner) {
+                return Ok(Progress::HasTurn);
+            }
+            let now = parts.core.clock.now();
+            let in_vain = patience.as_mut().is_some_and(|patience| patience.is_in_vain(parts, key, &state));
+            if parts.core.activity.is_closed() || limit.is_over(now) || in_vain {
+                return self.leave(waiter, state);
+            }
+            if let Some(at) = self.slow_at.take_if(|at| *at <= now) {
+                drop(state);
+                parts.core.events.tell_slow(key, &waiter.settings, now.since(at), long_wait.as_ref());
+                state = key.state.lock();
+                continue;
+            }
+            if circle_at.take_if(|at| *at <= now).is_some() {
+                drop(state);
+                long_wait = Some(parts.core.events.waits_long(key, waiter));
+                state = key.state.lock();
+                continue;
+            }
+            let until = [limit.until, self.slow_at, circle_at].into_iter().flatten().min().unwrap_or(Moment::NEVER);
+            let sleep = patience.as_ref().map_or(Duration::MAX, Patience::left).min(parts.core.clock.sleep(until, now));
+            waiter.park(&mut state, until, sleep);
+        }
+    }
+
+    /// Leaves the local queue without the lock.
+    fn leave(&self, waiter: &Waiter, mut state: MutexGuard<'_, State>) -> Result<Progress, Error> {
+        let (parts, key) = (self.parts, self.key);
+        let failure = if parts.core.activity.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
+        let unsettled = Turn::leave_queue(parts, key, &mut state, waiter.owner);
+        drop(state);
+        parts.retries.abandon(&key.name, unsettled);
+        self.limit.outcome(failure).map(|()| Progress::Ended)
+    }
 }
 
-/// A thread that has the turn asks the store.
-impl<'c> Acquire<'c> {
+/// A thread that has the turn, and asks the store.
+struct Asker<'a, 'c> {
+    acquire: &'a Acquire<'c>,
+    turn: Turn<'c>,
+}
+
+impl<'c> Asker<'_, 'c> {
     /// Asks the store, as the thread whose turn it is. Afterwards the caller has the hold, or its turn has ended.
-    fn ask(&self, turn: Turn<'c>) -> Result<Progress, Error> {
-        let parts = self.parts;
-        let mut asking = Asking::new(self.limit.is_one_attempt, parts.core.limits.remaining_known);
+    fn ask(self) -> Result<Progress, Error> {
+        let parts = self.acquire.parts;
+        let mut asking = Asking::new(self.acquire.limit.is_one_attempt, parts.core.limits.remaining_known);
         let mut question = self.question(QueuePlace::IfHeard);
         loop {
             let sent_at = parts.core.clock.now();
             let wants_place = question.wait;
-            let answer = self.put(&turn, question, sent_at);
+            let answer = self.put(question, sent_at);
             let now = parts.core.clock.now();
             if let Answer::Acquired(tenure) = answer {
                 parts.renewals.note_trip(now.since(sent_at));
                 let how = if asking.attempt.is_busy { How::Granted } else { How::Free };
-                return self.take(turn, tenure, how, now);
+                return self.take(tenure, how, now);
             }
             let seen = self.look(&answer, wants_place, sent_at, now);
             question = match asking.next(answer, &seen) {
@@ -362,29 +423,29 @@ impl<'c> Acquire<'c> {
                     self.question_again(unsettled)
                 }
                 Step::End { abandoned, failure } => {
-                    parts.retries.abandon(&self.key.name, abandoned);
-                    return self.limit.outcome(failure).map(|()| Progress::Ended);
+                    parts.retries.abandon(&self.acquire.key.name, abandoned);
+                    return self.acquire.limit.outcome(failure).map(|()| Progress::Ended);
                 }
                 Step::Refuse(answer) => return self.refuse(answer),
-                Step::Wait(answer) => return self.wait_on(turn, answer, sent_at),
+                Step::Wait(answer) => return self.wait_on(answer, sent_at),
             };
         }
     }
 
     /// Asks again, as the thread whose turn it is, unless its wait is over.
-    fn ask_again(&self, turn: Turn<'c>) -> Result<Progress, Error> {
-        let parts = self.parts;
-        if self.limit.is_over(parts.core.clock.now()) || parts.core.activity.is_closed() {
+    fn ask_again(self) -> Result<Progress, Error> {
+        let parts = self.acquire.parts;
+        if self.acquire.limit.is_over(parts.core.clock.now()) || parts.core.activity.is_closed() {
             let failure = if parts.core.activity.is_closed() {
                 Some(Error::ShutDown)
             } else {
-                self.key.state.lock().failure.clone()
+                self.acquire.key.state.lock().failure.clone()
             };
-            drop(turn);
-            return self.limit.outcome(failure).map(|()| Progress::Ended);
+            drop(self.turn);
+            return self.acquire.limit.outcome(failure).map(|()| Progress::Ended);
         }
-        if let Some(waiter) = &self.task {
-            let mut state = self.key.state.lock();
+        if let Some(waiter) = &self.acquire.task {
+            let mut state = self.acquire.key.state.lock();
             if parts.core.activity.is_closed() {
                 // The closing thread may have looked for the tasks in the queue.
                 drop(state);
@@ -392,76 +453,77 @@ impl<'c> Acquire<'c> {
             }
             state.queue.push_front(Arc::clone(waiter));
             drop(state);
-            drop(turn);
+            drop(self.turn);
             return Ok(Progress::Waits(Arc::clone(waiter)));
         }
-        self.ask(turn)
+        self.ask()
     }
 
     /// Takes the turn of a thread whose grant the store has not confirmed, and which has given it back: fails, or waits.
-    fn after_unconfirmed(&self, turn: Turn<'c>, error: Error) -> Result<Progress, Error> {
-        let parts = self.parts;
+    fn after_unconfirmed(self, error: Error) -> Result<Progress, Error> {
+        let parts = self.acquire.parts;
         let now = parts.core.clock.now();
         let is_undone = matches!(error, Error::Backend { failure: BackendFailure::Unacknowledged, .. });
         let answer = Answer::Failed { error, unsettled: None };
-        if self.limit.is_one_attempt || parts.core.activity.is_closed() || answer.is_refusal(&parts.core) {
+        if self.acquire.limit.is_one_attempt || parts.core.activity.is_closed() || answer.is_refusal(&parts.core) {
             return self.refuse(answer);
         }
-        if self.limit.is_over(now) && !is_undone {
+        if self.acquire.limit.is_over(now) && !is_undone {
             // The lock was busy, and there was too little time after that.
             return Ok(Progress::Ended);
         }
-        self.wait_on(turn, answer, now)
+        self.wait_on(answer, now)
     }
 
     /// Returns the first request for a fresh locker. A waiter stands in the store's queue only if the inbox is open
     /// to receive the grant: the store would pass over a waiter that does not listen, and drop it as dead.
     fn question(&self, place: QueuePlace) -> Question {
-        let (parts, key) = (self.parts, self.key);
+        let (parts, key) = (self.acquire.parts, self.acquire.key);
         let wait = match place {
             QueuePlace::None => false,
             QueuePlace::ForRecall => true,
-            _ if self.limit.is_one_attempt => false,
+            _ if self.acquire.limit.is_one_attempt => false,
             QueuePlace::IfHeard => parts.subscription.hears(&parts.core, key),
             // If this takes longer, the caller goes on without a place, and asks again when the inbox is ready.
             QueuePlace::OnceHeard => {
-                parts.subscription.gets_ready_to_hear(&parts.core, key, || self.command_limit() / 4)
+                parts.subscription.gets_ready_to_hear(&parts.core, key, || self.acquire.command_limit() / 4)
             }
         };
         let first = if wait { Question::join } else { Question::acquire };
-        let question = first(parts.core.next_locker(self.settings), Arc::clone(self.settings));
+        let question = first(parts.core.next_locker(self.acquire.settings), Arc::clone(self.acquire.settings));
         key.state.lock().ask_about(&question.about.locker);
         question
     }
 
     fn question_again(&self, unsettled: Unsettled) -> Question {
         let question = Question::again(unsettled);
-        self.key.state.lock().ask_about(&question.about.locker);
+        self.acquire.key.state.lock().ask_about(&question.about.locker);
         question
     }
 
     /// Sends a question, and interprets the reply.
-    fn put(&self, turn: &Turn<'c>, question: Question, sent_at: Moment) -> Answer {
-        let (parts, key) = (self.parts, self.key);
-        let limit = self.limit.limit(sent_at, parts.core.limits.command);
+    fn put(&self, question: Question, sent_at: Moment) -> Answer {
+        let (parts, key) = (self.acquire.parts, self.acquire.key);
+        let limit = self.acquire.limit.limit(sent_at, parts.core.limits.command);
         let thread = thread::current();
-        let name = self.settings.holder_name().filter(|_| !owner::is_thread(self.owner)).or(thread.name());
+        let name =
+            self.acquire.settings.holder_name().filter(|_| !owner::is_thread(self.acquire.owner)).or(thread.name());
         let result = parts.core.run(&question.request(&key.name, parts.core.id.current(), name), limit);
-        question.take_in(turn, result, sent_at)
+        question.take_in(&self.turn, result, sent_at)
     }
 
     /// Takes the hold that the store has granted, as the reply says that arrived `now`. Ends the turn, and confirms the hold if that takes no
     /// request. Fails with [`Error::Cloned`] if the client has given up the identity that asked: a copy of this process may have the hold, too.
-    fn take(&self, turn: Turn<'c>, tenure: Box<Tenure>, how: How, now: Moment) -> Result<Progress, Error> {
-        let (parts, key) = (self.parts, self.key);
+    fn take(self, tenure: Box<Tenure>, how: How, now: Moment) -> Result<Progress, Error> {
+        let (parts, key) = (self.acquire.parts, self.acquire.key);
         let mut state = key.state.lock();
         if !parts.core.is_ours(&tenure.locker) {
             drop(state);
             return Err(twin::meet(parts, &key.name, &tenure.locker));
         }
-        parts.renewals.grant(key, &mut state, tenure, self.taker(), now);
-        turn.end();
-        let confirmed = self.tell(&mut state, self.call(how), now);
+        parts.renewals.grant(key, &mut state, tenure, self.acquire.taker(), now);
+        self.turn.end();
+        let confirmed = self.acquire.tell(&mut state, self.acquire.call(how), now);
         drop(state);
         match confirmed {
             Some(Confirmed::Yes(queued)) => Ok(Progress::Confirmed(queued)),
@@ -471,7 +533,7 @@ impl<'c> Acquire<'c> {
 
     /// Returns what the next step depends on, beside the answer.
     fn look(&self, answer: &Answer, wants_place: bool, sent_at: Moment, now: Moment) -> Seen {
-        let (parts, key, limit) = (self.parts, self.key, self.limit);
+        let (parts, key, limit) = (self.acquire.parts, self.acquire.key, self.acquire.limit);
         let holder = answer.holder();
         if let Answer::Failed { error, .. } = answer {
             log::debug!(ACQUIRE, "lock {:?}: a request has failed: {error}", key.name);
@@ -496,17 +558,17 @@ impl<'c> Acquire<'c> {
     }
 
     /// Ends a turn that was neither successful nor final: the calling thread waits, as the first one of its process.
-    fn wait_on(&self, turn: Turn<'c>, answer: Answer, sent_at: Moment) -> Result<Progress, Error> {
-        let (parts, key) = (self.parts, self.key);
+    fn wait_on(self, answer: Answer, sent_at: Moment) -> Result<Progress, Error> {
+        let (parts, key) = (self.acquire.parts, self.acquire.key);
         parts.subscription.listen(&parts.core);
         if let Err(error) = parts.retries.thread.start() {
             parts.retries.abandon(&key.name, answer.into_unsettled());
             return Err(error);
         }
         let now = parts.core.clock.now();
-        let waiter = self.waiter();
+        let waiter = self.acquire.waiter();
         let mut state = key.state.lock();
-        if self.task.is_some() && parts.core.activity.is_closed() {
+        if self.acquire.task.is_some() && parts.core.activity.is_closed() {
             drop(state);
             parts.retries.abandon(&key.name, answer.into_unsettled());
             return Err(Error::ShutDown);
@@ -514,25 +576,25 @@ impl<'c> Acquire<'c> {
         state.queue.push_front(Arc::clone(&waiter));
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
         // still wait.
-        let may_ask = self.limit.has_time_for_another(now, sent_at);
-        wait_more(turn, answer, state, sent_at, may_ask);
+        let may_ask = self.acquire.limit.has_time_for_another(now, sent_at);
+        wait_more(self.turn, answer, state, sent_at, may_ask);
         Ok(Progress::Waits(waiter))
     }
 
     /// Fails the caller without queueing it, and leaves the error for the threads that still wait.
-    fn refuse(&self, answer: Answer) -> Result<Progress, Error> {
+    fn refuse(self, answer: Answer) -> Result<Progress, Error> {
         let outcome = match &answer {
             Answer::Failed { error, .. } => {
                 // An error that comes from the caller's own short time limit says nothing to the others.
-                if self.limit.until.is_none() {
-                    self.key.state.lock().failure = Some(error.clone());
+                if self.acquire.limit.until.is_none() {
+                    self.acquire.key.state.lock().failure = Some(error.clone());
                 }
                 Err(error.clone())
             }
             _ => Ok(Progress::Ended),
         };
-        let parts = self.parts;
-        parts.retries.abandon(&self.key.name, answer.into_unsettled());
+        let parts = self.acquire.parts;
+        parts.retries.abandon(&self.acquire.key.name, answer.into_unsettled());
         if parts.core.activity.is_closed() { Err(Error::ShutDown) } else { outcome }
     }
 }

@@ -86,9 +86,9 @@ fn end_lingering(parts: &Parts) {
 }
 
 /// Gives back the tenures that tasks have left to the retry thread, which has ended. Returns what these tasks are to be told.
-fn give_back_ordered(parts: &Parts) -> Vec<(Released, Result<(), Error>)> {
+fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(Released, Result<(), Error>)> {
     let (mut ended, mut others, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
-    for order in parts.take_orders().into_iter().chain(parts.slow_nodes.take_orders()) {
+    for order in parts.take_orders().into_iter().chain(slow) {
         match order {
             Order::GiveBack { ended: tenure, released, in_flight } => {
                 let inside = Inside::of_release(&parts.core.activity);
@@ -139,15 +139,16 @@ fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     end_lingering(parts);
     parts.retries.thread.stop();
     parts.alarms.thread.stop();
-    let now = parts.core.clock.now();
-    parts.slow_nodes.stop_retrying().into_iter().for_each(|cleanup| parts.retries.cleanup.return_untried(cleanup, now));
-    let outcomes = give_back_ordered(parts);
+    parts.slow_nodes.retries.thread.stop();
+    let (slow, now) = (parts.slow_nodes.retries.take(), parts.core.clock.now());
+    slow.cleanups.into_iter().for_each(|cleanup| parts.retries.cleanup.return_untried(cleanup, now));
+    let outcomes = give_back_ordered(parts, slow.orders);
     // Stop the subscription before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
     parts.subscription.stop();
     parts.retries.await_replies(&parts.core);
     parts.retries.release_cleanups(&parts.core);
     parts.renewals.thread.stop();
-    parts.slow_nodes.lease_thread.stop();
+    parts.slow_nodes.renewals.thread.stop();
     parts.record.remove(&parts.core, parts.renewals.side_limit());
     parts.core.events.end();
     parts.core.processor.close();

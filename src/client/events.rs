@@ -95,7 +95,7 @@ impl Events {
         self.observer.as_ref().map_or(0, Observer::dropped)
     }
 
-    /// Lets the thread of the functions end once it has delivered all events. No thread waits for it.
+    /// Lets the threads of the functions end once they have delivered all events. No thread waits for them.
     pub(super) fn end(&self) {
         if let Some(observer) = &self.observer {
             observer.end();

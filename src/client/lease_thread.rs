@@ -30,10 +30,15 @@ pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
     let mut long = Vec::new();
     let due = parts.renewals.take_due(now).into_iter().filter_map(|key| RenewalTask::due(parts, key, now, &mut long));
     // The slow-node worker renews the others.
-    let waits_for = |key: &Arc<Key>| {
-        !parts.core.processor.keeps_waiting(&key.name) || !parts.slow_nodes.takes_renewal(key, parts.core.clock.now())
+    let slow = &parts.slow_nodes.renewals;
+    let is_slow = |key: &Arc<Key>| {
+        let is_slow = parts.core.processor.keeps_waiting(&key.name) && slow.starts();
+        if is_slow {
+            slow.add(parts.core.clock.now(), |keys| _ = keys.insert(key.id, Arc::clone(key)));
+        }
+        is_slow
     };
-    renew(parts, due.filter(|task| waits_for(&task.key)).collect(), false);
+    renew(parts, due.filter(|task| !is_slow(&task.key)).collect(), false);
     // After the renewals, because a log may take time.
     long.iter().for_each(LongHold::report);
     keep_record(parts);
@@ -43,7 +48,7 @@ pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
 /// Does the work of [`round`] for keys whose servers keep others waiting.
 pub(crate) fn round_on_slow_nodes(parts: &Parts, now: Moment) -> Moment {
     let mut long = Vec::new();
-    let keys = parts.slow_nodes.take_renewals().into_iter();
+    let keys = parts.slow_nodes.renewals.take().into_values();
     renew(parts, keys.filter_map(|key| RenewalTask::due(parts, key, now, &mut long)).collect(), true);
     long.iter().for_each(LongHold::report);
     Moment::NEVER
@@ -75,7 +80,7 @@ fn renew(parts: &Parts, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
 /// Returns the deadline of the most urgent other tenure for which a renewal must leave time. Once the slow-node worker renews some tenures,
 /// there is no such deadline: the deadlines of tenures on slow nodes must not shorten the attempts for the other tenures, and the reverse.
 fn other_deadline(parts: &Parts, is_on_slow_node: bool) -> Moment {
-    if is_on_slow_node || parts.slow_nodes.lease_thread.is_started() {
+    if is_on_slow_node || parts.slow_nodes.renewals.thread.is_started() {
         Moment::NEVER
     } else {
         parts.renewals.first_deadline()

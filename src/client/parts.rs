@@ -11,7 +11,7 @@ use super::record::Record;
 use super::renewals::Renewals;
 use super::retries::Retries;
 use super::server::ServerWatch;
-use super::slow_nodes::SlowNodeWorkers;
+use super::slow_nodes::{Backlog, SlowNodeWorkers};
 use super::subscription::Subscription;
 use super::worker::{Round, Worker};
 use crate::clock::Moment;
@@ -59,10 +59,10 @@ impl Parts {
             let retries = Arc::new(Retries::new(&core, worker("dlock-retry", rounds.retry)));
             let subscription = Arc::new(Subscription::new(listener));
             Self {
-                slow_nodes: SlowNodeWorkers::new(
-                    worker("dlock-lease-2", rounds.lease_on_slow_nodes),
-                    worker("dlock-retry-2", rounds.retry_on_slow_nodes),
-                ),
+                slow_nodes: SlowNodeWorkers {
+                    renewals: Backlog::new(worker("dlock-lease-2", rounds.lease_on_slow_nodes)),
+                    retries: Backlog::new(worker("dlock-retry-2", rounds.retry_on_slow_nodes)),
+                },
                 orders: Orders::default(),
                 alarms: Alarms::new(worker("dlock-alarm", rounds.alarm)),
                 record: Record::new(has_record),

@@ -6,7 +6,7 @@
 //! faster: this thread guarantees that a waiter makes progress.
 
 use super::activity::Inside;
-use super::cleanup::{Ending, InFlight, PendingCleanup};
+use super::cleanup::{Ending, InFlight, PendingCleanup, ROUND};
 use super::closing;
 use super::give_back::{GiveBack, Repeat};
 use super::lease_thread;
@@ -14,6 +14,7 @@ use super::orders::{Confirmation, Order, Released};
 use super::parts::Parts;
 use super::question::Question;
 use super::releases::PostReleases;
+use super::slow_nodes::SlowRetries;
 use super::turn::Turn;
 use super::turn_end::end_retry;
 use crate::clock::Moment;
@@ -46,11 +47,11 @@ pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
 
 /// Does the work of [`round`] for keys whose servers keep others waiting.
 pub(crate) fn round_on_slow_nodes(parts: &Parts, _now: Moment) -> Moment {
-    let errands = Errands::of(parts, parts.slow_nodes.take_orders());
-    let (keys, mut cleanups) = parts.slow_nodes.take_retries();
+    let SlowRetries { keys, mut cleanups, orders } = parts.slow_nodes.retries.take();
+    let errands = Errands::of(parts, orders);
     // The client may have met a twin since the other thread has looked.
     cleanups.retain(|cleanup| parts.core.is_ours(&cleanup.locker));
-    ask(parts, keys, cleanups, errands);
+    ask(parts, keys.into_values().collect(), cleanups, errands);
     // What is to be repeated is in the schedules of the other thread, which may know of nothing that is due.
     parts.retries.wake();
     Moment::NEVER
@@ -121,13 +122,18 @@ fn retry_on_slow_nodes(parts: &Parts, keys: &mut Vec<Arc<Key>>, cleanups: &mut V
     if slow_keys.is_empty() && slow_cleanups.is_empty() {
         return;
     }
-    if !parts.slow_nodes.starts_retrying() {
+    if !parts.slow_nodes.retries.starts() {
         keys.extend(slow_keys);
         cleanups.append(&mut slow_cleanups);
         return;
     }
     let now = parts.core.clock.now();
-    parts.slow_nodes.add_retries(slow_keys, &mut slow_cleanups, now);
+    parts.slow_nodes.retries.add(now, |slow| {
+        slow.keys.extend(slow_keys.into_iter().map(|key| (key.id, key)));
+        // The thread would take too long for the others.
+        let room = ROUND.saturating_sub(slow.cleanups.len()).min(slow_cleanups.len());
+        slow.cleanups.extend(slow_cleanups.drain(..room));
+    });
     for cleanup in slow_cleanups {
         let why = "its server keeps others waiting, and others are tried first";
         let later = Error::backend(BackendFailure::NotExecuted, why);
@@ -154,10 +160,10 @@ fn orders_on_fast_nodes(parts: &Parts) -> Vec<Order> {
     let mut orders = parts.take_orders();
     let is_slow = |order: &mut Order| order.key().is_some_and(|key| parts.core.processor.keeps_waiting(&key.name));
     let slow: Vec<_> = orders.extract_if(.., is_slow).collect();
-    if slow.is_empty() || !parts.slow_nodes.starts_retrying() {
+    if slow.is_empty() || !parts.slow_nodes.retries.starts() {
         orders.extend(slow);
     } else {
-        parts.slow_nodes.add_orders(slow, parts.core.clock.now());
+        parts.slow_nodes.retries.add(parts.core.clock.now(), |retries| retries.orders.extend(slow));
     }
     orders
 }

@@ -3,7 +3,7 @@
 use crate::around::Around;
 use crate::list::List;
 use crate::rules::{Mutant, Rules};
-use crate::spec::key::hand_over::Keep;
+use crate::spec::key::Keep;
 use crate::spec::{
     AcquireEffect, BreakEffect, Claimant, DelayEffect, ExtendEffect, KeyHolder, KeyState, NumberedGrant, PollEffect,
     PollingGap, ReleaseEffect, Stop, Ticks,

@@ -43,8 +43,8 @@ pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
         let text = match (wanted.json, wanted.long) {
             (true, true) => long::documents(locks.iter().map(document), &told),
             (true, false) => lines(&locks),
-            (false, true) => long::lines(&mut long_columns, locks.iter().map(row).collect(), &told, is_first),
-            (false, false) => columns.lines(locks.iter().map(row), is_first),
+            (false, true) => long::lines(&mut long_columns, locks.iter().map(row).collect(), &told),
+            (false, false) => columns.lines(locks.iter().map(row)),
         };
         // Nothing is printed for a question that has failed as a whole.
         let is_failed = is_first && locks.is_empty() && status != 0;
@@ -92,7 +92,7 @@ pub(crate) fn document(lock: &ListedLock) -> serde_json::Value {
 
 /// A table for people, not wider than this.
 pub(crate) fn page(locks: &[ListedLock], width: usize) -> String {
-    Columns::new(HEAD).within(width).lines(locks.iter().map(row), true)
+    Columns::new(HEAD).within(width).lines(locks.iter().map(row))
 }
 
 fn row(lock: &ListedLock) -> [String; 4] {

@@ -35,7 +35,8 @@ pub(crate) fn end(outcome: Result<u8, Failure>) -> u8 {
 
 /// A table that is printed in parts. The first two columns are texts, the others numbers, which stand at the right.
 pub(crate) struct Columns<const N: usize> {
-    head: [&'static str; N],
+    /// Taken by the first lines.
+    head: Option<[&'static str; N]>,
     /// How wide each column is by now. A later part makes it wider where it must.
     widths: [usize; N],
     /// The most that a line may have.
@@ -50,7 +51,7 @@ const LEAST: usize = 12;
 
 impl<const N: usize> Columns<N> {
     pub(crate) fn new(head: [&'static str; N]) -> Self {
-        Self { head, widths: head.map(|name| name.width()), most: usize::MAX }
+        Self { head: Some(head), widths: head.map(|name| name.width()), most: usize::MAX }
     }
 
     /// Cuts the texts where a line would be longer: the second one first, as long as something is left of it.
@@ -58,8 +59,13 @@ impl<const N: usize> Columns<N> {
         Self { most, ..self }
     }
 
-    /// The next lines, with the head above them if it is wanted.
-    pub(crate) fn lines(&mut self, rows: impl Iterator<Item = [String; N]>, with_head: bool) -> String {
+    /// Returns whether the next lines are the first ones.
+    pub(crate) fn has_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// The next lines; the first ones have the head above them.
+    pub(crate) fn lines(&mut self, rows: impl Iterator<Item = [String; N]>) -> String {
         let rows: Vec<_> = rows.collect();
         for row in &rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
@@ -82,7 +88,7 @@ impl<const N: usize> Columns<N> {
             let cells: Vec<_> = cells.into_iter().enumerate().map(cell).collect();
             format!("{}\n", cells.join(&" ".repeat(GAP)).trim_end())
         };
-        let head = if with_head { line(self.head) } else { String::new() };
+        let head = self.head.take().map_or_else(String::new, line);
         head + &rows.iter().map(|row| line(row.each_ref().map(String::as_str))).collect::<String>()
     }
 }
@@ -184,9 +190,9 @@ mod tests {
     fn columns_stand_under_their_heads_in_every_part() {
         let rows = [["é", "x", "1"], ["long", "y", "10"]].map(|row| row.map(str::to_owned));
         let mut columns = Columns::new(["A", "B", "N"]);
-        assert_eq!(columns.lines(rows.into_iter(), true), "A     B   N\né     x   1\nlong  y  10\n");
+        assert_eq!(columns.lines(rows.into_iter()), "A     B   N\né     x   1\nlong  y  10\n");
         let later = ["a", "b", "2"].map(str::to_owned);
-        assert_eq!(columns.lines([later].into_iter(), false), "a     b   2\n");
+        assert_eq!(columns.lines([later].into_iter()), "a     b   2\n");
     }
 
     #[test]
@@ -196,7 +202,7 @@ mod tests {
         for most in [80, 60, 40] {
             let text = Columns::new(["LOCK", "HOLDER", "LEASE LEFT", "WAITING"])
                 .within(most)
-                .lines([row.map(str::to_owned)].into_iter(), true);
+                .lines([row.map(str::to_owned)].into_iter());
             for line in text.lines() {
                 assert!(line.width() <= most.max(12 + 12 + 10 + 7 + 6), "{most}: {text}");
             }

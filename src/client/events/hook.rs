@@ -1,16 +1,13 @@
 //! The functions of the program that receive events, and the queue of events for them. Even a slow function delays no renewal, no unlock
 //! and no waiter.
 //!
-//! The queue has two lanes: one for `on_lost`, and one for `on_event` and `on_slow_wait`. An event is put into each lane whose functions
-//! want it. That takes the mutex of the queue and nothing else, so it may be done with other mutexes held. The rest may block, and comes
-//! after those mutexes are released: see [`FollowUp`].
+//! There are two queues: one for `on_lost`, and one for `on_event` and `on_slow_wait`. An event is put into each queue whose functions want it.
+//! That takes the mutex of the queue and nothing else, so it may be done with other mutexes held. The rest may block, and comes after those
+//! mutexes are released: see [`FollowUp`].
 //!
-//! 1. *One thread at a time delivers the events of a lane*, so its functions see the events in their order, and never two at once.
-//! 2. *A lane never waits for the other one.* A loss must be delivered at once, and a function may block for ever. One thread,
-//!    `dlock-events`, delivers both lanes while no function blocks. A thread that finds events in a lane while `dlock-events` is busy with
-//!    the other lane starts a second thread. `dlock-events` does the same before it calls a function. Of the two threads, the one that
-//!    first finds nothing to do ends.
-//! 3. *A loss is never dropped because of many locks.* A lane has room for a fixed number of frequent events (a lock causes two of them),
+//! 1. *One thread delivers the events of a queue*, so its functions see the events in their order, and never two at once.
+//! 2. *A loss never waits for another function*, which may block for ever: the queue of the losses has a thread of its own.
+//! 3. *A loss is never dropped because of many locks.* A queue has room for a fixed number of frequent events (a lock causes two of them),
 //!    and separate room for as many other events.
 
 use crate::error::LeaseLoss;
@@ -21,7 +18,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-/// How many events of each class, frequent and rare, may wait in a lane. Its functions are not told of any further ones.
+/// How many events of each class, frequent and rare, may wait in a queue. Its functions are not told of any further ones.
 const ROOM: usize = 4096;
 
 /// A function of the program.
@@ -74,28 +71,17 @@ impl Function {
     }
 }
 
-/// The functions, and the events that wait for them. See the module. The first event starts the thread. It ends after the client, once it
-/// has delivered all events. No thread waits for that.
+/// Functions, and the events that wait for them. See the module. The first event starts the thread. It ends after the client, once it has
+/// delivered all events. No thread waits for that.
 pub(super) struct Hook {
-    /// The functions of each lane.
-    functions: [Vec<Function>; 2],
+    functions: Vec<Function>,
     queue: Mutex<EventQueue>,
     added: Condvar,
 }
 
+/// The events that wait for the functions.
 #[derive(Default)]
 struct EventQueue {
-    lanes: [Lane; 2],
-    /// How many threads there are, two at most, and whether one of them waits for events.
-    threads: usize,
-    is_awaited: bool,
-    /// Whether the client has ended.
-    is_ended: bool,
-}
-
-/// The events that wait for the functions of a lane.
-#[derive(Default)]
-struct Lane {
     events: VecDeque<Event>,
     /// How many of them are frequent ones, and how many are not. Events that tell of dropped ones are not counted.
     frequent: usize,
@@ -104,73 +90,59 @@ struct Lane {
     unreported: u64,
     /// How many were dropped in all.
     dropped: u64,
-    /// Whether a thread has it: no other thread may tell of its events meanwhile.
-    is_taken: bool,
+    has_thread: bool,
+    /// Whether the client has ended.
+    is_ended: bool,
 }
 
 /// What is left to do after an event was queued, without any mutex.
 #[must_use]
 pub(super) struct FollowUp {
     hook: Arc<Hook>,
-    /// Whether a lane needs a thread.
+    /// Whether the queue needs a thread.
     starts: bool,
-    /// The lanes that had no room for the event, which is to be logged.
-    refused: Vec<(usize, Event)>,
-    /// How many lanes had no room for it.
-    pub(super) dropped: u64,
+    /// The event, if there was no room for it, and if that is to be logged.
+    refused: Option<Event>,
+    pub(super) is_dropped: bool,
 }
 
 impl Hook {
     /// Creates the queue of these functions, if there are any.
-    pub(super) fn of(losses: Option<Function>, events: impl IntoIterator<Item = Function>) -> Option<Arc<Self>> {
-        let functions: [Vec<_>; 2] = [losses.into_iter().collect(), events.into_iter().collect()];
-        let is_wanted = functions.iter().any(|lane| !lane.is_empty());
+    pub(super) fn of(functions: impl IntoIterator<Item = Function>) -> Option<Arc<Self>> {
+        let functions: Vec<_> = functions.into_iter().collect();
+        let is_wanted = !functions.is_empty();
         is_wanted.then(|| Arc::new(Self { functions, queue: Mutex::default(), added: Condvar::new() }))
     }
 
-    /// Queues an event that one of the functions wants. Does not wait for them.
-    pub(super) fn queue(self: &Arc<Self>, event: &Event) -> FollowUp {
-        self.queue_in(&mut self.queue.lock(), event)
-    }
-
-    /// As [`queue`](Self::queue), with the mutex held.
-    fn queue_in(self: &Arc<Self>, queue: &mut EventQueue, event: &Event) -> FollowUp {
-        let mut follow_up = FollowUp { hook: Arc::clone(self), starts: false, refused: Vec::new(), dropped: 0 };
-        for (at, functions) in self.functions.iter().enumerate() {
-            if !functions.iter().any(|function| function.wants(event)) {
-                continue;
-            }
-            match queue.lanes[at].push(event) {
-                Pushed::Queued => follow_up.starts |= !queue.lanes[at].is_taken && !queue.is_awaited,
-                Pushed::Refused { is_logged } => {
-                    follow_up.dropped += 1;
-                    follow_up.refused.extend(is_logged.then(|| (at, event.clone())));
-                }
-            }
+    /// Queues an event, if one of the functions wants it. Does not wait for them.
+    pub(super) fn queue(self: &Arc<Self>, event: &Event) -> Option<FollowUp> {
+        if !self.functions.iter().any(|function| function.wants(event)) {
+            return None;
         }
-        if queue.is_awaited {
-            self.added.notify_one();
-        }
-        follow_up
-    }
-
-    /// Starts a thread for a lane that no thread delivers, unless there is no such lane any more.
-    fn start(self: &Arc<Self>) {
         let mut queue = self.queue.lock();
-        if queue.is_awaited {
+        let mut follow_up = FollowUp { hook: Arc::clone(self), starts: false, refused: None, is_dropped: false };
+        match queue.push(event) {
+            Pushed::Queued => {
+                follow_up.starts = !queue.has_thread;
+                self.added.notify_one();
+            }
+            Pushed::Refused { is_logged } => {
+                (follow_up.is_dropped, follow_up.refused) = (true, is_logged.then(|| event.clone()));
+            }
+        }
+        Some(follow_up)
+    }
+
+    /// Starts the thread, unless there is one.
+    fn start(self: &Arc<Self>) {
+        if std::mem::replace(&mut self.queue.lock().has_thread, true) {
             return;
         }
-        let Some(lane) = queue.take_lane() else { return };
-        queue.threads += 1;
-        drop(queue);
         let hook = Arc::clone(self);
-        if let Err(e) = thread::Builder::new().name("dlock-events".to_owned()).spawn(move || hook.tell_all(lane)) {
-            // The next event tries again, or the thread of the other lane comes to it. The events stay in the queue.
-            let mut queue = self.queue.lock();
-            queue.threads -= 1;
-            queue.lanes[lane].is_taken = false;
-            drop(queue);
-            for function in &self.functions[lane] {
+        if let Err(e) = thread::Builder::new().name("dlock-events".to_owned()).spawn(move || hook.tell_all()) {
+            // The next event tries again. The events stay in the queue.
+            self.queue.lock().has_thread = false;
+            for function in &self.functions {
                 function.log_error(&format!("is not called: the operating system refused a thread: {e}"), None);
             }
         }
@@ -178,7 +150,7 @@ impl Hook {
 
     /// Returns how many events were dropped.
     pub(super) fn dropped(&self) -> u64 {
-        self.queue.lock().lanes.iter().map(|lane| lane.dropped).sum()
+        self.queue.lock().dropped
     }
 
     /// Lets the thread end once it has told all events.
@@ -187,55 +159,21 @@ impl Hook {
         self.added.notify_one();
     }
 
-    /// The work of a thread, which begins with a lane that it has.
-    fn tell_all(self: &Arc<Self>, mut lane: usize) {
-        loop {
-            let mut queue = self.queue.lock();
-            let (event, others_wait) = (queue.lanes[lane].take(), queue.waiting_lane().is_some());
-            drop(queue);
-            if others_wait {
-                self.start();
-            }
-            if let Some(event) = event {
-                self.functions[lane].iter().for_each(|function| function.tell(&event));
-            }
-            match self.next_lane(lane) {
-                Some(next) => lane = next,
-                None => return,
-            }
-        }
-    }
-
-    /// Gives a lane back, waits for one with events, and takes it. Returns `None` when the thread must end: the client has, or another thread
-    /// is there.
-    fn next_lane(&self, told: usize) -> Option<usize> {
+    /// The work of the thread.
+    fn tell_all(&self) {
         let mut queue = self.queue.lock();
-        queue.lanes[told].is_taken = false;
         loop {
-            if let Some(at) = queue.take_lane() {
-                return Some(at);
+            if let Some(event) = queue.take() {
+                drop(queue);
+                self.functions.iter().for_each(|function| function.tell(&event));
+                queue = self.queue.lock();
+            } else if queue.is_ended {
+                queue.has_thread = false;
+                return;
+            } else {
+                self.added.wait(&mut queue);
             }
-            if queue.is_ended || queue.threads > 1 {
-                queue.threads -= 1;
-                return None;
-            }
-            queue.is_awaited = true;
-            self.added.wait(&mut queue);
-            queue.is_awaited = false;
         }
-    }
-}
-
-impl EventQueue {
-    /// Returns a lane with events that no thread delivers, the lane of the losses first.
-    fn waiting_lane(&self) -> Option<usize> {
-        self.lanes.iter().position(|lane| !lane.is_taken && !lane.is_empty())
-    }
-
-    fn take_lane(&mut self) -> Option<usize> {
-        let at = self.waiting_lane()?;
-        self.lanes[at].is_taken = true;
-        Some(at)
     }
 }
 
@@ -244,11 +182,7 @@ enum Pushed {
     Refused { is_logged: bool },
 }
 
-impl Lane {
-    fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.unreported == 0
-    }
-
+impl EventQueue {
     fn push(&mut self, event: &Event) -> Pushed {
         let room = if event.is_frequent() { &mut self.frequent } else { &mut self.rare };
         if *room >= ROOM {
@@ -288,8 +222,8 @@ impl FollowUp {
         if self.starts {
             self.hook.start();
         }
-        for (lane, event) in &self.refused {
-            for function in self.hook.functions[*lane].iter().filter(|function| function.wants(event)) {
+        if let Some(event) = &self.refused {
+            for function in self.hook.functions.iter().filter(|function| function.wants(event)) {
                 function.log_error(&format!("is {ROOM} events behind and is not called"), event.key());
             }
         }

@@ -33,17 +33,18 @@ impl Hooks {
         let has_events = self.on_event.is_some();
         let wants_slow_waits = has_events || self.on_slow_wait.is_some();
         let slow_after = wants_slow_waits.then(|| self.slow_after.unwrap_or(timing::SLOW_WAIT));
-        let hook = Hook::of(self.on_lost, [self.on_event, self.on_slow_wait].into_iter().flatten());
-        if hook.is_none() && meters.is_none() {
+        let others = [self.on_event, self.on_slow_wait].into_iter().flatten();
+        let hooks: Vec<_> = [Hook::of(self.on_lost), Hook::of(others)].into_iter().flatten().collect();
+        if hooks.is_empty() && meters.is_none() {
             return None;
         }
-        Some(Observer { hook, has_events, meters, slow_after, outage: Outage::default() })
+        Some(Observer { hooks, has_events, meters, slow_after, outage: Outage::default() })
     }
 }
 
 pub(super) struct Observer {
-    /// The functions, if there are any.
-    hook: Option<Arc<Hook>>,
+    /// The functions: that for losses, and the others.
+    hooks: Vec<Arc<Hook>>,
     /// Whether there is a function for all events.
     has_events: bool,
     /// The series that are recorded, if metrics are.
@@ -62,7 +63,7 @@ impl Observer {
 
     /// Queues an event for all functions that want it. It may be called with mutexes held.
     pub(super) fn queue(&self, event: &Event, sample: Option<Sample>) -> Queued {
-        let told = self.hook.as_ref().map(|hook| Box::new(hook.queue(event)));
+        let told = self.hooks.iter().filter_map(|hook| hook.queue(event)).collect();
         Queued { told, figure: self.meters.clone().map(|meters| (meters, sample)) }
     }
 
@@ -97,14 +98,12 @@ impl Observer {
 
     /// Returns how many events were dropped because a function was too slow for them.
     pub(super) fn dropped(&self) -> u64 {
-        self.hook.as_ref().map_or(0, |hook| hook.dropped())
+        self.hooks.iter().map(|hook| hook.dropped()).sum()
     }
 
-    /// Lets the thread of the functions end once it has delivered all events. No thread waits for it.
+    /// Lets the threads of the functions end once they have delivered all events. No thread waits for it.
     pub(super) fn end(&self) {
-        if let Some(hook) = &self.hook {
-            hook.end();
-        }
+        self.hooks.iter().for_each(|hook| hook.end());
     }
 }
 
@@ -122,7 +121,7 @@ impl Drop for Observer {
 #[must_use]
 pub(crate) struct Queued {
     /// What remains to be done for the functions.
-    told: Option<Box<FollowUp>>,
+    told: Vec<FollowUp>,
     /// What is to be recorded.
     figure: Option<(Arc<Meters>, Option<Sample>)>,
 }
@@ -130,18 +129,16 @@ pub(crate) struct Queued {
 impl Queued {
     /// Nothing was queued, and there is only a figure to record.
     pub(super) fn of(observer: &Observer, sample: Sample) -> Self {
-        Self { told: None, figure: observer.meters.clone().map(|meters| (meters, Some(sample))) }
+        Self { told: Vec::new(), figure: observer.meters.clone().map(|meters| (meters, Some(sample))) }
     }
 
     /// Nothing was queued.
-    pub(crate) const NOTHING: Self = Self { told: None, figure: None };
+    pub(crate) const NOTHING: Self = Self { told: Vec::new(), figure: None };
 
     /// Call it with no mutex held: it may start a thread, write to the log and call the recorder of metrics.
     pub(crate) fn finish(self) {
-        let dropped = self.told.as_ref().map_or(0, |told| told.dropped);
-        if let Some(told) = self.told {
-            told.finish();
-        }
+        let dropped = self.told.iter().filter(|told| told.is_dropped).count() as u64;
+        self.told.into_iter().for_each(FollowUp::finish);
         if let Some((meters, sample)) = self.figure {
             sample.into_iter().for_each(|sample| meters.record(sample));
             if dropped > 0 {
@@ -152,44 +149,5 @@ impl Queued {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::BackendFailure;
-
-    /// Of two servers one is dead: its key fails again and again while the other key is answered.
-    #[test]
-    fn an_answer_about_another_key_does_not_end_an_outage_at_once() {
-        let (say, events) = crossbeam_channel::unbounded();
-        let told = move |event: &Event| say.send(format!("{event:?}")).expect("the test listens");
-        let hooks = Hooks { on_event: Some(Function::Events(Box::new(told))), ..Hooks::default() };
-        let observer = hooks.into_observer().expect("a function");
-        let at = |ms| Moment::from_nanos(0) + Duration::from_millis(ms);
-        let failed = Error::backend(BackendFailure::NotExecuted, "the test wants it so");
-        observer.note_answer("lives", None, || at(0));
-        for second in 1..10 {
-            observer.note_answer("dead", Some(&failed), || at(1000 * second));
-            observer.note_answer("lives", None, || at(1000 * second + 500));
-        }
-        // Nobody asks about the dead key any more.
-        observer.note_answer("lives", None, || at(11_999));
-        observer.note_answer("lives", None, || at(12_000));
-        // A refusal is an answer.
-        observer.note_answer("dead", Some(&failed), || at(20_000));
-        observer.note_answer("dead", Some(&Error::ShutDown), || at(20_100));
-        drop(observer);
-        let told: Vec<_> = events.iter().collect();
-        assert_eq!(told.len(), 4, "{told:?}");
-        assert!(told[0].starts_with("StoreFailing") && told[2].starts_with("StoreFailing"), "{told:?}");
-        assert_eq!(
-            [&*told[1], &*told[3]],
-            ["StoreBack(StoreBack { after: 11s })", "StoreBack(StoreBack { after: 100ms })"]
-        );
-    }
-
-    #[test]
-    fn without_a_function_there_is_no_observer() {
-        assert!(Hooks::default().into_observer().is_none());
-        let hooks = Hooks { slow_after: Some(Duration::ZERO), ..Hooks::default() };
-        assert!(hooks.into_observer().is_none());
-    }
-}
+#[path = "../../../tests/white_box/client/events/observer.rs"]
+mod tests;

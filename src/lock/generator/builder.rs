@@ -135,10 +135,10 @@ impl GeneratorBuilder {
     }
 
     /// Sets a function that is called for every hold whose lease is lost, at once, with the key, the locker and the cause. Use
-    /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of this crate
-    /// (`dlock-events`), for one loss after another, so a slow function delays no renewal. While another function is busy, a second thread
-    /// of that name runs this one: it never waits for the others. A panic in it is logged. Losses that are still to be reported when the generator ends are reported afterwards. While 4,096 losses wait
-    /// for the function, further ones are only logged. A second call replaces the function.
+    /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of its own (`dlock-events`), for
+    /// one loss after another, so a slow function delays no renewal, and this one never waits for the others. A panic in it is logged. Losses
+    /// that are still to be reported when the generator ends are reported afterwards. While 4,096 losses wait for the function, further ones
+    /// are only logged. A second call replaces the function.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};

@@ -1,27 +1,34 @@
 //! The generator, which makes locks, and its builder.
 
-mod breaking;
 mod builder;
 mod describe;
-mod several;
 
 pub use builder::GeneratorBuilder;
 pub use describe::ListedLocks;
 
 use crate::client::Client;
-use crate::config::{DEFAULT_LEASE, DLockConfig, check_type};
+use crate::client::wait_limit::{CancelToken, WaitLimit};
+use crate::config::{DEFAULT_LEASE, DLockConfig, check_name, check_type};
+use crate::description::Description;
 use crate::error::Error;
 use crate::lock::leader::Leader;
 use crate::lock::limits::{self, ShortLeases};
 use crate::lock::properties::Leases;
 use crate::lock::reentrant::DistributedReentrantLock;
-use crate::port::LockProcessor;
+use crate::lock::several::{DLockGuards, Holds};
+use crate::log;
+use crate::one_line::OneLine;
+use crate::port::{Break, BreakOutcome, Broken, LockProcessor, Operations};
 #[cfg(feature = "redis")]
 use crate::store::redis::RedisLockProcessor;
+use std::collections::HashSet;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How many characters of the reason for a break a holder is told.
+const LONGEST_REASON: usize = 256;
 
 /// Makes the locks of one store. It is one client with one identity and the same few threads, however many locks it makes. JVM:
 /// `DLockGenerator`.
@@ -239,6 +246,336 @@ impl DLockGenerator {
     /// Further calls do nothing more.
     pub fn close(&self) {
         self.client.close();
+    }
+
+    /// Returns who holds a lock and why, and who waits for it in which order. See [Who holds it](crate::manual::who_holds_it).
+    ///
+    /// The store names the lockers. What is known of each process comes from its [client record](crate::ClientRecord), and from its own
+    /// answer to a message. A process can be asked while it listens: from the first time that one of its threads waits, from its first lock
+    /// with a [linger](DLockConfig::with_linger), and from a tenth of a second after its first lock with a
+    /// [reason](DLockConfig::with_reason). One that cannot be asked is described by its locker and
+    /// its record. The lock itself is not affected.
+    ///
+    /// Blocks for two commands, and then until all who were asked have answered, for at most a second.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockConfig, DLockGenerator, MemoryLockProcessor};
+    /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let lock = generator.generate_with(DLockConfig::new("ORDER", "4711").with_reason("nightly export"))?;
+    /// let guard = lock.lock()?;
+    /// let holder = generator.describe("ORDER", "4711")?.holder.expect("somebody holds it");
+    /// assert!(holder.is_local);
+    /// assert_eq!(holder.told.and_then(|told| told.reason).as_deref(), Some("nightly export"));
+    /// # drop(guard);
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for an empty type or a key longer than 16 KiB; [`Error::Unsupported`] if the store cannot tell;
+    /// [`Error::Backend`], [`Error::Denied`], [`Error::Conflict`], [`Error::ShutDown`]; [`Error::Forked`] in a child process that inherited the
+    /// generator.
+    pub fn describe(&self, lock_type: impl Into<String>, lock_target: impl AsRef<str>) -> Result<Description, Error> {
+        let config = DLockConfig::new(lock_type, lock_target);
+        check_name(&config)?;
+        self.client.describe(&config.unique_key)
+    }
+
+    /// Returns the locks that somebody holds or waits for and whose `{type}_{target}` is like the pattern. In it `*` stands for any text, `?`
+    /// for any character, and `\` takes the meaning of the next character away.
+    ///
+    /// The locks come page by page, as the iterator is used: a server is asked with `SCAN`, about a thousand of its keys at a time, which
+    /// holds up no other client. In a Cluster that is done node by node. Locks that come and go meanwhile may or may not be there, and a
+    /// lock may be there twice. The order is that of the server. Making the iterator does not ask the store.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let lock = generator.generate("ORDER", "4711")?;
+    /// let guard = lock.lock()?;
+    /// for found in generator.list("ORDER_*") {
+    ///     let found = found?;
+    ///     println!("{} is held by {:?}, {} wait", found.key, found.locker, found.waiting);
+    /// }
+    /// # drop(guard);
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn list(&self, pattern: &str) -> ListedLocks {
+        ListedLocks::new(&self.client, pattern)
+    }
+
+    /// Takes several locks, all or none, blocking for at most `limit` for all of them together. Returns `None` if one of them was held all
+    /// that time. A `limit` of zero means [`try_lock_all`](Self::try_lock_all); `Duration::MAX` waits for ever.
+    ///
+    /// An item of the list is a pair of type and target, or a [`DLockConfig`], for a lock with settings of its own. The locks are taken in
+    /// the order of their keys, whatever their order in the list. So callers that take their locks by this method, in any process, never
+    /// wait for one another in a circle. A thread that already holds a lock may wait in one, as with single locks, if it takes others beside it: take
+    /// all in one call, or give a limit. A lock that the thread itself holds is entered again.
+    ///
+    /// Blocks as [`try_lock_for`](DistributedReentrantLock::try_lock_for), for one round trip to the store for each lock, if all are free. While it
+    /// waits for one lock it keeps those before it, and their leases are renewed. If the limit ends, they are given back together. If a lease is
+    /// lost meanwhile, the wait ends, and all are given back and taken anew within the limit.
+    ///
+    /// # Errors
+    ///
+    /// * [`Error::InvalidConfig`] for an empty list, and for a lock that is in the list twice: it names the key.
+    /// * Those of [`generate_with`](Self::generate_with) and of [`try_lock_for`](DistributedReentrantLock::try_lock_for), for each lock. What was taken
+    ///   before is given back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// # use std::time::Duration;
+    /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let (from, to) = ("4711", "0815");
+    /// let accounts = [("ACCOUNT", from), ("ACCOUNT", to)];
+    /// let Some(guards) = generator.lock_all(accounts, Duration::from_secs(2))? else { return Ok(()) };
+    /// for (lock, token) in guards.locks().zip(guards.fencing_tokens()) {
+    ///     println!("{} with token {token}", lock.key());
+    /// }
+    /// guards.ensure_valid()?; // before a step that must not run beside another holder of one of the accounts
+    /// guards.unlock()?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn lock_all<C: Into<DLockConfig>>(
+        &self,
+        locks: impl IntoIterator<Item = C>,
+        limit: Duration,
+    ) -> Result<Option<DLockGuards>, Error> {
+        let locks = self.differing(locks)?;
+        let limit = self.wait_limit(limit);
+        DLockGuards::acquire(locks, &limit)
+    }
+
+    /// Tries once to take several locks, all or none. Returns `None` if one of them is held. Blocks as
+    /// [`try_lock`](DistributedReentrantLock::try_lock) for each lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_all`](Self::lock_all).
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockConfig, DLockGenerator, MemoryLockProcessor};
+    /// # use std::time::Duration;
+    /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let stock = DLockConfig::new("STOCK", "nails").with_lease(Duration::from_secs(5));
+    /// let both = generator.try_lock_all([stock, ("ORDER", "4711").into()])?;
+    /// assert!(both.is_some());
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn try_lock_all<C: Into<DLockConfig>>(
+        &self,
+        locks: impl IntoIterator<Item = C>,
+    ) -> Result<Option<DLockGuards>, Error> {
+        DLockGuards::acquire(self.differing(locks)?, &WaitLimit::ONE_ATTEMPT)
+    }
+
+    /// Does the same as [`lock_all`](Self::lock_all), until `cancel` is cancelled at the latest. Returns `None` then, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_all`](Self::lock_all).
+    pub fn lock_all_cancellable<C: Into<DLockConfig>>(
+        &self,
+        locks: impl IntoIterator<Item = C>,
+        limit: Duration,
+        cancel: &CancelToken,
+    ) -> Result<Option<DLockGuards>, Error> {
+        let locks = self.differing(locks)?;
+        let limit = self.wait_limit(limit).or_cancelled(cancel);
+        DLockGuards::acquire(locks, &limit)
+    }
+
+    /// Takes several locks as [`lock_all`](Self::lock_all) does, for [`Holds`], which belong to no thread. If the calling thread itself keeps one of
+    /// them, it waits until the limit ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_all`](Self::lock_all), without those of reentry.
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// # use std::time::Duration;
+    /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let holds = generator.hold_all([("CART", "ada"), ("STOCK", "nails")], Duration::from_secs(2))?.expect("both are free");
+    /// std::thread::spawn(move || holds.release()).join().expect("no panic")?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn hold_all<C: Into<DLockConfig>>(
+        &self,
+        locks: impl IntoIterator<Item = C>,
+        limit: Duration,
+    ) -> Result<Option<Holds>, Error> {
+        let locks = self.differing(locks)?;
+        let limit = self.wait_limit(limit);
+        Holds::acquire(locks, &limit)
+    }
+
+    /// Tries once to take several locks, as [`try_lock_all`](Self::try_lock_all) does, for [`Holds`].
+    ///
+    /// # Errors
+    ///
+    /// As [`hold_all`](Self::hold_all).
+    pub fn try_hold_all<C: Into<DLockConfig>>(
+        &self,
+        locks: impl IntoIterator<Item = C>,
+    ) -> Result<Option<Holds>, Error> {
+        Holds::acquire(self.differing(locks)?, &WaitLimit::ONE_ATTEMPT)
+    }
+
+    /// Does the same as [`hold_all`](Self::hold_all), until `cancel` is cancelled at the latest. Returns `None` then, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`hold_all`](Self::hold_all).
+    pub fn hold_all_cancellable<C: Into<DLockConfig>>(
+        &self,
+        locks: impl IntoIterator<Item = C>,
+        limit: Duration,
+        cancel: &CancelToken,
+    ) -> Result<Option<Holds>, Error> {
+        let locks = self.differing(locks)?;
+        let limit = self.wait_limit(limit).or_cancelled(cancel);
+        Holds::acquire(locks, &limit)
+    }
+
+    /// Takes several locks as [`hold_all`](Self::hold_all) does, for a task that awaits them. The limit counts from the first poll. Never blocks the
+    /// thread that polls it. Dropping the future gives back what it has taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`hold_all`](Self::hold_all).
+    ///
+    /// ```
+    /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
+    /// # use std::time::Duration;
+    /// # futures_lite::future::block_on(async {
+    /// let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+    /// let both = [("CART", "ada"), ("STOCK", "nails")];
+    /// let holds = generator.hold_all_async(both, Duration::from_secs(2)).await?.expect("both are free");
+    /// assert!(generator.hold_all_async(both, Duration::ZERO).await?.is_none());
+    /// holds.release_async().await
+    /// # })?;
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    #[cfg(feature = "async")]
+    pub async fn hold_all_async<C: Into<DLockConfig>>(
+        &self,
+        locks: impl IntoIterator<Item = C>,
+        limit: Duration,
+    ) -> Result<Option<Holds>, Error> {
+        let locks = self.differing(locks)?;
+        Holds::acquire_async(locks, self.wait_limit(limit)).await
+    }
+
+    /// Returns the locks of a list that names each of them once.
+    fn differing<C: Into<DLockConfig>>(
+        &self,
+        locks: impl IntoIterator<Item = C>,
+    ) -> Result<Vec<DistributedReentrantLock>, Error> {
+        let locks = locks.into_iter().map(|config| self.generate_with(config.into())).collect::<Result<Vec<_>, _>>()?;
+        if locks.is_empty() {
+            return Err(Error::invalid_config("list of locks", "[]", "name at least one lock"));
+        }
+        let mut keys = HashSet::new();
+        if let Some(twice) = locks.iter().find(|lock| !keys.insert(lock.key())) {
+            return Err(Error::invalid_config(
+                "list of locks",
+                twice.key(),
+                "it is in the list twice: name each lock once",
+            ));
+        }
+        Ok(locks)
+    }
+
+    /// Returns the limit of a wait that begins now.
+    fn wait_limit(&self, limit: Duration) -> WaitLimit<'static> {
+        WaitLimit::within(limit, self.client.core().clock.now())
+    }
+
+    /// Takes a lock away from a holder that does not give it back, whoever that is: a process that hangs, a JVM. Only if `expected_locker`
+    /// still holds it ([`Holder::locker`](crate::Holder::locker) of [`inspect`](crate::DistributedReentrantLock::inspect)); otherwise nothing is
+    /// changed, and the outcome says who holds it. In the same step the lock goes to the first process that waits, with a greater fencing
+    /// token, or is freed.
+    ///
+    /// A holder of this crate learns of it by a message if its process listens (a thread of it has waited, or a lock may linger), and
+    /// otherwise by its next probe, at most lease/6 later: it has lost its lease, with the cause
+    /// [`LossCause::Broken`](crate::LossCause::Broken). Until then it may go on, as a holder that was stopped past its lease may: pass the
+    /// [token](crate::manual::fencing_tokens) to what the lock protects. A [lock-delay](DLockConfig::with_lock_delay) does not apply.
+    ///
+    /// The holder is told this generator's client id and the first 256 characters of the reason, with unprintable ones escaped.
+    ///
+    /// Blocks for one round trip to the store, at most for the limit of one command; after a lost reply for three. Safe to repeat: a locker
+    /// holds a lock only once.
+    ///
+    /// ```
+    /// # use redis_dlock::{BreakOutcome, DLockGenerator, MemoryLockProcessor};
+    /// # let store = MemoryLockProcessor::new();
+    /// # let generator = DLockGenerator::new(store.clone())?;
+    /// let lock = generator.generate("ORDER", "4711")?;
+    /// # let other = DLockGenerator::new(store)?.generate("ORDER", "4711")?;
+    /// # std::mem::forget(other.lock()?);
+    /// if let Some(holder) = lock.holder()? {
+    ///     let outcome = generator.break_lock("ORDER", "4711", &holder.locker, "hangs since noon")?;
+    ///     assert!(matches!(outcome, BreakOutcome::Broken { next: None, .. }));
+    /// }
+    /// assert!(lock.try_lock()?.is_some());
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for an empty type or a key longer than 16 KiB; [`Error::Unsupported`] if the store cannot break locks; [`Error::Backend`],
+    /// [`Error::Denied`], [`Error::Conflict`] as an unlock; [`Error::ShutDown`] after [`close`](Self::close); [`Error::Forked`].
+    pub fn break_lock(
+        &self,
+        lock_type: impl Into<String>,
+        lock_target: impl AsRef<str>,
+        expected_locker: &str,
+        reason: &str,
+    ) -> Result<BreakOutcome, Error> {
+        let name = DLockConfig::new(lock_type, lock_target);
+        check_name(&name)?;
+        self.client.core().process.check()?;
+        if self.client.is_closed() {
+            return Err(Error::ShutDown);
+        }
+        if !self.client.core().limits.breaks {
+            return Err(Error::unsupported("the store cannot break locks: end the holder's process"));
+        }
+        let reason = OneLine(reason.chars().take(LONGEST_REASON).collect::<String>()).to_string();
+        let order = Break::new(name.unique_key(), expected_locker, self.client.core().id.current().as_str(), &reason);
+        let outcome = self
+            .client
+            .core()
+            .processor
+            .break_hold(&order, self.client.core().limits.command)
+            .or_else(|error| self.look_for_break(&order, error))?;
+        if let BreakOutcome::Broken { next, .. } = &outcome {
+            log::info!(
+                RELEASE,
+                "lock {:?}: the hold of {expected_locker:?} was broken ({reason}); now held by {next:?}",
+                name.unique_key()
+            );
+        }
+        Ok(outcome)
+    }
+
+    /// Finds out whether an order was carried out whose reply is lost: the store then says by whom the hold was broken. Fails with the error
+    /// of the order otherwise. The order may still be carried out then.
+    fn look_for_break(&self, order: &Break<'_>, error: Error) -> Result<BreakOutcome, Error> {
+        if !error.is_unknown() {
+            return Err(error);
+        }
+        let limit = self.client.core().limits.command;
+        match self.client.core().processor.broken(order.key, order.locker, limit) {
+            Ok(Some(Broken { by, reason })) if by == order.by && reason == order.reason => {
+                let found = self.client.core().processor.inspect(order.key, limit)?;
+                Ok(BreakOutcome::Broken { next: found.holder, waiting: found.waiting })
+            }
+            _ => Err(error),
+        }
     }
 }
 

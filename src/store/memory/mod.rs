@@ -11,7 +11,7 @@
 //! | `inboxes.rs` | which clients have an inbox, and how a message reaches them |
 //! | `fence.rs` | the fence numbers, one sequence for the whole process |
 //! | `timing.rs` | its times, which are those of the scripts |
-//! | `processor/test_util.rs` | what a test may do to the store (feature `test-util`) |
+//! | `processor.rs` | what a test may do to the store (feature `test-util`) |
 //!
 //! The rules are those of the Redis scripts (`scripts/*.lua`), operation by operation, and the conformance suite runs on both. The model
 //! of the protocol explores the same rules: its package includes the files. One mutex makes each operation as atomic as a

@@ -13,7 +13,7 @@
 //!                               net                 one connection: bytes out, values in
 //! ```
 //!
-//! No room names one above it. A plain attempt is given the way to ask a script; `RedisLockProcessor::builder` is a method in `builder.rs`.
+//! No room names one above it. A plain attempt is given the way to ask a script; its builder stands in `processor/builder.rs`.
 //! A [`Topology`](topology::Topology) is one server or a Cluster. The code that makes a call does not know which of the two it is.
 //!
 //! | room | holds |

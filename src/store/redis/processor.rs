@@ -6,15 +6,19 @@ mod builder;
 mod directory;
 mod server;
 
+use directory::{Scanned, unlisted};
+
 pub use builder::RedisBuilder;
 pub use server::Server;
 
 use super::net::address::Address;
 use super::net::classify::classify;
 use super::net::resp::Packed;
-use super::node::CallOptions;
+use super::node::{CallOptions, Node};
 use super::plain::{Answered, Exchange, GivenUp, Tried, with_place};
 use super::script::acks::{self, ReplicaAcks};
+use super::script::directory as listing;
+use super::script::keys::{Slot, record_key};
 use super::script::reply::{self, mismatch};
 use super::script::scripts::Call;
 use super::script::timing::KEEP;
@@ -27,7 +31,7 @@ use crate::port::{
     Claim, Directory, Inbox, Limit, LockProcessor, Operations, Outcome, Posting, ReleaseDone, Request, StoreLimits,
     WaitQueue, one_by_one,
 };
-use crate::timing::LONGEST_RELEASE_DELAY;
+use crate::timing::{LONGEST_RELEASE_DELAY, end_of};
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::fmt;
@@ -66,6 +70,49 @@ pub struct RedisLockProcessor {
 type Exchanges<'a> = SmallVec<[Exchange<'a>; 1]>;
 
 impl RedisLockProcessor {
+    /// Makes a store at `url`, which it connects to with the first request. For [`connect`](Self::connect) with a server that may be down
+    /// when the program starts. Does not block, but to read the platform's root certificates for a `rediss` URL. A node of a Cluster is not
+    /// recognised as such: write `redis+cluster://`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a URL that cannot be used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use redis_dlock::{DLockGenerator, RedisLockProcessor};
+    ///
+    /// let generator = DLockGenerator::new(RedisLockProcessor::new("redis://127.0.0.1:6379/0")?)?;
+    /// assert!(RedisLockProcessor::new("http://127.0.0.1").is_err());
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn new(url: &str) -> Result<Self, Error> {
+        RedisBuilder::new(url)?.build()
+    }
+
+    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`), to the
+    /// master of a service: `redis+sentinel://host[:port][,host…]/service` (see [Failover](crate::manual::failover)), or to a Redis Cluster:
+    /// `redis+cluster://host[:port][,host…]` (see [Cluster](crate::manual::cluster)). A server behind `redis://` that says that it is a node
+    /// of a Cluster is taken for the first of its nodes. Blocks for at most three seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be reached,
+    /// [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0 or a Sentinel.
+    pub fn connect(url: &str) -> Result<Self, Error> {
+        RedisBuilder::new(url)?.connect()
+    }
+
+    /// Returns the settings for a connection to the server at `url`. Does not connect yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] for a URL that cannot be used.
+    pub fn builder(url: &str) -> Result<RedisBuilder, Error> {
+        RedisBuilder::new(url)
+    }
+
     pub(super) fn over(
         topology: Topology,
         address: Address,
@@ -85,6 +132,44 @@ impl RedisLockProcessor {
             return Err(self.address.hide(classify(&e, "")));
         }
         Ok(())
+    }
+
+    /// Returns the servers that keep the locks now: the one server, the master that the Sentinels name, or each master of the Cluster. Blocks for
+    /// at most `limit`, to ask Sentinels or the Cluster.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Backend`] when the Sentinels or the nodes of the Cluster cannot be reached, and what else a connect to them can fail with.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use redis_dlock::RedisLockProcessor;
+    /// use std::time::Duration;
+    ///
+    /// let limit = Duration::from_secs(1);
+    /// for mut server in RedisLockProcessor::new("redis+cluster://10.0.0.1")?.servers(limit)? {
+    ///     println!("{}: {}", server.address(), server.ask(&["INFO", "replication"], limit)?.join(" "));
+    /// }
+    /// # Ok::<_, redis_dlock::Error>(())
+    /// ```
+    pub fn servers(&self, limit: Duration) -> Result<Vec<Server>, Error> {
+        let deadline = end_of(limit, Instant::now());
+        match &self.topology {
+            Topology::One(one) => {
+                let endpoint = one.node.transport.endpoint();
+                let found = endpoint.finder.as_ref().map(|finder| finder.find(deadline)).transpose()?;
+                Ok(vec![Server::at(endpoint, found.unwrap_or_else(|| endpoint.address.clone()), Vec::new())])
+            }
+            Topology::Cluster(cluster) => {
+                let masters = cluster.masters(deadline)?;
+                let server = |(node, slots): (Arc<Node>, Vec<Slot>)| {
+                    let endpoint = node.transport.endpoint();
+                    Server::at(endpoint, endpoint.address.clone(), slots)
+                };
+                Ok(masters.into_iter().map(server).collect())
+            }
+        }
     }
 
     /// Runs requests together. Those that are likely to take a free key are tried in plain commands first.
@@ -221,6 +306,50 @@ impl RedisLockProcessor {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
             value => Ok(value),
         }
+    }
+
+    /// Reads or writes the record of a client.
+    fn record(&self, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
+        let key = record_key(client);
+        match self.topology.call_one(Call::record(&key, args), CallOptions::within(limit))?.value {
+            Value::ServerError(e) => Err(self.address.hide(classify(&e, &key))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns some names of keys, where to go on, and which master does not answer. In a Cluster, the text for where to go on is the cursor and the
+    /// address of the node.
+    fn scan(&self, from: Option<&str>, limit: Duration) -> Result<Scanned, Error> {
+        let (cursor, address) = from.unwrap_or("0").split_once(' ').unwrap_or((from.unwrap_or("0"), ""));
+        if cursor.is_empty() || !cursor.bytes().all(|b| b.is_ascii_digit()) {
+            let hint = "give what the page before has told, or None to begin";
+            return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
+        }
+        let cluster = match &self.topology {
+            Topology::One(one) => {
+                let reply = one.node.say(&listing::scan(cursor), limit)?;
+                let (next, names) = listing::scanned(&reply).map_err(|e| self.address.hide(e))?;
+                return Ok((names, (next != "0").then_some(next), None));
+            }
+            Topology::Cluster(cluster) => cluster,
+        };
+        let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
+            return Ok((Vec::new(), None, None));
+        };
+        let behind = behind.map(|behind| format!("0 {behind}"));
+        // If the node is gone, the one behind it begins again.
+        let cursor = if own == address { cursor } else { "0" };
+        let reply = match cluster.ask_master(&node, &listing::scan(cursor), limit) {
+            Ok(reply) => reply,
+            // The others know of their locks all the same.
+            Err(error) if error.is_transient() => {
+                return Ok((Vec::new(), behind, Some(format!("{own}: {}", unlisted(&error)))));
+            }
+            Err(error) => return Err(error),
+        };
+        let (next, names) = listing::scanned(&reply).map_err(|e| self.address.hide(e))?;
+        let next = if next == "0" { behind } else { Some(format!("{next} {own}")) };
+        Ok((names, next, None))
     }
 }
 

@@ -3,7 +3,7 @@
 //! There are two kinds of topology and no others, so each question has one `match`, in which both answers stand side by side. If
 //! one of them is missing, the crate does not compile.
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, ClusterInbox, RoutedBatch};
 use super::inbox::RedisInbox;
 use super::net::classify::is_no_master;
 use super::net::identity::OnNewServer;
@@ -64,7 +64,7 @@ impl Topology {
     pub(super) fn call<'a>(&self, calls: impl ExactSizeIterator<Item = Call<'a>>, options: CallOptions) -> Replies {
         match self {
             Self::One(one) => one.node.call(calls, options),
-            Self::Cluster(cluster) => cluster.call(calls, &options),
+            Self::Cluster(cluster) => RoutedBatch::run(cluster, calls, &options),
         }
     }
 
@@ -158,7 +158,7 @@ impl Topology {
                 Ok(Box::new(RedisInbox::open(transport.endpoint(), client, limit, one.io_timeout)?))
             }
             Self::Cluster(cluster) if cluster.is_closed() => Err(Error::ShutDown),
-            Self::Cluster(cluster) => Ok(Box::new(cluster.open_inbox(client)?)),
+            Self::Cluster(cluster) => Ok(Box::new(ClusterInbox::open(cluster, client)?)),
         }
     }
 
@@ -172,7 +172,7 @@ impl Topology {
             }
             Self::Cluster(cluster) => {
                 let channel = slot_inbox_channel(slot_of(key.as_bytes()), client);
-                let reply = cluster.publish(Call::words(key, &["SPUBLISH", &channel, text]), limit);
+                let reply = RoutedBatch::publish(cluster, Call::words(key, &["SPUBLISH", &channel, text]), limit);
                 (channel, reply)
             }
         }

@@ -5,8 +5,7 @@ mod info;
 mod messages;
 mod rights;
 
-use super::finding::{Finding, Severity, Subject};
-use crate::output::one_line;
+use super::finding::{Finding, Findings, Severity, Subject};
 use crate::settings::{Settings, mapped};
 use redis_dlock::{Error, RedisLockProcessor, Server};
 use std::time::{Duration, Instant};
@@ -35,7 +34,7 @@ pub(super) struct Examination {
     /// Where the server's replicas are, as it tells.
     pub(super) replicas: Vec<(String, u16)>,
     deadline: Instant,
-    findings: Vec<Finding>,
+    pub(super) findings: Findings,
 }
 
 /// Examines the server, or each master of a Cluster, and their replicas. The findings are in the order in which they should be mended.
@@ -45,7 +44,12 @@ pub(super) struct Examination {
 pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Duration) -> Vec<Finding> {
     let servers = match store.servers(limit) {
         Ok(servers) => servers,
-        Err(error) => return vec![unreachable("the servers".to_owned(), &error, Part::Master)],
+        Err(error) => {
+            let mut findings = Findings::of("the servers".to_owned());
+            let (severity, advice) = how_unreachable(&error, Part::Master);
+            findings.add(Subject::Connection, severity, &words_of(&error), Some(advice));
+            return findings.into_list();
+        }
     };
     let acks = settings.acks();
     let mut findings = Vec::new();
@@ -56,13 +60,13 @@ pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Du
         let mut master = Examination::of(server.clone(), Part::Master, acks, limit);
         master.look();
         let replicas = std::mem::take(&mut master.replicas);
-        findings.append(&mut master.findings);
+        findings.extend(master.findings.into_list());
         for (host, port) in replicas {
             let (host, port) = mapped(settings.address_map(), &host, port);
             let mut replica = Examination::of(server.beside(&host, port), Part::Replica, acks, limit);
             replica.tag = master.tag;
             replica.look();
-            findings.append(&mut replica.findings);
+            findings.extend(replica.findings.into_list());
         }
     }
     findings
@@ -76,19 +80,21 @@ impl Examination {
         // What no clock reaches is no limit.
         let now = Instant::now();
         let deadline = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600));
-        Self { server, part, tag, acks, key, replicas: Vec::new(), deadline, findings: Vec::new() }
+        let findings = Findings::of(server.address());
+        Self { server, part, tag, acks, key, replicas: Vec::new(), deadline, findings }
     }
 
     fn look(&mut self) {
         if let Err(error) = self.ask(&["HELLO"]) {
-            return self.findings.push(unreachable(self.server.address(), &error, self.part));
+            let (severity, advice) = how_unreachable(&error, self.part);
+            return self.findings.add(Subject::Connection, severity, &words_of(&error), Some(advice));
         }
-        self.fine(Subject::Connection, "it answers, and accepts the login");
-        self.info();
-        self.rights();
+        self.findings.fine(Subject::Connection, "it answers, and accepts the login");
+        info::look(self);
+        rights::look(self);
         if self.part == Part::Master {
-            self.messages();
-            self.clock();
+            messages::look(self);
+            clock::look(self);
         }
     }
 
@@ -101,32 +107,6 @@ impl Examination {
     pub(super) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
-
-    /// Adds a finding. What was found before is not said again.
-    fn add(&mut self, subject: Subject, severity: Severity, message: impl AsRef<str>, advice: Option<&str>) {
-        let (server, advice) = (self.server.address(), advice.map(str::to_owned));
-        let finding = Finding { server, subject, severity, message: one_line(message.as_ref()), advice };
-        if !self.findings.contains(&finding) {
-            self.findings.push(finding);
-        }
-    }
-
-    pub(super) fn fine(&mut self, subject: Subject, message: impl AsRef<str>) {
-        self.add(subject, Severity::Fine, message, None);
-    }
-
-    pub(super) fn notice(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
-        self.add(subject, Severity::Notice, message, Some(advice));
-    }
-
-    pub(super) fn wrong(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
-        self.add(subject, Severity::Wrong, message, Some(advice));
-    }
-
-    /// Notes that a command has failed for a reason that has nothing to do with what it asks for.
-    pub(super) fn failed(&mut self, subject: Subject, error: &Error) {
-        self.wrong(subject, error.to_string(), "examine the server again; if this stays, look at its log");
-    }
 }
 
 /// What a server says that denies something, without the library's advice for programs.
@@ -137,9 +117,9 @@ pub(super) fn words_of(error: &Error) -> String {
     }
 }
 
-fn unreachable(server: String, error: &Error, part: Part) -> Finding {
-    let subject = Subject::Connection;
-    let (severity, advice) = match (error, part) {
+/// How bad it is that a server cannot be used, and what to do about it.
+fn how_unreachable(error: &Error, part: Part) -> (Severity, &'static str) {
+    match (error, part) {
         (Error::Denied { .. }, Part::Master) => {
             (Severity::Wrong, "correct the user name and the password, or make that user on the server")
         }
@@ -155,8 +135,7 @@ fn unreachable(server: String, error: &Error, part: Part) -> Finding {
             Severity::Notice,
             "its master names this address: if it is another one from here, map it with --address-map; else look at the replica",
         ),
-    };
-    Finding { server, subject, severity, message: one_line(&words_of(error)), advice: Some(advice.to_owned()) }
+    }
 }
 
 fn slots(server: String, unowned: usize) -> Finding {

@@ -1,5 +1,7 @@
 //! What an examination finds.
 
+use crate::output::one_line;
+use redis_dlock::Error;
 use std::fmt;
 
 /// One thing that was looked at.
@@ -100,5 +102,53 @@ impl fmt::Display for Severity {
             Self::Notice => "notice",
             Self::Wrong => "wrong",
         })
+    }
+}
+
+/// What was found of one server so far.
+pub(super) struct Findings {
+    /// The address of the server, without a password.
+    server: String,
+    list: Vec<Finding>,
+}
+
+impl Findings {
+    pub(super) fn of(server: String) -> Self {
+        Self { server, list: Vec::new() }
+    }
+
+    /// Adds a finding. What was found before is not said again.
+    pub(super) fn add(&mut self, subject: Subject, severity: Severity, message: &str, advice: Option<&str>) {
+        let (server, advice) = (self.server.clone(), advice.map(str::to_owned));
+        let finding = Finding { server, subject, severity, message: one_line(message), advice };
+        if !self.list.contains(&finding) {
+            self.list.push(finding);
+        }
+    }
+
+    pub(super) fn fine(&mut self, subject: Subject, message: impl AsRef<str>) {
+        self.add(subject, Severity::Fine, message.as_ref(), None);
+    }
+
+    pub(super) fn notice(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
+        self.add(subject, Severity::Notice, message.as_ref(), Some(advice));
+    }
+
+    pub(super) fn wrong(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
+        self.add(subject, Severity::Wrong, message.as_ref(), Some(advice));
+    }
+
+    /// Notes that a command has failed for a reason that has nothing to do with what it asks for.
+    pub(super) fn failed(&mut self, subject: Subject, error: &Error) {
+        self.wrong(subject, error.to_string(), "examine the server again; if this stays, look at its log");
+    }
+
+    #[cfg(any(feature = "consul", feature = "etcd"))]
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn into_list(self) -> Vec<Finding> {
+        self.list
     }
 }

@@ -40,12 +40,7 @@ fn holder(generator: &DLockGenerator, lock: &ListedLock) -> Option<Told> {
 }
 
 /// The table with the columns `AGE` and `REASON`. The last column is a text, and may be long.
-pub(super) fn lines(
-    columns: &mut Columns<5>,
-    rows: Vec<[String; 4]>,
-    told: &[Option<Told>],
-    with_head: bool,
-) -> String {
+pub(super) fn lines(columns: &mut Columns<5>, rows: Vec<[String; 4]>, told: &[Option<Told>]) -> String {
     let age = |told: &Option<Told>| told.as_ref().and_then(|told| told.held_for).map_or_else(|| "-".to_owned(), time);
     let reason = |told: &Option<Told>| {
         told.as_ref().and_then(|told| told.reason.as_deref()).map_or_else(|| "-".to_owned(), one_line)
@@ -54,8 +49,8 @@ pub(super) fn lines(
         .into_iter()
         .zip(told)
         .map(|([lock, holder, left, waiting], told)| [lock, holder, left, waiting, age(told)]);
-    let table = columns.lines(rows, with_head);
-    let head = with_head.then(|| "REASON".to_owned());
+    let head = columns.has_head().then(|| "REASON".to_owned());
+    let table = columns.lines(rows);
     let reasons = head.into_iter().chain(told.iter().map(reason));
     table.lines().zip(reasons).map(|(line, reason)| format!("{line}  {reason}\n")).collect()
 }

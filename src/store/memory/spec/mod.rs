@@ -7,7 +7,6 @@
 //! |---|---|
 //! | `mod.rs` | what an operation needs, what it tells, and its outcomes |
 //! | `key.rs` | [`KeyState`]: the state of one key, and the operations |
-//! | `key/hand_over.rs` | who is given a key that is free |
 //!
 //! The state is plain data. An operation changes it as the script of the same name does. It makes the calls of the script that write, in
 //! the same order, and each may be refused. Everything else comes from the caller, through an [`Environment`]: the time, which clients

@@ -25,7 +25,7 @@
 use super::core::Cluster;
 use super::map::MapView;
 use super::redirect::{RedirectBudget, RedirectReply, redirect_reply, words};
-use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, COOLDOWN, EACH_CALL, MAP_WAIT};
+use super::timing::{BATCH_PATIENCE, BATCH_PAUSES, COOLDOWN, EACH_CALL, MAP_WAIT, PUBLISH_LIMIT};
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::classify::is_redirection;
 use crate::store::redis::node::{CallOptions, Node};
@@ -49,35 +49,8 @@ struct RoutedCall<'a> {
     is_over: bool,
 }
 
-impl Cluster {
-    /// Runs calls together.
-    pub(crate) fn call<'a>(&self, calls: impl ExactSizeIterator<Item = Call<'a>>, options: &CallOptions) -> Replies {
-        let batch = RoutedBatch::of(self, calls.len(), options);
-        let RoutedBatch { begun, limit, .. } = batch;
-        // The map is read once for all calls. That is the only lock of the Cluster that a call takes which goes well.
-        let mut view = self.refresher.fresh_view(begun);
-        if !view.is_known() {
-            if let Err(error) = self.refresher.wait_for_first(end_of(limit, begun)) {
-                return calls.map(|_| Err(error.clone())).collect();
-            }
-            view = self.map.view();
-        }
-        let mut routed_calls: Vec<_> = calls.map(|call| RoutedCall::by(&view, call)).collect();
-        // A node that leaves the map meanwhile lives on for the calls that are sent to it, and not for the others.
-        drop(view);
-        batch.send(&mut routed_calls);
-        batch.follow(&mut routed_calls);
-        routed_calls.into_iter().map(|routed| routed.reply.unwrap_or_else(|| Err(mismatch()))).collect()
-    }
-
-    /// Returns `true` if a batch should not wait for the node that owns the key's slot beside others.
-    pub(crate) fn keeps_waiting(&self, key: &str) -> bool {
-        self.map.owner(slot_of(key.as_bytes())).is_some_and(|node| node.keeps_waiting())
-    }
-}
-
 /// Calls that are under way together.
-struct RoutedBatch<'c> {
+pub(crate) struct RoutedBatch<'c> {
     cluster: &'c Cluster,
     begun: Instant,
     limit: Duration,
@@ -90,6 +63,39 @@ struct RoutedBatch<'c> {
 }
 
 impl<'c> RoutedBatch<'c> {
+    /// Runs calls together. Returns a reply for each.
+    pub(crate) fn run<'a>(
+        cluster: &'c Cluster,
+        calls: impl ExactSizeIterator<Item = Call<'a>>,
+        options: &CallOptions,
+    ) -> Replies {
+        let batch = Self::of(cluster, calls.len(), options);
+        let Self { begun, limit, .. } = batch;
+        // The map is read once for all calls. That is the only lock of the Cluster that a call takes which goes well.
+        let mut view = cluster.refresher.fresh_view(begun);
+        if !view.is_known() {
+            if let Err(error) = cluster.refresher.wait_for_first(end_of(limit, begun)) {
+                return calls.map(|_| Err(error.clone())).collect();
+            }
+            view = cluster.map.view();
+        }
+        let mut routed_calls: Vec<_> = calls.map(|call| RoutedCall::by(&view, call)).collect();
+        // A node that leaves the map meanwhile lives on for the calls that are sent to it, and not for the others.
+        drop(view);
+        batch.send(&mut routed_calls);
+        batch.follow(&mut routed_calls);
+        routed_calls.into_iter().map(|routed| routed.reply.unwrap_or_else(|| Err(mismatch()))).collect()
+    }
+
+    /// Makes a call on which nothing depends. Takes [`PUBLISH_LIMIT`] at most once the map is known: the call that the caller is about to make
+    /// needs its limit.
+    pub(crate) fn publish(cluster: &'c Cluster, call: Call<'_>, limit: Duration) -> Reply {
+        // The caller's own request needs the map as well, so the wait for it has the caller's limit.
+        cluster.refresher.wait_for_first(end_of(limit, Instant::now()))?;
+        let options = CallOptions::within(limit.min(PUBLISH_LIMIT));
+        Self::run(cluster, std::iter::once(call), &options).pop().unwrap_or_else(|| Err(mismatch()))
+    }
+
     /// One call that a caller waits for may pause for as long as its caller does.
     fn of(cluster: &'c Cluster, calls: usize, options: &CallOptions) -> Self {
         let CallOptions { limit, at_limit, urgent, .. } = *options;
@@ -335,34 +341,5 @@ impl<'a> RoutedCall<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_batch_waits_as_long_as_it_must_and_no_longer() {
-        let ms = Duration::from_millis;
-        for (left, is_several, took, confirmation, calls, expected) in [
-            // A node next door.
-            (1000, true, Some(1), 0, 0, 100),
-            (1000, false, Some(1), 0, 0, 100),
-            // A node far away.
-            (1000, true, Some(200), 0, 0, 400),
-            // What replies want has a quarter of the time, if there are several nodes.
-            (1000, true, Some(2000), 0, 0, 750),
-            (1000, false, Some(2000), 0, 0, 1000),
-            (60, true, Some(1), 0, 0, 45),
-            (60, false, Some(1), 0, 0, 60),
-            // Replicas acknowledge.
-            (3000, false, Some(1), 500, 0, 1100),
-            // All are silent.
-            (1000, false, None, 0, 0, 1000),
-            (1000, true, None, 0, 0, 750),
-            (0, true, Some(1), 0, 0, 0),
-            // Many calls take a server long.
-            (5000, false, Some(1), 0, 10_000, 600),
-        ] {
-            let waits = patience(ms(left), is_several, took.map(ms), ms(confirmation), calls);
-            assert_eq!(waits, ms(expected), "{left} {is_several} {took:?} {confirmation}");
-        }
-    }
-}
+#[path = "../../../../tests/white_box/store/redis/cluster/follow.rs"]
+mod tests;

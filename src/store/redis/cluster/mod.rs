@@ -8,10 +8,9 @@
 //! | `nodes.rs` | the nodes, each with its connections |
 //! | `map.rs` | the map and its nodes, and what the nodes say of it |
 //! | `refresh.rs` | asks the nodes for a new map |
-//! | `core.rs` | the core of the store, which every step is given |
+//! | `core.rs` | the core of the store, which every step is given; posted calls, and commands without a key |
 //! | `follow.rs` | a call from its first node to the one that executes it |
 //! | `inbox/` | the messages of each slot |
-//! | `posting.rs` | posted calls, and commands without a key |
 //!
 //! # Why it is right
 //!
@@ -38,7 +37,6 @@ mod follow;
 mod inbox;
 mod map;
 mod nodes;
-mod posting;
 mod redirect;
 mod refresh;
 mod slots;
@@ -46,6 +44,8 @@ mod timing;
 pub(super) mod url;
 
 pub(super) use self::core::{Cluster, ClusterSettings};
+pub(super) use follow::RoutedBatch;
+pub(super) use inbox::ClusterInbox;
 pub(super) use nodes::Reach;
 
 /// Reads a reply as `CLUSTER SLOTS` and as a redirection, for the fuzz target.

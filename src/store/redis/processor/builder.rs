@@ -41,51 +41,6 @@ pub struct RedisBuilder {
     tls: TlsSettings,
 }
 
-impl RedisLockProcessor {
-    /// Makes a store at `url`, which it connects to with the first request. For [`connect`](Self::connect) with a server that may be down
-    /// when the program starts. Does not block, but to read the platform's root certificates for a `rediss` URL. A node of a Cluster is not
-    /// recognised as such: write `redis+cluster://`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] for a URL that cannot be used.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use redis_dlock::{DLockGenerator, RedisLockProcessor};
-    ///
-    /// let generator = DLockGenerator::new(RedisLockProcessor::new("redis://127.0.0.1:6379/0")?)?;
-    /// assert!(RedisLockProcessor::new("http://127.0.0.1").is_err());
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn new(url: &str) -> Result<Self, Error> {
-        RedisBuilder::new(url)?.build()
-    }
-
-    /// Connects to `redis://[user][:password@]host[:port][/db]` (also `rediss://` with the feature `tls`, and `unix:///path`), to the
-    /// master of a service: `redis+sentinel://host[:port][,host…]/service` (see [Failover](crate::manual::failover)), or to a Redis Cluster:
-    /// `redis+cluster://host[:port][,host…]` (see [Cluster](crate::manual::cluster)). A server behind `redis://` that says that it is a node
-    /// of a Cluster is taken for the first of its nodes. Blocks for at most three seconds.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] for a URL or database that cannot be used, [`Error::Backend`] when the server cannot be reached,
-    /// [`Error::Denied`] when it refuses the login, [`Error::Unsupported`] when it is older than 7.0 or a Sentinel.
-    pub fn connect(url: &str) -> Result<Self, Error> {
-        RedisBuilder::new(url)?.connect()
-    }
-
-    /// Returns the settings for a connection to the server at `url`. Does not connect yet.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidConfig`] for a URL that cannot be used.
-    pub fn builder(url: &str) -> Result<RedisBuilder, Error> {
-        RedisBuilder::new(url)
-    }
-}
-
 impl RedisBuilder {
     pub(super) fn new(url: &str) -> Result<Self, Error> {
         let service = if url::is_sentinel(url) { Some(url::parse(url)?) } else { None };

@@ -1,6 +1,5 @@
 //! The servers behind a store, one by one: plain commands for a program that examines them.
 
-use super::RedisLockProcessor;
 use crate::error::{BackendFailure, Error};
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::classify::classify;
@@ -8,7 +7,6 @@ use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::handshake::failed;
 use crate::store::redis::net::link::Link;
 use crate::store::redis::script::keys::{Slot, tag_of};
-use crate::store::redis::topology::Topology;
 use crate::timing::end_of;
 use ::redis::Value;
 use std::fmt;
@@ -24,48 +22,8 @@ pub struct Server {
     link: Option<Link>,
 }
 
-impl RedisLockProcessor {
-    /// Returns the servers that keep the locks now: the one server, the master that the Sentinels name, or each master of the Cluster. Blocks for
-    /// at most `limit`, to ask Sentinels or the Cluster.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Backend`] when the Sentinels or the nodes of the Cluster cannot be reached, and what else a connect to them can fail with.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use redis_dlock::RedisLockProcessor;
-    /// use std::time::Duration;
-    ///
-    /// let limit = Duration::from_secs(1);
-    /// for mut server in RedisLockProcessor::new("redis+cluster://10.0.0.1")?.servers(limit)? {
-    ///     println!("{}: {}", server.address(), server.ask(&["INFO", "replication"], limit)?.join(" "));
-    /// }
-    /// # Ok::<_, redis_dlock::Error>(())
-    /// ```
-    pub fn servers(&self, limit: Duration) -> Result<Vec<Server>, Error> {
-        let deadline = end_of(limit, Instant::now());
-        match &self.topology {
-            Topology::One(one) => {
-                let endpoint = one.node.transport.endpoint();
-                let found = endpoint.finder.as_ref().map(|finder| finder.find(deadline)).transpose()?;
-                Ok(vec![Server::at(endpoint, found.unwrap_or_else(|| endpoint.address.clone()), Vec::new())])
-            }
-            Topology::Cluster(cluster) => {
-                let masters = cluster.masters(deadline)?;
-                let server = |(node, slots): (Arc<crate::store::redis::node::Node>, Vec<Slot>)| {
-                    let endpoint = node.transport.endpoint();
-                    Server::at(endpoint, endpoint.address.clone(), slots)
-                };
-                Ok(masters.into_iter().map(server).collect())
-            }
-        }
-    }
-}
-
 impl Server {
-    fn at(endpoint: &Endpoint, address: Address, slots: Vec<Slot>) -> Self {
+    pub(super) fn at(endpoint: &Endpoint, address: Address, slots: Vec<Slot>) -> Self {
         // What is found out here about the server's identity is not the store's business.
         let endpoint = Endpoint { address, finder: None, servers: Arc::default(), ..endpoint.clone() };
         Self { endpoint, slots, link: None }

@@ -19,6 +19,7 @@ mod view;
 mod watch;
 
 use crate::error::{BackendFailure, Error};
+use crate::log;
 use crate::one_line::OneLine;
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::endpoint::{Dialer, Endpoint, Finder};
@@ -27,7 +28,7 @@ use crate::sync::unseen::Mutex;
 use ask::{Sentinel, SentinelAnswer};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use timing::{AGREEMENT, DOWN_AFTER, YOUNG};
+use timing::{AGREEMENT, DOWN_AFTER, ROUND, WHOLE, YOUNG};
 use url::Service;
 use view::{MasterReport, MasterView};
 use watch::Watch;
@@ -217,6 +218,54 @@ impl Sentinels {
         let causes = if causes.is_empty() { "none knows it any more".to_owned() } else { causes.join("; ") };
         let message = format!("no Sentinel says where {} is: {causes}", self.service);
         Err(Error::backend(BackendFailure::NotExecuted, message))
+    }
+
+    /// Asks all Sentinels. Connects to the master that they name if the last connection leads to another server, or if the last connect
+    /// failed.
+    fn round(&self) {
+        for (index, sentinel) in self.all().iter().enumerate() {
+            if self.watch.is_stopped() {
+                return;
+            }
+            if !sentinel.is_cooling_down(Instant::now())
+                && let Err(error) = self.hear(index, sentinel, Instant::now() + WHOLE)
+            {
+                log::debug!(TRANSPORT, "the Sentinel at {}: {error}", sentinel.address);
+            }
+        }
+        let Some(choice) = self.choice() else { return };
+        let is_in_trouble = self.watch.is_in_trouble();
+        // Compare with the server of the last connection, whichever thread has opened that.
+        let last = self.servers.servers.last_place();
+        if (last.as_ref() == Some(&choice.place) && !is_in_trouble) || self.watch.is_stopped() {
+            return;
+        }
+        let reached =
+            self.servers.connect_to(&choice, Instant::now() + self.servers.connect_timeout.min(ROUND), &|| {
+                self.is_choice(&choice)
+            });
+        self.note(&choice, reached.is_ok());
+        match reached {
+            Ok(_) if last.as_ref() != Some(&choice.place) => {
+                log::info!(TRANSPORT, "{}: the master is {choice} now", self.service);
+            }
+            Ok(_) => {}
+            Err(error) => log::debug!(TRANSPORT, "{}: cannot reach {choice} yet: {error}", self.service),
+        }
+    }
+
+    /// Asks for the other Sentinels of the service. Returns `true` if one has answered.
+    fn ask_for_more(&self) -> bool {
+        let report = self
+            .all()
+            .iter()
+            .filter(|sentinel| !sentinel.is_cooling_down(Instant::now()) && !self.watch.is_stopped())
+            .find_map(|sentinel| sentinel.others(self.dialer(), &self.name, Instant::now() + WHOLE).ok());
+        let has_answered = report.is_some();
+        if let Some(report) = report {
+            self.learn(report);
+        }
+        has_answered
     }
 }
 

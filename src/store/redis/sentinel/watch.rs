@@ -11,9 +11,8 @@
 //! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
 
 use super::Sentinels;
-use super::timing::{ASK_FOR_MORE, ROUND, ROUND_IN_TROUBLE, WHOLE};
+use super::timing::{ASK_FOR_MORE, ROUND, ROUND_IN_TROUBLE};
 use crate::log;
-use crate::store::redis::net::endpoint::Finder;
 use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
 use std::sync::Weak;
@@ -70,12 +69,12 @@ impl Watch {
         }
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().is_stopped
     }
 
     /// Returns whether the last connect reached no master.
-    fn is_in_trouble(&self) -> bool {
+    pub(super) fn is_in_trouble(&self) -> bool {
         self.state.lock().is_in_trouble
     }
 
@@ -91,56 +90,6 @@ impl Watch {
             self.changed.wait_for(&mut state, left);
         }
         false
-    }
-}
-
-impl Sentinels {
-    /// Asks all Sentinels. Connects to the master that they name if the last connection leads to another server, or if the last connect
-    /// failed.
-    fn round(&self) {
-        for (index, sentinel) in self.all().iter().enumerate() {
-            if self.watch.is_stopped() {
-                return;
-            }
-            if !sentinel.is_cooling_down(Instant::now())
-                && let Err(error) = self.hear(index, sentinel, Instant::now() + WHOLE)
-            {
-                log::debug!(TRANSPORT, "the Sentinel at {}: {error}", sentinel.address);
-            }
-        }
-        let Some(choice) = self.choice() else { return };
-        let is_in_trouble = self.watch.is_in_trouble();
-        // Compare with the server of the last connection, whichever thread has opened that.
-        let last = self.servers.servers.last_place();
-        if (last.as_ref() == Some(&choice.place) && !is_in_trouble) || self.watch.is_stopped() {
-            return;
-        }
-        let reached =
-            self.servers.connect_to(&choice, Instant::now() + self.servers.connect_timeout.min(ROUND), &|| {
-                self.is_choice(&choice)
-            });
-        self.note(&choice, reached.is_ok());
-        match reached {
-            Ok(_) if last.as_ref() != Some(&choice.place) => {
-                log::info!(TRANSPORT, "{}: the master is {choice} now", self.service);
-            }
-            Ok(_) => {}
-            Err(error) => log::debug!(TRANSPORT, "{}: cannot reach {choice} yet: {error}", self.service),
-        }
-    }
-
-    /// Asks for the other Sentinels of the service. Returns `true` if one has answered.
-    fn ask_for_more(&self) -> bool {
-        let report = self
-            .all()
-            .iter()
-            .filter(|sentinel| !sentinel.is_cooling_down(Instant::now()) && !self.watch.is_stopped())
-            .find_map(|sentinel| sentinel.others(self.dialer(), &self.name, Instant::now() + WHOLE).ok());
-        let has_answered = report.is_some();
-        if let Some(report) = report {
-            self.learn(report);
-        }
-        has_answered
     }
 }
 

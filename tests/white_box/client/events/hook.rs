@@ -20,9 +20,10 @@ fn slow_wait() -> Event {
     Event::SlowWait(SlowWait { key, waited: Duration::ZERO, thread: None, reason: None, circle: Vec::new() })
 }
 
-/// A function for each lane. Each says on which thread it is called, and of what; that of slow waits then blocks until `go` has a word for it.
+/// Two queues, each with a function. Each function says on which thread it is called, and of what; that of slow waits then blocks until `go` has a
+/// word for it.
 struct Scene {
-    hook: Arc<Hook>,
+    hooks: [Arc<Hook>; 2],
     losses: Receiver<ThreadId>,
     waits: Receiver<ThreadId>,
     go: crossbeam_channel::Sender<()>,
@@ -38,92 +39,65 @@ impl Scene {
             say_wait.send(thread::current().id()).expect("the test listens");
             let _ = gate.recv();
         };
-        let slow_waits = [Function::SlowWaits(Box::new(on_slow_wait))];
-        let hook = Hook::of(Some(Function::Losses(Box::new(on_lost))), slow_waits).expect("functions");
-        Self { hook, losses, waits, go }
+        let functions = [Function::Losses(Box::new(on_lost)), Function::SlowWaits(Box::new(on_slow_wait))];
+        let hooks = functions.map(|function| Hook::of([function]).expect("a function"));
+        Self { hooks, losses, waits, go }
     }
 
     fn tell(&self, event: &Event) {
-        self.hook.queue(event).finish();
-    }
-
-    /// Waits until one thread is left, which waits for events.
-    fn rests(&self) {
-        let begun = std::time::Instant::now();
-        loop {
-            let queue = self.hook.queue.lock();
-            if queue.threads == 1 && queue.is_awaited {
-                return;
-            }
-            drop(queue);
-            assert!(begun.elapsed() < HANG, "{} threads", self.hook.queue.lock().threads);
-            thread::yield_now();
-        }
+        let told = self.hooks.iter().filter_map(|hook| hook.queue(event));
+        assert_eq!(told.map(FollowUp::finish).count(), 1, "one of them wants it");
     }
 }
 
 #[test]
-fn one_thread_tells_both_lanes_while_nothing_blocks() {
+fn without_functions_there_is_no_queue() {
+    assert!(Hook::of([]).is_none());
+}
+
+/// Events come while the thread is there, busy or not, and after the end of the client. The thread tells all of them, and ends.
+#[test]
+fn one_thread_tells_all_and_ends_after_the_client() {
     let scene = Scene::new();
-    scene.tell(&loss());
-    let first = scene.losses.recv_timeout(HANG).expect("it is told");
+    scene.tell(&slow_wait());
+    let first = scene.waits.recv_timeout(HANG).expect("it is told");
     for _ in 0..3 {
-        scene.rests();
         scene.tell(&slow_wait());
-        assert_eq!(scene.waits.recv_timeout(HANG), Ok(first));
         scene.go.send_timeout((), HANG).expect("it blocks");
-        scene.rests();
-        scene.tell(&loss());
-        assert_eq!(scene.losses.recv_timeout(HANG), Ok(first));
+        assert_eq!(scene.waits.recv_timeout(HANG), Ok(first));
     }
-    let weak = Arc::downgrade(&scene.hook);
-    scene.hook.end();
-    drop(scene);
+    scene.hooks.iter().for_each(|hook| hook.end());
+    scene.tell(&slow_wait());
+    scene.go.send_timeout((), HANG).expect("it blocks");
+    assert_eq!(scene.waits.recv_timeout(HANG), Ok(first));
+    scene.go.send_timeout((), HANG).expect("it blocks");
+    let Scene { hooks, waits, .. } = scene;
+    let weak = hooks.map(|hook| Arc::downgrade(&hook));
     let begun = std::time::Instant::now();
-    while weak.strong_count() > 0 {
+    while weak.iter().any(|hook| hook.strong_count() > 0) {
         assert!(begun.elapsed() < HANG, "its thread ends");
         thread::yield_now();
     }
+    assert!(waits.is_empty());
 }
 
-/// The losses come while the thread is in a function that does not return.
+/// The losses come while the thread of the other functions is in one that does not return.
 /// Shows: G6.
 #[test]
-fn a_lane_never_waits_for_the_other_one() {
+fn a_loss_never_waits_for_another_function() {
     let scene = Scene::new();
     for _ in 0..3 {
         scene.tell(&slow_wait());
         let blocked = scene.waits.recv_timeout(HANG).expect("it is told");
+        scene.tell(&slow_wait());
         for _ in 0..3 {
             scene.tell(&loss());
             assert_ne!(scene.losses.recv_timeout(HANG).expect("it is told"), blocked);
-            assert!(scene.hook.queue.lock().threads <= 2);
         }
-        // One of the two is enough from now on.
+        // The functions of one queue wait for one another.
+        assert!(scene.waits.is_empty());
         scene.go.send_timeout((), HANG).expect("it blocks");
-        scene.rests();
+        assert_eq!(scene.waits.recv_timeout(HANG), Ok(blocked));
+        scene.go.send_timeout((), HANG).expect("it blocks");
     }
-}
-
-/// Both lanes have events when the thread comes: before it calls a function that may block, somebody else has the other lane.
-#[test]
-fn who_takes_a_lane_leaves_none_behind() {
-    let scene = Scene::new();
-    scene.tell(&loss());
-    scene.losses.recv_timeout(HANG).expect("it is told");
-    scene.rests();
-    let pushed = {
-        let mut queue = scene.hook.queue.lock();
-        [slow_wait(), slow_wait(), loss()].map(|event| scene.hook.queue_in(&mut queue, &event))
-    };
-    assert!(pushed.iter().all(|follow_up| !follow_up.starts), "one waits for them");
-    pushed.into_iter().for_each(FollowUp::finish);
-    // The first of the waits blocks, and the second one waits for it, as functions of a lane do.
-    scene.waits.recv_timeout(HANG).expect("it is told");
-    scene.losses.recv_timeout(HANG).expect("it is told");
-    assert!(scene.waits.is_empty());
-    scene.go.send_timeout((), HANG).expect("it blocks");
-    scene.waits.recv_timeout(HANG).expect("it is told");
-    scene.go.send_timeout((), HANG).expect("it blocks");
-    scene.rests();
 }

@@ -29,134 +29,146 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl Examination {
-    /// Asks the server what it says of itself.
-    pub(super) fn info(&mut self) {
-        let text = match self.ask(&["INFO"]) {
-            Ok(texts) => texts.concat(),
-            // The right to ask is examined with the others.
-            Err(Error::Denied { .. }) => return,
-            Err(error) => return self.failed(Subject::Version, &error),
-        };
-        let fields = Fields::read(&text);
-        self.version(&fields);
-        self.role(&fields);
-        self.eviction(&fields);
-        self.persistence(&fields);
-        if self.part == Part::Master {
-            self.replicas(&fields);
+/// Asks the server what it says of itself.
+pub(super) fn look(examination: &mut Examination) {
+    let text = match examination.ask(&["INFO"]) {
+        Ok(texts) => texts.concat(),
+        // The right to ask is examined with the others.
+        Err(Error::Denied { .. }) => return,
+        Err(error) => return examination.findings.failed(Subject::Version, &error),
+    };
+    let fields = Fields::read(&text);
+    version(examination, &fields);
+    role(examination, &fields);
+    eviction(examination, &fields);
+    persistence(examination, &fields);
+    if examination.part == Part::Master {
+        replicas(examination, &fields);
+    }
+}
+
+fn version(examination: &mut Examination, fields: &Fields<'_>) {
+    let (redis, valkey) = (fields.text("redis_version"), fields.text("valkey_version"));
+    let name = if valkey.is_empty() { format!("Redis {redis}") } else { format!("Valkey {valkey}") };
+    match redis.split('.').next().and_then(|major| major.parse::<u64>().ok()) {
+        Some(major) if major >= OLDEST => examination.findings.fine(Subject::Version, name),
+        Some(_) => examination.findings.wrong(
+            Subject::Version,
+            format!("{name} is too old"),
+            "use Redis 7.0 or newer, or Valkey",
+        ),
+        None => {
+            let message = "the server does not tell its version".to_owned();
+            examination.findings.notice(Subject::Version, message, "find out whether a proxy answers in its place");
         }
     }
+}
 
-    fn version(&mut self, fields: &Fields<'_>) {
-        let (redis, valkey) = (fields.text("redis_version"), fields.text("valkey_version"));
-        let name = if valkey.is_empty() { format!("Redis {redis}") } else { format!("Valkey {valkey}") };
-        match redis.split('.').next().and_then(|major| major.parse::<u64>().ok()) {
-            Some(major) if major >= OLDEST => self.fine(Subject::Version, name),
-            Some(_) => self.wrong(Subject::Version, format!("{name} is too old"), "use Redis 7.0 or newer, or Valkey"),
-            None => {
-                let message = "the server does not tell its version".to_owned();
-                self.notice(Subject::Version, message, "find out whether a proxy answers in its place");
-            }
-        }
-    }
-
-    fn role(&mut self, fields: &Fields<'_>) {
-        let (host, port) = (fields.text("master_host"), fields.text("master_port"));
-        match (fields.text("role"), self.part) {
-            ("master", Part::Master) => self.fine(Subject::Role, "it is a master"),
-            ("", _) => self.notice(Subject::Role, "the server does not tell its role", WITHOUT_ROLE),
-            (_, Part::Master) => {
-                self.part = Part::Replica;
-                let message = format!("it is a replica of {host}:{port}, and refuses every lock");
-                self.wrong(Subject::Role, message, "connect to the master, or through the Sentinels that watch it");
-            }
-            ("master", Part::Replica) => {
-                let message = "its master calls it a replica, and it says that it is a master itself";
-                self.notice(Subject::Role, message, "examine the servers again: a failover may be under way");
-            }
-            (_, Part::Replica) if fields.is("master_link_status", "up") => {
-                self.fine(Subject::Role, format!("it is a replica of {host}:{port}, and follows it"));
-            }
-            (_, Part::Replica) => {
-                let message = format!("it is a replica of {host}:{port}, and has no connection to it");
-                self.wrong(Subject::Role, message, "look at its log: after a failover to it, locks would be missing");
-            }
-        }
-    }
-
-    fn eviction(&mut self, fields: &Fields<'_>) {
-        let (policy, most) = (fields.text("maxmemory_policy"), fields.number("maxmemory"));
-        match (policy, most) {
-            ("", _) | (_, None) => {
-                let message = "the server does not tell which keys it drops when its memory is full".to_owned();
-                self.notice(Subject::Eviction, message, "make sure that it drops none with a TTL");
-            }
-            ("noeviction", _) => self.fine(Subject::Eviction, "it drops no keys (noeviction)"),
-            (policy, Some(0)) => {
-                let message = format!("maxmemory is 0, so {policy} drops no keys");
-                self.fine(Subject::Eviction, message);
-            }
-            (policy, Some(most)) => {
-                let message =
-                    format!("{policy} drops keys above {most} bytes, and the keys of held locks may be among them");
-                self.wrong(
-                    Subject::Eviction,
-                    message,
-                    "set maxmemory-policy to noeviction, or keep locks on a server of their own",
-                );
-            }
-        }
-    }
-
-    fn persistence(&mut self, fields: &Fields<'_>) {
-        if fields.is("rdb_last_bgsave_status", "err") || fields.is("aof_last_write_status", "err") {
-            let message = "the last attempt to save its data failed, so it may refuse writes".to_owned();
-            self.wrong(Subject::Persistence, message, "look at the server's log; often its disk is full");
-        } else if fields.is("aof_enabled", "1") {
-            self.fine(Subject::Persistence, "it keeps an append-only file");
-        } else if fields.is("aof_enabled", "0") {
-            let message =
-                "it keeps no append-only file: after a restart it has lost the locks of the last minutes, or all";
-            self.notice(Subject::Persistence, message, WITHOUT_FILE);
-        }
-    }
-
-    /// Looks at the replicas that follow: one that still gets its first copy of the data has none.
-    fn replicas(&mut self, fields: &Fields<'_>) {
-        let listed: Vec<_> =
-            (0..).map_while(|n| fields.0.get(&*format!("slave{n}")).copied().map(Replica::read)).collect();
-        let late = listed.iter().filter(|replica| replica.state != "online").count();
-        let count = listed.len() - late;
-        self.replicas = listed.iter().filter_map(Replica::place).collect();
-        let good = fields.number("min_slaves_good_slaves").map(|good| good as usize);
-        let mut message = match count {
-            1 => "1 replica".to_owned(),
-            count => format!("{count} replicas"),
-        };
-        if let Some(good) = good {
-            message.push_str(&format!(", of which {good} have acknowledged lately"));
-        }
-        if late > 0 {
-            message.push_str(&format!("; {late} more without a copy of the data yet"));
-        }
-        let acks = self.acks as usize;
-        if acks > good.unwrap_or(count).min(count) {
-            let message = format!("{message}; {acks} must acknowledge each lock");
-            self.wrong(
-                Subject::Replicas,
+fn role(examination: &mut Examination, fields: &Fields<'_>) {
+    let (host, port) = (fields.text("master_host"), fields.text("master_port"));
+    match (fields.text("role"), examination.part) {
+        ("master", Part::Master) => examination.findings.fine(Subject::Role, "it is a master"),
+        ("", _) => examination.findings.notice(Subject::Role, "the server does not tell its role", WITHOUT_ROLE),
+        (_, Part::Master) => {
+            examination.part = Part::Replica;
+            let message = format!("it is a replica of {host}:{port}, and refuses every lock");
+            examination.findings.wrong(
+                Subject::Role,
                 message,
-                "start replicas, or ask for fewer acknowledgements (--replica-acks)",
+                "connect to the master, or through the Sentinels that watch it",
             );
-        } else if count == 0 {
-            let message = format!("{message}: nothing takes over if it fails");
-            self.notice(Subject::Replicas, message, WITHOUT_REPLICAS);
-        } else if acks == 0 && good.is_none() {
-            let message = format!("{message}; writes do not wait for them, so a failover may lose locks");
-            self.notice(Subject::Replicas, message, WITHOUT_ACKS);
-        } else {
-            self.fine(Subject::Replicas, message);
         }
+        ("master", Part::Replica) => {
+            let message = "its master calls it a replica, and it says that it is a master itself";
+            examination.findings.notice(
+                Subject::Role,
+                message,
+                "examine the servers again: a failover may be under way",
+            );
+        }
+        (_, Part::Replica) if fields.is("master_link_status", "up") => {
+            examination.findings.fine(Subject::Role, format!("it is a replica of {host}:{port}, and follows it"));
+        }
+        (_, Part::Replica) => {
+            let message = format!("it is a replica of {host}:{port}, and has no connection to it");
+            examination.findings.wrong(
+                Subject::Role,
+                message,
+                "look at its log: after a failover to it, locks would be missing",
+            );
+        }
+    }
+}
+
+fn eviction(examination: &mut Examination, fields: &Fields<'_>) {
+    let (policy, most) = (fields.text("maxmemory_policy"), fields.number("maxmemory"));
+    match (policy, most) {
+        ("", _) | (_, None) => {
+            let message = "the server does not tell which keys it drops when its memory is full".to_owned();
+            examination.findings.notice(Subject::Eviction, message, "make sure that it drops none with a TTL");
+        }
+        ("noeviction", _) => examination.findings.fine(Subject::Eviction, "it drops no keys (noeviction)"),
+        (policy, Some(0)) => {
+            let message = format!("maxmemory is 0, so {policy} drops no keys");
+            examination.findings.fine(Subject::Eviction, message);
+        }
+        (policy, Some(most)) => {
+            let message =
+                format!("{policy} drops keys above {most} bytes, and the keys of held locks may be among them");
+            examination.findings.wrong(
+                Subject::Eviction,
+                message,
+                "set maxmemory-policy to noeviction, or keep locks on a server of their own",
+            );
+        }
+    }
+}
+
+fn persistence(examination: &mut Examination, fields: &Fields<'_>) {
+    if fields.is("rdb_last_bgsave_status", "err") || fields.is("aof_last_write_status", "err") {
+        let message = "the last attempt to save its data failed, so it may refuse writes".to_owned();
+        examination.findings.wrong(Subject::Persistence, message, "look at the server's log; often its disk is full");
+    } else if fields.is("aof_enabled", "1") {
+        examination.findings.fine(Subject::Persistence, "it keeps an append-only file");
+    } else if fields.is("aof_enabled", "0") {
+        let message = "it keeps no append-only file: after a restart it has lost the locks of the last minutes, or all";
+        examination.findings.notice(Subject::Persistence, message, WITHOUT_FILE);
+    }
+}
+
+/// Looks at the replicas that follow: one that still gets its first copy of the data has none.
+fn replicas(examination: &mut Examination, fields: &Fields<'_>) {
+    let listed: Vec<_> = (0..).map_while(|n| fields.0.get(&*format!("slave{n}")).copied().map(Replica::read)).collect();
+    let late = listed.iter().filter(|replica| replica.state != "online").count();
+    let count = listed.len() - late;
+    examination.replicas = listed.iter().filter_map(Replica::place).collect();
+    let good = fields.number("min_slaves_good_slaves").map(|good| good as usize);
+    let mut message = match count {
+        1 => "1 replica".to_owned(),
+        count => format!("{count} replicas"),
+    };
+    if let Some(good) = good {
+        message.push_str(&format!(", of which {good} have acknowledged lately"));
+    }
+    if late > 0 {
+        message.push_str(&format!("; {late} more without a copy of the data yet"));
+    }
+    let acks = examination.acks as usize;
+    if acks > good.unwrap_or(count).min(count) {
+        let message = format!("{message}; {acks} must acknowledge each lock");
+        examination.findings.wrong(
+            Subject::Replicas,
+            message,
+            "start replicas, or ask for fewer acknowledgements (--replica-acks)",
+        );
+    } else if count == 0 {
+        let message = format!("{message}: nothing takes over if it fails");
+        examination.findings.notice(Subject::Replicas, message, WITHOUT_REPLICAS);
+    } else if acks == 0 && good.is_none() {
+        let message = format!("{message}; writes do not wait for them, so a failover may lose locks");
+        examination.findings.notice(Subject::Replicas, message, WITHOUT_ACKS);
+    } else {
+        examination.findings.fine(Subject::Replicas, message);
     }
 }
 

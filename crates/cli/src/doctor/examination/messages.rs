@@ -21,44 +21,42 @@ return seen[2]";
 const HIDDEN: &str = "the subscription is confirmed, and scripts see no subscriber: a proxy on the way subscribes by itself, or at another server";
 const PAST_THE_PROXY: &str = "connect clients past the proxy, or switch their hand-over off with listener(false): a hand-over passes over whoever it does not see";
 
-impl Examination {
-    pub(super) fn messages(&mut self) {
-        let channel = self.inbox();
-        let [subscribe, count, publish] = if self.tag.is_some() { CLUSTER } else { SERVER };
-        let mut listener = self.server.clone();
-        match listener.ask(&[subscribe, &channel], self.left()) {
-            Ok(_) => {}
-            Err(error @ Error::Denied { .. }) => {
-                let advice = format!(
-                    "give the login +{} &DLOCK:1:*; without them, waiting locks poll",
-                    subscribe.to_lowercase()
-                );
-                return self.wrong(Subject::Messages, words_of(&error), &advice);
-            }
-            Err(error) => return self.failed(Subject::Messages, &error),
+pub(super) fn look(examination: &mut Examination) {
+    let channel = inbox(examination);
+    let [subscribe, count, publish] = if examination.tag.is_some() { CLUSTER } else { SERVER };
+    let mut listener = examination.server.clone();
+    match listener.ask(&[subscribe, &channel], examination.left()) {
+        Ok(_) => {}
+        Err(error @ Error::Denied { .. }) => {
+            let advice =
+                format!("give the login +{} &DLOCK:1:*; without them, waiting locks poll", subscribe.to_lowercase());
+            return examination.findings.wrong(Subject::Messages, words_of(&error), &advice);
         }
-        match self.ask(&["EVAL", TELL, "1", &channel, count, publish]) {
-            Ok(seen) if seen.first().is_some_and(|seen| seen == "0") => {
-                return self.wrong(Subject::Messages, HIDDEN, PAST_THE_PROXY);
-            }
-            Ok(_) => {}
-            // The right is examined with the others.
-            Err(Error::Denied { .. }) => return,
-            Err(error) => return self.failed(Subject::Messages, &error),
-        }
-        match listener.next_message(self.left()) {
-            Ok(Some(_)) => self.fine(Subject::Messages, "scripts see a subscription, and a message arrives"),
-            Ok(None) => {
-                let advice = "look for a proxy that holds messages back; until then, waiting locks poll";
-                self.wrong(Subject::Messages, "a message to a subscriber did not arrive", advice);
-            }
-            Err(error) => self.failed(Subject::Messages, &error),
-        }
+        Err(error) => return examination.findings.failed(Subject::Messages, &error),
     }
+    match examination.ask(&["EVAL", TELL, "1", &channel, count, publish]) {
+        Ok(seen) if seen.first().is_some_and(|seen| seen == "0") => {
+            return examination.findings.wrong(Subject::Messages, HIDDEN, PAST_THE_PROXY);
+        }
+        Ok(_) => {}
+        // The right is examined with the others.
+        Err(Error::Denied { .. }) => return,
+        Err(error) => return examination.findings.failed(Subject::Messages, &error),
+    }
+    match listener.next_message(examination.left()) {
+        Ok(Some(_)) => {
+            examination.findings.fine(Subject::Messages, "scripts see a subscription, and a message arrives")
+        }
+        Ok(None) => {
+            let advice = "look for a proxy that holds messages back; until then, waiting locks poll";
+            examination.findings.wrong(Subject::Messages, "a message to a subscriber did not arrive", advice);
+        }
+        Err(error) => examination.findings.failed(Subject::Messages, &error),
+    }
+}
 
-    /// The channel of a client that nobody is.
-    pub(super) fn inbox(&self) -> String {
-        let slot = self.tag.map_or_else(String::new, |tag| format!("{{{tag}}}:"));
-        format!("DLOCK:1:{slot}inbox:doctor-{}-0", std::process::id())
-    }
+/// The channel of a client that nobody is.
+pub(super) fn inbox(examination: &Examination) -> String {
+    let slot = examination.tag.map_or_else(String::new, |tag| format!("{{{tag}}}:"));
+    format!("DLOCK:1:{slot}inbox:doctor-{}-0", std::process::id())
 }

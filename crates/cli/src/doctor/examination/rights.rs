@@ -3,6 +3,7 @@
 //! Each command is sent once, with arguments with which it changes nothing that anybody needs: about a key of its own that is a number, so that
 //! the commands for lists are refused after the rights were checked. A replica checks the rights before it says that it is none to write to.
 
+use super::messages::inbox;
 use super::{Examination, Part, words_of};
 use crate::doctor::finding::Subject;
 use redis_dlock::Error;
@@ -54,90 +55,92 @@ enum Tried {
     Failed,
 }
 
-impl Examination {
-    pub(super) fn rights(&mut self) {
-        let (key, channel) = (self.key.clone(), self.inbox());
-        let own = format!("DLOCK:1:{{{}}}:gapped:{key}", self.tag.unwrap_or(0));
-        let (key, channel) = (key.as_str(), channel.as_str());
-        let mut trials = vec![
-            trial("+get", &["GET", key]),
-            trial("~DLOCK:1:*", &["GET", &own]),
-            trial("+pttl", &["PTTL", key]),
-            trial("+pexpire", &["PEXPIRE", key, LASTS]),
-            trial("+pexpiretime", &["PEXPIRETIME", key]),
-            on_key("+incr", &["INCR", key]),
-            on_key("+decr", &["DECR", key]),
-            trial("+llen", &["LLEN", key]),
-            trial("+lindex", &["LINDEX", key, "0"]),
-            trial("+lpop", &["LPOP", key]),
-            trial("+lpos", &["LPOS", key, "x"]),
-            trial("+lrem", &["LREM", key, "0", "x"]),
-            on_key("+lpush", &["LPUSH", key, "x"]),
-            on_key("+rpush", &["RPUSH", key, "x"]),
-            trial("+time", &["TIME"]),
-            trial("+info", &["INFO", "server"]),
-            trial("+eval", &["EVAL", "return 1", "1", key]),
-            trial("+scan", &["SCAN", "0", "COUNT", "1"]),
-            trial("+evalsha", &["EVALSHA", UNKNOWN_SCRIPT, "1", key]),
-        ];
-        match self.tag {
-            None => trials.extend([
-                trial("+publish &DLOCK:1:*", &["PUBLISH", channel, "hello"]),
-                trial("+pubsub|numsub", &["PUBSUB", "NUMSUB", channel]),
-            ]),
-            Some(_) => trials.extend([
-                trial("+spublish &DLOCK:1:*", &["SPUBLISH", channel, "hello"]),
-                trial("+pubsub|shardnumsub", &["PUBSUB", "SHARDNUMSUB", channel]),
-                trial("+cluster|slots", &["CLUSTER", "SLOTS"]),
-                trial("+asking", &["ASKING"]),
-            ]),
-        }
-        if self.acks > 0 {
-            trials.push(trial("+wait", &["WAIT", "0", "0"]));
-        }
-        let writes = trial("+set ~DLOCK_*", &["SET", key, "1", "PX", LASTS]);
-        let removes = trial("+del", &["DEL", key]);
-        let written = self.attempt(&writes);
-        let is_written = written == Tried::Allowed || self.part == Part::Replica;
-        let trials = trials.into_iter().filter(|trial| is_written || !trial.needs_key).chain([removes]);
-        let mut tried = vec![(writes.right, written)];
-        tried.extend(trials.map(|trial| (trial.right, self.attempt(&trial))));
-        let is_all = tried.iter().all(|(right, tried)| *tried == Tried::Allowed || is_optional(right));
-        let has: Vec<_> = tried.iter().filter(|(_, tried)| *tried == Tried::Allowed).map(|(right, _)| *right).collect();
-        let which = if is_all { "has the rights that locks need" } else { "has only" };
-        self.fine(Subject::Rights, format!("the login {which}: {}", has.join(" ")));
+pub(super) fn look(examination: &mut Examination) {
+    let (key, channel) = (examination.key.clone(), inbox(examination));
+    let own = format!("DLOCK:1:{{{}}}:gapped:{key}", examination.tag.unwrap_or(0));
+    let (key, channel) = (key.as_str(), channel.as_str());
+    let mut trials = vec![
+        trial("+get", &["GET", key]),
+        trial("~DLOCK:1:*", &["GET", &own]),
+        trial("+pttl", &["PTTL", key]),
+        trial("+pexpire", &["PEXPIRE", key, LASTS]),
+        trial("+pexpiretime", &["PEXPIRETIME", key]),
+        on_key("+incr", &["INCR", key]),
+        on_key("+decr", &["DECR", key]),
+        trial("+llen", &["LLEN", key]),
+        trial("+lindex", &["LINDEX", key, "0"]),
+        trial("+lpop", &["LPOP", key]),
+        trial("+lpos", &["LPOS", key, "x"]),
+        trial("+lrem", &["LREM", key, "0", "x"]),
+        on_key("+lpush", &["LPUSH", key, "x"]),
+        on_key("+rpush", &["RPUSH", key, "x"]),
+        trial("+time", &["TIME"]),
+        trial("+info", &["INFO", "server"]),
+        trial("+eval", &["EVAL", "return 1", "1", key]),
+        trial("+scan", &["SCAN", "0", "COUNT", "1"]),
+        trial("+evalsha", &["EVALSHA", UNKNOWN_SCRIPT, "1", key]),
+    ];
+    match examination.tag {
+        None => trials.extend([
+            trial("+publish &DLOCK:1:*", &["PUBLISH", channel, "hello"]),
+            trial("+pubsub|numsub", &["PUBSUB", "NUMSUB", channel]),
+        ]),
+        Some(_) => trials.extend([
+            trial("+spublish &DLOCK:1:*", &["SPUBLISH", channel, "hello"]),
+            trial("+pubsub|shardnumsub", &["PUBSUB", "SHARDNUMSUB", channel]),
+            trial("+cluster|slots", &["CLUSTER", "SLOTS"]),
+            trial("+asking", &["ASKING"]),
+        ]),
     }
+    if examination.acks > 0 {
+        trials.push(trial("+wait", &["WAIT", "0", "0"]));
+    }
+    let writes = trial("+set ~DLOCK_*", &["SET", key, "1", "PX", LASTS]);
+    let removes = trial("+del", &["DEL", key]);
+    let written = attempt(examination, &writes);
+    let is_written = written == Tried::Allowed || examination.part == Part::Replica;
+    let trials = trials.into_iter().filter(|trial| is_written || !trial.needs_key).chain([removes]);
+    let mut tried = vec![(writes.right, written)];
+    tried.extend(trials.map(|trial| (trial.right, attempt(examination, &trial))));
+    let is_all = tried.iter().all(|(right, tried)| *tried == Tried::Allowed || is_optional(right));
+    let has: Vec<_> = tried.iter().filter(|(_, tried)| *tried == Tried::Allowed).map(|(right, _)| *right).collect();
+    let which = if is_all { "has the rights that locks need" } else { "has only" };
+    examination.findings.fine(Subject::Rights, format!("the login {which}: {}", has.join(" ")));
+}
 
-    /// Tries a right. What is wrong becomes a finding.
-    fn attempt(&mut self, trial: &Trial<'_>) -> Tried {
-        let error = match self.ask(&trial.words) {
-            Ok(_) => return Tried::Allowed,
-            Err(error) => error,
-        };
-        let words = words_of(&error);
-        match error {
-            Error::Denied { .. } => {
-                match OPTIONAL.iter().find(|(right, _)| *right == trial.right) {
-                    Some((_, advice)) => self.notice(Subject::Rights, words, advice),
-                    None => self.wrong(Subject::Rights, words, &format!("give the login {}", trial.right)),
-                }
-                return Tried::Denied;
+/// Tries a right. What is wrong becomes a finding.
+fn attempt(examination: &mut Examination, trial: &Trial<'_>) -> Tried {
+    let error = match examination.ask(&trial.words) {
+        Ok(_) => return Tried::Allowed,
+        Err(error) => error,
+    };
+    let words = words_of(&error);
+    match error {
+        Error::Denied { .. } => {
+            match OPTIONAL.iter().find(|(right, _)| *right == trial.right) {
+                Some((_, advice)) => examination.findings.notice(Subject::Rights, words, advice),
+                None => examination.findings.wrong(Subject::Rights, words, &format!("give the login {}", trial.right)),
             }
-            // A wrong type.
-            Error::Conflict { .. } => return Tried::Allowed,
-            _ if REACHED.iter().any(|answer| words.contains(answer)) && self.may_refuse(&words) => {
-                return Tried::Allowed;
-            }
-            Error::Backend { source: None, .. } => {
-                self.wrong(Subject::Writes, words, "mend what the server names; until then it refuses locks");
-            }
-            error => self.failed(Subject::Rights, &error),
+            return Tried::Denied;
         }
-        Tried::Failed
+        // A wrong type.
+        Error::Conflict { .. } => return Tried::Allowed,
+        _ if REACHED.iter().any(|answer| words.contains(answer)) && may_refuse(examination, &words) => {
+            return Tried::Allowed;
+        }
+        Error::Backend { source: None, .. } => {
+            examination.findings.wrong(
+                Subject::Writes,
+                words,
+                "mend what the server names; until then it refuses locks",
+            );
+        }
+        error => examination.findings.failed(Subject::Rights, &error),
     }
+    Tried::Failed
+}
 
-    /// Whether a server of this part may refuse a command with these words and be sound.
-    fn may_refuse(&self, words: &str) -> bool {
-        self.part == Part::Replica || !words.contains("READONLY") && !words.contains("MOVED")
-    }
+/// Whether a server of this part may refuse a command with these words and be sound.
+fn may_refuse(examination: &Examination, words: &str) -> bool {
+    examination.part == Part::Replica || !words.contains("READONLY") && !words.contains("MOVED")
 }

@@ -24,24 +24,28 @@ fn of_itself(examination: &mut Examination<'_>) -> bool {
             return false;
         }
     };
-    examination.fine(Subject::Connection, "it answers");
+    examination.findings.fine(Subject::Connection, "it answers");
     // It is told to whoever has the right `agent`, which locks do not need.
     if let Ok(own) = examination.ask("/v1/agent/self", &Value::Null) {
         let of = |name: &str| own["Config"][name].as_str().unwrap_or_default().to_owned();
         let kind = if own["Config"]["Server"] == true { "a server" } else { "an agent" };
         let (version, datacenter) = (of("Version"), of("Datacenter"));
-        examination.fine(Subject::Version, format!("Consul {version}, {kind} of {datacenter}"));
+        examination.findings.fine(Subject::Version, format!("Consul {version}, {kind} of {datacenter}"));
     }
     match leader.as_str() {
         Some("") | None => no_majority(examination, "it knows no leader"),
-        Some(_) => examination.fine(Subject::Role, "it knows a leader"),
+        Some(_) => examination.findings.fine(Subject::Role, "it knows a leader"),
     }
     true
 }
 
 fn no_majority(examination: &mut Examination<'_>, why: &str) {
     let advice = "bring back a majority of the servers: until then nobody can lock, and nobody can unlock";
-    examination.wrong(Subject::Quorum, format!("{why}: no majority of the servers reaches one another"), advice);
+    examination.findings.wrong(
+        Subject::Quorum,
+        format!("{why}: no majority of the servers reaches one another"),
+        advice,
+    );
 }
 
 /// What locks do, by one server: sessions, each right by itself, and how long a write takes.
@@ -49,7 +53,7 @@ fn of_locks(examination: &mut Examination<'_>, prefix: &str, lease: Duration) {
     autopilot(examination);
     let Some((session, is_lasting)) = session(examination, lease) else { return };
     if is_lasting {
-        examination.fine(Subject::Sessions, "sessions are on the node dlock, and end by their time alone");
+        examination.findings.fine(Subject::Sessions, "sessions are on the node dlock, and end by their time alone");
     }
     let before = examination.findings.len();
     for place in PLACES {
@@ -62,13 +66,13 @@ fn of_locks(examination: &mut Examination<'_>, prefix: &str, lease: Duration) {
             }
             Err(error) => {
                 let advice = "mend what the message names, and examine the servers again";
-                examination.wrong(Subject::Writes, format!("{what}: {}", words_of(&error)), advice);
+                examination.findings.wrong(Subject::Writes, format!("{what}: {}", words_of(&error)), advice);
                 break;
             }
         }
     }
     if examination.findings.len() == before {
-        examination.fine(Subject::Rights, format!("the token may read and write {prefix}"));
+        examination.findings.fine(Subject::Rights, format!("the token may read and write {prefix}"));
         examination.time_of_writes(|examination| write(examination, prefix, PLACES[0], &session));
     }
     // What it holds goes with it.
@@ -99,7 +103,7 @@ fn key_right(prefix: &str) -> String {
 }
 
 fn rights(examination: &mut Examination<'_>, message: &str, right: &str) {
-    examination.wrong(Subject::Rights, message, &format!("give the token this right: {right}"));
+    examination.findings.wrong(Subject::Rights, message, &format!("give the token this right: {right}"));
 }
 
 /// Returns why a transaction was refused.
@@ -121,7 +125,7 @@ fn autopilot(examination: &mut Examination<'_>) {
                 servers.iter().filter(|server| server["Healthy"] == false).filter_map(|server| server["Name"].as_str());
             let ill = ill.collect::<Vec<_>>().join(", ");
             let message = format!("autopilot counts {ill} as failed: when another server fails, nobody can lock");
-            examination.notice(Subject::Quorum, message, "bring that server back, or let another one join");
+            examination.findings.notice(Subject::Quorum, message, "bring that server back, or let another one join");
         }
         _ => match examination.ask("/v1/status/peers", &Value::Null) {
             Ok(peers) => examination.majority(peers.as_array().map_or(0, Vec::len)),
@@ -158,7 +162,7 @@ fn session(examination: &mut Examination<'_>, lease: Duration) -> Option<(Value,
                      their sessions",
                     words_of(&error)
                 );
-                examination.notice(Subject::Sessions, message, &format!("give the token this right: {NODE}"));
+                examination.findings.notice(Subject::Sessions, message, &format!("give the token this right: {NODE}"));
                 let made = examination.ask("/v1/session/create", &create(None));
                 return of_session(examination, made, "session_prefix \"\" { policy = \"write\" }")
                     .map(|id| (id, false));
@@ -172,12 +176,16 @@ fn of_session(examination: &mut Examination<'_>, made: Result<Value, Error>, rig
     match made {
         Ok(session) if session["ID"].is_string() => return Some(session["ID"].clone()),
         Ok(other) => {
-            examination.wrong(Subject::Sessions, format!("no session was made: {other}"), "look at the server's log");
+            examination.findings.wrong(
+                Subject::Sessions,
+                format!("no session was made: {other}"),
+                "look at the server's log",
+            );
         }
         Err(Error::Denied { message, .. }) => rights(examination, &message, right),
         Err(Error::Unsupported { message, .. }) => {
             let advice = "set session_ttl_min of the servers to 10s, or use longer leases than that";
-            examination.wrong(Subject::Sessions, message, advice);
+            examination.findings.wrong(Subject::Sessions, message, advice);
         }
         Err(error) => no_majority(examination, &words_of(&error)),
     }

@@ -32,30 +32,34 @@ fn of_itself(examination: &mut Examination<'_>) -> bool {
             return false;
         }
     };
-    examination.fine(Subject::Connection, "it answers, and accepts the login");
+    examination.findings.fine(Subject::Connection, "it answers, and accepts the login");
     version(examination, status["version"].as_str().unwrap_or_default());
     let errors: Vec<_> = status["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if errors.iter().any(|error| error.contains("NOSPACE")) {
         let advice = "compact and defragment it, raise --quota-backend-bytes, then `etcdctl alarm disarm`";
-        examination.wrong(Subject::Writes, "its space is used up (alarm NOSPACE): it refuses every write", advice);
+        examination.findings.wrong(
+            Subject::Writes,
+            "its space is used up (alarm NOSPACE): it refuses every write",
+            advice,
+        );
     }
     let is_learner = status["isLearner"] == true;
     match status["leader"].as_str() {
         None | Some("0") => {
             let advice = "bring back a majority of the servers: until then nobody can lock, and nobody can unlock";
-            examination.wrong(
+            examination.findings.wrong(
                 Subject::Quorum,
                 "it has no leader: no majority of the servers reaches one another",
                 advice,
             );
         }
-        Some(leader) if status["header"]["member_id"] == leader => examination.fine(Subject::Role, "it leads"),
-        Some(_) if is_learner => examination.notice(
+        Some(leader) if status["header"]["member_id"] == leader => examination.findings.fine(Subject::Role, "it leads"),
+        Some(_) if is_learner => examination.findings.notice(
             Subject::Role,
             "it is a learner, which does not vote",
             "leave it out of the URL until it is promoted",
         ),
-        Some(_) => examination.fine(Subject::Role, "it follows a leader"),
+        Some(_) => examination.findings.fine(Subject::Role, "it follows a leader"),
     }
     true
 }
@@ -66,15 +70,15 @@ fn version(examination: &mut Examination<'_>, version: &str) {
     let number = [(); 3].map(|()| parts.next().unwrap_or_default());
     let message = format!("etcd {version}");
     match number {
-        [0..=2, ..] | [3, 0..=3, _] => examination.wrong(Subject::Version, message, "run etcd 3.4 or newer"),
-        [3, 4, ..=30] | [3, 5, ..=12] => examination.notice(
+        [0..=2, ..] | [3, 0..=3, _] => examination.findings.wrong(Subject::Version, message, "run etcd 3.4 or newer"),
+        [3, 4, ..=30] | [3, 5, ..=12] => examination.findings.notice(
             Subject::Version,
             format!(
                 "{message}: after its leader was suspended, leases may end that are still renewed (etcd's issue 15247)"
             ),
             "run 3.4.31, 3.5.13 or newer",
         ),
-        _ => examination.fine(Subject::Version, message),
+        _ => examination.findings.fine(Subject::Version, message),
     }
 }
 
@@ -89,7 +93,7 @@ fn of_locks(examination: &mut Examination<'_>, prefix: &str) {
         Err(Error::Denied { .. }) => {}
         Err(error) => {
             let advice = "bring back a majority of the servers: until then nobody can lock, and nobody can unlock";
-            return examination.wrong(
+            return examination.findings.wrong(
                 Subject::Quorum,
                 format!("no majority has answered: {}", words_of(&error)),
                 advice,
@@ -121,7 +125,7 @@ fn of_locks(examination: &mut Examination<'_>, prefix: &str) {
         }
     }
     if examination.findings.len() == before {
-        examination.fine(Subject::Rights, format!("the login may read and write {prefix}"));
+        examination.findings.fine(Subject::Rights, format!("the login may read and write {prefix}"));
         let path = STANDARD.encode(format!("{prefix}{}{name}", PLACES[0]));
         examination.time_of_writes(|examination| {
             examination.ask("/v3/kv/put", &json!({ "key": path, "value": "", "lease": lease }))
@@ -139,8 +143,12 @@ fn failed(examination: &mut Examination<'_>, what: &str, error: &Error, prefix: 
             let advice = format!(
                 "etcdctl role grant-permission ROLE readwrite {prefix} --prefix=true, and the role to the user"
             );
-            examination.wrong(Subject::Rights, message, &advice);
+            examination.findings.wrong(Subject::Rights, message, &advice);
         }
-        _ => examination.wrong(Subject::Writes, message, "mend what the message names, and examine the servers again"),
+        _ => examination.findings.wrong(
+            Subject::Writes,
+            message,
+            "mend what the message names, and examine the servers again",
+        ),
     }
 }

@@ -8,8 +8,7 @@ pub(super) mod consul;
 #[cfg(feature = "etcd")]
 pub(super) mod etcd;
 
-use super::finding::{Finding, Severity, Subject};
-use crate::output::one_line;
+use super::finding::{Finding, Findings, Subject};
 use crate::timing::{BETWEEN_WRITES, ROUND_TRIP_LONG};
 use dlock_consensus::Server;
 use redis_dlock::{BackendFailure, Error};
@@ -33,14 +32,14 @@ const SLOW: &str = "look at the disks of the servers and the network between the
 struct Examination<'s> {
     server: &'s Server,
     deadline: Instant,
-    findings: Vec<Finding>,
+    findings: Findings,
 }
 
 impl<'s> Examination<'s> {
     fn of(server: &'s Server, limit: Duration) -> Self {
         let now = Instant::now();
         let deadline = now.checked_add(limit).unwrap_or_else(|| now + crate::timing::A_YEAR);
-        Self { server, deadline, findings: Vec::new() }
+        Self { server, deadline, findings: Findings::of(server.address().to_owned()) }
     }
 
     /// Sends one request to the server.
@@ -51,26 +50,6 @@ impl<'s> Examination<'s> {
             .map_err(|e| Error::backend_caused_by(BackendFailure::Unknown, "an answer that is no JSON", e))
     }
 
-    fn add(&mut self, subject: Subject, severity: Severity, message: impl AsRef<str>, advice: Option<&str>) {
-        let (server, advice) = (self.server.address().to_owned(), advice.map(str::to_owned));
-        let finding = Finding { server, subject, severity, message: one_line(message.as_ref()), advice };
-        if !self.findings.contains(&finding) {
-            self.findings.push(finding);
-        }
-    }
-
-    fn fine(&mut self, subject: Subject, message: impl AsRef<str>) {
-        self.add(subject, Severity::Fine, message, None);
-    }
-
-    fn notice(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
-        self.add(subject, Severity::Notice, message, Some(advice));
-    }
-
-    fn wrong(&mut self, subject: Subject, message: impl AsRef<str>, advice: &str) {
-        self.add(subject, Severity::Wrong, message, Some(advice));
-    }
-
     /// Adds that the server cannot be used, and why.
     fn unreachable(&mut self, error: &Error, login: &str) {
         let advice = match error {
@@ -78,7 +57,7 @@ impl<'s> Examination<'s> {
             Error::Unsupported { .. } => "give the URL of another server, or of the kind that this one is",
             _ => UNREACHABLE,
         };
-        self.wrong(Subject::Connection, words_of(error), advice);
+        self.findings.wrong(Subject::Connection, words_of(error), advice);
     }
 
     /// Adds how long a write takes on which a majority agrees.
@@ -89,7 +68,7 @@ impl<'s> Examination<'s> {
             let start = Instant::now();
             if let Err(error) = write(self) {
                 let message = format!("the writes that measure the time did not end: {}", words_of(&error));
-                return self.notice(Subject::RoundTrip, message, SLOW);
+                return self.findings.notice(Subject::RoundTrip, message, SLOW);
             }
             times.push(start.elapsed());
         }
@@ -97,9 +76,9 @@ impl<'s> Examination<'s> {
         let median = times[TIMES / 2];
         let message = format!("a write takes {} ms until a majority has it", median.as_millis());
         if median > ROUND_TRIP_LONG {
-            self.notice(Subject::RoundTrip, message, SLOW);
+            self.findings.notice(Subject::RoundTrip, message, SLOW);
         } else {
-            self.fine(Subject::RoundTrip, message);
+            self.findings.fine(Subject::RoundTrip, message);
         }
     }
 
@@ -108,12 +87,12 @@ impl<'s> Examination<'s> {
         let spare = voters.saturating_sub(1) / 2;
         let message = format!("{voters} servers vote, of which {spare} may be away");
         match spare {
-            0 => self.notice(
+            0 => self.findings.notice(
                 Subject::Quorum,
                 message,
                 "let three or five servers vote: while one is away, nobody can lock",
             ),
-            _ => self.fine(Subject::Quorum, message),
+            _ => self.findings.fine(Subject::Quorum, message),
         }
     }
 }
@@ -140,7 +119,7 @@ fn examine_each(
             is_done = true;
             of_locks(&mut examination);
         }
-        findings.append(&mut examination.findings);
+        findings.extend(examination.findings.into_list());
     }
     findings
 }

@@ -8,7 +8,7 @@
 //! are paid for once. So a writer yields once before it writes, and callers that were answered together can queue their next calls first.
 //! It yields only while such callers have not called again: for a caller that is alone, a yield is a system call without a gain.
 //!
-//! The mutex is not held while bytes go out ([`write_once`](Mux::write_once)). Four things may happen meanwhile, and none does harm:
+//! The mutex is not held while bytes go out ([`Writer::once`]). Four things may happen meanwhile, and none does harm:
 //!
 //! * *Replies come in* to commands of this very write. Their calls are in `due` already, in the order of their bytes.
 //! * *Another caller queues a call.* It finds that there is a writer, and becomes a follower. This writer writes once more, or promotes a
@@ -65,13 +65,20 @@ struct Arrived {
     result: io::Result<bool>,
 }
 
-impl<C: Connector> Mux<C> {
+/// The caller that writes for all callers.
+pub(super) struct Writer<'a, 'c, C: Connector> {
+    mux: &'a Mux<C>,
+    own: &'c Arc<PendingCall>,
+    deadline: Instant,
+}
+
+impl<'a, 'c, C: Connector> Writer<'a, 'c, C> {
     /// Takes the role of writer, if `claim` allows that, and writes all that is queued. Returns at once if another caller has the role:
     /// that caller or a successor then writes `own`.
-    pub(super) fn write<'a>(
-        &'a self,
+    pub(super) fn write(
+        mux: &'a Mux<C>,
         mut state: Guard<'a, C>,
-        own: &Arc<PendingCall>,
+        own: &'c Arc<PendingCall>,
         deadline: Instant,
         claim: WriterClaim,
     ) -> Guard<'a, C> {
@@ -93,9 +100,9 @@ impl<C: Connector> Mux<C> {
             }
         }
         state.writing = true;
-        let role = Role::writing(self, Some(own));
+        let role = Role::writing(mux, Some(own));
         let has_waited = matches!(claim, WriterClaim::AtOnce) || (own.is_posted && is_promoted);
-        let state = Writer { mux: self, own, deadline }.write_all(state, has_waited);
+        let state = Writer { mux, own, deadline }.write_all(state, has_waited);
         role.end();
         state
     }
@@ -109,22 +116,22 @@ impl<C: Connector> Mux<C> {
     ///    between.
     /// 3. Under the mutex again, gives the half back. If the connection has failed meanwhile, its calls have failed with it, and nothing is
     ///    left to do.
-    pub(super) fn write_once<'a>(&'a self, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
+    fn once(mux: &'a Mux<C>, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
         let MuxState { queue, session: Some(session), .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
         let quiet = since.saturating_duration_since(session.last_write);
         session.last_write = since;
-        let (epoch, is_stamped) = self.epochs.write(since, quiet);
-        let stamp = is_stamped.then_some(&self.settings.stamp);
-        let confirming = self.settings.confirming.as_ref();
+        let (epoch, is_stamped) = mux.epochs.write(since, quiet);
+        let stamp = is_stamped.then_some(&mux.settings.stamp);
+        let confirming = mux.settings.confirming.as_ref();
         let mut bytes = std::mem::take(&mut session.bytes);
         session.queue_up(queue, &mut bytes, epoch, stamp, confirming, since);
         let epoch = session.epoch;
         drop(state);
-        let until = deadline.min(since + self.settings.io_timeout);
+        let until = deadline.min(since + mux.settings.io_timeout);
         let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
         bytes.clear();
-        let mut state = self.state.lock();
+        let mut state = mux.state.lock();
         let Some(session) = state.session_of(epoch) else { return state };
         session.outbound = Some(outbound);
         // The buffer serves the next write, unless a large batch has made it grow.
@@ -139,85 +146,44 @@ impl<C: Connector> Mux<C> {
                     session.all_sent();
                 }
                 // The connection has not taken all bytes within the I/O time-out: the server does not read, or is gone.
-                if !all && now() >= since + self.settings.io_timeout {
-                    return self.fail(state, epoch, overdue_by(self.settings.io_timeout));
+                if !all && now() >= since + mux.settings.io_timeout {
+                    return mux.fail(state, epoch, overdue_by(mux.settings.io_timeout));
                 }
                 state
             }
-            Err(cause) => self.fail(state, epoch, cause),
+            Err(cause) => mux.fail(state, epoch, cause),
         }
     }
 
     /// Writes the queue once, without waiting, for callers that are gone: posted calls that must be sent again, or whose posters' time was
     /// over. A call that is queued meanwhile is written by a caller that waits, or by the next caller. If there is no connection, this
     /// starts a connect, and the calls wait for it. If no thread can be started for the connect, the posted calls fail.
-    pub(super) fn write_left_over<'a>(&'a self, mut state: Guard<'a, C>) -> Guard<'a, C> {
+    pub(super) fn left_over(mux: &'a Mux<C>, mut state: Guard<'a, C>) -> Guard<'a, C> {
         // No caller waits for these calls, but this thread takes the role for them. So a caller that queues a call meanwhile becomes a
         // follower, and `hand_on` below promotes a successor for its call.
         state.writing = true;
-        let role = Role::writing(self, None);
+        let role = Role::writing(mux, None);
         let at = now();
         let idle = state.session.as_mut().map(|session| (session.epoch, guarded(|| session.check_idle(at))));
         let mut state = match idle {
-            Some((_, Ok(()))) => self.write_once(state, at, at),
-            Some((epoch, Err(cause))) => self.fail(state, epoch, cause),
-            None if self.begin_connect(&mut state).is_ok() => state,
+            Some((_, Ok(()))) => Self::once(mux, state, at, at),
+            Some((epoch, Err(cause))) => mux.fail(state, epoch, cause),
+            None if mux.begin_connect(&mut state).is_ok() => state,
             None => {
                 let queue = std::mem::take(&mut state.queue);
                 let (posted, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(|call| call.is_posted);
                 state.queue.extend(others);
                 drop(state);
-                fail_all(&posted, &self.settings.unconnected(), false);
-                self.state.lock()
+                fail_all(&posted, &mux.settings.unconnected(), false);
+                mux.state.lock()
             }
         };
         state.writing = false;
         role.end();
-        self.hand_on(state, true);
-        self.state.lock()
+        mux.hand_on(state, true);
+        mux.state.lock()
     }
 
-    /// Polls for the answer, if the policy expects it soon.
-    pub(super) fn poll(&self, call: &Arc<PendingCall>, deadline: Instant) {
-        if call.may_read_on() {
-            let find = |at| !call.may_read_on() || self.read(call, at, deadline, false);
-            self.polling.poll(|| self.load(), now(), deadline, find, || call.is_over());
-        }
-    }
-
-    /// Reads for all callers, from the moment `at` on, until the caller's own answer is there or its time is over. Returns `false` if there
-    /// is nothing to read for it, or if another caller reads. Without `waits` it takes only what has come already. The caller must then come
-    /// again after `false`, and the role is free until it does.
-    pub(super) fn read(&self, own: &Arc<PendingCall>, mut at: Instant, deadline: Instant, waits: bool) -> bool {
-        if at >= deadline {
-            return false;
-        }
-        let Some(mut reader) = Reader::begin(self, Some(own), Some(own)) else { return false };
-        loop {
-            // The reader waits for the socket, so no other thread can wake it. Every `ROLE_CHECK` it checks whether it was promoted to
-            // writer.
-            let until = waits.then(|| deadline.min(reader.oldest + self.settings.patience()).min(at + ROLE_CHECK));
-            let arrived = reader.fill(until);
-            match reader.take_in(arrived, Some((own, deadline))) {
-                Some(back) if waits => (reader, at) = (back, now()),
-                Some(back) => {
-                    back.put_down(own);
-                    return false;
-                }
-                None => return true,
-            }
-        }
-    }
-}
-
-/// The caller that writes for all callers.
-struct Writer<'a, 'c, C: Connector> {
-    mux: &'a Mux<C>,
-    own: &'c Arc<PendingCall>,
-    deadline: Instant,
-}
-
-impl<'a, C: Connector> Writer<'a, '_, C> {
     /// Holds the role of writer:
     ///
     /// 1. Unless it `has_waited`, yields once if callers that were answered together may be about to call. A caller that takes the role
@@ -289,7 +255,7 @@ impl<'a, C: Connector> Writer<'a, '_, C> {
         let Err(cause) = session.check_idle(at) else {
             // A caller with other calls to begin does not wait for a connection that takes no more bytes. It writes the rest when it
             // attends to this call.
-            return mux.write_once(state, at, if self.own.has_others_first() { at } else { self.deadline });
+            return Self::once(mux, state, at, if self.own.has_others_first() { at } else { self.deadline });
         };
         drop(state);
         log::debug!(TRANSPORT, "{}: idle connection dropped: {}", mux.settings.server, OneLine(&cause));
@@ -309,6 +275,38 @@ pub(crate) struct Reader<'a, C: Connector> {
 }
 
 impl<'a, C: Connector> Reader<'a, C> {
+    /// Polls for the answer, if the policy expects it soon.
+    pub(super) fn poll(mux: &Mux<C>, call: &Arc<PendingCall>, deadline: Instant) {
+        if call.may_read_on() {
+            let find = |at| !call.may_read_on() || Reader::read(mux, call, at, deadline, false);
+            mux.polling.poll(|| mux.load(), now(), deadline, find, || call.is_over());
+        }
+    }
+
+    /// Reads for all callers, from the moment `at` on, until the caller's own answer is there or its time is over. Returns `false` if there
+    /// is nothing to read for it, or if another caller reads. Without `waits` it takes only what has come already. The caller must then come
+    /// again after `false`, and the role is free until it does.
+    pub(super) fn read(mux: &Mux<C>, own: &Arc<PendingCall>, mut at: Instant, deadline: Instant, waits: bool) -> bool {
+        if at >= deadline {
+            return false;
+        }
+        let Some(mut reader) = Reader::begin(mux, Some(own), Some(own)) else { return false };
+        loop {
+            // The reader waits for the socket, so no other thread can wake it. Every `ROLE_CHECK` it checks whether it was promoted to
+            // writer.
+            let until = waits.then(|| deadline.min(reader.oldest + mux.settings.patience()).min(at + ROLE_CHECK));
+            let arrived = reader.fill(until);
+            match reader.take_in(arrived, Some((own, deadline))) {
+                Some(back) if waits => (reader, at) = (back, now()),
+                Some(back) => {
+                    back.put_down(own);
+                    return false;
+                }
+                None => return true,
+            }
+        }
+    }
+
     /// Takes the role if a reply is due on the connection and no other thread reads. With `wanted`, takes it only if this call waits for a
     /// reply there.
     fn begin(mux: &'a Mux<C>, own: Option<&'a Arc<PendingCall>>, wanted: Option<&PendingCall>) -> Option<Self> {
@@ -392,7 +390,7 @@ impl<'a, C: Connector> Reader<'a, C> {
             state = mux.fail(state, epoch, cause);
         }
         if repeats && !state.writing {
-            state = mux.write_left_over(state);
+            state = Writer::left_over(mux, state);
         }
         // Calls that waited for the end of a confirmation, or of this connection, may be written now.
         state.promote_writer(&mut woken);

@@ -1,4 +1,4 @@
-//! One connection shared by any number of callers: full duplex, without a thread of its own except while it connects (`connecting`).
+//! One connection shared by any number of callers: full duplex, without a thread of its own except while it connects.
 //!
 //! The callers do the I/O for one another, by the leader/follower pattern. A *leader* does the I/O for all, and the others, its
 //! *followers*, sleep until they have their answers. There are two leaders, because the connection has two halves. The *writer* writes what
@@ -78,6 +78,22 @@
 //! the script since then, the thread that reads the refusal queues the call again before it delivers any later answer. So a request that a
 //! caller sends after such an answer is written behind the release.
 //!
+//! # How a connection is opened
+//!
+//! The thread `dlock-connect` opens it. This thread exists only while it connects. A connect has the whole `connect_timeout`, whichever
+//! caller needs it. A caller's deadline limits only how long that caller waits: a caller whose time ends leaves, and the connect goes on
+//! for the others. That is why a caller does not connect itself. Its time may be too short for a connect, and if that is so for every
+//! caller, no connection would ever be opened.
+//!
+//! The thread installs the connection in the mux. If no caller is the writer by then, it also writes the queue, so that a posted call whose
+//! poster has left is sent. If the connect has failed, all queued calls fail at once. Otherwise each of them would wait for one more
+//! connect, one after another.
+//!
+//! If the operating system refuses the thread, a caller that waits for the connect connects itself, within its own time. If that time is
+//! too short, the calls of other callers fail with its own. Without this attempt they would have no connection at all.
+//!
+//! The thread holds a weak reference to its mux. If the mux is gone when the connect ends, the thread closes the new connection at once.
+//!
 //! # How a connection fails, and how a caller leaves
 //!
 //! When a connection fails, each call that was written to it fails once, with an unknown outcome: the server may have executed it. A call that
@@ -91,14 +107,12 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | the mux, and a call from its queueing to its answer: what a caller does, and how it leaves |
+//! | `mod.rs` | the mux, and a call from its queueing to its answer: what a caller does, and how it leaves; how the connection is opened |
 //! | `leaders.rs` | steps 2 to 5: the writer, the reader, and their roles, which are given back even in a panic |
 //! | `polling.rs` | when a caller polls for its answer before it sleeps, and yields before it writes |
-//! | `connecting.rs` | opens the connection, and writes the calls that waited for it |
 //! | `pending.rs` | one call: its phases, its caller and its replies; what happens when the server does not know a short form |
 //! | `state.rs` | what the mutex protects: the queue, the roles, the connection and the calls that are due on it; also the epochs, which the mutex does not protect |
 
-mod connecting;
 mod leaders;
 mod pending;
 mod polling;
@@ -108,13 +122,14 @@ use super::routes::{AtLimit, PostTime, WaitOrder};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
-use crate::store::redis::net::connector::Connector;
+use crate::store::redis::net::connector::{Connector, OpenConnection};
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, now};
-use leaders::WriterClaim;
+use crate::sync::{Condvar, Mutex, MutexGuard, catch_panic, now, thread};
+use leaders::{Writer, WriterClaim};
 use pending::{CallPhase, Wake};
 use state::{Epochs, MuxState, Session, Woken};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -244,7 +259,7 @@ impl<C: Connector> Mux<C> {
         }
         state.queue.push_back(Arc::clone(call));
         state.is_back();
-        let state = self.write(state, call, deadline, WriterClaim::Free);
+        let state = Writer::write(self, state, call, deadline, WriterClaim::Free);
         // No reader is promoted if this caller is about to read: a reply to it is due, and `finish` follows at once. Otherwise the write that
         // was made here may have replies for callers that all sleep.
         let reads = matches!(waits, WaitOrder::AfterOthers) || !state.will_read(call);
@@ -255,7 +270,8 @@ impl<C: Connector> Mux<C> {
     pub(crate) fn attend(&self, call: &Arc<PendingCall>, deadline: Instant) {
         let state = self.state.lock();
         call.attend();
-        let state = if state.has_work() { self.write(state, call, deadline, WriterClaim::Free) } else { state };
+        let state =
+            if state.has_work() { Writer::write(self, state, call, deadline, WriterClaim::Free) } else { state };
         let reads = !state.will_read(call);
         self.hand_on(state, reads);
     }
@@ -296,7 +312,7 @@ impl<C: Connector> Mux<C> {
         // Takes the role from a promoted caller too: that caller may read instead, and sleep for a while.
         let takes_over = |state: &mut MuxState<C>| !state.writing || std::mem::take(&mut state.promoted);
         if state.has_work() && takes_over(&mut state) {
-            state = self.write_left_over(state);
+            state = Writer::left_over(self, state);
         }
         state.connecting.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
     }
@@ -321,13 +337,13 @@ impl<C: Connector> Mux<C> {
     /// Waits for the answer, and takes on the roles to which the caller is promoted meanwhile. A caller that was promoted takes its role on
     /// even if its answer is there, or its followers would sleep on.
     fn wait(&self, call: &Arc<PendingCall>, deadline: Instant) -> Waited {
-        self.poll(call, deadline);
+        Reader::poll(self, call, deadline);
         loop {
             if let Some(answer) = call.finished() {
                 return Waited::Answered(answer);
             }
             if call.may_read_on() {
-                self.read(call, now(), deadline, true);
+                Reader::read(self, call, now(), deadline, true);
             }
             match call.wait(deadline) {
                 Wake::Done => {}
@@ -336,7 +352,7 @@ impl<C: Connector> Mux<C> {
                     let promotion = call.take_promotion();
                     let state = self.state.lock();
                     let state = if promotion.to_writer {
-                        self.write(state, call, deadline, WriterClaim::Promoted)
+                        Writer::write(self, state, call, deadline, WriterClaim::Promoted)
                     } else {
                         state
                     };
@@ -377,7 +393,7 @@ impl<C: Connector> Mux<C> {
         state.queue.push_back(Arc::clone(call));
         state.is_back();
         // The poster does not read for this call, so `hand_on` must promote a reader for the calls that were written with it.
-        let state = self.write(state, call, deadline, WriterClaim::Free);
+        let state = Writer::write(self, state, call, deadline, WriterClaim::Free);
         self.hand_on(state, true);
         if !call.is_over() {
             self.see_sent(call, deadline);
@@ -405,7 +421,7 @@ impl<C: Connector> Mux<C> {
             // makes it.
             let has_backlog = state.session.as_ref().is_some_and(|session| session.has_backlog);
             let writes = matches!(claim, WriterClaim::Promoted) || call.is_queued() || has_backlog;
-            let mut state = if writes { self.write(state, call, deadline, claim) } else { state };
+            let mut state = if writes { Writer::write(self, state, call, deadline, claim) } else { state };
             if now() >= deadline {
                 // Leave first: while this poster still counts as waiting it could be promoted again and again.
                 if call.leave_sent() {
@@ -503,6 +519,172 @@ impl<C: Connector> Mux<C> {
         self.hand_on(state, true);
         answer
     }
+
+    /// Opens the connection before the first call, until the deadline at most.
+    pub(super) fn connect_first(&self, deadline: Instant) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if state.session.is_none() && !state.closed {
+            state = self.connect_while(state, deadline, || true);
+        }
+        if state.closed {
+            return Err(Error::ShutDown);
+        }
+        if state.session.is_some() {
+            return Ok(());
+        }
+        let failed = state.connecting.failed.as_ref().filter(|_| !state.connecting.is_busy);
+        Err(failed.map_or_else(|| self.settings.unconnected(), |(_, error)| error.clone()))
+    }
+
+    /// Starts a connect for later calls, unless there is a connection, one is being opened, or the last connect failed less than `pause`
+    /// ago. Does not block.
+    pub(super) fn connect_ahead(&self, pause: Duration) {
+        let mut state = self.state.lock();
+        if state.closed || state.session.is_some() || state.connecting.failed_within(pause) {
+            return;
+        }
+        // If the thread cannot be started, the next caller connects.
+        let begun = self.begin_connect(&mut state);
+        drop(state);
+        let _ = begun.inspect_err(note_refusal);
+    }
+
+    /// Returns `true` if the last connect failed less than `pause` ago.
+    pub(super) fn failed_within(&self, pause: Duration) -> bool {
+        self.state.lock().connecting.failed_within(pause)
+    }
+
+    /// Starts a connect, and waits for its end while `waits` returns `true`, until the deadline at most.
+    fn connect_while<'a>(
+        &'a self,
+        mut state: Guard<'a, C>,
+        deadline: Instant,
+        waits: impl Fn() -> bool,
+    ) -> Guard<'a, C> {
+        if let Err(refusal) = self.begin_connect(&mut state) {
+            state.connecting.is_busy = true;
+            drop(state);
+            note_refusal(&refusal);
+            let start = now();
+            self.end_connect(
+                open(&self.settings.connector, deadline.min(start + self.settings.connect_timeout)),
+                start,
+            );
+            return self.state.lock();
+        }
+        while waits() {
+            let left = deadline.saturating_duration_since(now());
+            if !state.connecting.is_busy || state.closed || left.is_zero() {
+                break;
+            }
+            self.connected.wait_for(&mut state, left);
+        }
+        state
+    }
+
+    /// Starts a connect on a separate thread, unless one is under way. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses the thread.
+    fn begin_connect(&self, state: &mut MuxState<C>) -> io::Result<()> {
+        if state.connecting.is_busy {
+            return Ok(());
+        }
+        let (mux, settings, start) = (Weak::clone(&self.this), Arc::clone(&self.settings), now());
+        let connect = move || {
+            let opened = open(&settings.connector, start + settings.connect_timeout);
+            if let Some(mux) = mux.upgrade() {
+                mux.end_connect(opened, start);
+            }
+        };
+        let may_spawn = self.settings.connector.may_spawn();
+        let spawn = || thread::Builder::new().name("dlock-connect".to_owned()).spawn(connect);
+        let thread = if may_spawn { spawn()? } else { return Err(io::ErrorKind::WouldBlock.into()) };
+        // The thread cannot report its end before this mark is set, because it needs the mutex for that.
+        state.connecting.thread = Some(thread);
+        state.connecting.is_busy = true;
+        Ok(())
+    }
+
+    /// Takes the outcome of a connect.
+    fn end_connect(&self, opened: Result<OpenConnection<C>, Error>, start: Instant) {
+        let mut state = self.state.lock();
+        let me = thread::current().id();
+        // In one step: `close` must find this thread either as one that connects, or as one that may still run callbacks.
+        state.connecting.is_busy = false;
+        state.connecting.tellers.push(me);
+        self.connected.notify_all();
+        // Callbacks and the log may panic.
+        let told = catch_panic(|| {
+            let state = self.take_up(state, opened, start);
+            if !state.writing && state.has_work() {
+                drop(Writer::left_over(self, state));
+            }
+        });
+        let mut state = self.state.lock();
+        state.connecting.tellers.retain(|teller| *teller != me);
+        self.connected.notify_all();
+        drop(state);
+        if told.is_none() {
+            log::error!(TRANSPORT, "the thread dlock-connect has caught a panic; please report it");
+        }
+    }
+
+    /// Installs a connection, or fails every queued call.
+    fn take_up<'a>(
+        &'a self,
+        mut state: Guard<'a, C>,
+        opened: Result<OpenConnection<C>, Error>,
+        start: Instant,
+    ) -> Guard<'a, C> {
+        match opened {
+            Ok(open) => {
+                let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
+                // ORDERING: Relaxed: `has_answered` and `has_time_to_connect` load the value alone.
+                self.settings.connect_took.store(took, Ordering::Relaxed);
+                // A mux that was closed meanwhile keeps no connection: this one ends when `open` is dropped.
+                if !state.closed {
+                    state.session = Some(Session::new(self.epochs.begin(), open));
+                    self.is_connected.store(true, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
+                }
+                state
+            }
+            Err(error) => {
+                state.connecting.failed = Some((now(), error.clone()));
+                let failed: VecDeque<_> = std::mem::take(&mut state.queue);
+                drop(state);
+                fail_all(&failed, &error, true);
+                self.state.lock()
+            }
+        }
+    }
+
+    /// Called when the mux is closed. Waits until every thread whose connect has ended has run its callbacks, and until the last of these
+    /// threads has ended. Returns at once on such a thread, and does not wait for a connect that is still under way.
+    fn end_connecting(&self) {
+        let me = thread::current().id();
+        let mut state = self.state.lock();
+        if state.connecting.tellers.contains(&me) {
+            return;
+        }
+        while state.connecting.is_telling() {
+            self.connected.wait(&mut state);
+        }
+        let thread = if state.connecting.is_busy { None } else { state.connecting.thread.take() };
+        drop(state);
+        if let Some(thread) = thread {
+            // The thread has caught any panic itself.
+            let _ = thread.join();
+        }
+    }
+
+    /// Returns `true` if a thread connects, is about to, or has not yet written what waited for its connection.
+    #[cfg(all(test, dlock_shuttle))]
+    pub(super) fn is_connecting(&self) -> bool {
+        let state = self.state.lock();
+        state.connecting.is_busy || state.connecting.is_telling()
+    }
 }
 
 /// Ends calls with a failure. Call it without holding the mux's state, because callbacks run.
@@ -512,6 +694,18 @@ fn fail_all<'a>(calls: impl IntoIterator<Item = &'a Arc<PendingCall>>, error: &E
             call.wake();
         }
     }
+}
+
+/// Says in the log that there is no thread for a connect. Call it without holding the mux's state: a logger may block.
+fn note_refusal(refusal: &io::Error) {
+    log::debug!(TRANSPORT, "the operating system refused the thread dlock-connect: {refusal}");
+}
+
+/// Opens a connection, until the deadline at most. A panic becomes an error, because the mux must learn that this connect has ended: code
+/// of the program that runs during a connect, such as its logger, may panic.
+fn open<C: Connector>(connector: &C, deadline: Instant) -> Result<OpenConnection<C>, Error> {
+    let panicked = || Error::backend(BackendFailure::NotExecuted, "opening a connection panicked; please report it");
+    catch_panic(|| connector.open(deadline)).unwrap_or_else(|| Err(panicked()))
 }
 
 fn overdue_by(timeout: Duration) -> io::Error {

@@ -572,18 +572,5 @@ impl Epochs {
 }
 
 #[cfg(all(test, not(dlock_shuttle)))]
-mod tests {
-    use super::*;
-    use crate::store::redis::net::endpoint::Endpoint;
-
-    #[test]
-    fn a_writer_that_comes_back_does_not_take_the_role_of_a_successor_that_yields() {
-        let mut state = MuxState::<Endpoint>::new();
-        let first = state.gather();
-        assert!(state.take_idle_role());
-        let second = state.gather();
-        assert!(!state.has_gathered(first));
-        assert!(state.has_gathered(second));
-        assert!(!state.has_gathered(second));
-    }
-}
+#[path = "../../../../../tests/white_box/store/redis/transport/mux/state.rs"]
+mod tests;
