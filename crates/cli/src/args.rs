@@ -3,7 +3,7 @@
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
 use crate::settings::{Reach, Rules, time};
-use crate::status::LogFormat;
+use crate::status::{LogFormat, NOT_ACQUIRED};
 use crate::timing;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -47,7 +47,7 @@ Exit status:
   that of the command; 128 + n if signal n ended it, or ended dlock before
   64   wrong usage: arguments, URL or configuration file
   65   not acquired: somebody else held the lock for all of --wait, or with
-       --once-every it was done already
+       --once-every it was done already (or what --not-acquired-status says)
   66   the lock was lost while the command ran (with --on-lost stop)
   67   the server cannot be reached, or does not answer
   68   the server denies the login, or a right
@@ -299,6 +299,9 @@ pub(crate) struct Run {
     /// Tries once, and does not wait
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
+    /// The exit status if the lock was not acquired, such as 0 where it is no failure that the command runs elsewhere, or was run already
+    #[arg(long, value_name = "STATUS", default_value_t = NOT_ACQUIRED)]
+    pub(crate) not_acquired_status: u8,
     /// Keeps everybody from the lock until so long after the command has got it, whatever its status is: a job that ends at once is not run
     /// again by a machine whose clock is late
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "once_every")]

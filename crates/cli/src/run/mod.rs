@@ -117,7 +117,7 @@ pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Others, Fai
             if !message.is_empty() {
                 say(&message);
             }
-            status
+            if status == NOT_ACQUIRED { wanted.not_acquired_status } else { status }
         }
     }
 }

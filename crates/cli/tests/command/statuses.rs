@@ -73,8 +73,11 @@ fn a_lock_that_is_held_for_all_of_the_wait_is_65_and_names_the_holder() {
         let who = format!(": dlock (pid {}) on ", holder.pid().as_raw_nonzero());
         ended.err.contains(&who) && ended.err.contains(" (nightly export): not acquired in time")
     });
-    for options in [&["--no-wait"][..], &["--wait", "0s"], &["--wait", "200ms"]] {
-        let ended = kit.run(options, "echo ran").end().expect(65);
+    let other_status = ["--no-wait", "--not-acquired-status", "0"];
+    for (options, status) in
+        [(&["--no-wait"][..], 65), (&["--wait", "0s"], 65), (&["--wait", "200ms"], 65), (&other_status, 0)]
+    {
+        let ended = kit.run(options, "echo ran").end().expect(status);
         assert!(ended.err.contains("is held by \"") && ended.out.is_empty(), "{ended:?}");
     }
     // Nobody of them waits any more.
