@@ -235,6 +235,7 @@ impl fmt::Display for Address {
     }
 }
 
+/// Without the login: a generator shows its store in its own `Debug`, and that ends up in logs.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}/{}", self.db)

@@ -149,6 +149,8 @@ impl Socket {
         }
     }
 
+    /// Writes nothing: there is no flag for a single write that does not wait, and to make the socket non-blocking for a moment would be seen by
+    /// the thread that reads. The write with a time-out follows.
     #[cfg(not(unix))]
     fn write_now(&self, _bytes: &[u8]) -> io::Result<usize> {
         Ok(0)
@@ -169,11 +171,15 @@ impl Socket {
 
     /// Makes the close throw away bytes that were written but not yet sent.
     pub(crate) fn no_linger(&self) {
-        if let Self::Tcp(s) = self {
-            let _ = SockRef::from(s).set_linger(Some(Duration::ZERO));
+        match self {
+            Self::Tcp(s) => _ = SockRef::from(s).set_linger(Some(Duration::ZERO)),
+            // What is written to a local socket is in the server's queue at once, so nothing is left to throw away.
+            #[cfg(unix)]
+            Self::Unix(_) => {}
         }
     }
 
+    /// Reads the bytes that have arrived, waiting for the first one for as long as the socket's time-out says.
     fn read_once(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(s) => (&*s).read(buffer),

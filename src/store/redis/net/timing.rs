@@ -1,5 +1,6 @@
 //! The times of a connection.
 
+#[cfg(unix)]
 use crate::backoff::Backoff;
 use std::time::Duration;
 
