@@ -216,7 +216,8 @@ pub(crate) struct Show {
 pub(crate) struct Wait {
     #[command(flatten)]
     pub(crate) lock: LockName,
-    /// Waits for at most this time. Without it, waits without a limit
+    /// Waits for at most this time. Without it, waits without a limit; with 0, looks once. Of a holder that does not answer before the end, only
+    /// the locker is named
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
 }

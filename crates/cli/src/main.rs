@@ -12,6 +12,7 @@ mod exporter;
 mod list;
 mod output;
 mod pages;
+mod process_one;
 mod run;
 mod settings;
 mod show;
@@ -37,6 +38,11 @@ fn main() -> ExitCode {
     };
     let Arguments { reach, action, .. } = arguments;
     let others = if matches!(action, Action::Run(_)) { others } else { None };
+    if !matches!(action, Action::Run(_))
+        && let Err(failure) = process_one::hear_signals()
+    {
+        return output::end(Err(failure)).into();
+    }
     let settings = || Settings::of(&reach, Rules::default());
     let outcome = match action {
         Action::Run(wanted) => return run::run(&reach, &wanted, others).into(),

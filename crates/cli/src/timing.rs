@@ -43,6 +43,10 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The pauses between two looks of `dlock wait`.
 pub(crate) const FREE_LOOKS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(500);
 
+/// If a look of `dlock wait` takes longer than this, the server does not answer. So long before the end of `--timeout` the holder is asked who it
+/// is.
+pub(crate) const LOOK_LATE: Duration = Duration::from_secs(1);
+
 /// How long `dlock run --verbose` waits before it says for whom.
 pub(crate) const WAIT_TOLD: Duration = Duration::from_secs(1);
 

@@ -23,7 +23,7 @@ use std::fs;
 #[cfg(feature = "tls")]
 use std::path::Path;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const VARIABLE: &str = "DLOCK_URL";
 
@@ -161,22 +161,18 @@ impl Settings {
         Ok(Self { url, reach, rules: rules.or(told.rules) })
     }
 
-    /// Connects to ask questions only. The client leaves no record of itself in the store.
+    /// Connects to ask questions only.
     pub(crate) fn connect(&self) -> Result<DLockGenerator, Failure> {
         Self::asking(self.builder()?.connect()?)
     }
 
     /// Like [`connect`](Self::connect), but waits until the server is there.
     pub(crate) fn connect_when_there(&self) -> Result<DLockGenerator, Failure> {
-        self.connect_until(None)
+        Self::asking(self.builder()?.wait(None)?)
     }
 
-    /// Like [`connect`](Self::connect), but waits until the server is there, or until an end.
-    pub(crate) fn connect_until(&self, end: Option<Instant>) -> Result<DLockGenerator, Failure> {
-        Self::asking(self.builder()?.wait(end)?)
-    }
-
-    fn asking(store: Store) -> Result<DLockGenerator, Failure> {
+    /// A client that asks questions only, and leaves no record of itself in the store.
+    pub(crate) fn asking(store: Store) -> Result<DLockGenerator, Failure> {
         Ok(store.generator(DLockGenerator::builder().client_record(false))?)
     }
 
