@@ -234,7 +234,7 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) interval: Duration,
     /// Stops after this many rounds
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }
 

@@ -315,10 +315,16 @@ fn the_list_is_watched_through_an_outage<S: Site>() {
     kit.server.restart();
     watching
         .wait_for("its end", |line| line["locks"].as_array().is_some_and(|locks| locks.is_empty() != S::KEEPS_LOCKS));
+    kit.server.kill();
+    let away = kit.dlock(&["watch", "--json", "--count", "2", "--interval", "1ms"]).end().expect(0);
+    let errors = away.out.lines().map(json).filter(|line| line["error"].is_string()).count();
+    assert_eq!((errors, &*away.err), (2, ""), "{away:?}");
+    kit.server.restart();
     let twice = kit.dlock(&["watch", "--count", "2", "--interval", "1ms"]).end().expect(0);
     let count = if S::KEEPS_LOCKS { "1 lock\n" } else { "0 locks\n" };
     assert_eq!(twice.out.matches(count).count(), 2, "{twice:?}");
     assert!(!twice.out.contains('\u{1b}'), "{twice:?}");
+    kit.dlock(&["watch", "--count", "0"]).end().expect(64);
 }
 
 #[test]
