@@ -67,6 +67,6 @@ fn explain(said: &clap::Error) -> u8 {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         return 0;
     }
-    status::say(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+    status::say(status::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
     status::USAGE
 }

@@ -134,6 +134,8 @@ macro_rules! with_certificates {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     url: String,
+    /// The arguments alone.
+    given: Reach,
     reach: Reach,
     pub(crate) rules: Rules,
 }
@@ -158,7 +160,7 @@ impl Settings {
                 format!("no server: give --url, set {VARIABLE}, or write a line `url = redis://…` into {place}"),
             )
         })?;
-        Ok(Self { url, reach, rules: rules.or(told.rules) })
+        Ok(Self { url, given: arguments.clone(), reach, rules: rules.or(told.rules) })
     }
 
     /// Connects to ask questions only.
@@ -187,11 +189,11 @@ impl Settings {
         }
     }
 
-    /// Settings that a store would not follow must not be taken for set.
+    /// Arguments that a store would not follow must not be taken for set. A line of the file is there for the URLs of the machine that are of Redis.
     fn refuse_those_of_redis(&self) -> Result<(), Failure> {
         let Reach {
             replica_acks, replica_acks_within, connect_timeout, io_timeout, failover_within, address_map, ..
-        } = &self.reach;
+        } = &self.given;
         let times = [
             ("--replica-acks-within", replica_acks_within),
             ("--connect-timeout", connect_timeout),
