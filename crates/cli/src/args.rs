@@ -118,7 +118,7 @@ Exit status:
   64   wrong usage: arguments, URL or configuration file
   70   the address cannot be listened on
 
-A server that cannot be reached, or denies a right, is the figure dlock_store_up 0, and one line on standard error. Each request lists all locks once. \
+A server that cannot be reached, or denies a right, is the figure dlock_store_up 0, and one line on standard error; another one says that it is back. A request lists all locks once; those that come meanwhile have the same answer. \
 Whoever reaches the address can read it: there is no login and no TLS.";
 
 #[derive(Debug, Subcommand)]
@@ -274,7 +274,7 @@ pub(crate) struct Doctor {
 #[derive(Args, Debug)]
 pub(crate) struct Exporter {
     /// Where it is served
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9810")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9810", value_parser = host_and_port)]
     pub(crate) listen: String,
     /// A lease that has no more left than this is near its end
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
@@ -285,6 +285,16 @@ pub(crate) struct Exporter {
     /// Types whose names contain `_`: of any other key, the text before the first `_` counts as the type
     #[arg(long = "type", value_name = "TYPE,…", value_delimiter = ',')]
     pub(crate) named: Vec<String>,
+}
+
+/// Reads `127.0.0.1:9810`, `[::]:9810` or `localhost:9810`.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let is_whole = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+    if text.rsplit_once(':').is_some_and(is_whole) {
+        Ok(text.to_owned())
+    } else {
+        Err("give HOST:PORT: 0.0.0.0:9810".to_owned())
+    }
 }
 
 /// The part of the lease at whose beginning a lease that cannot be renewed counts as lost, so that the command has ended when the lease does.
