@@ -150,7 +150,12 @@ fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen<S: Site>() {
     assert_eq!(next.end().expect(0).out, "next\n");
     let nobody = kit.dlock(&words).end().expect(1);
     assert!(nobody.err.contains("nobody does"), "{nobody:?}");
-    assert!(kit.dlock(&["break", "JOB", "x"]).end().expect(64).err.contains("--locker"));
+    for words in [&["break", "JOB", "x"][..], &["break", "JOB", "x", "--yes"]] {
+        let ended = kit.dlock(words).end().expect(64);
+        for usage in ["--locker <LOCKER> <TYPE> <TARGET>\n", "--current [--yes] <TYPE> <TARGET>\n"] {
+            assert!(ended.err.contains(&format!("dlock break [OPTIONS] {usage}")), "{ended:?}");
+        }
+    }
 }
 
 #[test]
