@@ -29,9 +29,9 @@ impl Examination {
         match listener.ask(&[subscribe, &channel], self.left()) {
             Ok(_) => {}
             Err(error @ Error::Denied { .. }) => {
+                let right = subscribe.to_lowercase();
                 let advice = format!(
-                    "give the login +{} &DLOCK:1:*; without them, waiting locks poll",
-                    subscribe.to_lowercase()
+                    "give the login +{right} &DLOCK:1:*; without +{right}, waiting locks poll, and without &DLOCK:1:* there are no locks"
                 );
                 return self.wrong(Subject::Messages, words_of(&error), &advice);
             }
