@@ -5,7 +5,7 @@
 use crate::settings::{Reach, Rules, time};
 use crate::status::{LogFormat, NOT_ACQUIRED};
 use crate::timing;
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, Resettable, Str};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
@@ -27,12 +27,16 @@ pub(crate) struct Arguments {
         value_enum,
         value_name = "text|json",
         hide_possible_values = true,
-        default_value = "text"
+        default_value = "text",
+        help_heading = OPTIONS
     )]
     log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) action: Action,
 }
+
+/// The heading of what is neither of the server nor of the lock: the usual one. That of a flattened struct would go on.
+const OPTIONS: Resettable<Str> = Resettable::Reset;
 
 // A line of these is at most 79 characters, unless it is a paragraph: the terminal's width wraps it, and would tear the lists apart.
 
@@ -59,16 +63,37 @@ Exit status:
 INT, TERM, HUP, QUIT, USR1 and USR2 are forwarded to the command's process group. When dlock ends, even by SIGKILL, nothing of this group is \
 left; --daemons says what becomes of other processes that the command has started. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
 
-/// The same for `dlock ls`, `show` and `watch`.
-const ASKING: &str = "\
+/// The same for `dlock ls`.
+const LISTING: &str = "\
 Exit status:
-  0    done, whether or not there is such a lock; with --quiet: somebody holds it
+  0    done, whether or not there is such a lock
+  64   wrong usage: arguments, URL or configuration file
+  67   the server, or a master of a Cluster, cannot be reached or does not answer
+  68   the server denies the login, or a right: +scan is needed
+  69   the server cannot tell
+  70   the output could not be written";
+
+/// The same for `dlock show`.
+const SHOWING: &str = "\
+Exit status:
+  0    done, whether or not somebody holds it; with --quiet: somebody does
   1    with --quiet: nobody holds it
   64   wrong usage: arguments, URL or configuration file
   67   the server cannot be reached, or does not answer
-  68   the server denies the login, or a right: ls and watch need +scan
+  68   the server denies the login, or a right
   69   the server cannot tell, or the key is used for something else
   70   the output could not be written";
+
+/// The same for `dlock watch`.
+const WATCHING: &str = "\
+Exit status:
+  0    all rounds of --count are printed, or nobody reads them any more
+  64   wrong usage: arguments, URL or configuration file
+  68   the server denies the login, or a right: +scan is needed
+  69   the server cannot tell
+  70   the output could not be written
+
+A server that cannot be reached, or does not answer, is waited for.";
 
 /// The same for `dlock wait`.
 const WAITING: &str = "\
@@ -104,6 +129,11 @@ Exit status:
 
 The broken holder is told at once if it listens, else by its next look, a sixth of its lease later at most. Until then it goes on.";
 
+/// How `dlock break` is used, in two lines: clap's own is wider than a narrow terminal, and pairs `--yes` with `--locker`.
+const BREAK_USAGE: &str = "\
+dlock break [OPTIONS] --locker <LOCKER> <TYPE> <TARGET>
+       dlock break [OPTIONS] --current [--yes] <TYPE> <TARGET>";
+
 /// The same for `dlock doctor`.
 const EXAMINING: &str = "\
 Exit status:
@@ -118,7 +148,7 @@ Exit status:
   64   wrong usage: arguments, URL or configuration file
   70   the address cannot be listened on
 
-A server that cannot be reached, or denies a right, is the figure dlock_store_up 0, and one line on standard error. Each request lists all locks once. \
+A server that cannot be reached, or denies a right, is the figure dlock_store_up 0, and one line on standard error; another one says that it is back. A request lists all locks once; those that come meanwhile have the same answer. \
 Whoever reaches the address can read it: there is no login and no TLS.";
 
 #[derive(Debug, Subcommand)]
@@ -127,19 +157,19 @@ pub(crate) enum Action {
     #[command(after_help = RUNNING)]
     Run(Run),
     /// Lists the locks that somebody holds or waits for, as they are found: up to 256 together by name. A master of a Cluster that does not answer is named
-    #[command(after_help = ASKING)]
+    #[command(after_help = LISTING)]
     Ls(Ls),
     /// Shows who holds a lock, why and since when, and who waits for it in which order
-    #[command(after_help = ASKING)]
+    #[command(after_help = SHOWING)]
     Show(Show),
     /// Waits until nobody holds a lock
     #[command(after_help = WAITING)]
     Wait(Wait),
     /// Lists locks again and again, in place on a terminal, until it is interrupted
-    #[command(after_help = ASKING)]
+    #[command(after_help = WATCHING)]
     Watch(Watch),
     /// Takes a lock from its holder by force, and gives it to the first that waits
-    #[command(after_help = BREAKING)]
+    #[command(after_help = BREAKING, override_usage = BREAK_USAGE)]
     Break(Break),
     /// Examines the server, or each master of a Cluster, and their replicas: rights, version, role, messages, eviction, persistence, clock and
     /// round trip; and says what to do
@@ -177,7 +207,7 @@ pub(crate) struct LockName {
 /// Some locks.
 #[derive(Args, Debug)]
 pub(crate) struct Which {
-    /// Which locks, by TYPE_TARGET, without the prefix DLOCK_ of the keys: `*` stands for any text, `?` for any character, `\\` takes the meaning of the next one away
+    /// Which locks, by TYPE_TARGET, without the prefix DLOCK_ of the keys: `*` stands for any text, `?` for any character, `\` takes the meaning of the next one away
     #[arg(value_name = "PATTERN", default_value = "*")]
     pub(crate) pattern: String,
 }
@@ -216,7 +246,8 @@ pub(crate) struct Show {
 pub(crate) struct Wait {
     #[command(flatten)]
     pub(crate) lock: LockName,
-    /// Waits for at most this time. Without it, waits without a limit
+    /// Waits for at most this time. Without it, waits without a limit; with 0, looks once. Of a holder that does not answer before the end, only
+    /// the locker is named
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Duration>,
 }
@@ -233,7 +264,7 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) interval: Duration,
     /// Stops after this many rounds
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 }
 
@@ -241,19 +272,26 @@ pub(crate) struct Watch {
 pub(crate) struct Break {
     #[command(flatten)]
     pub(crate) lock: LockName,
-    /// Who must hold it, as `dlock ls` and `dlock show` print it. If somebody else does, nothing is changed
-    #[arg(long, value_name = "LOCKER", required_unless_present = "current", conflicts_with = "current")]
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) locker: Option<String>,
-    /// Shows who holds it, and asks on the terminal whether to take it from them
-    #[arg(long)]
-    pub(crate) current: bool,
+    #[command(flatten)]
+    pub(crate) from: FromWhom,
     /// Does not ask. If somebody else holds it by the time of the break, nothing is changed
     #[arg(long, requires = "current")]
     pub(crate) yes: bool,
     /// What the holder is told
     #[arg(long, value_name = "TEXT", default_value = "broken with dlock")]
     pub(crate) reason: String,
+}
+
+/// From whom a lock is taken.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct FromWhom {
+    /// Who must hold it, as `dlock ls` and `dlock show` print it. If somebody else does, nothing is changed
+    #[arg(long, value_name = "LOCKER", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) locker: Option<String>,
+    /// Shows who holds it, and asks on the terminal whether to take it from them
+    #[arg(long)]
+    pub(crate) current: bool,
 }
 
 #[derive(Args, Debug)]
@@ -273,7 +311,7 @@ pub(crate) struct Doctor {
 #[derive(Args, Debug)]
 pub(crate) struct Exporter {
     /// Where it is served
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9810")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9810", value_parser = host_and_port)]
     pub(crate) listen: String,
     /// A lease that has no more left than this is near its end
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time)]
@@ -284,6 +322,16 @@ pub(crate) struct Exporter {
     /// Types whose names contain `_`: of any other key, the text before the first `_` counts as the type
     #[arg(long = "type", value_name = "TYPE,…", value_delimiter = ',')]
     pub(crate) named: Vec<String>,
+}
+
+/// Reads `127.0.0.1:9810`, `[::]:9810` or `localhost:9810`.
+fn host_and_port(text: &str) -> Result<String, String> {
+    let is_whole = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+    if text.rsplit_once(':').is_some_and(is_whole) {
+        Ok(text.to_owned())
+    } else {
+        Err("give HOST:PORT: 0.0.0.0:9810".to_owned())
+    }
 }
 
 /// The part of the lease at whose beginning a lease that cannot be renewed counts as lost, so that the command has ended when the lease does.
@@ -340,7 +388,7 @@ pub(crate) struct Run {
     pub(crate) rules: Rules,
     /// The command and its arguments. It finds the lock's key in the environment variable DLOCK_KEY, and the fencing token in
     /// DLOCK_TOKEN
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", help_heading = OPTIONS)]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -9,9 +9,9 @@ use redis_dlock::{BreakOutcome, DLockGenerator};
 use std::io::{self, IsTerminal, Write};
 
 pub(crate) fn break_hold(settings: &Settings, wanted: &Break) -> Result<u8, Failure> {
-    let Break { lock, locker, reason, yes, .. } = wanted;
+    let Break { lock, from, reason, yes } = wanted;
     let generator = settings.connect()?;
-    let locker = match locker {
+    let locker = match &from.locker {
         Some(locker) => locker.clone(),
         None => current(&generator, lock, *yes)?,
     };

@@ -12,6 +12,7 @@ mod exporter;
 mod list;
 mod output;
 mod pages;
+mod process_one;
 mod run;
 mod settings;
 mod show;
@@ -37,6 +38,11 @@ fn main() -> ExitCode {
     };
     let Arguments { reach, action, .. } = arguments;
     let others = if matches!(action, Action::Run(_)) { others } else { None };
+    if !matches!(action, Action::Run(_))
+        && let Err(failure) = process_one::hear_signals()
+    {
+        return output::end(Err(failure)).into();
+    }
     let settings = || Settings::of(&reach, Rules::default());
     let outcome = match action {
         Action::Run(wanted) => return run::run(&reach, &wanted, others).into(),
@@ -61,6 +67,6 @@ fn explain(said: &clap::Error) -> u8 {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         return 0;
     }
-    status::say(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+    status::say(status::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
     status::USAGE
 }

@@ -48,8 +48,10 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// The message of a wrong usage may repeat an argument that is a URL.
     pub(crate) fn new(status: u8, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        let message = message.into();
+        Self { status, message: if status == USAGE { without_logins(&message) } else { message } }
     }
 
     /// A failure of the operating system.
@@ -98,6 +100,15 @@ fn format_of(arguments: impl Iterator<Item = OsString>) -> LogFormat {
     LogFormat::Text
 }
 
+/// A text with no login of a URL: `redis://…@host`. A password may have any character, so all goes up to the last `@` of a line.
+pub(crate) fn without_logins(text: &str) -> String {
+    let line = |line: &str| match (line.find("://"), line.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &line[..scheme], &line[at..]),
+        _ => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
 /// Prints a message. Does nothing if nobody can read it.
 pub(crate) fn say(message: &str) {
     let line = match FORMAT.get() {
@@ -114,6 +125,19 @@ pub(crate) fn say(message: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_is_not_shown_wherever_it_stands() {
+        for (text, shown) in [
+            ("invalid value 'redis://u:secret@h' for x: no", "invalid value 'redis://…@h' for x: no"),
+            ("a\n  'consul://secret@h'\nb://c", "a\n  'consul://…@h'\nb://c"),
+            ("x://u:sec ret' @x://secret@h\n", "x://…@h\n"),
+            ("an @ before redis://h", "an @ before redis://h"),
+            ("no URL", "no URL"),
+        ] {
+            assert_eq!(without_logins(text), shown);
+        }
+    }
 
     #[test]
     fn the_format_is_found_before_the_arguments_are_read() {

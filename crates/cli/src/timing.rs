@@ -34,14 +34,21 @@ pub(crate) const UNSEEN: Duration = Duration::from_secs(1);
 /// If a lease ends within this time of the end of `--max-hold`, it has ended because of `--max-hold`.
 pub(crate) const MAX_HOLD_NEAR: Duration = Duration::from_millis(100);
 
-/// How long a scraper of `dlock exporter` has to send its request, and to take the answer.
+/// How long a scraper of `dlock exporter` has to send its request, and how long it has to take the answer.
 pub(crate) const SCRAPER_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a store has to tell `dlock exporter` of its locks: half of what Prometheus waits for a page.
+pub(crate) const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The pause after the operating system has refused a connection.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The pauses between two looks of `dlock wait`.
 pub(crate) const FREE_LOOKS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(500);
+
+/// If a look of `dlock wait` takes longer than this, the server does not answer. So long before the end of `--timeout` the holder is asked who it
+/// is.
+pub(crate) const LOOK_LATE: Duration = Duration::from_secs(1);
 
 /// How long `dlock run --verbose` waits before it says for whom.
 pub(crate) const WAIT_TOLD: Duration = Duration::from_secs(1);

@@ -1,36 +1,143 @@
 //! `dlock wait`: waits until nobody holds a lock, and takes none.
+//!
+//! A thread connects and looks, and another one asks the holder who it is, so that a server or a holder that does not answer keeps nobody waiting
+//! for longer than `--timeout`.
 
-use crate::args::Wait;
+use crate::args::{LockName, Wait};
 use crate::settings::Settings;
 use crate::show;
-use crate::status::{Failure, NOT_ACQUIRED, say};
+use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE, say};
 use crate::timing;
+use redis_dlock::DLockGenerator;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// What the threads find.
+enum Found {
+    /// Somebody holds the lock: ` by "…"`.
+    Held(String),
+    /// Who that is, in more words.
+    Named(String),
+    /// The wait is over.
+    Over(Result<(), Failure>),
+}
 
 pub(crate) fn wait(settings: &Settings, wanted: &Wait) -> Result<u8, Failure> {
+    // What is wrong with the URL is said at once.
+    settings.builder()?;
     let end = wanted.timeout.and_then(|time| Instant::now().checked_add(time));
-    let generator = settings.connect_until(end)?;
-    let (mut pause, mut is_told) = (*timing::FREE_LOOKS.start(), false);
+    if wanted.timeout.is_some_and(|time| time.is_zero()) {
+        return look_once(settings, &wanted.lock);
+    }
+    let (tell, told) = channel();
+    let looker = Looker { settings: settings.clone(), lock: wanted.lock.clone(), end, tell };
+    start(move || looker.look())?;
+    outcome(&told, &wanted.lock, end)
+}
+
+fn start(work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let thread = thread::Builder::new().name("dlock-look".to_owned()).spawn(work);
+    thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
+}
+
+/// One look, however long it takes.
+fn look_once(settings: &Settings, lock: &LockName) -> Result<u8, Failure> {
+    let generator = settings.connect()?;
+    match show::locker(&generator, lock)? {
+        None => Ok(0),
+        Some(locker) => Err(still_held(lock, &show::holder_of(&generator, lock).unwrap_or_else(|| by(&locker)))),
+    }
+}
+
+fn by(locker: &str) -> String {
+    format!(" by {locker:?}")
+}
+
+fn still_held(lock: &LockName, by: &str) -> Failure {
+    Failure::new(NOT_ACQUIRED, format!("{} is still held{by}", show::key(lock)))
+}
+
+/// Waits for what the threads find, until the end.
+fn outcome(told: &Receiver<Found>, lock: &LockName, end: Option<Instant>) -> Result<u8, Failure> {
+    let mut seen = None::<(Instant, String)>;
     loop {
-        let seen = show::locker(&generator, &wanted.lock);
-        if matches!(&seen, Ok(None)) {
-            return Ok(0);
-        }
         let left = end.map_or(timing::A_YEAR, |end| end.saturating_duration_since(Instant::now()));
-        match seen {
-            Err(error) if !error.is_transient() || left.is_zero() => return Err(error.into()),
-            Err(error) if !is_told => {
-                say(&format!("{error}: waiting for the server"));
-                is_told = true;
+        match told.recv_timeout(left) {
+            Ok(Found::Over(outcome)) => return outcome.map(|()| 0),
+            Ok(Found::Held(by)) => {
+                // What the holder has said stays known.
+                let words = seen.filter(|(_, words)| words.starts_with(&by)).map_or(by, |(_, words)| words);
+                seen = Some((Instant::now(), words));
             }
-            Ok(Some(_)) if left.is_zero() => {
-                let holder = show::holder_of(&generator, &wanted.lock).unwrap_or_default();
-                return Err(Failure::new(NOT_ACQUIRED, format!("{} is still held{holder}", show::key(&wanted.lock))));
+            Ok(Found::Named(words)) => {
+                seen = seen.map(|(at, by)| (at, if words.starts_with(&by) { words } else { by }));
             }
-            _ => {}
+            Err(_) => {
+                return Err(match seen {
+                    Some((at, by)) if at.elapsed() < timing::LOOK_LATE => still_held(lock, &by),
+                    _ => Failure::new(UNREACHABLE, "the server did not answer within the time of --timeout"),
+                });
+            }
         }
-        thread::sleep(pause.min(left));
-        pause = (pause * 2).min(*timing::FREE_LOOKS.end());
+    }
+}
+
+/// The thread that looks.
+struct Looker {
+    settings: Settings,
+    lock: LockName,
+    end: Option<Instant>,
+    tell: Sender<Found>,
+}
+
+impl Looker {
+    fn look(self) {
+        let outcome = self.until_free();
+        let _ = self.tell.send(Found::Over(outcome));
+    }
+
+    /// Returns when nobody holds the lock, or when no wait will mend what is wrong.
+    fn until_free(&self) -> Result<(), Failure> {
+        let generator = self.settings.connect_when_there()?;
+        let (mut pause, mut is_told, mut is_asked) = (*timing::FREE_LOOKS.start(), false, false);
+        loop {
+            match show::locker(&generator, &self.lock) {
+                Ok(None) => return Ok(()),
+                Ok(Some(locker)) => {
+                    let _ = self.tell.send(Found::Held(by(&locker)));
+                    if !is_asked && self.is_near_end() {
+                        is_asked = true;
+                        self.ask_who(&generator)?;
+                    }
+                }
+                Err(error) if !error.is_transient() => return Err(error.into()),
+                Err(error) if !is_told => {
+                    say(&format!("{error}: waiting for the server"));
+                    is_told = true;
+                }
+                Err(_) => {}
+            }
+            thread::sleep(pause.min(self.left() / 2).max(*timing::FREE_LOOKS.start()));
+            pause = (pause * 2).min(*timing::FREE_LOOKS.end());
+        }
+    }
+
+    fn is_near_end(&self) -> bool {
+        self.left() < timing::LOOK_LATE
+    }
+
+    fn left(&self) -> Duration {
+        self.end.map_or(timing::A_YEAR, |end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// Asks the holder who it is, for the message at the end.
+    fn ask_who(&self, generator: &DLockGenerator) -> Result<(), Failure> {
+        let (generator, lock, tell) = (generator.clone(), self.lock.clone(), self.tell.clone());
+        start(move || {
+            if let Some(words) = show::holder_of(&generator, &lock) {
+                let _ = tell.send(Found::Named(words));
+            }
+        })
     }
 }

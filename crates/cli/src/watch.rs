@@ -1,22 +1,23 @@
 //! `dlock watch`: the list of locks, again and again.
 
-use crate::args::Watch;
+use crate::args::{Watch, Which};
 use crate::list::{self, Found};
 use crate::output;
 use crate::settings::Settings;
 use crate::status::Failure;
+use redis_dlock::DLockGenerator;
 use serde_json::json;
 use std::io::{self, IsTerminal};
 use std::thread;
 
 pub(crate) fn watch(settings: &Settings, wanted: &Watch) -> Result<u8, Failure> {
-    // A wrong URL or a wrong password will not mend itself; a server that is away may come back.
-    let generator = settings.connect_when_there()?;
+    // A wrong URL or a wrong password will not mend itself; a server that is away may come back. Who reads documents is told of it in each round.
+    let mut connected = if wanted.json { None } else { Some(settings.connect_when_there()?) };
     let in_place = !wanted.json && io::stdout().is_terminal();
     let mut rounds = 0;
     loop {
         // What may pass is a part of what is seen; a denied right ends the watch.
-        let found = list::ask(&generator, &wanted.which)?;
+        let found = ask(settings, &mut connected, &wanted.which)?;
         let (rows, columns) = if in_place { output::size() } else { (usize::MAX, usize::MAX) };
         let page = if wanted.json { document(&found) } else { page(&found, columns) };
         let is_read = output::print(&if in_place { output::over(&output::fit(&page, rows, columns)) } else { page })?;
@@ -26,6 +27,18 @@ pub(crate) fn watch(settings: &Settings, wanted: &Watch) -> Result<u8, Failure> 
         }
         thread::sleep(wanted.interval);
     }
+}
+
+/// Asks for all locks, and connects before that if it must.
+fn ask(settings: &Settings, connected: &mut Option<DLockGenerator>, which: &Which) -> Result<Found, Failure> {
+    let generator = match connected {
+        Some(generator) => generator,
+        None => match settings.builder()?.connect() {
+            Err(error) if error.is_transient() => return Ok(Found { locks: Vec::new(), missing: vec![error] }),
+            store => connected.insert(Settings::asking(store?)?),
+        },
+    };
+    Ok(list::ask(generator, which)?)
 }
 
 fn page(found: &Found, columns: usize) -> String {

@@ -29,11 +29,12 @@ use std::time::Instant;
 
 pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failure> {
     let builder = settings.builder()?;
-    // A connect finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
+    // A connect to Redis finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
     let end = wanted.wait.map_or_else(|| Some(Instant::now()), |wait| Instant::now().checked_add(wait));
-    let connected = builder.wait(end);
+    let must_connect = matches!(builder, Builder::Redis(_)) || wanted.wait.is_some();
+    let connected = must_connect.then(|| builder.wait(end));
     let findings = match (builder, connected) {
-        (Builder::Redis(_), Ok(Store::Redis(store))) => examination::examine(&store, settings, wanted.limit),
+        (Builder::Redis(_), Some(Ok(Store::Redis(store)))) => examination::examine(&store, settings, wanted.limit),
         (Builder::Redis(builder), _) => examination::examine(&builder.build()?, settings, wanted.limit),
         #[cfg(feature = "etcd")]
         (Builder::Etcd(builder), _) => voting::etcd::examine(&builder.build()?, wanted.limit)?,

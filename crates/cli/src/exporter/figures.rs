@@ -26,6 +26,8 @@ struct OfType {
     held: u64,
     delayed: u64,
     waiting: u64,
+    /// How many of them tell how much is left of their lease.
+    telling: u64,
     near_end: u64,
     oldest_wait: Duration,
     least_left: Option<Duration>,
@@ -81,6 +83,7 @@ impl OfType {
         }
         self.held += 1;
         if let Some(left) = lock.remaining {
+            self.telling += 1;
             self.near_end += u64::from(left <= near);
             self.least_left = Some(self.least_left.map_or(left, |least| least.min(left)));
         }
@@ -134,7 +137,7 @@ impl Figures {
             Some(of.oldest_wait.as_secs_f64())
         });
         page.of_types("leases_near_end", "Held locks whose lease ends soon unless it is extended.", types, |of| {
-            Some(of.near_end)
+            (of.telling > 0 || of.held == 0).then_some(of.near_end)
         });
         page.of_types("least_lease_left_seconds", "The shortest time that is left of a lease.", types, |of| {
             of.least_left.map(|left| left.as_secs_f64())

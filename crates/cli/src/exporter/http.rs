@@ -2,9 +2,10 @@
 
 use crate::timing;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The longest head of a request.
 const LONGEST: usize = 8192;
@@ -12,30 +13,43 @@ const LONGEST: usize = 8192;
 /// How many header fields a request may have.
 const FIELDS: usize = 64;
 
-/// Answers scrapers, one after the other, for ever. The page is there as long as the process is.
-pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> Option<String>) {
+/// How many connections there may be at once. One that says nothing, as those of scanners of ports, has its thread for a while.
+const MOST: usize = 64;
+
+/// What a scraper has asked for.
+struct Request {
+    method: String,
+    path: String,
+}
+
+/// Answers scrapers for ever, each on a thread of its own. The page is there as long as the process is.
+pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> Option<String> + Send + Sync + 'static) {
+    // Each connection has a copy.
+    let page = Arc::new(page);
     loop {
-        match listener.accept() {
-            // A scraper that has gone away, or talks nonsense, is no concern of the next one.
-            Ok((stream, _)) => drop(answer(stream, &page)),
-            // The process has no more descriptors, say: a moment later it may have some.
-            Err(_) => thread::sleep(timing::ACCEPT_PAUSE),
+        if Arc::strong_count(&page) > MOST {
+            thread::sleep(timing::ACCEPT_PAUSE);
+            continue;
         }
+        // The process may have no more descriptors or threads: a moment later it may have some.
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(timing::ACCEPT_PAUSE);
+            continue;
+        };
+        let page = page.clone();
+        // A scraper that has gone away, or talks nonsense, is no concern of the next one.
+        let _ = thread::Builder::new().name("dlock-scraper".to_owned()).spawn(move || drop(answer(stream, &*page)));
     }
 }
 
 fn answer(mut stream: TcpStream, page: &impl Fn() -> Option<String>) -> io::Result<()> {
-    stream.set_write_timeout(Some(timing::SCRAPER_WITHIN))?;
-    let head = head(&mut stream)?;
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
-    let mut request = httparse::Request::new(&mut fields);
-    let is_read = request.parse(&head).is_ok_and(|status| status.is_complete());
-    let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default();
-    let (status, body) = match (is_read, request.method, path) {
-        (false, ..) => ("400 Bad Request", "this is no request of HTTP/1.1\n".to_owned()),
-        (_, Some("GET" | "HEAD"), "/metrics") => ("200 OK", page().unwrap_or_default()),
-        (_, Some("GET" | "HEAD"), "/") => ("200 OK", "dlock exporter: /metrics has the figures\n".to_owned()),
-        (_, Some("GET" | "HEAD"), _) => ("404 Not Found", "there is /metrics alone\n".to_owned()),
+    let request = request(&mut stream)?;
+    let target = request.as_ref().map_or(("", ""), |request| (&*request.method, path(&request.path)));
+    let (status, body) = match target {
+        _ if request.is_none() => ("400 Bad Request", "this is no request of HTTP/1.1\n".to_owned()),
+        ("GET" | "HEAD", "/metrics") => ("200 OK", page().unwrap_or_default()),
+        ("GET" | "HEAD", "/") => ("200 OK", "dlock exporter: /metrics has the figures\n".to_owned()),
+        ("GET" | "HEAD", _) => ("404 Not Found", "there is /metrics alone\n".to_owned()),
         _ => ("405 Method Not Allowed", "use GET\n".to_owned()),
     };
     let mut reply = format!(
@@ -43,27 +57,66 @@ fn answer(mut stream: TcpStream, page: &impl Fn() -> Option<String>) -> io::Resu
          Connection: close\r\n\r\n",
         body.len()
     );
-    if request.method != Some("HEAD") {
+    if target.0 != "HEAD" {
         reply.push_str(&body);
     }
-    stream.write_all(reply.as_bytes())
+    write_and_close(stream, reply.as_bytes())
 }
 
-/// Reads a request up to the end of its head.
-fn head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+/// The path of a target, which may be a whole URL, without what follows it.
+fn path(target: &str) -> &str {
+    let path = match target.strip_prefix("http://") {
+        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
+        None => target,
+    };
+    path.split('?').next().unwrap_or_default()
+}
+
+/// Reads a request up to the end of its head. `None` if it is none.
+fn request(stream: &mut TcpStream) -> io::Result<Option<Request>> {
     let end = Instant::now() + timing::SCRAPER_WITHIN;
-    let mut head = Vec::new();
-    let mut buffer = [0; 1024];
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < LONGEST {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut buffer)? {
+    let (mut head, mut buffer) = (Vec::new(), [0; 1024]);
+    while head.len() < LONGEST {
+        match read(stream, &mut buffer, end)? {
             0 => break,
             read => head.extend_from_slice(&buffer[..read]),
         }
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+        let mut request = httparse::Request::new(&mut fields);
+        match (request.parse(&head), request.method, request.path) {
+            (Ok(httparse::Status::Partial), ..) => {}
+            (Ok(_), Some(method), Some(path)) => {
+                return Ok(Some(Request { method: method.to_owned(), path: path.to_owned() }));
+            }
+            _ => break,
+        }
     }
-    Ok(head)
+    Ok(None)
+}
+
+fn read(stream: &mut TcpStream, buffer: &mut [u8], end: Instant) -> io::Result<usize> {
+    stream.set_read_timeout(Some(left(end)?))?;
+    stream.read(buffer)
+}
+
+/// How much is left until an end.
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Writes an answer, and reads what is left of the request: a connection that is closed with unread input is reset, and the answer may be lost.
+fn write_and_close(mut stream: TcpStream, mut reply: &[u8]) -> io::Result<()> {
+    let end = Instant::now() + timing::SCRAPER_WITHIN;
+    while !reply.is_empty() {
+        stream.set_write_timeout(Some(left(end)?))?;
+        match stream.write(reply)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => reply = &reply[written..],
+        }
+    }
+    stream.shutdown(Shutdown::Write)?;
+    let mut unread = [0; 8192];
+    while read(&mut stream, &mut unread, end)? > 0 {}
+    Ok(())
 }

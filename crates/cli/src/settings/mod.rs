@@ -23,7 +23,7 @@ use std::fs;
 #[cfg(feature = "tls")]
 use std::path::Path;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const VARIABLE: &str = "DLOCK_URL";
 
@@ -134,6 +134,8 @@ macro_rules! with_certificates {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     url: String,
+    /// The arguments alone.
+    given: Reach,
     reach: Reach,
     pub(crate) rules: Rules,
 }
@@ -158,25 +160,21 @@ impl Settings {
                 format!("no server: give --url, set {VARIABLE}, or write a line `url = redis://…` into {place}"),
             )
         })?;
-        Ok(Self { url, reach, rules: rules.or(told.rules) })
+        Ok(Self { url, given: arguments.clone(), reach, rules: rules.or(told.rules) })
     }
 
-    /// Connects to ask questions only. The client leaves no record of itself in the store.
+    /// Connects to ask questions only.
     pub(crate) fn connect(&self) -> Result<DLockGenerator, Failure> {
         Self::asking(self.builder()?.connect()?)
     }
 
     /// Like [`connect`](Self::connect), but waits until the server is there.
     pub(crate) fn connect_when_there(&self) -> Result<DLockGenerator, Failure> {
-        self.connect_until(None)
+        Self::asking(self.builder()?.wait(None)?)
     }
 
-    /// Like [`connect`](Self::connect), but waits until the server is there, or until an end.
-    pub(crate) fn connect_until(&self, end: Option<Instant>) -> Result<DLockGenerator, Failure> {
-        Self::asking(self.builder()?.wait(end)?)
-    }
-
-    fn asking(store: Store) -> Result<DLockGenerator, Failure> {
+    /// A client that asks questions only, and leaves no record of itself in the store.
+    pub(crate) fn asking(store: Store) -> Result<DLockGenerator, Failure> {
         Ok(store.generator(DLockGenerator::builder().client_record(false))?)
     }
 
@@ -191,11 +189,11 @@ impl Settings {
         }
     }
 
-    /// Settings that a store would not follow must not be taken for set.
+    /// Arguments that a store would not follow must not be taken for set. A line of the file is there for the URLs of the machine that are of Redis.
     fn refuse_those_of_redis(&self) -> Result<(), Failure> {
         let Reach {
             replica_acks, replica_acks_within, connect_timeout, io_timeout, failover_within, address_map, ..
-        } = &self.reach;
+        } = &self.given;
         let times = [
             ("--replica-acks-within", replica_acks_within),
             ("--connect-timeout", connect_timeout),

@@ -1,11 +1,13 @@
 //! `dlock ls`, `show`, `watch` and `break`, as an operator uses them.
 
-use super::kit::{Killed, Kit, KitOn, Site, Start, on_each_site};
+use super::kit::{Killed, Kit, KitOn, Site, Start, on_each_site, with_default_signals};
 use super::places::Watching;
 use super::support::crew::eventually;
 use redis_dlock::{DLockConfig, DLockGenerator};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::fs;
+use std::process::{Command, Stdio};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -111,7 +113,7 @@ fn a_run_that_nobody_waits_for_is_shown_with_its_command<S: Site>() {
     for word in ["reason: sh -c echo", "thread main (", ") has held it for ", &format!(", token {token}\n")] {
         assert!(page.contains(word), "{word}: {page}");
     }
-    holder.signal(rustix::process::Signal::TERM);
+    holder.signal(Signal::TERM);
     holder.end().expect(143);
     kit.expect_free();
 }
@@ -148,7 +150,12 @@ fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen<S: Site>() {
     assert_eq!(next.end().expect(0).out, "next\n");
     let nobody = kit.dlock(&words).end().expect(1);
     assert!(nobody.err.contains("nobody does"), "{nobody:?}");
-    assert!(kit.dlock(&["break", "JOB", "x"]).end().expect(64).err.contains("--locker"));
+    for words in [&["break", "JOB", "x"][..], &["break", "JOB", "x", "--yes"]] {
+        let ended = kit.dlock(words).end().expect(64);
+        for usage in ["--locker <LOCKER> <TYPE> <TARGET>\n", "--current [--yes] <TYPE> <TARGET>\n"] {
+            assert!(ended.err.contains(&format!("dlock break [OPTIONS] {usage}")), "{ended:?}");
+        }
+    }
 }
 
 #[test]
@@ -174,9 +181,11 @@ fn a_lock_is_waited_for_until_nobody_holds_it() {
     let holder = kit.run(&options, "echo in > in; while ! test -e go; do sleep 0.01; done").start();
     kit.line_of("in");
     eventually("the message names the holder", || {
-        let ended = kit.dlock(&["wait", "JOB", "x", "--timeout", "10ms"]).end().expect(65);
-        assert!(ended.err.contains("is still held by \""), "{ended:?}");
-        ended.err.contains(": dlock (pid ") && ended.err.ends_with(" (export)\n")
+        let ended = kit.dlock(&["wait", "JOB", "x", "--timeout", "500ms"]).end();
+        ended.status.code() == Some(65)
+            && ended.err.contains("is still held by \"")
+            && ended.err.contains(": dlock (pid ")
+            && ended.err.ends_with(" (export)\n")
     });
     let waits = kit.dlock(&["wait", "JOB", "x"]).start();
     fs::write(kit.path("go"), "").unwrap();
@@ -192,6 +201,69 @@ fn a_lock_is_waited_for_until_nobody_holds_it() {
     let waits = kit.dlock(&["wait", "JOB", "x"]).start();
     kit.server.restart();
     waits.end().expect(0);
+}
+
+#[test]
+fn a_wait_with_a_limit_ends_while_the_server_or_the_holder_hangs() {
+    let kit = Kit::new();
+    let patient = ["--io-timeout", "1h", "--connect-timeout", "1h"];
+    let wait = |limit| [&["wait", "JOB", "x", "--timeout", limit], &patient[..]].concat();
+    let holder = kit.run(&[], "echo in > in; exec sleep 100").start();
+    kit.line_of("in");
+    // It looks at least once.
+    kit.dlock(&wait("0s")).end().expect(65);
+    holder.signal(Signal::STOP);
+    let ended = kit.dlock(&wait("2s")).end().expect(65);
+    assert!(ended.err.contains("is still held by \""), "{ended:?}");
+    let clients = || {
+        let told: String = kit.server.run(&["INFO", "clients"]);
+        told.lines().find_map(|line| line.strip_prefix("connected_clients:")?.parse::<u32>().ok()).unwrap()
+    };
+    let before = clients();
+    let waits = kit.dlock(&wait("4s")).start();
+    eventually("it looks", || clients() > before);
+    kit.server.signal(Signal::STOP);
+    let begun = kit.dlock(&wait("100ms")).end().expect(67);
+    assert!(begun.err.contains("--timeout"), "{begun:?}");
+    waits.end().expect(67);
+    kit.server.signal(Signal::CONT);
+    holder.signal(Signal::KILL);
+}
+
+/// The kernel keeps signals from the first process of a container unless it asks for them. Where the system lets nobody make such a process,
+/// nothing is judged.
+#[test]
+fn the_first_process_of_a_container_ends_at_signals() {
+    let kit = Kit::new();
+    kit.server.hold(super::kit::KEY, "host-1-ff-1");
+    let inside = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
+    if !Command::new("unshare").args(inside).arg("true").status().is_ok_and(|status| status.success()) {
+        return eprintln!("no namespaces of processes here: what ends there is not judged");
+    }
+    for (words, signal) in [
+        (&["wait", "JOB", "x"][..], Signal::TERM),
+        (&["watch", "--json"], Signal::INT),
+        (&["exporter", "--listen", "127.0.0.1:0"], Signal::TERM),
+        (&["watch"], Signal::HUP),
+    ] {
+        let mut command = with_default_signals("unshare");
+        command.args(inside).arg(env!("CARGO_BIN_EXE_dlock")).args(words).env("DLOCK_URL", kit.server.url());
+        let running = command.stdin(Stdio::null()).start();
+        let of_unshare = format!("/proc/{0}/task/{0}/children", running.pid().as_raw_nonzero());
+        let first = || {
+            let pid = fs::read_to_string(&of_unshare).ok()?.trim().parse().ok().and_then(Pid::from_raw)?;
+            // It waits for signals on a thread of its own.
+            let hears = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).ok()?.count() > 1;
+            hears.then_some(pid)
+        };
+        let mut found = None;
+        eventually("it runs", || {
+            found = first();
+            found.is_some()
+        });
+        rustix::process::kill_process(found.unwrap(), signal).unwrap();
+        running.end().expect(128 + signal.as_raw());
+    }
 }
 
 #[test]
@@ -248,10 +320,16 @@ fn the_list_is_watched_through_an_outage<S: Site>() {
     kit.server.restart();
     watching
         .wait_for("its end", |line| line["locks"].as_array().is_some_and(|locks| locks.is_empty() != S::KEEPS_LOCKS));
+    kit.server.kill();
+    let away = kit.dlock(&["watch", "--json", "--count", "2", "--interval", "1ms"]).end().expect(0);
+    let errors = away.out.lines().map(json).filter(|line| line["error"].is_string()).count();
+    assert_eq!((errors, &*away.err), (2, ""), "{away:?}");
+    kit.server.restart();
     let twice = kit.dlock(&["watch", "--count", "2", "--interval", "1ms"]).end().expect(0);
     let count = if S::KEEPS_LOCKS { "1 lock\n" } else { "0 locks\n" };
     assert_eq!(twice.out.matches(count).count(), 2, "{twice:?}");
     assert!(!twice.out.contains('\u{1b}'), "{twice:?}");
+    kit.dlock(&["watch", "--count", "0"]).end().expect(64);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! `dlock exporter`, read by a parser of Prometheus' format.
 
-use super::kit::{KEY, Kit, Running, Start};
+use super::kit::{KEY, Kit, KitOn, Running, Site, Start, on_each_site};
 use super::support::crew::{HANG, eventually};
 use openmetrics_parser::prometheus::parse_prometheus;
 use openmetrics_parser::{MetricNumber, PrometheusValue};
+use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::thread;
@@ -19,7 +20,7 @@ struct Exporter {
 }
 
 impl Exporter {
-    fn start(kit: &Kit, options: &[&str]) -> Self {
+    fn start<S: Site>(kit: &KitOn<S>, options: &[&str]) -> Self {
         let words = [&["exporter", "--listen", "127.0.0.1:0"], options].concat();
         let mut command = kit.dlock(&words);
         // The port is on standard error, which is read while it runs.
@@ -155,10 +156,18 @@ fn a_server_that_is_away_is_a_figure_and_is_said_once() {
         assert_eq!(figures["dlock_store_scrape_failures_total"], failures);
         assert_eq!(figures.len(), 3, "nothing is known of the locks: {figures:?}");
     }
-    assert_eq!(fs::read_to_string(kit.path("said")).unwrap().lines().count(), 2);
+    let path = kit.path("said");
+    let said = || fs::read_to_string(&path).unwrap();
+    assert_eq!(said().lines().count(), 2);
     kit.server.restart();
     kit.server.run::<()>(&["SET", KEY, "host-1-ff-1", "PX", "60000"]);
+    // It fails in other words.
+    kit.server.signal(Signal::STOP);
+    assert_eq!(exporter.scrape()["dlock_store_up"], 0.0);
+    assert_eq!(said().lines().count(), 2, "{}", said());
+    kit.server.signal(Signal::CONT);
     let figures = exporter.scrape();
+    assert!(said().lines().count() == 3 && said().ends_with(" again\n"), "{}", said());
     assert_eq!((figures["dlock_store_up"], figures["dlock_store_held_locks JOB"]), (1.0, 1.0));
     kit.server.kill();
     assert_eq!(exporter.scrape()["dlock_store_up"], 0.0);
@@ -167,22 +176,87 @@ fn a_server_that_is_away_is_a_figure_and_is_said_once() {
 }
 
 #[test]
-fn other_requests_are_refused_and_one_that_says_nothing_keeps_nobody_waiting() {
+fn each_request_has_an_answer() {
     let kit = Kit::new();
     let exporter = Exporter::start(&kit, &[]);
-    let _silent = [0; 3].map(|_| TcpStream::connect(&exporter.address).unwrap());
+    // What a client sends that begins with TLS.
+    let hello = "\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}\u{7c}";
+    let long = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(100_000));
+    let body = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n{}", "x".repeat(4_000_000));
     for (request, status) in [
+        (hello, 400),
+        (&long, 400),
+        (&body, 405),
+        ("GET /metrics HTTP/1.0\n\n", 200),
+        ("GET http://host:9810/metrics HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+        ("GET http://host/else HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("GET http://host HTTP/1.1\r\nHost: x\r\n\r\n", 200),
         ("GET / HTTP/1.0\r\n\r\n", 200),
         ("GET /else HTTP/1.1\r\nHost: x\r\n\r\n", 404),
         ("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 405),
         ("nonsense\r\n\r\n", 400),
         ("GET /metrics?name=x HTTP/1.1\r\nHost: x\r\n\r\n", 200),
     ] {
-        assert_eq!(exporter.ask(request).0, status, "{request}");
+        assert_eq!(exporter.ask(request).0, status, "{}", &request[..request.len().min(60)]);
     }
     let (status, body) = exporter.ask("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!((status, &*body), (200, ""));
     assert_eq!(exporter.scrape()["dlock_store_up"], 1.0);
+}
+
+/// Port scanners and browsers open connections and say nothing.
+#[test]
+fn scrapers_that_say_nothing_keep_nobody_waiting() {
+    let kit = Kit::new();
+    let exporter = Exporter::start(&kit, &[]);
+    eventually("a scrape is answered before those that came first are sent away", || {
+        let mut silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&exporter.address).unwrap()).collect();
+        exporter.scrape();
+        silent.iter_mut().all(|stream| {
+            stream.set_nonblocking(true).unwrap();
+            stream.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        })
+    });
+}
+
+/// A listing has a limit of its own, and whoever asks meanwhile gets the same answer.
+#[test]
+fn a_server_that_hangs_is_a_figure_for_all_who_ask_meanwhile() {
+    let kit = Kit::new();
+    let exporter = Exporter::start(&kit, &["--io-timeout", "1h"]);
+    assert_eq!(exporter.scrape()["dlock_store_up"], 1.0);
+    kit.server.signal(Signal::STOP);
+    let failures: Vec<_> = thread::scope(|scope| {
+        let scrapers: Vec<_> = (0..6).map(|_| scope.spawn(|| exporter.scrape())).collect();
+        scrapers
+            .into_iter()
+            .map(|scraper| {
+                let figures = scraper.join().unwrap();
+                assert_eq!(figures["dlock_store_up"], 0.0);
+                figures["dlock_store_scrape_failures_total"]
+            })
+            .collect()
+    });
+    assert!(failures.iter().all(|count| *count < 6.0), "each has listed the locks for itself: {failures:?}");
+    assert!(fs::read_to_string(kit.path("said")).unwrap().contains("within 5s"));
+    kit.server.signal(Signal::CONT);
+    eventually("it answers", || exporter.scrape()["dlock_store_up"] == 1.0);
+}
+
+on_each_site!(a_lease_of_which_nobody_knows_the_rest_is_not_counted_as_far_from_its_end);
+
+fn a_lease_of_which_nobody_knows_the_rest_is_not_counted_as_far_from_its_end<S: Site>() {
+    let kit = KitOn::<S>::begin();
+    let exporter = Exporter::start(&kit, &["--near", "1h"]);
+    kit.server.hold(KEY, "host-1-ff-1");
+    let figures = exporter.scrape();
+    assert_eq!(figures["dlock_store_held_locks JOB"], 1.0);
+    let is_told = kit.server.processor().limits().remaining_known;
+    for (figure, value) in [("leases_near_end", 1.0), ("least_lease_left_seconds", 600.0)] {
+        let found = figures.get(&format!("dlock_store_{figure} JOB"));
+        assert_eq!(found.is_some(), is_told, "{figures:?}");
+        assert!(found.is_none_or(|found| (found - value).abs() < 300.0), "{figure}: {figures:?}");
+    }
 }
 
 #[test]
@@ -193,4 +267,8 @@ fn what_it_cannot_do_is_said_at_once() {
     let ended = kit.dlock(&["exporter", "--listen", &address]).end().expect(70);
     assert!(ended.err.contains("cannot listen on"), "{ended:?}");
     kit.dlock(&["exporter", "--url", "nonsense://x"]).end().expect(64);
+    for address in ["9810", "localhost", ":9810", "127.0.0.1:99999"] {
+        let ended = kit.dlock(&["exporter", "--listen", address]).end().expect(64);
+        assert!(ended.err.contains("HOST:PORT"), "{ended:?}");
+    }
 }

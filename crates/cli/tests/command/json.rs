@@ -202,7 +202,7 @@ fn the_fields_are_written_where_people_look() {
         }
         // No field that is not there any more.
         let of_option = &help[help.find("--json").unwrap()..];
-        let end = of_option.find(" -h, --help").unwrap_or(of_option.len());
+        let end = of_option.find(" --log-format").unwrap_or(of_option.len());
         assert!(names_in(&of_option[..end]).is_subset(&told(name)), "{name}: {of_option}");
     }
 }

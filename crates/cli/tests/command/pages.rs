@@ -19,6 +19,49 @@ fn bash_reads_the_completions_and_completes() {
     kit.dlock(&["completions", "cmd"]).end().expect(64);
 }
 
+/// The names of options and arguments below a heading.
+fn below<'a>(help: &'a str, heading: &str) -> &'a str {
+    let (_, rest) = help.split_once(&format!("\n{heading}:\n")).unwrap_or_else(|| panic!("{heading}: {help}"));
+    rest.split("\n\n").take_while(|part| part.starts_with(' ')).last().map_or("", |last| {
+        let end = last.as_ptr() as usize - rest.as_ptr() as usize + last.len();
+        &rest[..end]
+    })
+}
+
+#[test]
+fn help_says_of_each_subcommand_what_is_its_own() {
+    let kit = Kit::new();
+    let help = |words: &[&str]| kit.dlock(&[words, &["--help"]].concat()).end().expect(0).out;
+    for (name, status, is_there) in [
+        ("ls", "\n  1 ", false),
+        ("watch", "\n  1 ", false),
+        ("show", "\n  1 ", true),
+        ("ls", "\n  67 ", true),
+        ("show", "\n  67 ", true),
+        ("watch", "\n  67 ", false),
+    ] {
+        let help = help(&[name]);
+        assert_eq!(help.contains(status), is_there, "{name} {status}: {help}");
+        assert_eq!(help.contains("--quiet"), name == "show", "{help}");
+    }
+    // One backslash takes the meaning away, as in the pattern itself.
+    assert!(help(&["ls"]).contains("`\\` takes"), "{}", help(&["ls"]));
+    // What stands below the headings of the configuration file is a setting of it.
+    for words in [&[][..], &["ls"], &["run"]] {
+        let help = help(words);
+        for heading in ["The server (also in the configuration file)", "The lock (also in the configuration file)"] {
+            if !help.contains(heading) {
+                continue;
+            }
+            let part = below(&help, heading);
+            assert!(part.contains("--"), "{part}");
+            assert!(!part.contains("--log-format") && !part.contains("COMMAND"), "{part}");
+        }
+        assert!(below(&help, "Options").contains("--log-format"), "{help}");
+    }
+    assert!(below(&help(&["run"]), "Arguments").contains("<COMMAND>"));
+}
+
 #[test]
 fn a_manual_page_names_what_help_names() {
     let kit = Kit::new();

@@ -257,6 +257,16 @@ fn a_right_that_is_missing() {
         scene.kit.server.run::<()>(&words.split(' ').collect::<Vec<_>>());
         assert_eq!(scene.ask(&["doctor"]), Some(1));
         assert_eq!(scene.ask(&["run", "--no-wait", LOCK[0], LOCK[1], "--", "./export"]), Some(68));
+        // What the page says of the rights to channels.
+        for (without, status) in [("-subscribe", 0), ("resetchannels", 68)] {
+            let words = format!("ACL SETUSER default +@all allchannels {without}");
+            scene.kit.server.run::<()>(&words.split(' ').collect::<Vec<_>>());
+            scene.kit.dlock(&["run", "--no-wait", LOCK[0], LOCK[1], "--", "true"]).end().expect(status);
+        }
+        assert!(
+            PAGE.contains("If only `+subscribe` is missing, locks work")
+                && PAGE.contains("Without `&DLOCK:1:*` there are no locks")
+        );
     });
 }
 

@@ -115,6 +115,44 @@ fn time_outs_reach_the_connection_and_nonsense_is_named() {
     kit.expect_free();
 }
 
+/// One file serves all URLs of a machine.
+#[test]
+fn a_setting_of_redis_is_refused_as_an_argument_and_ignored_as_a_line_for_other_stores() {
+    let kit = Kit::new();
+    for url in ["etcd", "consul"].map(|store| format!("{store}://127.0.0.1:{}", free_port())) {
+        let ask = |options: &[&str]| kit.dlock(&[&["ls", "--url", &url], options].concat()).end();
+        ask(&[]).expect(67);
+        for (name, value) in [("io-timeout", "2s"), ("replica-acks", "1"), ("address-map", "a=b")] {
+            write_file(&kit, &[(name, value)]);
+            ask(&[]).expect(67);
+            let refused = ask(&[&format!("--{name}={value}")]).expect(64);
+            assert!(refused.err.contains("for Redis alone"), "{refused:?}");
+        }
+    }
+}
+
+#[test]
+fn a_url_in_the_wrong_place_is_shown_without_its_login() {
+    const URL: &str = "redis://u:secret@host";
+    let kit = Kit::new();
+    for words in [
+        &[URL, "ls"][..],
+        &["ls", "a", URL],
+        &["ls", "--replica-acks", URL],
+        &["ls", "--address-map", URL],
+        &["run", "JOB", "x", "--lease", URL, "--", "true"],
+        &["exporter", "--listen", URL],
+        &["man", URL],
+        &["--log-format", "json", "ls", "a", URL],
+    ] {
+        let ended = kit.dlock(words).end().expect(64);
+        assert!(ended.err.contains("://…@host") && !ended.err.contains("secret"), "{words:?}: {ended:?}");
+    }
+    write_file(&kit, &[("address-map", URL)]);
+    let ended = kit.dlock(&["ls"]).end().expect(64);
+    assert!(ended.err.contains("://…@host") && !ended.err.contains("secret"), "{ended:?}");
+}
+
 #[test]
 fn addresses_are_mapped() {
     let cluster = Cluster::start_as(&Plan { replicas: 0, ..Plan::default() });

@@ -1,4 +1,4 @@
-//! `dlock doctor` on etcd and Consul: each finding on a server that has it.
+//! `dlock doctor` on etcd and Consul: each finding on a server that has it. And what is asked without a login.
 
 use super::consensus::{ConsensusStore, Consul, Etcd, program};
 use super::kit::{Ended, Killed, Start, bare};
@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -46,6 +47,7 @@ on_each_store!(
     servers_that_have_lost_their_majority_are_told_so,
     servers_whose_writes_are_slow_are_told_so,
     a_server_that_is_not_there_is_told_so,
+    a_server_that_does_not_answer_is_asked_by_the_examination_alone,
 );
 
 fn a_sound_server_is_one_of_too_few<V: ConsensusStore>() {
@@ -60,7 +62,7 @@ fn a_sound_server_is_one_of_too_few<V: ConsensusStore>() {
     ] {
         assert!(has(&found, subject, "fine", words) || has(&found, subject, "notice", words), "{subject}: {found:#}");
     }
-    expect(&found, "majority", "notice", "1 servers vote, of which 0 may be away");
+    expect(&found, "majority", "notice", "1 server votes, and may not be away");
     assert_eq!(found["worst"], "notice");
     assert_eq!(servers.list("team/"), [""; 0], "nothing is left");
 }
@@ -106,6 +108,15 @@ fn a_server_that_is_not_there_is_told_so<V: ConsensusStore>() {
     let url = format!("{}://x:sesame@127.0.0.1:{}", V::NAME.to_lowercase(), free_port());
     let url = if V::NAME == "etcd" { url } else { url.replace("x:", "") };
     expect(&examined(&url, false), "connection", "wrong", "check the address");
+}
+
+/// Each attempt to connect takes its time, which `--limit` does not count.
+fn a_server_that_does_not_answer_is_asked_by_the_examination_alone<V: ConsensusStore>() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("{}://{}", V::NAME.to_lowercase(), silent.local_addr().unwrap());
+    expect(&examined_within("100ms", &url, false), "connection", "wrong", "check the address");
+    silent.set_nonblocking(true).unwrap();
+    assert_eq!(silent.incoming().map_while(Result::ok).count(), 1);
 }
 
 /// etcd with these options.
@@ -194,7 +205,9 @@ mod alone_etcd {
             "role grant-permission ROLE readwrite team/ --prefix=true",
         );
         expect(&by("all:wrong-sesame@", false), "connection", "wrong", "correct the user and the password");
-        expect(&by("", false), "connection", "wrong", "user:password@");
+        let nobody = by("", false);
+        expect(&nobody, "connection", "wrong", "user:password@");
+        assert!(!nobody.to_string().contains("accepts the login"), "{nobody:#}");
     }
 }
 
@@ -271,6 +284,27 @@ mod alone_consul {
         let reads = r#"key_prefix "team/" { policy = "read" }"#;
         expect(&by("no-write", &format!("{reads} {session}"), false), "rights", "wrong", key);
         let wrong = examined(&format!("consul://sesame@{address}/team"), false);
-        expect(&wrong, "rights", "wrong", "give the token this right");
+        expect(&wrong, "rights", "wrong", "correct the token: token@host");
+    }
+
+    /// Consul shows an empty store to whoever has no token.
+    #[test]
+    fn a_question_without_a_token_is_denied_and_not_answered_with_nobody() {
+        const MANAGER: &str = "7e0a5a1b-56f4-4a3f-9a7e-3f1c5d6b7a80";
+        let home = tempfile::tempdir().unwrap();
+        let acl = json!({ "enabled": true, "default_policy": "deny", "tokens": { "initial_management": MANAGER } });
+        let (_server, address) = consul(&home, &json!({ "acl": acl }));
+        let (known, url) = (format!("consul://{MANAGER}@{address}"), format!("consul://{address}"));
+        let words = ["run", "JOB", "x", "--", "sh", "-c", "echo in > in; exec sleep 100"];
+        let _holder = bare(home.path(), &words).env("DLOCK_URL", &known).start();
+        eventually("it holds", || home.path().join("in").exists());
+        let questions =
+            ["wait JOB x", "show JOB x", "show -q JOB x", "ls", "watch --json", "watch", "break JOB x --current --yes"];
+        for words in questions.map(|words| words.split(' ').collect::<Vec<_>>()) {
+            let ended = bare(home.path(), &words).env("DLOCK_URL", &url).end().expect(68);
+            assert!(ended.err.contains("denied") && ended.out.is_empty(), "{words:?}: {ended:?}");
+        }
+        let ended = bare(home.path(), &["show", "-q", "JOB", "x"]).env("DLOCK_URL", &known).end();
+        ended.expect(0);
     }
 }

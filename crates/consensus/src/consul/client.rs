@@ -19,7 +19,7 @@ use super::encode;
 use crate::deadline::Deadline;
 use crate::http::{Answer, Call, Http};
 use crate::json::parse;
-use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::timing::consul::LATE;
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
@@ -35,6 +35,8 @@ pub(super) struct Client {
     pub(super) shortest_lease: Duration,
     /// Whether a session had to be created on the node of an agent or a server.
     pub(super) is_on_agents: AtomicBool,
+    /// Whether requests without a token are known to see entries.
+    sees_without_token: AtomicBool,
 }
 
 /// The header of the token.
@@ -56,7 +58,13 @@ const TELLING: [u16; 3] = [200, 404, 409];
 impl Client {
     /// Knows the token. Consul has no login: each request shows the token.
     pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration) -> Self {
-        Self { http, token, shortest_lease, is_on_agents: AtomicBool::new(false) }
+        Self {
+            http,
+            token,
+            shortest_lease,
+            is_on_agents: AtomicBool::new(false),
+            sees_without_token: AtomicBool::new(false),
+        }
     }
 
     /// Makes connections of their own.
@@ -77,6 +85,21 @@ impl Client {
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let call = Call { method, path, body: &body, secret, is_repeatable };
         self.http.send(&call, deadline, |answer| self.read(&answer))
+    }
+
+    /// Fails if this client has no token, and may not read entries without one.
+    ///
+    /// Consul hides entries from whoever has no token, and does not say so. It refuses a question for a single entry, which is asked once.
+    /// The question leaves out the end of a path that a URL must not have: see [`look`](crate::kv::Kv::look) of Consul.
+    pub(super) fn check_rights_without_token(&self, prefix: &str, deadline: Deadline) -> Result<(), Error> {
+        // ORDERING: SeqCst, as all flags of these stores: a request that is sent once too often costs little.
+        if self.token.is_some() || self.sees_without_token.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let path = prefix.split([' ', '%']).next().unwrap_or_default();
+        self.call(Method::GET, &format!("/v1/kv/{}", encode::in_url(path)), &Value::Null, true, deadline)?;
+        self.sees_without_token.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Asks for an entry and those below it, and waits until one of them has changed since an index, on connections of its own.

@@ -123,6 +123,7 @@ impl Kv for Arc<Client> {
     ///
     /// It is a transaction that only reads: since 1.22, Consul refuses a URL whose path has a space, or two dots, beside an encoded character.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
+        self.check_rights_without_token(prefix, deadline)?;
         let look = Transaction { look: prefix.to_owned(), ..Transaction::default() };
         let body = encode::transaction(&look);
         let reply = self.call(Method::PUT, "/v1/txn?consistent", &body, true, deadline)?;

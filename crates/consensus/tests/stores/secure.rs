@@ -341,8 +341,21 @@ mod consul {
         let list = |token: &str| DLockGenerator::new(store(token)).unwrap().list("*").next();
         let seen = list(&token("sees", all)).expect("a lock").unwrap();
         assert_eq!(seen.key, held.key());
-        let denied = list(&token("sees-some", some));
-        assert!(matches!(denied, Some(Err(Error::Denied { .. }))), "{denied:?}");
+        for blind in [&*token("sees-some", some), ""] {
+            let denied = list(blind);
+            assert!(matches!(denied, Some(Err(Error::Denied { .. }))), "{blind}: {denied:?}");
+        }
+        // Consul does not tell whoever has no token that something is hidden. A URL with such a key would be refused for another reason.
+        for key in [held.key(), "DLOCK_a/b c..d"] {
+            let denied = store("").inspect(key, LONG);
+            assert!(matches!(denied, Err(Error::Denied { .. })), "{key}: {denied:?}");
+        }
+        let anonymous = json!({ "Policies": [{ "Name": "sees" }] });
+        ask("acl/token/00000000-0000-0000-0000-000000000002", anonymous);
+        for key in [held.key(), "DLOCK_a/b c..d", "DLOCK_a b /"] {
+            assert_eq!(store("").inspect(key, LONG).unwrap().holder.is_some(), key == held.key(), "{key}");
+        }
+        ask("acl/token/00000000-0000-0000-0000-000000000002", json!({ "Policies": [] }));
         // Who may not read its inbox, or what others say to it, is told so: it would wait for messages in vain.
         let inbox = "h-1-c0ffee";
         let open = |store: &ConsulLockProcessor| store.queue().unwrap().open_inbox(inbox, LONG);

@@ -28,8 +28,10 @@ pub(super) fn look(examination: &mut Examination) {
     match listener.ask(&[subscribe, &channel], examination.left()) {
         Ok(_) => {}
         Err(error @ Error::Denied { .. }) => {
-            let advice =
-                format!("give the login +{} &DLOCK:1:*; without them, waiting locks poll", subscribe.to_lowercase());
+            let right = subscribe.to_lowercase();
+            let advice = format!(
+                "give the login +{right} &DLOCK:1:*; without +{right}, waiting locks poll, and without &DLOCK:1:* there are no locks"
+            );
             return examination.findings.wrong(Subject::Messages, words_of(&error), &advice);
         }
         Err(error) => return examination.findings.failed(Subject::Messages, &error),

@@ -10,6 +10,12 @@ use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// What an operator does about a token that Consul does not know.
+const TOKEN: &str = "correct the token: token@host";
+
+/// What Consul says of such a token.
+const UNKNOWN: &str = "ACL not found";
+
 pub(in super::super) fn examine(store: &ConsulLockProcessor, limit: Duration) -> Result<Vec<Finding>, Error> {
     let (prefix, lease) = (store.prefix(), store.limits().shortest_lease);
     Ok(examine_each(&store.servers()?, limit, of_itself, |examination| of_locks(examination, prefix, lease)))
@@ -20,7 +26,7 @@ fn of_itself(examination: &mut Examination<'_>) -> bool {
     let leader = match examination.ask("/v1/status/leader", &Value::Null) {
         Ok(leader) => leader,
         Err(error) => {
-            examination.unreachable(&error, "correct the token: token@host");
+            examination.unreachable(&error, TOKEN);
             return false;
         }
     };
@@ -103,7 +109,9 @@ fn key_right(prefix: &str) -> String {
 }
 
 fn rights(examination: &mut Examination<'_>, message: &str, right: &str) {
-    examination.findings.wrong(Subject::Rights, message, &format!("give the token this right: {right}"));
+    let advice =
+        if message.contains(UNKNOWN) { TOKEN.to_owned() } else { format!("give the token this right: {right}") };
+    examination.findings.wrong(Subject::Rights, message, &advice);
 }
 
 /// Returns why a transaction was refused.

@@ -32,7 +32,7 @@ fn of_itself(examination: &mut Examination<'_>) -> bool {
             return false;
         }
     };
-    examination.findings.fine(Subject::Connection, "it answers, and accepts the login");
+    examination.findings.fine(Subject::Connection, "it answers");
     version(examination, status["version"].as_str().unwrap_or_default());
     let errors: Vec<_> = status["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if errors.iter().any(|error| error.contains("NOSPACE")) {

@@ -85,7 +85,10 @@ impl<'s> Examination<'s> {
     /// Adds how many servers vote, and how many of them may die.
     fn majority(&mut self, voters: usize) {
         let spare = voters.saturating_sub(1) / 2;
-        let message = format!("{voters} servers vote, of which {spare} may be away");
+        let message = match voters {
+            1 => "1 server votes, and may not be away".to_owned(),
+            _ => format!("{voters} servers vote, of which {spare} may be away"),
+        };
         match spare {
             0 => self.findings.notice(
                 Subject::Quorum,

@@ -1,0 +1,24 @@
+//! `dlock` as the first process of a container.
+//!
+//! The kernel keeps signals from such a process unless it asks for them. So SIGTERM, with which containers are stopped, would do nothing.
+
+use crate::status::{Failure, of_signal};
+use nix::sys::signal::{SigSet, Signal};
+use std::process;
+use std::thread;
+
+/// Ends `dlock` at a signal that would end any other process. Must be called before any thread begins. `dlock run` hears signals by itself.
+pub(crate) fn hear_signals() -> Result<(), Failure> {
+    if process::id() != 1 {
+        return Ok(());
+    }
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT]);
+    signals.thread_block().map_err(|error| Failure::system("cannot block signals", error))?;
+    let listen = move || {
+        if let Ok(signal) = signals.wait() {
+            process::exit(of_signal(signal as i32).into());
+        }
+    };
+    let thread = thread::Builder::new().name("dlock-signals".to_owned()).spawn(listen);
+    thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
+}
