@@ -158,6 +158,14 @@ part_recipes() {
 }
 # The command as people install it: a static program, and a Debian package.
 part_package() {
+    need_musl
+    local tool
+    for tool in musl-gcc rustup dpkg; do
+        if ! command -v "$tool" >/dev/null; then
+            echo "SKIPPED: $tool is not there"
+            return
+        fi
+    done
     crates/cli/package.sh target/package
     tests/package.sh target/package "$redis"
 }

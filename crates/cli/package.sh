@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 out=${1:-target/package}
 target=$(uname -m)-unknown-linux-musl
 
-for tool in rustup musl-gcc dpkg-deb; do
+for tool in rustup musl-gcc dpkg; do
     # ring, of the feature `tls`, has parts in C.
     if ! command -v "$tool" >/dev/null; then
         echo "crates/cli/package.sh: $tool is missing: install Rust from https://rustup.rs, and apt-get install musl-tools dpkg" >&2
