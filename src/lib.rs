@@ -50,7 +50,7 @@
 //!   tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with [what is not
 //!   guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools), [storing a
 //!   guard](manual::storing_a_guard), [several locks at once](manual::several_locks), [leaders](manual::leaders), [scheduled
-//!   jobs](manual::scheduled_jobs), [shutting down](manual::shutting_down), [events](manual::events),
+//!   jobs](manual::scheduled_jobs), [recipes](manual::recipes), [shutting down](manual::shutting_down), [events](manual::events),
 //!   [metrics](manual::metrics), [testing your code](manual::testing), [porting from the JVM](manual::porting), [stores](manual::stores),
 //!   [operations](manual::operations), [speed](manual::speed), [sizing](manual::sizing) and [upgrading](manual::upgrading). [Which
 //!   lock](manual::which_lock) compares this crate with other kinds of locks, and the [run book](manual::run_book) says what to do when

@@ -74,6 +74,11 @@ pub mod shutting_down {}
 #[doc = include_str!("manual/scheduled_jobs.md")]
 pub mod scheduled_jobs {}
 
+#[cfg(feature = "redis")]
+#[doc = include_str!("manual/links.md")]
+#[doc = include_str!("manual/recipes.md")]
+pub mod recipes {}
+
 #[doc = include_str!("manual/links.md")]
 #[doc = include_str!("manual/tasks_and_pools.md")]
 pub mod tasks_and_pools {}

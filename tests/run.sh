@@ -33,7 +33,7 @@ ci=(checks cluster consensus faults documents)
 ci_beside=(embedded slow command sentinel tasks examples)
 all_computing=(model every-schedule)
 all=(every-check cluster consensus faults every-fault documents benches)
-all_beside=(embedded slow command sentinel tasks examples lock-elsewhere mutants long)
+all_beside=(embedded slow command sentinel tasks examples lock-elsewhere mutants recipes package long)
 
 # The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
 cluster='cluster::|support_cluster::|conformance::cluster::|.*::on_cluster::|breaking::server::on_a_cluster|acl::cluster'
@@ -149,6 +149,28 @@ part_examples() {
     # A store as somebody else writes it, on the port alone: in a build of few crates, without the other stores.
     tests --threads 8 -p sqlite-store
 }
+# The manual's recipes that need other crates, other locks or other languages.
+part_recipes() {
+    cargo build --locked "${crates[@]}"
+    DLOCK=$(realpath "${CARGO_TARGET_DIR:-target}/debug/dlock")
+    export DLOCK
+    # A workspace of its own, which nothing else looks at.
+    cargo fmt --check --manifest-path tests/recipes/Cargo.toml
+    tests --manifest-path tests/recipes/Cargo.toml --target-dir target/recipes
+}
+# The command as people install it: a static program, and a Debian package.
+part_package() {
+    need_musl
+    local tool
+    for tool in musl-gcc rustup dpkg; do
+        if ! command -v "$tool" >/dev/null; then
+            echo "SKIPPED: $tool is not there"
+            return
+        fi
+    done
+    crates/cli/package.sh target/package
+    tests/package.sh target/package "$redis"
+}
 # A short round of each benchmark: the figures mean little, but the code must work.
 part_benches() { cargo test --locked -p dlock-benches --all-features --benches; }
 # What is too long for a rung but this one: longer versions, a mix of faults in random order, failovers in a row.
@@ -228,6 +250,7 @@ tell() {
         how=FAILED
         cat "$logs/$1.log"
     fi
+    grep -h '^SKIPPED: ' "$logs/$1.log" | sed "s/^/$1: /" || true
     grep -h '^test result: ' "$logs/$1.log" | grep -v ' 0 passed; 0 failed; 0 ignored; ' | sed "s/^/$1: /" || true
     awk -v part="$1" -v how="$how" -v wall="$wall" -v used="$user $system" \
         'BEGIN { split(used, cpu, " "); printf "tests/run.sh: %s %s: %.0f s, %.0f s of processor time\n", part, how, wall, cpu[1] + cpu[2] }'
@@ -300,6 +323,7 @@ parts_of_changes() {
     git diff --name-only "$1" -- | while read -r file; do
         case $file in
             src/manual/run_book.md) echo "it documents command" ;;
+            src/manual/recipes.md) echo "it documents command recipes" ;;
             src/manual/*) echo "it documents" ;;
             src/* | crates/*/src/* | scripts/*) room_guards "$file" ;;
             tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
@@ -312,6 +336,8 @@ parts_of_changes() {
             tests/mutants/*) echo schedules mutants ;;
             tests/schedules/*) echo schedules ;;
             crates/cli/tests/*) echo command ;;
+            crates/cli/package.sh | tests/package.sh) echo package ;;
+            tests/recipes/*) echo recipes ;;
             tests/embedded/*) echo embedded ;;
             tests/examples/*) echo examples ;;
             benches/*) echo benches ;;

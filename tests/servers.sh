@@ -1,4 +1,4 @@
-# The programs that the tests start: redis-server, etcd, Consul, and Prometheus' promtool. tests/run.sh reads this file.
+# The programs that the tests start: redis-server, etcd, Consul, and Prometheus' promtool; and a compiler. tests/run.sh reads this file.
 
 redis=${REDIS_SERVER_BIN:-redis-server}
 etcd=${ETCD_BIN:-etcd}
@@ -54,6 +54,16 @@ need_etcd() {
     fi
     if [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; then
         install_packages etcd-server etcd-client || true
+    fi
+}
+
+# The compiler of the parts in C of a static program.
+need_musl() {
+    if command -v musl-gcc >/dev/null || ! command -v apt-get >/dev/null; then
+        return
+    fi
+    if [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; then
+        install_packages musl-tools || true
     fi
 }
 

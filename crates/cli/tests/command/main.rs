@@ -24,6 +24,7 @@ mod lost;
 mod others;
 mod pages;
 mod places;
+mod recipes;
 mod run_book;
 mod settings;
 mod signals;
