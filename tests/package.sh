@@ -18,8 +18,7 @@ mkdir "$empty/proc" "$empty/dev"
 
 # A server of our own, which ends with this script.
 "$redis" --port 0 --save '' --dir "$directory" --unixsocket "$empty/socket" >/dev/null &
-server=$!
-trap 'kill "$server"; wait "$server" || true; rm -rf "$directory"' EXIT
+trap 'kill $(jobs -p); wait; rm -rf "$directory"' EXIT
 for _ in {1..200}; do
     [[ -S $empty/socket ]] && break
     sleep 0.05
@@ -36,6 +35,26 @@ mkdir -p "$root/var/lib/dpkg/"{info,updates}
 : >"$root/var/lib/dpkg/status"
 dpkg --root="$root" --log=/dev/null --force-not-root --install "$packages"/dlock_*.deb >/dev/null
 [[ $(cd "$root/usr/bin" && PATH=.:$PATH dlock run JOB x -- sh -c 'echo "$DLOCK_KEY"') == DLOCK_JOB_x ]] || fail "the installed program"
+
+# What one takes that waits, in kB. The command's README says a little less.
+shows() {
+    for _ in {1..200}; do
+        "$root/usr/bin/dlock" show JOB y | grep -q "$1" && return
+        sleep 0.05
+    done
+    fail "nobody $1"
+}
+"$root/usr/bin/dlock" run JOB y -- sleep 100 &
+holder=$!
+shows 'held by'
+"$root/usr/bin/dlock" run JOB y -- true &
+waiter=$!
+shows 'waits:'
+memory=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB$/\1/p' "/proc/$waiter/status")
+kill "$waiter" "$holder"
+wait "$waiter" "$holder" || true
+[[ $memory -le 4500 ]] || fail "a waiting dlock takes $memory kB"
+
 if command -v man >/dev/null; then
     for page in "$root"/usr/share/man/man1/*; do
         name=$(basename "$page" .1.gz)

@@ -40,8 +40,14 @@ fn count_turns(server: u16, turns: &Sender<()>) -> u16 {
     port
 }
 
+/// The most round trips of a run.
+const MOST: usize = 5;
+
+/// How many runs a slow machine has to show one that is in time.
+const RUNS: usize = 40;
+
 /// Each time that the client writes is one round trip at most. What comes later than 100 ms after the start, on a slow machine, is no part of the
-/// start: so the least of some runs counts.
+/// start: so it is enough if one of some runs has no more.
 #[test]
 fn a_free_lock_costs_five_round_trips_at_most() {
     let kit = Kit::new();
@@ -65,10 +71,12 @@ fn a_free_lock_costs_five_round_trips_at_most() {
             kit.run(options, "true").env("DLOCK_URL", &url).end().expect(0);
             turns.try_iter().count()
         };
-        let least = |count: &dyn Fn() -> usize| (0..5).map(|_| count()).min().unwrap();
-        let (until_the_command, all) = (least(&until_the_command), least(&all));
+        let least = |count: &dyn Fn() -> usize| (0..RUNS).map(|_| count()).find(|&count| count <= MOST);
+        let (Some(until_the_command), Some(all)) = (least(&until_the_command), least(&all)) else {
+            panic!("each of {RUNS} runs makes more than {MOST} round trips")
+        };
         eprintln!("{until_the_command} round trips until the command begins, {all} in all");
-        assert!((2..=5).contains(&until_the_command) && all <= 5, "{until_the_command}, {all}");
+        assert!(until_the_command >= 2, "not all are counted");
     }
     kit.expect_free();
 }
