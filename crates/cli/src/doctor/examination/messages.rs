@@ -47,7 +47,7 @@ pub(super) fn look(examination: &mut Examination) {
     }
     match listener.next_message(examination.left()) {
         Ok(Some(_)) => {
-            examination.findings.fine(Subject::Messages, "scripts see a subscription, and a message arrives")
+            examination.findings.fine(Subject::Messages, "scripts see a subscription, and a message arrives");
         }
         Ok(None) => {
             let advice = "look for a proxy that holds messages back; until then, waiting locks poll";
