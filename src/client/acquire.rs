@@ -397,7 +397,7 @@ struct Asker<'a, 'c> {
     turn: Turn<'c>,
 }
 
-impl<'c> Asker<'_, 'c> {
+impl Asker<'_, '_> {
     /// Asks the store, as the thread whose turn it is. Afterwards the caller has the hold, or its turn has ended.
     fn ask(self) -> Result<Progress, Error> {
         let parts = self.acquire.parts;
