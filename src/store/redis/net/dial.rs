@@ -112,6 +112,7 @@ fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAdd
         .unwrap_or_else(|_| Err(io::Error::new(ErrorKind::TimedOut, "resolving the host name took too long")))
 }
 
+/// The error of a connect for which no time is left, as the system would say it.
 fn timed_out() -> io::Error {
     io::Error::new(ErrorKind::TimedOut, "connection timed out")
 }

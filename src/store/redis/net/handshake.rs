@@ -166,6 +166,7 @@ fn hello<'a>(reply: &'a Value, address: &Address) -> Result<&'a [Value], Error> 
     }
 }
 
+/// The text of a field, empty if the server does not send it: with protocol 2 a map is a list of names and values in turn.
 fn field<'a>(fields: &'a [Value], name: &str) -> &'a str {
     let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name));
     pair.and_then(|pair| text(&pair[1])).unwrap_or_default()
@@ -201,6 +202,7 @@ fn repeats_login(words: &str, address: &Address) -> bool {
     })
 }
 
+/// The error for a server that can carry no locks, or not in the way it is addressed; `why` says what is wrong.
 fn unsupported(address: &Address, why: &str) -> Error {
     Error::Unsupported { message: format!("{address}: {why}") }
 }

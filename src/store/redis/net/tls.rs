@@ -42,6 +42,7 @@ impl Tls {
 
     /// A session with a host, before its handshake.
     pub(crate) fn session(&self, host: &str) -> io::Result<ClientConnection> {
+        // The host as it was dialled, also where one of several servers named it: it is what the certificate must name.
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)
     }

@@ -87,6 +87,7 @@ impl TlsSession {
     }
 }
 
+/// Takes in records of the handshake. Text that comes with the last of them stays in the session, for [`TlsSession::first_words`].
 fn take_in(session: &mut ClientConnection, mut read: &[u8]) -> io::Result<()> {
     while !read.is_empty() && session.read_tls(&mut read)? > 0 {
         session.process_new_packets().map_err(io::Error::other)?;
