@@ -186,8 +186,11 @@ pub(crate) struct Which {
 pub(crate) struct Ls {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Prints one JSON document a line for each lock: {"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}; "locker" and
-    /// "remaining_ms" are null if nobody holds it, "lock_delay_ms" unless the holder has died and the lock is in its lock-delay
+    /// Prints one JSON document a line for each lock: {"key", "locker", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting"}.
+    /// "locker" is null if others wait for a lock that is free, "remaining_ms" too, and on etcd and Consul always; "lock_delay_ms" unless the
+    /// holder has died and the lock is in its lock-delay; "delayed_release" unless a hold has ended and the lock is kept: then nobody holds it,
+    /// "locker" is a text that begins with `delayed-release`, and "delayed_release" is {"locker", "held_for_ms", "delay_ms", "ended_ms_ago",
+    /// "holder_name", "reason", "program", "host", "pid"}
     #[arg(long)]
     pub(crate) json: bool,
     /// Asks each holder, too: for how long it holds the lock, and why. That is one question a lock. With --json, each document has the fields held_for_ms and reason, too
@@ -225,8 +228,8 @@ pub(crate) struct Wait {
 pub(crate) struct Watch {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Prints one JSON document a line for each round: {"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}, …]}, or
-    /// {"error"} with a text while the server does not answer, or both while a master of a Cluster does not
+    /// Prints one JSON document a line for each round: {"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting"}, …]},
+    /// as `ls` does, or {"error"} with a text while the server does not answer, or both while a master of a Cluster does not
     #[arg(long)]
     pub(crate) json: bool,
     /// How long to wait before asking again

@@ -110,18 +110,21 @@ fn a_lost_lock_keeps_nobody_out() {
 #[test]
 fn people_see_it_as_what_it_is_and_end_it() {
     let kit = Kit::new();
-    kit.run(&["--at-least", "10m", "--reason", "nightly export"], "true").end().expect(0);
+    kit.run(&["--at-least", "10m", "--reason", "x';id;'nightly export"], "true").end().expect(0);
     let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
     for words in
         ["nobody holds it: it is kept free of holders for 9m", "held last by ", "nightly export", "dlock (pid "]
     {
         assert!(page.contains(words), "{words}: {page}");
     }
+    // Nothing of a reason is where somebody would take it for a part of a command.
+    let hint = page.lines().find(|line| line.contains("dlock break")).unwrap();
+    assert_eq!(hint.trim(), "dlock break with --current ends it");
     let list = kit.dlock(&["ls"]).end().expect(0).out;
     assert!(list.contains("(kept after ") && list.contains("9m"), "{list}");
     let shown: Value = serde_json::from_str(&kit.dlock(&["show", "JOB", "x", "--json"]).end().expect(0).out).unwrap();
     let ended = &shown["delayed_release"];
-    assert_eq!((&ended["reason"], &ended["program"]), (&"nightly export".into(), &"dlock".into()));
+    assert_eq!((&ended["reason"], &ended["program"]), (&"x';id;'nightly export".into(), &"dlock".into()));
     let known = ["held_for_ms", "delay_ms", "ended_ms_ago", "pid"];
     assert!(known.iter().all(|name| ended[name].is_u64()) && ended["host"].is_string(), "{ended}");
     assert!(ended["delay_ms"].as_u64().unwrap() <= 600_000);

@@ -229,7 +229,7 @@ fn a_break_of_the_current_holder_asks() {
     type_line(&mut session, "$dlock run JOB x -- sh -c 'echo in > in; exec sleep 100' 2>/dev/null &");
     kit.line_of("in");
     for (answer, status) in [("", 1), ("n", 1), ("yes", 0)] {
-        session.send_line("$dlock break JOB x --current; echo status $?").unwrap();
+        session.send_line("$dlock break JOB x --current 2>said; echo status $?").unwrap();
         let page = session.exp_string("[y/N] ").unwrap();
         assert!(page.contains("  held by ") && page.contains("Take it from "), "{page}");
         let said = type_line(&mut session, answer);
