@@ -351,13 +351,15 @@ impl Run {
     }
 
     /// How long it has to end after a loss.
-    pub(crate) fn grace_after_loss(&self) -> Duration {
-        self.grace.unwrap_or_else(|| self.reserve())
+    pub(crate) fn grace_after_loss(&self, max_hold: Option<Duration>) -> Duration {
+        self.grace.unwrap_or_else(|| self.reserve(max_hold))
     }
 
-    /// How long before the end of the lease the command is told to stop, if the lease could not be renewed.
-    pub(crate) fn reserve(&self) -> Duration {
-        self.grace().min(self.lease / ENDING_PART)
+    /// How long before the end of the lease the command is told to stop, if the lease could not be renewed, or before that of `--max-hold`.
+    /// A limit that is shorter than the lease is the lease: most of it is the command's.
+    pub(crate) fn reserve(&self, max_hold: Option<Duration>) -> Duration {
+        let lease = max_hold.map_or(self.lease, |limit| limit.min(self.lease));
+        self.grace().min(lease / ENDING_PART)
     }
 }
 

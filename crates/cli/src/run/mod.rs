@@ -106,7 +106,6 @@ impl Others {
 /// Runs the command. Returns the status of `dlock`.
 pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
     let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
-    warn_of_long_grace(wanted);
     match others.and_then(|others| try_run(reach, wanted, others)) {
         Ok(Outcome { status, interrupted: None }) => status,
         Ok(Outcome { status, interrupted: Some(signal) }) => {
@@ -132,6 +131,7 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
     let started = Instant::now();
     let Others { launcher, mut guard } = others;
     let settings = Settings::of(reach, wanted.rules)?;
+    warn_of_long_grace(wanted, settings.rules.max_hold);
     let builder = settings.builder()?;
     let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
     let config =
@@ -208,11 +208,15 @@ fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGe
 }
 
 /// Says that the command may outlive the lease, if it may.
-fn warn_of_long_grace(wanted: &Run) {
-    let (grace, lease) = (wanted.grace_after_loss(), wanted.lease);
-    if wanted.on_lost == OnLost::Stop && grace > wanted.reserve() {
+fn warn_of_long_grace(wanted: &Run, max_hold: Option<Duration>) {
+    let grace = wanted.grace_after_loss(max_hold);
+    if wanted.on_lost == OnLost::Stop && grace > wanted.reserve(max_hold) {
+        let limit = match max_hold.filter(|limit| *limit < wanted.lease) {
+            Some(limit) => format!("--max-hold {limit:?}"),
+            None => format!("--lease {:?}", wanted.lease),
+        };
         say(&format!(
-            "--grace {grace:?} is longer than a sixth of --lease {lease:?}: after a loss the command may run beside the next holder"
+            "--grace {grace:?} is longer than a sixth of {limit}: after a loss the command may run beside the next holder"
         ));
     }
 }
