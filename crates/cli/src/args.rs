@@ -49,7 +49,7 @@ Exit status:
   65   not acquired: somebody else held the lock for all of --wait, or with
        --once-every it was done already
   66   the lock was lost while the command ran (with --on-lost stop)
-  67   the server cannot be reached, or does not answer
+  67   the server cannot be reached, or does not answer, also at the end of --wait
   68   the server denies the login, or a right
   69   the server cannot carry the lock, or the key is used for something else
   70   the operating system refused something that dlock needs
@@ -303,7 +303,7 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// Keeps everybody from the lock until so long after the command has got it, whatever its status is: a job that ends at once is not run
-    /// again by a machine whose clock is late
+    /// again by a machine whose clock is late. Who waits with --once-every waits for the end of this time, too
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "once_every")]
     pub(crate) at_least: Option<Duration>,
     /// Keeps everybody from the lock for so long after the command has ended with status 0. Whoever finds it so ends at once with status 65,

@@ -5,6 +5,7 @@ use super::Event;
 use super::daemons::Daemons;
 use super::group::{self, Group};
 use super::launch::{Launcher, Orders};
+use super::signals::OF_TERMINAL;
 use super::terminal::Terminal;
 use crate::args::{OnLost, Run, WithDaemons};
 use crate::status::{self, LOST, SYSTEM, say};
@@ -346,8 +347,7 @@ impl<'a> Supervisor<'a> {
             (None, Some(signal)) => status::of_signal(signal),
             (None, None) => SYSTEM,
         };
-        let of_terminal = [Signal::SIGINT, Signal::SIGQUIT];
-        let interrupted = of_terminal
+        let interrupted = OF_TERMINAL
             .into_iter()
             .find(|&signal| signalled == Some(signal as i32) && !self.is_lost && self.terminal.is_ours());
         if let Some(signal) = interrupted
