@@ -53,7 +53,7 @@ Exit status:
   65   not acquired: somebody else held the lock for all of --wait, or with
        --once-every it was done already (or what --not-acquired-status says)
   66   the lock was lost while the command ran (with --on-lost stop)
-  67   the server cannot be reached, or does not answer
+  67   the server cannot be reached, or does not answer, also at the end of --wait
   68   the server denies the login, or a right
   69   the server cannot carry the lock, or the key is used for something else
   70   the operating system refused something that dlock needs
@@ -216,8 +216,11 @@ pub(crate) struct Which {
 pub(crate) struct Ls {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Prints one JSON document a line for each lock: {"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}; "locker" and
-    /// "remaining_ms" are null if nobody holds it, "lock_delay_ms" unless the holder has died and the lock is in its lock-delay
+    /// Prints one JSON document a line for each lock: {"key", "locker", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting"}.
+    /// "locker" is null if others wait for a lock that is free, "remaining_ms" too, and on etcd and Consul always; "lock_delay_ms" unless the
+    /// holder has died and the lock is in its lock-delay; "delayed_release" unless a hold has ended and the lock is kept: then nobody holds it,
+    /// "locker" is a text that begins with `delayed-release`, and "delayed_release" is {"locker", "held_for_ms", "delay_ms", "ended_ms_ago",
+    /// "holder_name", "reason", "program", "host", "pid"}
     #[arg(long)]
     pub(crate) json: bool,
     /// Asks each holder, too: for how long it holds the lock, and why. That is one question a lock. With --json, each document has the fields held_for_ms and reason, too
@@ -256,8 +259,8 @@ pub(crate) struct Wait {
 pub(crate) struct Watch {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// Prints one JSON document a line for each round: {"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}, …]}, or
-    /// {"error"} with a text while the server does not answer, or both while a master of a Cluster does not
+    /// Prints one JSON document a line for each round: {"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting"}, …]},
+    /// as `ls` does, or {"error"} with a text while the server does not answer, or both while a master of a Cluster does not
     #[arg(long)]
     pub(crate) json: bool,
     /// How long to wait before asking again
@@ -351,7 +354,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "STATUS", default_value_t = NOT_ACQUIRED)]
     pub(crate) not_acquired_status: u8,
     /// Keeps everybody from the lock until so long after the command has got it, whatever its status is: a job that ends at once is not run
-    /// again by a machine whose clock is late
+    /// again by a machine whose clock is late. Who waits with --once-every waits for the end of this time, too
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "once_every")]
     pub(crate) at_least: Option<Duration>,
     /// Keeps everybody from the lock for so long after the command has ended with status 0. Whoever finds it so ends at once with status 65,
@@ -399,13 +402,15 @@ impl Run {
     }
 
     /// How long it has to end after a loss.
-    pub(crate) fn grace_after_loss(&self) -> Duration {
-        self.grace.unwrap_or_else(|| self.reserve())
+    pub(crate) fn grace_after_loss(&self, max_hold: Option<Duration>) -> Duration {
+        self.grace.unwrap_or_else(|| self.reserve(max_hold))
     }
 
-    /// How long before the end of the lease the command is told to stop, if the lease could not be renewed.
-    pub(crate) fn reserve(&self) -> Duration {
-        self.grace().min(self.lease / ENDING_PART)
+    /// How long before the end of the lease the command is told to stop, if the lease could not be renewed, or before that of `--max-hold`.
+    /// A limit that is shorter than the lease is the lease: most of it is the command's.
+    pub(crate) fn reserve(&self, max_hold: Option<Duration>) -> Duration {
+        let lease = max_hold.map_or(self.lease, |limit| limit.min(self.lease));
+        self.grace().min(lease / ENDING_PART)
     }
 }
 

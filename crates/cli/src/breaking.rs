@@ -6,7 +6,8 @@ use crate::settings::Settings;
 use crate::show;
 use crate::status::{Failure, NOT_HELD, USAGE};
 use redis_dlock::{BreakOutcome, DLockGenerator};
-use std::io::{self, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
 pub(crate) fn break_hold(settings: &Settings, wanted: &Break) -> Result<u8, Failure> {
     let Break { lock, from, reason, yes } = wanted;
@@ -50,11 +51,11 @@ fn current(generator: &DLockGenerator, lock: &LockName, yes: bool) -> Result<Str
     Err(Failure::new(NOT_HELD, "nothing was changed"))
 }
 
+/// Asks on the terminal itself: standard error may be a file, or the place of JSON documents.
 fn says_yes(page: &str, locker: &str) -> io::Result<bool> {
-    let mut out = io::stderr().lock();
-    write!(out, "{page}Take it from {}? [y/N] ", one_line(locker))?;
-    out.flush()?;
+    let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
+    write!(terminal, "{page}Take it from {}? [y/N] ", one_line(locker))?;
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
+    BufReader::new(terminal).read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

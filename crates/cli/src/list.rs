@@ -5,6 +5,7 @@ mod long;
 use crate::args::{Ls, Which};
 use crate::output::{self, Columns, millis, one_line, time};
 use crate::settings::Settings;
+use crate::show;
 use crate::status::{Failure, of, say};
 use redis_dlock::{DLockGenerator, Error, ListedLock};
 use serde_json::json;
@@ -86,6 +87,7 @@ pub(crate) fn document(lock: &ListedLock) -> serde_json::Value {
         "locker": lock.locker,
         "remaining_ms": lock.remaining.map(millis),
         "lock_delay_ms": lock.lock_delay.map(millis),
+        "delayed_release": lock.delayed_release.as_ref().map(|ended| show::delayed(ended, lock.remaining)),
         "waiting": lock.waiting,
     })
 }

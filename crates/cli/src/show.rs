@@ -34,7 +34,7 @@ fn document(seen: &Description) -> String {
     format!("{document:#}\n")
 }
 
-fn delayed(ended: &DelayedRelease, remaining: Option<Duration>) -> Value {
+pub(crate) fn delayed(ended: &DelayedRelease, remaining: Option<Duration>) -> Value {
     json!({
         "locker": ended.locker,
         "held_for_ms": millis(ended.held_for),
@@ -108,9 +108,14 @@ pub(crate) fn locker(generator: &DLockGenerator, lock: &LockName) -> Result<Opti
 /// ` by "host-7-ab-1": program (pid 7) on host, for 3m (reason)`: who holds a lock, as far as the store and the holder tell. `None` if nobody
 /// does, or if they do not tell.
 pub(crate) fn holder_of(generator: &DLockGenerator, lock: &LockName) -> Option<String> {
-    let Party { locker, client, told, .. } = generator.describe(&*lock.lock_type, &lock.target).ok()?.holder?;
+    generator.describe(&*lock.lock_type, &lock.target).ok()?.holder.as_ref().map(in_words)
+}
+
+/// The same of a holder that is known.
+pub(crate) fn in_words(holder: &Party) -> String {
+    let Party { locker, client, told, .. } = holder;
     let mut words = format!(" by {locker:?}");
-    if let Some(ClientRecord { program, pid, host, .. }) = &client {
+    if let Some(ClientRecord { program, pid, host, .. }) = client {
         let text = |value: &Option<String>| value.as_deref().map_or_else(|| "?".to_owned(), one_line);
         let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
         let _ = write!(words, ": {} (pid {pid}) on {}", text(program), text(host));
@@ -121,7 +126,7 @@ pub(crate) fn holder_of(generator: &DLockGenerator, lock: &LockName) -> Option<S
     if let Some(reason) = told.as_ref().and_then(|told| told.reason.as_deref()) {
         let _ = write!(words, " ({})", one_line(reason));
     }
-    Some(words)
+    words
 }
 
 /// What is known, for people.
@@ -129,7 +134,7 @@ pub(crate) fn page(seen: &Description) -> String {
     let mut page = format!("{}\n", one_line(&seen.key));
     match &seen.holder {
         None => page.push_str("  nobody holds it\n"),
-        Some(holder) if seen.delayed_release.is_some() => of_delay(&mut page, seen, &holder.locker),
+        Some(_) if seen.delayed_release.is_some() => of_delay(&mut page, seen),
         Some(holder) => {
             match seen.lock_delay {
                 Some(left) => {
@@ -158,14 +163,14 @@ pub(crate) fn page(seen: &Description) -> String {
 }
 
 /// A lock that is kept from everybody.
-fn of_delay(page: &mut String, seen: &Description, mark: &str) {
+fn of_delay(page: &mut String, seen: &Description) {
     let Some(ended) = &seen.delayed_release else { return };
     let left = seen.remaining.map_or_else(String::new, |left| format!(" for {}", time(left)));
     let _ = writeln!(page, "  nobody holds it: it is kept free of holders{left}");
     let ago = ended.ended_ago(seen.remaining).map_or_else(String::new, |ago| format!(" until {} ago", time(ago)));
     let _ = writeln!(page, "  held last by {}{ago}", one_line(&ended.locker));
     let _ = writeln!(page, "    {}", by(ended));
-    let _ = writeln!(page, "    dlock break with this --locker ends it: '{}'", one_line(mark));
+    let _ = writeln!(page, "    dlock break with --current ends it");
 }
 
 /// `program (pid 7) on host, in 3m (reason)`: who has held a lock that is kept.

@@ -43,6 +43,19 @@ pub(crate) const LISTED_WITHIN: Duration = Duration::from_secs(5);
 /// The pause after the operating system has refused a connection.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long the holder of a lock has to say what it is for, once `dlock run` waits no longer. The store alone answers sooner: a holder is given up
+/// after a second.
+pub(crate) const HOLDER_TELLS_WITHIN: Duration = Duration::from_millis(1500);
+
+/// How long `dlock run` goes on to end its client where the store does not answer.
+pub(crate) const CLOSES_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long a `dlock run` without a command waits for the store after a signal.
+pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long it waits for the release after a command that has got a signal. Docker kills ten seconds after its signal.
+pub(crate) const RELEASES_WITHIN: Duration = Duration::from_secs(2);
+
 /// The pauses between two looks of `dlock wait`.
 pub(crate) const FREE_LOOKS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(500);
 

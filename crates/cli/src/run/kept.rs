@@ -5,10 +5,26 @@ use crate::output::time;
 use crate::show::by;
 use crate::timing;
 use redis_dlock::port::StoreLimits;
-use redis_dlock::{CancelToken, DLockGuard, DelayedRelease, DistributedReentrantLock, Error};
+use redis_dlock::{CancelToken, DLockConfig, DLockGuard, DelayedRelease, DistributedReentrantLock, Error};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
+
+/// With this the name of a holder begins that keeps the lock whatever becomes of its command.
+const AT_LEAST: &str = "--at-least ";
+
+/// Notes why the lock will be kept, if it need not mean that the command has succeeded.
+pub(crate) fn noted(wanted: &Run, config: DLockConfig) -> DLockConfig {
+    match wanted.at_least {
+        Some(least) => config.with_holder_name(format!("{AT_LEAST}{}", time(least))),
+        None => config,
+    }
+}
+
+/// Returns whether the command of a hold that has ended is known to have succeeded.
+fn is_done(ended: &DelayedRelease) -> bool {
+    !ended.holder_name.as_deref().is_some_and(|name| name.starts_with(AT_LEAST))
+}
 
 /// Fails if the store cannot keep a lock for so long, before the lock is taken.
 pub(crate) fn check(wanted: &Run, limits: &StoreLimits) -> Result<(), Error> {
@@ -30,7 +46,7 @@ pub(crate) fn ends_wait(wanted: &Run, lock: &DistributedReentrantLock, cancel: &
     let (lock, cancel) = (lock.clone(), cancel.clone());
     let (stop, is_over) = channel::<()>();
     let look = move || {
-        while ended(&lock).is_none() {
+        while !finds_it_done(&lock) {
             if is_over.recv_timeout(timing::DONE_LOOK) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
@@ -41,21 +57,20 @@ pub(crate) fn ends_wait(wanted: &Run, lock: &DistributedReentrantLock, cancel: &
     thread::Builder::new().name("dlock-done".to_owned()).spawn(look).ok().map(|_| stop)
 }
 
-/// What the lock says of the command that has ended.
-fn ended(lock: &DistributedReentrantLock) -> Option<(DelayedRelease, Option<Duration>)> {
-    let holder = lock.holder().ok().flatten()?;
-    Some((DelayedRelease::of_locker(&holder.locker)?, holder.remaining))
+fn finds_it_done(lock: &DistributedReentrantLock) -> bool {
+    let holder = lock.holder().ok().flatten();
+    holder.and_then(|holder| DelayedRelease::of_locker(&holder.locker)).is_some_and(|ended| is_done(&ended))
 }
 
-/// Says who has done it and when, if the lock is kept.
-pub(crate) fn words(lock: &DistributedReentrantLock) -> Option<String> {
-    let (ended, remaining) = ended(lock)?;
+/// Says for how long a lock is kept, by whom, and whether the command is done.
+pub(crate) fn in_words(ended: &DelayedRelease, remaining: Option<Duration>) -> String {
     let at = ended.ended_ago(remaining).and_then(|ago| SystemTime::now().checked_sub(ago)).map_or_else(String::new, at);
     let until = match remaining {
         Some(left) => format!("for {}", time(left)),
         None => "for a while".to_owned(),
     };
-    Some(format!("{:?} is kept {until}: done{at}, by {}: not acquired", lock.key(), by(&ended)))
+    let what = if is_done(ended) { "done" } else { "held last" };
+    format!("kept {until}: {what}{at}, by {}", by(ended))
 }
 
 fn at(moment: SystemTime) -> String {

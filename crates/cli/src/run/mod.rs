@@ -12,7 +12,9 @@
 //! * *`dlock` connects on a thread* `dlock-dial`. The command begins one write to a pipe after the lock was acquired. The command of `--on-lost` has a
 //!   launcher of its own, which waits in the same way.
 //! * *All signals are blocked after the launchers were split off, and before any thread begins*; a thread `dlock-signals` waits for them. Each one is
-//!   an event for the main thread, as are the connection and a loss. A signal that was ignored at the start stays ignored.
+//!   an event for the main thread, as are the connection and a loss. A signal that was ignored at the start stays ignored. While there is no command,
+//!   a signal ends `dlock` a second later, even if the main thread still waits for the store. One that the command has got ends `dlock` two seconds
+//!   after the command.
 //! * *The launcher is started by the main thread*, because the kernel takes the end of the thread that started a process for its parent's death.
 //! * *`dlock` adopts orphans* (`PR_SET_CHILD_SUBREAPER`), so that it sees the last process of the group end, and every daemon: as long as one lives, it has
 //!   a child (`crates/cli/src/run/daemons.rs`). It releases the lock only after that.
@@ -36,14 +38,14 @@ mod guard;
 mod kept;
 mod launch;
 mod narrator;
+mod refusal;
 mod signals;
 mod supervise;
 mod terminal;
 
 use crate::args::{OnLost, Run};
 use crate::settings::{Reach, Settings};
-use crate::show;
-use crate::status::{self, Failure, NOT_ACQUIRED, say};
+use crate::status::{self, Failure, say};
 use crate::store::Builder;
 use crate::timing;
 use daemons::Daemons;
@@ -51,12 +53,13 @@ use guard::Guard;
 use launch::{Launcher, Orders};
 use narrator::Narrator;
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
 use redis_dlock::port::StoreLimits;
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
-use signals::{FORWARDED, Signals};
+use signals::{FORWARDED, Phase, Signals};
 use std::env;
 use std::ffi::OsString;
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -106,37 +109,44 @@ impl Others {
 /// Runs the command. Returns the status of `dlock`.
 pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
     let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
-    warn_of_long_grace(wanted);
-    match others.and_then(|others| try_run(reach, wanted, others)) {
+    match others.map_err(NoCommand::Failure).and_then(|others| try_run(reach, wanted, others)) {
         Ok(Outcome { status, interrupted: None }) => status,
         Ok(Outcome { status, interrupted: Some(signal) }) => {
-            die_of(signal);
+            signals::die_of(signal);
             status
         }
-        Err(Failure { status, message }) => {
+        Err(NoCommand::Signal(signal)) => signals::end_by(signal),
+        Err(NoCommand::Failure(Failure { status, message })) => {
             if !message.is_empty() {
                 say(&message);
             }
-            if status == NOT_ACQUIRED { wanted.not_acquired_status } else { status }
+            if status == status::NOT_ACQUIRED { wanted.not_acquired_status } else { status }
         }
     }
 }
 
-/// Ends as the command has ended: a shell goes on with a script or a loop unless it sees that.
-fn die_of(signal: Signal) {
-    let _ = SigSet::from(signal).thread_unblock();
-    let _ = nix::sys::signal::raise(signal);
+/// Why the command was not begun.
+enum NoCommand {
+    Failure(Failure),
+    Signal(Signal),
 }
 
-fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failure> {
+impl<F: Into<Failure>> From<F> for NoCommand {
+    fn from(failure: F) -> Self {
+        Self::Failure(failure.into())
+    }
+}
+
+fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, NoCommand> {
     let started = Instant::now();
     let Others { launcher, mut guard } = others;
     let settings = Settings::of(reach, wanted.rules)?;
+    warn_of_long_grace(wanted, settings.rules.max_hold);
     let builder = settings.builder()?;
     let reason = wanted.reason.clone().unwrap_or_else(|| in_words(&wanted.command));
     let config =
         DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
-    let config = settings.rules.apply(config);
+    let config = kept::noted(wanted, settings.rules.apply(config));
     let limit = Limit::of(wanted, started);
     let on_lost = match &wanted.on_lost {
         OnLost::Run(text) => Some(Launcher::start_shell(text, launcher.group())?),
@@ -160,7 +170,7 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
     let held = match acquire(&lock, limit, &cancel) {
         Ok(held) => held,
         Err(error) => {
-            generator.close();
+            close(generator);
             return Err(error.into());
         }
     };
@@ -168,16 +178,14 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, Failu
     let signalled = pending(&inbox);
     let (Some(held), None) = (held, signalled) else {
         drop(launchers);
-        let failure = match signalled {
-            Some(signal) => ended_by(signal),
-            None => Failure::new(NOT_ACQUIRED, kept::words(&lock).unwrap_or_else(|| busy(&generator, wanted, &lock))),
-        };
+        let why = signalled.map_or_else(|| refusal::of(&generator, wanted, &lock).into(), NoCommand::Signal);
         // The place among those that wait is given up.
-        generator.close();
-        return Err(failure);
+        close(generator);
+        return Err(why);
     };
     narrator.acquired(&held);
     let outcome = supervise(wanted, launchers, &mut guard, &inbox, &lock, &held, settings.rules.max_hold)?;
+    signals::command_has_ended(outcome.status);
     narrator.ended(outcome.status, &held);
     let kept = kept::time_of(wanted, outcome.status, &held);
     let release = release(held, kept);
@@ -193,7 +201,7 @@ fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGe
         // Nothing is left to be done, and the threads end with the process.
         Release::Done if started.elapsed() < timing::RECORDED => std::mem::forget(generator),
         // The client record is removed.
-        Release::Done => generator.close(),
+        Release::Done => close(generator),
         Release::TooLate(error) if outcome.status != status::LOST => {
             say(&error.to_string());
             if wanted.on_lost == OnLost::Stop {
@@ -201,18 +209,34 @@ fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGe
             }
         }
         Release::TooLate(_) => {}
-        // Repeats it for as long as it takes a few commands to fail.
-        Release::Unanswered => generator.close(),
+        // Repeats it.
+        Release::Unanswered => close(generator),
     }
     outcome
 }
 
+/// Ends the client. A store that does not answer is given up: whoever runs `dlock` waits for its end.
+fn close(generator: DLockGenerator) {
+    let (done, is_done) = channel::<()>();
+    let close = move || {
+        generator.close();
+        drop(done);
+    };
+    if thread::Builder::new().name("dlock-close".to_owned()).spawn(close).is_ok() {
+        let _ = is_done.recv_timeout(timing::CLOSES_WITHIN);
+    }
+}
+
 /// Says that the command may outlive the lease, if it may.
-fn warn_of_long_grace(wanted: &Run) {
-    let (grace, lease) = (wanted.grace_after_loss(), wanted.lease);
-    if wanted.on_lost == OnLost::Stop && grace > wanted.reserve() {
+fn warn_of_long_grace(wanted: &Run, max_hold: Option<Duration>) {
+    let grace = wanted.grace_after_loss(max_hold);
+    if wanted.on_lost == OnLost::Stop && grace > wanted.reserve(max_hold) {
+        let limit = match max_hold.filter(|limit| *limit < wanted.lease) {
+            Some(limit) => format!("--max-hold {limit:?}"),
+            None => format!("--lease {:?}", wanted.lease),
+        };
         say(&format!(
-            "--grace {grace:?} is longer than a sixth of --lease {lease:?}: after a loss the command may run beside the next holder"
+            "--grace {grace:?} is longer than a sixth of {limit}: after a loss the command may run beside the next holder"
         ));
     }
 }
@@ -259,7 +283,9 @@ fn connect(builder: Builder, events: Sender<Event>, limit: Limit) -> Result<(), 
                 let _ = losses.send(Event::Lost(loss.clone()));
             };
             let limits = store.limits();
-            Ok((store.generator(DLockGenerator::builder().on_lost(tell))?, limits))
+            let builder = DLockGenerator::builder().on_lost(tell);
+            let builder = if waits { builder.on_event(tell_of_outage) } else { builder };
+            Ok((store.generator(builder)?, limits))
         });
         let _ = events.send(Event::Connected(generator));
     };
@@ -267,8 +293,19 @@ fn connect(builder: Builder, events: Sender<Event>, limit: Limit) -> Result<(), 
     thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
 }
 
+/// Says why a wait may take long: the store fails, and nobody need hold the lock. It is said once.
+fn tell_of_outage(event: &redis_dlock::Event) {
+    static SAID: OnceLock<()> = OnceLock::new();
+    if let redis_dlock::Event::StoreFailing(failing) = event
+        && signals::phase() == Phase::Waits
+        && SAID.set(()).is_ok()
+    {
+        say(&format!("{}: waiting for the server", failing.error));
+    }
+}
+
 /// Waits for the connection, for a signal, or for the end of the limit.
-fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<(DLockGenerator, StoreLimits), Failure> {
+fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<(DLockGenerator, StoreLimits), NoCommand> {
     loop {
         let event = match limit {
             Limit::Until(end) => inbox.recv_timeout(end.saturating_duration_since(Instant::now())),
@@ -276,11 +313,11 @@ fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<(DLockGenerator, S
         };
         match event {
             Ok(Event::Connected(connected)) => return Ok(connected?),
-            Ok(Event::Signal(signal)) if FORWARDED.contains(&signal) => return Err(ended_by(signal)),
+            Ok(Event::Signal(signal)) if FORWARDED.contains(&signal) => return Err(NoCommand::Signal(signal)),
             Ok(Event::Signal(_) | Event::Lost(_)) => {}
             Err(_) => {
                 let message = "the server did not answer within the time of --wait";
-                return Err(Failure::new(status::UNREACHABLE, message));
+                return Err(Failure::new(status::UNREACHABLE, message).into());
             }
         }
     }
@@ -304,18 +341,6 @@ fn pending(inbox: &Receiver<Event>) -> Option<Signal> {
         Event::Signal(signal) if FORWARDED.contains(&signal) => Some(signal),
         _ => None,
     })
-}
-
-/// The end of `dlock` by a signal while there is no command.
-fn ended_by(signal: Signal) -> Failure {
-    Failure::new(status::of_signal(signal as i32), "")
-}
-
-/// Says who holds the lock: more than the locker only if the store keeps client records, and lets this user read them.
-fn busy(generator: &DLockGenerator, wanted: &Run, lock: &DistributedReentrantLock) -> String {
-    let locker = || lock.holder().ok().flatten().map(|holder| format!(" by {:?}", holder.locker));
-    let by = show::holder_of(generator, &wanted.lock).or_else(locker).unwrap_or_default();
-    format!("{:?} is held{by}: not acquired in time", lock.key())
 }
 
 /// The launchers of the command, and of that which `--on-lost` names.
@@ -374,9 +399,13 @@ fn release(held: DLockGuard<'_>, kept: Option<Duration>) -> Release {
         Err(error @ Error::LeaseLost(_)) => Release::TooLate(error),
         Err(error) => {
             let left = Duration::from_secs(left.as_secs() + 1);
-            say(&format!(
-                "the command has ended, and the lock could not be released: it ends by itself in {left:?} at most: {error}"
-            ));
+            let what = match kept {
+                Some(_) => {
+                    "the store has not confirmed that it keeps the lock: others may get it, and do the job again, when the lease ends, in"
+                }
+                None => "the lock could not be released: it ends by itself in",
+            };
+            say(&format!("the command has ended, and {what} {left:?} at most: {error}"));
             Release::Unanswered
         }
     }

@@ -1,6 +1,7 @@
 //! `dlock run --verbose`: says what goes on.
 
-use crate::args::Run;
+use super::kept;
+use crate::args::{LockName, Run};
 use crate::output::time;
 use crate::show;
 use crate::status::say;
@@ -32,8 +33,8 @@ impl<'a> Narrator<'a> {
         let tell = move || {
             let mut pause = timing::WAIT_TOLD;
             while is_over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let holder = show::holder_of(&generator, &lock).unwrap_or_default();
-                say(&format!("waiting for {} for {}: held{holder}", show::key(&lock), time(began.elapsed())));
+                let why = why(&generator, &lock);
+                say(&format!("waiting for {} for {}: {why}", show::key(&lock), time(began.elapsed())));
                 pause = timing::WAIT_TOLD_AGAIN;
             }
         };
@@ -55,7 +56,10 @@ impl<'a> Narrator<'a> {
         let key = show::key(&self.wanted.lock);
         self.say(|| match kept {
             Some(kept) => {
-                format!("{key} is released, and kept from everybody until {} after it was acquired", time(kept))
+                format!(
+                    "{key} is released, and kept from everybody until {} after it was acquired at least",
+                    time(kept)
+                )
             }
             None => format!("{key} is released"),
         });
@@ -65,5 +69,18 @@ impl<'a> Narrator<'a> {
         if self.wanted.verbose {
             say(&words());
         }
+    }
+}
+
+/// Why the lock is not acquired yet.
+fn why(generator: &DLockGenerator, lock: &LockName) -> String {
+    let seen = match generator.describe(&*lock.lock_type, &lock.target) {
+        Ok(seen) => seen,
+        Err(error) => return error.to_string(),
+    };
+    match (&seen.delayed_release, &seen.holder) {
+        (Some(ended), _) => kept::in_words(ended, seen.remaining),
+        (None, Some(holder)) => format!("held{}", show::in_words(holder)),
+        (None, None) => "not acquired yet, and nobody holds it".to_owned(),
     }
 }

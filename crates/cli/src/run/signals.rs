@@ -3,21 +3,45 @@
 //! They are blocked before any thread begins, and one thread waits for them. A signal that was ignored at the start (by `nohup`, or by a
 //! shell that put the job into the background) stays ignored, also by the command.
 
+use super::terminal::Terminal;
 use super::{Event, group};
-use crate::status::Failure;
+use crate::status::{self, Failure, say};
+use crate::timing;
 use nix::sys::signal::{SigSet, Signal, raise};
 use redis_dlock::CancelToken;
 use std::fs;
+use std::process;
 use std::sync::OnceLock;
 use std::sync::mpsc::Sender;
 use std::thread;
+use std::time::Duration;
 
 /// Forwarded to the command. While there is none, they end `dlock`.
 pub(crate) const FORWARDED: [Signal; 6] =
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
 
+/// Those that a key of the terminal sends.
+pub(super) const OF_TERMINAL: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
+
+/// Whom a signal is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// This process, which waits for the lock.
+    Waits,
+    /// The command.
+    Runs,
+    /// This process, whose command has ended with this status.
+    Ends(u8),
+}
+
 /// Set when the command begins.
 static BEGUN: OnceLock<()> = OnceLock::new();
+
+/// Set when it has ended, to the status.
+static ENDED: OnceLock<u8> = OnceLock::new();
+
+/// A signal that the command has got.
+static PASSED_ON: OnceLock<Signal> = OnceLock::new();
 
 /// The signals of this process.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +53,13 @@ pub(crate) struct Signals {
 impl Signals {
     /// Blocks them. Must be called before any thread begins, and after the launchers were split off, whose signals are the command's.
     pub(crate) fn block() -> Result<Self, Failure> {
-        let status = fs::read_to_string("/proc/self/status")
+        let own = fs::read_to_string("/proc/self/status")
             .map_err(|error| Failure::system("cannot read /proc/self/status", error))?;
-        let is_ignored = ignored(&status);
+        let is_ignored = ignored(&own);
         if is_ignored(Signal::SIGCHLD) {
             let message = "was started with SIGCHLD ignored, and could not learn the command's exit status: start it with \
                            `env --default-signal=CHLD dlock …`";
-            return Err(Failure::new(crate::status::SYSTEM, message));
+            return Err(Failure::new(status::SYSTEM, message));
         }
         let mut waited_for = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGCONT]);
         waited_for.extend(FORWARDED.into_iter().chain([Signal::SIGTSTP]).filter(|&signal| !is_ignored(signal)));
@@ -52,7 +76,7 @@ impl Signals {
         let listen = move || {
             loop {
                 let Ok(signal) = waited_for.wait() else { continue };
-                if signal == Signal::SIGTSTP && BEGUN.get().is_none() {
+                if signal == Signal::SIGTSTP && phase() == Phase::Waits {
                     // The main thread waits for the lock.
                     if !group::own_is_orphaned() {
                         let _ = raise(Signal::SIGSTOP);
@@ -64,6 +88,12 @@ impl Signals {
                 }
                 if FORWARDED.contains(&signal) {
                     cancel.cancel();
+                    match phase() {
+                        // Programs take these two for other orders than to end.
+                        Phase::Runs if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {}
+                        Phase::Runs => drop(PASSED_ON.set(signal)),
+                        asked => end_after(timing::ENDS_WITHIN, asked, signal),
+                    }
                 }
             }
         };
@@ -76,8 +106,61 @@ impl Signals {
 }
 
 /// Tells that the command begins: it is for the command now to stop, and not for this process.
-pub(crate) fn command_begins() {
+pub(super) fn command_begins() {
     let _ = BEGUN.set(());
+}
+
+/// Tells that it has ended. Who has ended it by a signal waits for this process, too, and not for long.
+pub(super) fn command_has_ended(status: u8) {
+    let _ = ENDED.set(status);
+    if let Some(signal) = PASSED_ON.get() {
+        end_after(timing::RELEASES_WITHIN, phase(), *signal);
+    }
+}
+
+pub(super) fn phase() -> Phase {
+    match (ENDED.get(), BEGUN.get()) {
+        (Some(status), _) => Phase::Ends(*status),
+        (None, Some(())) => Phase::Runs,
+        (None, None) => Phase::Waits,
+    }
+}
+
+/// Ends this process after a time: the main thread may wait for a store that does not answer.
+fn end_after(time: Duration, asked: Phase, signal: Signal) {
+    let end = move || {
+        thread::sleep(time);
+        if phase() != asked {
+            // The command has begun at the same time, and has the signal.
+            return;
+        }
+        let status = match asked {
+            Phase::Ends(status) => {
+                say(
+                    "a signal has ended dlock before the store has answered: the lock ends with its lease at the latest",
+                );
+                status
+            }
+            Phase::Waits | Phase::Runs => end_by(signal),
+        };
+        process::exit(status.into());
+    };
+    // Without the thread, it takes as long as the store takes.
+    let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(end);
+}
+
+/// Ends this process by a signal from the terminal. Returns the status that tells of another one.
+pub(super) fn end_by(signal: Signal) -> u8 {
+    if OF_TERMINAL.contains(&signal) && Terminal::open().is_ours() {
+        die_of(signal);
+    }
+    status::of_signal(signal as i32)
+}
+
+/// Ends as who has not heard the signal: a shell goes on with a script or a loop unless it sees that.
+pub(super) fn die_of(signal: Signal) {
+    let _ = SigSet::from(signal).thread_unblock();
+    let _ = raise(signal);
 }
 
 /// Reads the mask `SigIgn` of `/proc/self/status`.

@@ -5,6 +5,7 @@ use super::Event;
 use super::daemons::Daemons;
 use super::group::{self, Group};
 use super::launch::{Launcher, Orders};
+use super::signals::OF_TERMINAL;
 use super::terminal::Terminal;
 use crate::args::{OnLost, Run, WithDaemons};
 use crate::status::{self, LOST, SYSTEM, say};
@@ -57,6 +58,7 @@ pub(crate) struct Supervisor<'a> {
     wanted: &'a Run,
     orders: Orders<'a>,
     held: &'a DLockGuard<'a>,
+    max_hold: Option<Duration>,
     /// When the time of `--max-hold` is over.
     held_until: Option<Instant>,
     group: Group,
@@ -90,6 +92,7 @@ impl<'a> Supervisor<'a> {
             wanted,
             orders,
             held,
+            max_hold,
             held_until: max_hold.map(after),
             group,
             terminal: Terminal::open(),
@@ -116,7 +119,7 @@ impl<'a> Supervisor<'a> {
     /// How long the command may go on without a renewal. `None` if it is not ended at a loss, or ends already.
     fn may_go_on_for(&self) -> Option<Duration> {
         let watches = self.wanted.on_lost == OnLost::Stop && self.is_at_work() && matches!(self.ending, Ending::No);
-        watches.then(|| self.held.remaining().saturating_sub(self.wanted.reserve()))
+        watches.then(|| self.held.remaining().saturating_sub(self.wanted.reserve(self.max_hold)))
     }
 
     /// Returns when nothing of the command is left that is not to be left.
@@ -312,15 +315,15 @@ impl<'a> Supervisor<'a> {
                 None => {
                     let left = self.held.remaining();
                     let by_max_hold = |until: Instant| until <= Instant::now() + left + timing::MAX_HOLD_NEAR;
-                    let why = if self.held_until.is_some_and(by_max_hold) {
-                        "the lock was held for as long as --max-hold allows"
+                    let what = if self.held_until.is_some_and(by_max_hold) {
+                        "the time that --max-hold allows"
                     } else {
-                        "the lease could not be renewed"
+                        "the lease could not be renewed, and"
                     };
-                    say(&format!("{why}, and is over in {left:.1?}; the command is ended"));
+                    say(&format!("{what} is over in {left:.1?}; the command is ended"));
                 }
             }
-            self.end_all(self.wanted.grace_after_loss());
+            self.end_all(self.wanted.grace_after_loss(self.max_hold));
         }
     }
 
@@ -344,8 +347,7 @@ impl<'a> Supervisor<'a> {
             (None, Some(signal)) => status::of_signal(signal),
             (None, None) => SYSTEM,
         };
-        let of_terminal = [Signal::SIGINT, Signal::SIGQUIT];
-        let interrupted = of_terminal
+        let interrupted = OF_TERMINAL
             .into_iter()
             .find(|&signal| signalled == Some(signal as i32) && !self.is_lost && self.terminal.is_ours());
         if let Some(signal) = interrupted

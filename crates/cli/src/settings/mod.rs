@@ -81,7 +81,8 @@ pub(crate) struct Rules {
     /// How much longer than the lease nobody else gets the lock if its holder has died
     #[arg(long, value_name = "TIME", value_parser = time)]
     lock_delay: Option<Duration>,
-    /// Counts the lock as lost after this time, however alive the command is
+    /// Counts the lock as lost after this time, however alive the command is, and tells the command to stop before: by the grace, but by a sixth
+    /// of this time or of the lease at most
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
 }

@@ -6,21 +6,31 @@ use super::support::crew::eventually;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+/// What is written of a hold that has ended, and whose lock is kept.
+const DELAYED: &str =
+    r#"{"locker", "held_for_ms", "delay_ms", "ended_ms_ago", "holder_name", "reason", "program", "host", "pid"}"#;
+
 /// What is written of the fields, by subcommand.
 const TOLD: [(&str, &[&str]); 4] = [
-    ("ls", &[r#"{"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}"#]),
+    ("ls", &[r#"{"key", "locker", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting"}"#, DELAYED]),
     (
         "show",
         &[
             r#"{"key", "holder", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting", "queue_length"}"#,
-            r#"{"locker", "held_for_ms", "delay_ms", "ended_ms_ago", "holder_name", "reason", "program", "host", "pid"}"#,
+            DELAYED,
             r#"{"locker", "client", "told"}"#,
             r#"{"program", "host", "pid", "user", "version", "started_unix_ms", "features"}"#,
             r#"{"thread", "thread_id", "reason", "held_for_ms", "hold_count", "token", "lease_left_ms", "lingering", "waiting_threads", "first_waits_for_ms", "waiters"}"#,
             r#"{"thread", "thread_id", "waits_for_ms"}"#,
         ],
     ),
-    ("watch", &[r#"{"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "waiting"}, …]}"#, r#"{"error"}"#]),
+    (
+        "watch",
+        &[
+            r#"{"locks": [{"key", "locker", "remaining_ms", "lock_delay_ms", "delayed_release", "waiting"}, …]}"#,
+            r#"{"error"}"#,
+        ],
+    ),
     ("doctor", &[r#"{"worst", "findings": [{"server", "subject", "severity", "message", "advice"}, …]}"#]),
 ];
 
@@ -76,14 +86,14 @@ fn party(client: &Value, told: &Value) -> Value {
 fn a_listed_lock_has_these_fields() {
     let mut kit = Kit::new();
     let lock = json!({
-        "key": "text", "locker": "text", "remaining_ms": "integer", "lock_delay_ms": null, "waiting": "integer",
+        "key": "text", "locker": "text", "remaining_ms": "integer", "lock_delay_ms": null, "delayed_release": null,
+        "waiting": "integer",
     });
     for name in ["DLOCK_JOB_x", "DLOCK_JOB_y"] {
         kit.server.run::<()>(&["SET", name, "host-1-ff-1", "PX", "600000"]);
     }
     let listed = printed(&kit, &["ls", "--json"]);
     assert_eq!(listed.iter().map(shape).collect::<Vec<_>>(), [lock.clone(), lock.clone()]);
-    assert_eq!(names_of(&listed[0]), told("ls"));
     let rounds = printed(&kit, &["watch", "--json", "--count", "2", "--interval", "1ms"]);
     assert_eq!(rounds.iter().map(shape).collect::<Vec<_>>(), [json!({ "locks": [lock] }), json!({ "locks": [lock] })]);
     kit.server.run::<()>(&["DEL", "DLOCK_JOB_x", "DLOCK_JOB_y"]);
@@ -138,6 +148,9 @@ fn a_lock_that_is_shown_has_these_fields() {
     assert_eq!(shape(&shown), expected, "{shown:#}");
     kit.server.run::<()>(&["SET", KEY, "delayed-release locker=h-1-ff-1 held=7 delay=600000 pid=1", "PX", "500000"]);
     let kept = show();
+    let listed = printed(&kit, &["ls", "--json"]).pop().unwrap();
+    assert_eq!(listed["delayed_release"]["locker"], "h-1-ff-1");
+    assert_eq!(names_of(&listed), told("ls"));
     let ended = json!({
         "locker": "text", "held_for_ms": "integer", "delay_ms": "integer", "ended_ms_ago": "integer", "holder_name": null,
         "reason": null, "program": null, "host": null, "pid": "integer",

@@ -97,6 +97,39 @@ fn a_lock_is_kept_for_at_least_a_time_whatever_becomes_of_the_command() {
     kit.expect_free();
 }
 
+/// Nobody has said that such a command has succeeded.
+#[test]
+fn what_is_kept_for_at_least_a_time_is_not_told_as_done() {
+    let kit = Kit::new();
+    kit.run(&["--at-least", "10m"], "exit 3").end().expect(3);
+    for options in [&["--no-wait"][..], &["--wait", "2s", "--once-every", "1h"], &["-v", "--wait", "1500ms"]] {
+        let ended = kit.run(options, "echo ran").end().expect(65);
+        assert!(ended.err.contains(" is kept for 9m") && !ended.err.contains("done"), "{ended:?}");
+        assert!(ended.err.contains(": held last at 20") && ended.err.contains(", --at-least 10m, in "), "{ended:?}");
+        // Who says for whom it waits says no text of the store's.
+        assert!(!ended.err.contains("delayed-release") && ended.err.matches("kept for 9m").count() <= 2, "{ended:?}");
+        let says = ended.err.contains("waiting for \"DLOCK_JOB_x\" for 1s");
+        assert_eq!(says, options[0] == "-v", "{ended:?}");
+    }
+    kit.server.run::<()>(&["DEL", KEY]);
+    // The failed job is done by the next one.
+    kit.run(&["--at-least", "2s"], "exit 3").end().expect(3);
+    assert_eq!(kit.run(&["--once-every", "1h"], "echo ran").end().expect(0).out, "ran\n");
+}
+
+#[test]
+fn who_cannot_keep_the_lock_says_that_the_job_may_be_done_again() {
+    let kit = Kit::new();
+    let running = kit.run(&["--once-every", "1h"], "echo in > in; while ! test -e go; do sleep 0.01; done").start();
+    kit.line_of("in");
+    kit.server.signal(Signal::STOP);
+    fs::write(kit.path("go"), "").unwrap();
+    let ended = running.end().expect(0);
+    assert!(ended.err.contains("has not confirmed that it keeps the lock: others may get it"), "{ended:?}");
+    assert!(!ended.err.contains("could not be released"), "{ended:?}");
+    kit.server.signal(Signal::CONT);
+}
+
 #[test]
 fn a_lost_lock_keeps_nobody_out() {
     let kit = Kit::new();
@@ -110,18 +143,21 @@ fn a_lost_lock_keeps_nobody_out() {
 #[test]
 fn people_see_it_as_what_it_is_and_end_it() {
     let kit = Kit::new();
-    kit.run(&["--at-least", "10m", "--reason", "nightly export"], "true").end().expect(0);
+    kit.run(&["--at-least", "10m", "--reason", "x';id;'nightly export"], "true").end().expect(0);
     let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
     for words in
         ["nobody holds it: it is kept free of holders for 9m", "held last by ", "nightly export", "dlock (pid "]
     {
         assert!(page.contains(words), "{words}: {page}");
     }
+    // Nothing of a reason is where somebody would take it for a part of a command.
+    let hint = page.lines().find(|line| line.contains("dlock break")).unwrap();
+    assert_eq!(hint.trim(), "dlock break with --current ends it");
     let list = kit.dlock(&["ls"]).end().expect(0).out;
     assert!(list.contains("(kept after ") && list.contains("9m"), "{list}");
     let shown: Value = serde_json::from_str(&kit.dlock(&["show", "JOB", "x", "--json"]).end().expect(0).out).unwrap();
     let ended = &shown["delayed_release"];
-    assert_eq!((&ended["reason"], &ended["program"]), (&"nightly export".into(), &"dlock".into()));
+    assert_eq!((&ended["reason"], &ended["program"]), (&"x';id;'nightly export".into(), &"dlock".into()));
     let known = ["held_for_ms", "delay_ms", "ended_ms_ago", "pid"];
     assert!(known.iter().all(|name| ended[name].is_u64()) && ended["host"].is_string(), "{ended}");
     assert!(ended["delay_ms"].as_u64().unwrap() <= 600_000);

@@ -35,6 +35,8 @@ pub(crate) trait Site: Sized {
     fn hold(&self, key: &str, holder: &str);
     /// What of locks is in the store. The record of a client that was killed stays for 90 s.
     fn leftovers(&self) -> Vec<String>;
+    /// `STOP` lets it hang, and `CONT` go on.
+    fn signal(&mut self, signal: Signal);
     fn kill(&mut self);
     fn restart(&mut self);
 }
@@ -61,6 +63,10 @@ impl Site for RedisServer {
     fn leftovers(&self) -> Vec<String> {
         let stays = |key: &String| key == "DLOCK:1:fence" || key.starts_with("DLOCK:1:client:");
         self.run::<Vec<String>>(&["KEYS", "*"]).into_iter().filter(|key| !stays(key)).collect()
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        Self::signal(self, signal);
     }
 
     fn kill(&mut self) {
@@ -93,6 +99,10 @@ impl<V: ConsensusStore> Site for V {
 
     fn leftovers(&self) -> Vec<String> {
         self.list("dlock/DLOCK_")
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        self.servers()[0].signal(signal);
     }
 
     fn kill(&mut self) {

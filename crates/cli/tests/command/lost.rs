@@ -163,4 +163,7 @@ fn a_grace_that_outlasts_the_lease_is_told_at_the_start() {
     let ended = kit.run(&["--lease", "6s", "--grace", "5s"], "true").end().expect(0);
     assert!(ended.err.contains("--grace 5s is longer than a sixth of --lease 6s"), "{ended:?}");
     assert!(kit.run(&["--lease", "6s"], "true").end().expect(0).err.is_empty());
+    let ended = kit.run(&["--max-hold", "6s", "--grace", "5s"], "true").end().expect(0);
+    assert!(ended.err.contains("--grace 5s is longer than a sixth of --max-hold 6s"), "{ended:?}");
+    assert!(kit.run(&["--max-hold", "6s"], "true").end().expect(0).err.is_empty());
 }

@@ -17,6 +17,7 @@ mod doctor;
 mod ends;
 mod examining;
 mod exporter;
+mod hangs;
 mod json;
 mod kept;
 mod kit;

@@ -78,6 +78,31 @@ fn ctrl_c_ends_the_wait() {
 }
 
 #[test]
+fn ctrl_c_ends_a_loop_whose_dlock_waits() {
+    let mut kit = Kit::new();
+    let mut session = shell(&kit);
+    type_line(&mut session, "$dlock run JOB x -- sh -c 'echo in > in; exec sleep 100' &");
+    kit.line_of("in");
+    let rounds = "for i in 1 2 3; do $dlock run JOB x -- true; echo st $?; done; echo not reached";
+    for is_away in [false, true] {
+        if is_away {
+            type_line(&mut session, "kill %1; wait %1");
+            kit.server.kill();
+        }
+        session.send_line(rounds).unwrap();
+        if is_away {
+            session.exp_string("waiting for the server").unwrap();
+        } else {
+            eventually("it waits", || kit.waiting() == 1);
+        }
+        session.send_control('c').unwrap();
+        let said = session.exp_string(PROMPT).unwrap();
+        assert!(!said.contains("st 130") && !said.contains("not reached"), "{said}");
+        assert!(type_line(&mut session, "echo status $?").contains("status 130"));
+    }
+}
+
+#[test]
 fn ctrl_z_stops_both_and_fg_and_bg_continue_them() {
     let kit = Kit::new();
     let mut session = shell(&kit);
@@ -229,7 +254,7 @@ fn a_break_of_the_current_holder_asks() {
     type_line(&mut session, "$dlock run JOB x -- sh -c 'echo in > in; exec sleep 100' 2>/dev/null &");
     kit.line_of("in");
     for (answer, status) in [("", 1), ("n", 1), ("yes", 0)] {
-        session.send_line("$dlock break JOB x --current; echo status $?").unwrap();
+        session.send_line("$dlock break JOB x --current 2>said; echo status $?").unwrap();
         let page = session.exp_string("[y/N] ").unwrap();
         assert!(page.contains("  held by ") && page.contains("Take it from "), "{page}");
         let said = type_line(&mut session, answer);

@@ -1,0 +1,64 @@
+//! Why `dlock run` has not got the lock.
+
+use super::kept;
+use crate::args::Run;
+use crate::show;
+use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE};
+use crate::timing;
+use redis_dlock::{DLockGenerator, DelayedRelease, Description, DistributedReentrantLock};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Instant;
+
+/// Returns why the lock was not acquired in time, as far as the store and the holder tell that soon. The limit of the wait is over, so they are
+/// asked on a thread, which may go on for as long as a store takes that does not answer.
+pub(super) fn of(generator: &DLockGenerator, wanted: &Run, lock: &DistributedReentrantLock) -> Failure {
+    let (tell, told) = channel();
+    let (generator, asked, handle) = (generator.clone(), wanted.lock.clone(), lock.clone());
+    let ask = move || {
+        if ask_store(&handle, &tell)
+            // The store tells this at once, and a holder that stands still is waited for.
+            && let Ok(Description { holder: Some(holder), delayed_release: None, .. }) =
+                generator.describe(&*asked.lock_type, &asked.target)
+        {
+            let _ = tell.send(held(&handle, &show::in_words(&holder)));
+        }
+    };
+    let thread = thread::Builder::new().name("dlock-ask".to_owned()).spawn(ask);
+    let end = Instant::now() + timing::HOLDER_TELLS_WITHIN;
+    let mut last = thread.err().map(|error| Failure::system("cannot start a thread", error));
+    while let Ok(failure) = told.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        last = Some(failure);
+    }
+    last.unwrap_or_else(|| unanswered(lock, "the server does not answer"))
+}
+
+/// Asks the store alone. Returns whether somebody holds the lock.
+fn ask_store(lock: &DistributedReentrantLock, tell: &Sender<Failure>) -> bool {
+    let key = lock.key();
+    let (failure, is_held) = match lock.holder() {
+        Ok(None) => {
+            let message = format!("{key:?} was not acquired in time, and nobody holds it now");
+            (Failure::new(NOT_ACQUIRED, message), false)
+        }
+        Ok(Some(holder)) => match DelayedRelease::of_locker(&holder.locker) {
+            Some(ended) => {
+                let words = kept::in_words(&ended, holder.remaining);
+                (Failure::new(NOT_ACQUIRED, format!("{key:?} is {words}: not acquired")), false)
+            }
+            None => (held(lock, &format!(" by {:?}", holder.locker)), true),
+        },
+        Err(error) if error.is_transient() => (unanswered(lock, &error.to_string()), false),
+        // Who may not ask learns that much from the attempt.
+        Err(_) => (held(lock, ""), false),
+    };
+    tell.send(failure).is_ok() && is_held
+}
+
+fn held(lock: &DistributedReentrantLock, by: &str) -> Failure {
+    Failure::new(NOT_ACQUIRED, format!("{:?} is held{by}: not acquired in time", lock.key()))
+}
+
+fn unanswered(lock: &DistributedReentrantLock, why: &str) -> Failure {
+    Failure::new(UNREACHABLE, format!("{:?} was not acquired in time: {why}", lock.key()))
+}

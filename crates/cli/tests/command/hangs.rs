@@ -1,0 +1,96 @@
+//! A store that hangs while `dlock run` waits, or ends.
+
+use super::kit::{Kit, KitOn, Site, Start, lives, on_each_site, state};
+use super::support::crew::eventually;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Longer than `dlock` waits for a store that hangs, and far shorter than a store may be asked again and again.
+const SOON: Duration = Duration::from_secs(6);
+
+const HOLDS: &str = "echo in > in; exec sleep 100";
+
+on_each_site! {
+    at_the_end_of_the_wait_nobody_is_said_to_hold_the_lock,
+    a_signal_ends_the_wait,
+    a_signal_ends_dlock_after_its_command,
+    a_signal_for_the_command_ends_dlock_too,
+}
+
+fn at_the_end_of_the_wait_nobody_is_said_to_hold_the_lock<S: Site>() {
+    let mut kit = KitOn::<S>::begin();
+    let _holder = kit.run(&[], HOLDS).start();
+    kit.line_of("in");
+    let waiter = kit.run(&["--wait", "4s"], "echo ran").start();
+    eventually("it waits", || kit.waiting() == 1);
+    kit.server.signal(Signal::STOP);
+    let ended = waiter.end().expect(67);
+    assert!(ended.err.contains("was not acquired in time") && ended.out.is_empty(), "{ended:?}");
+    kit.server.signal(Signal::CONT);
+}
+
+fn a_signal_ends_the_wait<S: Site>() {
+    let mut kit = KitOn::<S>::begin();
+    let _holder = kit.run(&[], HOLDS).start();
+    kit.line_of("in");
+    let waiter = kit.run(&[], "echo ran").start();
+    eventually("it waits", || kit.waiting() == 1);
+    kit.server.signal(Signal::STOP);
+    waiter.signal(Signal::TERM);
+    let begun = Instant::now();
+    assert_eq!(waiter.end().expect(143).out, "");
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    kit.server.signal(Signal::CONT);
+}
+
+fn a_signal_ends_dlock_after_its_command<S: Site>() {
+    let mut kit = KitOn::<S>::begin();
+    let running = kit.run(&[], "echo $$ > pid; while ! test -e go; do sleep 0.01; done; exit 3").start();
+    let group = kit.pid_of("pid");
+    kit.server.signal(Signal::STOP);
+    fs::write(kit.path("go"), "").unwrap();
+    eventually("the command has ended", || !lives(group));
+    // The first ones may still be for the command, which is gone.
+    eventually("dlock has ended", || {
+        let _ = kill_process(running.pid(), Signal::TERM);
+        is_dead(running.pid())
+    });
+    let ended = running.end().expect(3);
+    assert!(ended.err.contains("a signal has ended dlock before the store has answered"), "{ended:?}");
+    kit.server.signal(Signal::CONT);
+}
+
+fn a_signal_for_the_command_ends_dlock_too<S: Site>() {
+    let mut kit = KitOn::<S>::begin();
+    let running = kit.run(&[], HOLDS).start();
+    kit.line_of("in");
+    kit.server.signal(Signal::STOP);
+    running.signal(Signal::TERM);
+    let ended = running.end().expect(143);
+    assert!(ended.err.contains("a signal has ended dlock before the store has answered"), "{ended:?}");
+    kit.server.signal(Signal::CONT);
+}
+
+fn is_dead(pid: Pid) -> bool {
+    state(pid).is_none_or(|state| state == 'Z')
+}
+
+/// A store that refuses to lock is no lock that is held.
+#[test]
+fn a_store_that_refuses_is_told_once_and_waited_for() {
+    let kit = Kit::new();
+    kit.run(&[], "true").end().expect(0);
+    kit.server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    let plain = kit.run(&[], "echo ran").stderr(fs::File::create(kit.path("plain")).unwrap()).start_quietly();
+    let told = kit.run(&["-v"], "echo ran").stderr(fs::File::create(kit.path("told")).unwrap()).start_quietly();
+    assert!(kit.line_of("plain").contains("OOM") && kit.line_of("plain").ends_with(": waiting for the server"));
+    let said = || fs::read_to_string(kit.path("told")).unwrap();
+    eventually("it is said why it waits", || said().contains(": not acquired yet, and nobody holds it"));
+    kit.server.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    for running in [plain, told] {
+        assert_eq!(running.end().expect(0).out, "ran\n");
+    }
+    assert_eq!(fs::read_to_string(kit.path("plain")).unwrap().lines().count(), 1);
+    assert!(!said().contains(": held"), "{}", said());
+}
