@@ -38,7 +38,9 @@ pub(crate) fn serve(settings: &Settings, wanted: &Exporter) -> Result<u8, Failur
     let mut scraper = Scraper::new(settings, wanted);
     while let Ok(give) = asked.recv() {
         let page = scraper.scrape();
-        for give in iter::once(give).chain(asked.try_iter()) {
+        // Who waits is settled before the first one has its page: that one may change something, and ask again.
+        let waiting: Vec<_> = iter::once(give).chain(asked.try_iter()).collect();
+        for give in waiting {
             let _ = give.send(page.clone());
         }
     }
