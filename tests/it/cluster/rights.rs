@@ -1,6 +1,7 @@
 //! The rights that a Cluster's user needs.
 
 use super::target_on;
+use crate::acl::line_of;
 use crate::support::cluster::{Cluster, Plan};
 use crate::support::crew::{eventually, spawn};
 use crate::support::{LONG, claim, last_server};
@@ -14,10 +15,7 @@ const SHORT: Duration = Duration::from_secs(2);
 
 /// The words of the manual's line.
 fn rules() -> Vec<String> {
-    let page = include_str!("../../../src/manual/cluster.md");
-    let start = page.find("ACL SETUSER dlock").expect("the page has the line");
-    let line = page[start..].split("\n```").next().expect("the line's end");
-    line.split_whitespace().filter(|word| *word != "\\").map(str::to_owned).collect()
+    line_of(include_str!("../../../src/manual/cluster.md"), "dlock")
 }
 
 fn set_user(cluster: &Cluster, words: &[String]) {

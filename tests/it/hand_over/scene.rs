@@ -4,7 +4,8 @@ use crate::support::claim;
 use crate::support::{LONG, RedisServer};
 use redis_dlock::processor::Operations;
 use redis_dlock::{
-    DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, RedisLockProcessor,
+    DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, OwnedDLockGuard,
+    RedisLockProcessor,
 };
 use std::time::Duration;
 
@@ -53,6 +54,11 @@ pub(super) fn config(lease: Duration) -> DLockConfig {
 /// The lock, made by a client.
 pub(super) fn lock(client: &DLockGenerator, lease: Duration) -> DistributedReentrantLock {
     client.generate_with(config(lease)).unwrap()
+}
+
+/// The lock, held by a new client of this process.
+pub(super) fn held(server: &RedisServer) -> OwnedDLockGuard {
+    lock(&client(&server.url()), HOUR).lock_owned().unwrap()
 }
 
 /// The locker that holds the lock.

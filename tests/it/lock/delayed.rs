@@ -2,7 +2,7 @@
 
 use crate::support::cause;
 use crate::support::crew::{eventually, spawn};
-use crate::support::lab::{Lab, config, is_listener_on, running_on_both_stores};
+use crate::support::lab::{Lab, config, is_listener_on, running_on_both_stores, spawn_waiter};
 use crate::support::watched::Kind;
 use redis_dlock::{BackendFailure, DLockConfig, DelayedRelease, DistributedReentrantLock, Error, LossCause};
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn long() -> DLockConfig {
 
 /// The lock in two clients.
 fn in_two_clients(lab: &Lab) -> [DistributedReentrantLock; 2] {
-    [(); 2].map(|()| lab.generator().generate_with(long()).unwrap())
+    [(); 2].map(|()| lab.lock(long()))
 }
 
 /// What the key says of a hold that has ended.
@@ -114,15 +114,13 @@ fn threads_and_processes_that_wait_are_served_afterwards_in_their_order(lab: &La
     let begun = lab.time.now();
     let guard = here.lock().unwrap();
     let waiter = |lock: &DistributedReentrantLock| {
-        let (other, time) = (lock.clone(), lab.time.clone());
-        let waiter = spawn(move || {
-            let guard = other.lock().unwrap();
+        let time = lab.time.clone();
+        spawn_waiter(&lock, move |lock| {
+            let guard = lock.lock().unwrap();
             let got = (guard.fencing_token(), time.now());
             guard.unlock().unwrap();
             got
-        });
-        eventually("it waits", || lock.queue_length() == 1);
-        waiter
+        })
     };
     let of_another_process = waiter(&there);
     eventually("it waits in the store", || !is_listener_on() || lab.waiting(here.key()) == 1);
@@ -187,21 +185,19 @@ fn a_time_that_no_store_keeps_unlocks_and_says_so(lab: &Lab) {
 
 /// Shows: G11, G13.
 fn a_lost_reply_changes_nothing(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(long()).unwrap();
+    let (lock, watch) = lab.watched_lock(long());
     let guard = lock.lock().unwrap();
     watch.lose_next_answer(Kind::Release);
     assert!(!guard.unlock_after(AT_LEAST).unwrap().is_zero());
     assert_eq!(watch.count_of(Kind::Release), 2, "it was asked again");
-    assert_kept_from(&[lock, lab.generator().generate_with(long()).unwrap()]);
+    assert_kept_from(&[lock, lab.lock(long())]);
     assert!(delayed(lab).is_some());
 }
 
 /// The release is repeated in the background, as it was asked for. So the lock is never free for somebody else.
 /// Shows: G11.
 fn a_store_that_fails_is_asked_again_and_never_frees_the_lock_instead(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(long()).unwrap();
+    let (lock, watch) = lab.watched_lock(long());
     let guard = lock.lock().unwrap();
     watch.fail(BackendFailure::NotExecuted);
     let failed = guard.unlock_after(AT_LEAST * 300);
@@ -222,15 +218,14 @@ fn a_store_that_fails_is_asked_again_and_never_frees_the_lock_instead(lab: &Lab)
 fn a_closed_client_leaves_the_lock_to_its_time(lab: &Lab) {
     let generator = lab.generator();
     let lock = generator.generate_with(long()).unwrap();
-    let there = lab.generator().generate_with(long()).unwrap();
+    let there = lab.lock(long());
     lock.lock().unwrap().unlock_after(AT_LEAST).unwrap();
     generator.close();
     assert_kept_from(std::slice::from_ref(&there));
     lab.time.during(|| there.lock().unwrap()).unlock().unwrap();
     // One whose release was not answered repeats it when it is closed.
     let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(long()).unwrap();
-    let guard = lock.lock().unwrap();
+    let guard = generator.generate_with(long()).unwrap().lock_owned().unwrap();
     let bar = watch.bar(Kind::Release);
     watch.fail(BackendFailure::NotExecuted);
     guard.unlock_after(AT_LEAST * 300).unwrap_err();
