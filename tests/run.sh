@@ -12,7 +12,7 @@
 #
 # README.md beside this file says what stands on which rung and why. REDIS_SERVER_BIN names another server to test with: another version of
 # redis-server, or valkey-server. ETCD_BIN and CONSUL_BIN name the programs of these stores, and PROMTOOL_BIN
-# that of Prometheus. The output of each part is in target/tests.
+# that of Prometheus. DLOCK_MONGODB=URL runs the part `mongodb` on a real server instead of a stand-in. The output of each part is in target/tests.
 set -euo pipefail
 if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
     # The tests start the server in directories of their own, so the path must be absolute.
@@ -33,7 +33,7 @@ ci=(checks cluster consensus faults documents)
 ci_beside=(embedded slow command sentinel tasks examples)
 all_computing=(model every-schedule)
 all=(every-check cluster consensus faults every-fault documents benches)
-all_beside=(embedded slow command sentinel tasks examples lock-elsewhere mutants recipes package long)
+all_beside=(embedded slow command sentinel tasks examples lock-elsewhere mongodb mutants recipes package long)
 
 # The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
 cluster='cluster::|support_cluster::|conformance::cluster::|.*::on_cluster::|breaking::server::on_a_cluster|acl::cluster'
@@ -126,6 +126,19 @@ part_lock-elsewhere() {
     local of_messages='lock::(granted|passing|lingering|twins)|lock::reentry::(memory|redis)::a_hold_without_reentry'
     of_messages+='|lock::holds::(memory|redis)::(it_lingers|one_that_lasts_long)|lock::awaiting::(memory|redis)::it_lingers'
     DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but "$of_messages" --threads 4 "${it[@]}"
+}
+# The store on MongoDB: a workspace of its own, because its driver brings a hundred crates.
+part_mongodb() {
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target/mongodb}
+    cd crates/mongodb
+    cargo fmt --check
+    cargo clippy --locked --all-targets --all-features -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib
+    if [[ -z ${DLOCK_MONGODB:-} ]] && ! command -v "$secantus" >/dev/null; then
+        echo "tests/run.sh: the tests of MongoDB DID NOT RUN: there is no server, and no program $secantus"
+        return
+    fi
+    tests --threads 4 --all-features --test stores
 }
 part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crates[@]}" --test faults; }
 part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crates[@]}" --test faults; }
@@ -325,6 +338,7 @@ parts_of_changes() {
             src/manual/run_book.md) echo "it documents command" ;;
             src/manual/recipes.md) echo "it documents command recipes" ;;
             src/manual/*) echo "it documents" ;;
+            crates/mongodb/*) echo mongodb ;;
             src/* | crates/*/src/* | scripts/*) room_guards "$file" ;;
             tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
             tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
@@ -414,17 +428,20 @@ fi
 if [[ $rung == all ]]; then
     need_consul
 fi
-mkdir -p "$logs"
-run_lists "${lists[@]}"
-ran=()
+all_parts=()
 for name in "${lists[@]}"; do
     declare -n list=$name
-    ran+=("${list[@]}")
+    all_parts+=("${list[@]}")
 done
-report "${ran[@]}"
+if [[ " ${all_parts[*]} " == *" mongodb "* ]]; then
+    need_mongodb
+fi
+mkdir -p "$logs"
+run_lists "${lists[@]}"
+report "${all_parts[@]}"
 say_which_stores
 failed=()
-for part in "${ran[@]}"; do
+for part in "${all_parts[@]}"; do
     if [[ $(cat "$logs/$part.status") -ne 0 ]]; then
         failed+=("$part")
     fi

@@ -1,9 +1,11 @@
-# The programs that the tests start: redis-server, etcd, Consul, and Prometheus' promtool; and a compiler. tests/run.sh reads this file.
+# The programs that the tests start: redis-server, etcd, Consul, Prometheus' promtool, and a stand-in of a mongod; and a compiler.
+# tests/run.sh reads this file.
 
 redis=${REDIS_SERVER_BIN:-redis-server}
 etcd=${ETCD_BIN:-etcd}
 consul=${CONSUL_BIN:-consul}
 promtool=${PROMTOOL_BIN:-promtool}
+secantus=${SECANTUS_BIN:-secantusd-rs}
 
 # Whether there is a redis-server that the tests can use.
 usable_redis() {
@@ -105,16 +107,46 @@ build_promtool() {
         "github.com/prometheus/prometheus/cmd/promtool@$prometheus"
 }
 
+# SecantusDB's server speaks MongoDB's protocol. It is a process beside the tests: its licence is the GPL.
+secantus_version=0.5.3-beta.196
+built_secantus=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/secantusd-rs-$secantus_version
+
+# It asks for a newer compiler than it needs: a nightly one of May 2026 builds it.
+build_secantus() {
+    local work
+    work=$(mktemp -d)
+    mkdir -p "$(dirname "$built_secantus")"
+    # The name appears when the file is whole.
+    cargo +nightly install secantus-mdb --version "$secantus_version" --locked --ignore-rust-version --root "$work" --target-dir "$work/target" &&
+        mv "$work/bin/secantusd-rs" "$built_secantus.$$" && mv "$built_secantus.$$" "$built_secantus"
+    local status=$?
+    rm -rf "$work"
+    return $status
+}
+
+# The tests of MongoDB run on the server that DLOCK_MONGODB names, or on the stand-in, which takes some minutes of processor time, once.
+need_mongodb() {
+    if [[ -n ${DLOCK_MONGODB:-} ]] || command -v "$secantus" >/dev/null; then
+        return
+    fi
+    if build_secantus; then
+        secantus=$built_secantus
+        export SECANTUS_BIN=$secantus
+    else
+        echo "tests/run.sh: SecantusDB's server could not be built, see above: it needs a nightly toolchain of Rust, CMake and a C compiler"
+    fi
+}
+
 # Takes the programs that were built before, unless others are named or in PATH.
 find_built() {
     local name
-    for name in consul promtool; do
+    for name in consul promtool secantus; do
         local named=${name^^}_BIN built=built_$name
         if ! command -v "${!name}" >/dev/null && [[ -z ${!named:-} && -x ${!built} ]]; then
             printf -v "$name" %s "${!built}"
         fi
     done
-    export ETCD_BIN=$etcd CONSUL_BIN=$consul PROMTOOL_BIN=$promtool
+    export ETCD_BIN=$etcd CONSUL_BIN=$consul PROMTOOL_BIN=$promtool SECANTUS_BIN=$secantus
 }
 
 # Builds the program of this name, unless it is there.
