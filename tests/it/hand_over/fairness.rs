@@ -16,7 +16,7 @@ const LOCAL_PASSES: usize = 16;
 /// in order.
 fn contend(server: &RedisServer, threads: &[usize], hold: Duration, holds: usize) -> Vec<Hold> {
     let mut actors: Vec<_> = threads.iter().map(|_| Actor::start(&server.url())).collect();
-    let guard = held(server);
+    let guard = held(&server);
     for (actor, &threads) in actors.iter_mut().zip(threads) {
         actor.contend(&Contest { clients: 1, threads, rounds: 0, lease: HOUR, hold });
     }

@@ -32,7 +32,7 @@ fn behind_a_late_acquire(lab: &Lab, take: fn(&DistributedReentrantLock) -> u64) 
     let (there, _) = lab.listening_generator();
     let [here, there] = [&here, &there].map(|client| client.generate_with(config("x", HOUR)).unwrap());
     let answer = watch.stop_next(Kind::Acquire, When::Coming);
-    let first = spawn_with(&here, take);
+    let first = spawn_with(&here, move |lock| take(lock));
     answer.wait();
     let crowd = crowd(&here);
     let heard = watch.heard();

@@ -25,7 +25,7 @@ fn waiters(lock: &DistributedReentrantLock) -> Vec<Member<Result<bool, Error>>> 
         |lock| lock.lock_cancellable(&CancelToken::new()).map(|guard| guard.is_some()),
         |lock| lock.unguarded().lock().map(|()| true),
     ];
-    ways.into_iter().map(|wait| spawn_waiter(lock, wait)).collect()
+    ways.into_iter().map(|wait| spawn_waiter(lock, move |lock| wait(lock))).collect()
 }
 
 fn is_shut_down<T>(result: &Result<T, Error>) -> bool {

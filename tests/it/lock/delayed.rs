@@ -115,7 +115,7 @@ fn threads_and_processes_that_wait_are_served_afterwards_in_their_order(lab: &La
     let guard = here.lock().unwrap();
     let waiter = |lock: &DistributedReentrantLock| {
         let time = lab.time.clone();
-        spawn_waiter(lock, move |lock| {
+        spawn_waiter(&lock, move |lock| {
             let guard = lock.lock().unwrap();
             let got = (guard.fencing_token(), time.now());
             guard.unlock().unwrap();
