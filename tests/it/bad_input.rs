@@ -110,6 +110,7 @@ fn login_and_rights_are_denied_by_name() {
 #[test]
 fn a_user_without_rights_is_denied_by_name_and_nothing_is_left() {
     let server = RedisServer::start();
+    let mut admin = server.connection();
     for rules in [
         "+@all -incr ~* &*",
         "+@all -set ~* &*",
@@ -117,16 +118,23 @@ fn a_user_without_rights_is_denied_by_name_and_nothing_is_left() {
         "+@all ~other:* &*",
         "-@all +hello ~* &*",
     ] {
-        let login = format!(">{SECRET}");
-        let words = ["ACL", "SETUSER", "limited", "reset", "on", &login].into_iter().chain(rules.split(' '));
-        server.run::<()>(&words.collect::<Vec<_>>());
+        redis::cmd("ACL")
+            .arg("SETUSER")
+            .arg("limited")
+            .arg("reset")
+            .arg("on")
+            .arg(format!(">{SECRET}"))
+            .arg(rules.split(' ').collect::<Vec<_>>())
+            .exec(&mut admin)
+            .unwrap();
         let url = server.url().replace("redis://", &format!("redis://limited:{SECRET}@"));
         let error = DLockGenerator::connect(&url)
             .and_then(|generator| generator.generate("T", "x")?.lock().map(drop))
             .expect_err(rules);
         assert!(matches!(error, Error::Denied { .. }), "{rules}: {error}");
         assert!(!error.to_string().contains(SECRET), "{error}");
-        assert_eq!(server.run::<u64>(&["EXISTS", "DLOCK_T_x"]), 0, "{rules}");
+        let left: u64 = redis::cmd("EXISTS").arg("DLOCK_T_x").query(&mut admin).unwrap();
+        assert_eq!(left, 0, "{rules}");
     }
 }
 
@@ -224,7 +232,8 @@ fn properties_give_leases_and_wrong_lines_are_named() {
     let path = dir.path().join("config-dlock.properties");
     std::fs::write(&path, "# leases\nORDER=1000\nUSER: 2000\n").unwrap();
     let generator = DLockGenerator::from_properties(&path, MemoryLockProcessor::new()).unwrap();
-    let guard = generator.generate("ORDER", "1").unwrap().lock_owned().unwrap();
+    let lock = generator.generate("ORDER", "1").unwrap();
+    let guard = lock.lock().unwrap();
     assert!(guard.remaining() <= Duration::from_millis(1000) && guard.remaining() > Duration::from_millis(500));
     let error = generator.generate("BATCH", "1").unwrap_err().to_string();
     assert!(error.contains("BATCH") && error.contains("config-dlock.properties"), "{error}");

@@ -1,7 +1,7 @@
 //! What a lock costs in commands, as the server counts them.
 
 use crate::support::RedisServer;
-use crate::support::commands::{Commands, stat};
+use crate::support::commands::Commands;
 use crate::support::crew::eventually;
 use redis_dlock::{DLockConfig, DLockGenerator, ManualClock, RedisLockProcessor};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ fn lazy(target: &str) -> DLockConfig {
 
 /// How often the server has read from a connection.
 fn reads(server: &RedisServer) -> u64 {
-    stat(&mut server.connection(), "total_reads_processed")
+    let stats: String = server.run(&["INFO", "stats"]);
+    stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:")).unwrap().parse().unwrap()
 }
 
 #[test]

@@ -114,7 +114,8 @@ fn a_child_that_drops_its_copy_of_a_guard_gives_nothing_back_however_long_it_may
         || {
             let server = RedisServer::start();
             let generator = connect(&server.url());
-            let _other = lingering(&generator, "other").lock_owned().unwrap();
+            let other = lingering(&generator, "other");
+            let _other = other.lock().unwrap();
             let listens = || server.run::<String>(&["CLIENT", "LIST", "TYPE", "pubsub"]).contains("sub=1");
             eventually("it listens", listens);
             let lock = lingering(&generator, "x");

@@ -3,7 +3,6 @@
 
 use crate::support::cluster::{Cluster, Plan};
 use crate::support::crew::{eventually, spawn};
-use crate::support::lab::spawn_queued;
 use crate::support::{Proxy, RedisServer};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::thread;
@@ -42,7 +41,8 @@ fn on_one_server_locks_work_by_polling() {
     proxy.hide_subscribers(false);
     let [holder, waiter] = [0, 1].map(|n| lock(&clients[n]));
     let guard = holder.lock_owned().unwrap();
-    let waits = spawn_queued(&waiter, |lock| lock.lock_owned().unwrap().unlock().unwrap());
+    let waits = spawn(move || waiter.lock_owned().unwrap().unlock().unwrap());
+    eventually("it waits in the queue", || holder.inspect().unwrap().waiting == 1);
     guard.unlock().unwrap();
     waits.join();
 }
@@ -83,7 +83,9 @@ fn another_server_answers_between_a_subscription_and_the_question_behind_it() {
     drop(guard.unlock());
     // Whoever listened at the first server listens at the other one now.
     let guard = long(0).lock_owned().unwrap();
-    let waiter = spawn_queued(&long(1), |lock| lock.lock_owned().unwrap().unlock().unwrap());
+    let waits = long(1);
+    let waiter = spawn(move || waits.lock_owned().unwrap().unlock().unwrap());
+    eventually("it waits in the queue", || long(0).inspect().unwrap().waiting == 1);
     eventually("the waiter subscribes", || subscribed(&servers[1]));
     guard.unlock().unwrap();
     waiter.join();

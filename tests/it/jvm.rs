@@ -4,7 +4,6 @@
 //! when they do not want it. How often it gets it while they do is printed (`--nocapture`).
 
 use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::spawn_with;
 use crate::support::watched::{Kind, Watched};
 use crate::support::{Jvm, RedisServer};
 use redis_dlock::{DLockConfig, DLockGenerator, RedisLockProcessor};
@@ -230,8 +229,9 @@ fn a_waiter_of_ours_finds_what_a_poller_gave_back_by_its_next_look() {
     let generator = DLockGenerator::builder().listener(true).build(processor).unwrap();
     let lock = generator.generate_with(config().with_lease(lease)).unwrap();
     assert!(jvm.update_for_lock(lock.key(), lease * 20));
-    let waiter = spawn_with(&lock, |lock| {
-        let _guard = lock.lock().unwrap();
+    let waiting = lock.clone();
+    let waiter = spawn(move || {
+        let _guard = waiting.lock().unwrap();
         Instant::now()
     });
     watch.wait_for_more(Kind::Poll, 2);

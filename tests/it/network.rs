@@ -20,7 +20,8 @@ fn a_lease_of_fifteen_round_trips_is_kept() {
         let round_trip = Duration::from_millis(160);
         let proxy = Proxy::to(server.port(), round_trip);
         let generator = connect(&proxy.url());
-        let guard = lock(&generator, "short", 15 * round_trip).lock_owned().unwrap();
+        let guard_of = lock(&generator, "short", 15 * round_trip);
+        let guard = guard_of.lock().unwrap();
         thread::sleep(3 * 15 * round_trip);
         assert!(guard.is_valid());
         // One for callers, one for renewals.
@@ -67,7 +68,8 @@ fn long_leases_that_cannot_be_probed_do_not_end_a_short_one() {
             guards.push(lock.lock().unwrap());
             thread::sleep(Duration::from_millis(40));
         }
-        let guard = lock(&generator, "short", Duration::from_secs(4)).lock_owned().unwrap();
+        let short = lock(&generator, "short", Duration::from_secs(4));
+        let guard = short.lock().unwrap();
         for _ in 0..3 {
             proxy.silence();
             thread::sleep(Duration::from_secs(5));

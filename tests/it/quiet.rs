@@ -2,7 +2,6 @@
 
 use crate::support::RedisServer;
 use crate::support::crew::{HANG, eventually, spawn};
-use crate::support::lab::{spawn_waiter, spawn_with};
 use crate::support::process::alone;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
@@ -11,6 +10,7 @@ use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, GeneratorBuilder, LockProcessor,
     MemoryLockProcessor, RedisBuilder, RedisLockProcessor,
 };
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -123,7 +123,12 @@ fn threads_that_wait_for_one_another(place: &Place) {
     let (generator, lock) = place.client("threads");
     let (_elsewhere, held) = place.client("threads");
     let elsewhere = held.lock().unwrap();
-    let crew = [(); 4].map(|()| spawn_with(&lock, |lock| (0..10).for_each(|_| drop(lock.lock().unwrap()))));
+    let crew: Vec<_> = (0..4)
+        .map(|_| {
+            let lock = lock.clone();
+            spawn(move || (0..10).for_each(|_| drop(lock.lock().unwrap())))
+        })
+        .collect();
     place.until_waiting(&lock, 1);
     elsewhere.unlock().unwrap();
     crew.into_iter().for_each(|member| member.join());
@@ -133,8 +138,13 @@ fn threads_that_wait_for_one_another(place: &Place) {
 fn clients_that_hand_over_to_one_another(place: &Place) {
     let clients: Vec<_> = (0..3).map(|_| place.client("clients")).collect();
     let guard = clients[0].1.lock().unwrap();
-    let play = |lock: &DistributedReentrantLock| (0..10).for_each(|_| lock.lock().unwrap().unlock().unwrap());
-    let crew: Vec<_> = clients[1..].iter().map(|(_, lock)| spawn_with(lock, play)).collect();
+    let crew: Vec<_> = clients[1..]
+        .iter()
+        .map(|(_, lock)| {
+            let lock = lock.clone();
+            spawn(move || (0..10).for_each(|_| lock.lock().unwrap().unlock().unwrap()))
+        })
+        .collect();
     place.until_waiting(&clients[0].1, 2);
     guard.unlock().unwrap();
     crew.into_iter().for_each(|member| member.join());
@@ -149,9 +159,9 @@ fn waits_that_end_without_the_lock(place: &Place) {
     let (generator, lock) = place.client("in vain");
     let guard = held.lock().unwrap();
     assert!(lock.try_lock().unwrap().is_none());
-    let cancel = CancelToken::new();
+    let (waiter, cancel) = (lock.clone(), CancelToken::new());
     let token = cancel.clone();
-    let waiter = spawn_with(&lock, move |lock| lock.lock_cancellable(&token).unwrap().is_none());
+    let waiter = spawn(move || waiter.lock_cancellable(&token).unwrap().is_none());
     place.until_waiting(&lock, 1);
     cancel.cancel();
     assert!(waiter.join());
@@ -165,7 +175,8 @@ fn a_close_beside_holds_and_waiters(place: &Place) {
     let (generator, lock) = place.client("closing");
     let (guard, own) = (held.lock().unwrap(), generator.generate("QUIET", "own").unwrap());
     let own_guard = own.lock().unwrap();
-    let waiter = spawn_with(&lock, |lock| matches!(lock.lock(), Err(Error::ShutDown)));
+    let waiter = lock.clone();
+    let waiter = spawn(move || matches!(waiter.lock(), Err(Error::ShutDown)));
     place.until_waiting(&lock, 1);
     generator.close();
     assert!(waiter.join());
@@ -179,9 +190,9 @@ fn a_close_at_once_after_a_wait_that_ended(place: &Place) {
     let guard = held.lock().unwrap();
     for _ in 0..5 {
         let (generator, lock) = place.client("left");
-        let cancel = CancelToken::new();
+        let (waiter, cancel) = (lock.clone(), CancelToken::new());
         let token = cancel.clone();
-        let waiter = spawn_with(&lock, move |lock| lock.lock_cancellable(&token).is_ok_and(|guard| guard.is_some()));
+        let waiter = spawn(move || waiter.lock_cancellable(&token).is_ok_and(|guard| guard.is_some()));
         place.until_waiting(&lock, 1);
         cancel.cancel();
         // Perhaps before its retry thread has released what stood in the queue.
@@ -209,7 +220,8 @@ fn lingering(place: &Place) {
     let (other, wanted) = place.client_with("linger", linger);
     // A lock lingers only in a client that is subscribed.
     let guard = wanted.lock().unwrap();
-    let waiter = spawn_with(&lock, |lock| lock.lock().unwrap().unlock().unwrap());
+    let waiter = lock.clone();
+    let waiter = spawn(move || waiter.lock().unwrap().unlock().unwrap());
     place.until_waiting(&lock, 1);
     guard.unlock().unwrap();
     waiter.join();
@@ -239,7 +251,9 @@ fn without_messages(place: &Place) {
     let generator = (place.build)(DLockGenerator::builder().listener(false));
     let lock = generator.generate("QUIET", "deaf").unwrap();
     let guard = lock.lock().unwrap();
-    let waiter = spawn_waiter(&lock, |lock| lock.lock().unwrap().unlock().unwrap());
+    let waiter = lock.clone();
+    let waiter = spawn(move || waiter.lock().unwrap().unlock().unwrap());
+    eventually("it waits", || lock.queue_length() == 1);
     guard.unlock().unwrap();
     waiter.join();
     generator.close();
@@ -307,8 +321,10 @@ fn a_subscription_that_breaks_in_life_is_logged() {
         let (_holding, held) = place.client("broken");
         let (generator, lock) = place.client("broken");
         let guard = held.lock().unwrap();
-        let waiting = spawn_with(&lock, |lock| lock.lock().unwrap().unlock().unwrap());
-        place.until_waiting(&lock, 1);
+        let waiter = Arc::new(lock);
+        let waiting = Arc::clone(&waiter);
+        let waiting = spawn(move || waiting.lock().unwrap().unlock().unwrap());
+        place.until_waiting(&waiter, 1);
         server.run::<u32>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         eventually("it is logged", || LOG.loud.lock().iter().any(|line| line.contains("subscrib")));
         guard.unlock().unwrap();

@@ -81,7 +81,7 @@ fn a_hold_on_a_thread_of_its_own_excludes_them() {
 #[test]
 fn with_locks_for_a_closure_and_hears_what_came_of_it() {
     let lab = Lab::memory();
-    let lock = lab.lock(DLockConfig::new("TASK", "with"));
+    let lock = lab.generator().generate_with(DLockConfig::new("TASK", "with")).unwrap();
     let counted = lock.with(|guard| (guard.is_valid(), lock.hold_count(), lock.with(|_| lock.hold_count()))).unwrap();
     assert!(matches!(counted, (true, 1, Ok(2))), "{counted:?}");
     assert_eq!((lock.hold_count(), lab.leftovers()), (0, vec![]));

@@ -2,12 +2,13 @@
 #![cfg(feature = "tls")]
 
 use crate::connecting::heals_within_one_connect;
-use crate::support::certificates::{authority, certificate};
+use crate::support::certificates::{authority, certificate, write};
 use crate::support::crew::{HANG, eventually};
-use crate::support::{Proxy, RedisServer, free_port, tls_files};
+use crate::support::{Proxy, RedisServer};
 use rcgen::{CertifiedIssuer, KeyPair};
 use redis_dlock::{DLockGenerator, Error, RedisBuilder, RedisLockProcessor};
 use std::error::Error as _;
+use std::net::TcpListener;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -26,17 +27,18 @@ pub(crate) struct TlsServer {
 impl TlsServer {
     pub(crate) fn start(host: &str) -> Self {
         let authority = authority("authority");
-        let (dir, files, _) = tls_files(&authority, host);
-        let port = free_port().to_string();
+        let (server_certificate, server_key) = certificate(&authority, host);
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
         let server = RedisServer::start_with(&[
             "--tls-port",
             &port,
             "--tls-cert-file",
-            &files.certificate,
+            &write(dir.path(), "server.pem", &server_certificate),
             "--tls-key-file",
-            &files.key,
+            &write(dir.path(), "server.key", &server_key),
             "--tls-ca-cert-file",
-            &files.authority,
+            &write(dir.path(), "ca.pem", &authority.pem()),
         ]);
         Self { server, port, authority, _dir: dir }
     }

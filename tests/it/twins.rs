@@ -1,8 +1,8 @@
 //! Copies of one running process: processes on one server whose clients have the same identity and make the same lockers.
 
 use crate::support::RedisServer;
-use crate::support::crew::{HANG, eventually};
-use crate::support::lab::{config, connect, spawn_queued};
+use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::lab::{config, connect};
 use crate::support::twin_shim::TwinShim;
 use crate::support::worker::{self, Worker};
 use redis_dlock::{DLockGenerator, DistributedReentrantLock, Error, OwnedDLockGuard};
@@ -149,9 +149,16 @@ fn a_hold_of_both_is_lost_to_one_when_the_other_opens_its_inbox() {
 
 /// A client with an open inbox, what it holds, and its name.
 fn listening(server: &RedisServer) -> (DLockGenerator, OwnedDLockGuard, String) {
-    let generator = connect(&server.url());
+    let (generator, other) = (connect(&server.url()), connect(&server.url()));
+    let busy = lock(&other, "busy").lock_owned().unwrap();
     let guard = lock(&generator, "held").lock_owned().unwrap();
-    hears_a_grant(server, &generator);
+    let waits = spawn({
+        let lock = lock(&generator, "busy");
+        move || lock.lock_owned().map(drop)
+    });
+    eventually("it waits", || lock(&other, "busy").inspect().unwrap().waiting == 1);
+    busy.unlock().unwrap();
+    waits.join().unwrap();
     let client = client_of(&holder(server, "held").unwrap()).to_owned();
     (generator, guard, client)
 }
@@ -159,8 +166,12 @@ fn listening(server: &RedisServer) -> (DLockGenerator, OwnedDLockGuard, String) 
 /// A client with an open inbox reads a grant. So it has read everything that was sent before.
 fn hears_a_grant(server: &RedisServer, generator: &DLockGenerator) {
     let other = connect(&server.url());
-    let busy = lock(&other, "busy").lock_owned().unwrap();
-    let waits = spawn_queued(&lock(generator, "busy"), |lock| lock.lock_owned().map(drop));
+    let busy = lock(&other, "next").lock_owned().unwrap();
+    let waits = spawn({
+        let lock = lock(generator, "next");
+        move || lock.lock_owned().map(drop)
+    });
+    eventually("it waits", || lock(&other, "next").inspect().unwrap().waiting == 1);
     busy.unlock().unwrap();
     waits.join().unwrap();
 }

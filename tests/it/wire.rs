@@ -1,6 +1,5 @@
 //! The wire rules of JVM DLock: this test plays the JVM's side with its literal commands.
 
-use crate::support::lab::spawn_waiter;
 use crate::support::{Jvm, RedisServer};
 use proptest::prelude::*;
 use redis_dlock::{DLockConfig, DLockGenerator, Error, LossCause};
@@ -24,10 +23,15 @@ fn a_jvm_holder_keeps_us_out_and_hands_over_by_deleting() {
     let holder = lock.holder().unwrap().unwrap();
     assert_eq!(holder.locker, "10.0.0.5-17");
     assert!(!holder.is_local);
-    let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
-    assert!(jvm.expand_lock_expire(lock.key(), LEASE), "a waiter of ours does not disturb the JVM's lease");
-    assert!(jvm.update_for_unlock(lock.key()), "nor its release");
-    waiter.join();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| drop(lock.lock().unwrap()));
+        while lock.queue_length() == 0 {
+            std::thread::yield_now();
+        }
+        assert!(jvm.expand_lock_expire(lock.key(), LEASE), "a waiter of ours does not disturb the JVM's lease");
+        assert!(jvm.update_for_unlock(lock.key()), "nor its release");
+        waiter.join().unwrap();
+    });
     assert!(jvm.is_lock_free(lock.key()));
 }
 
@@ -124,9 +128,14 @@ fn a_key_without_time_to_live_is_waited_for() {
     assert!(lock.try_lock().unwrap().is_none());
     let holder = lock.holder().unwrap().unwrap();
     assert_eq!((holder.locker.as_str(), holder.remaining), ("somebody for ever", None));
-    let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
-    redis::cmd("DEL").arg(lock.key()).exec(&mut admin).unwrap();
-    waiter.join();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| drop(lock.lock().unwrap()));
+        while lock.queue_length() == 0 {
+            std::thread::yield_now();
+        }
+        redis::cmd("DEL").arg(lock.key()).exec(&mut admin).unwrap();
+        waiter.join().unwrap();
+    });
 }
 
 /// Shows: S6.

@@ -4,14 +4,15 @@ use super::orders::{HOUR, WHY, assert_broken, break_lock, operator, probed, seen
 use crate::support::cause;
 use crate::support::crew::{HANG, eventually};
 use crate::support::lab::{Lab, config, on_both_stores};
-use crate::support::watched::{Kind, Watch, Watched, When};
+use crate::support::watched::{Kind, Watched, When};
 use crossbeam_channel::unbounded;
-use redis_dlock::{BreakOutcome, Error, LossCause, Moment};
+use redis_dlock::{BreakOutcome, Error, LossCause};
 use std::time::Duration;
 
 on_both_stores!(
     it_is_told_by_its_probe,
     it_is_told_by_a_message_long_before_a_probe,
+    one_that_hears_nothing_is_told_by_its_probe,
     without_probes_it_is_told_by_its_next_extension,
     it_is_told_by_its_unlock_at_the_latest,
     a_message_before_the_answer_that_made_it_the_holder_is_not_lost,
@@ -23,36 +24,26 @@ on_both_stores!(
     names_that_cannot_be_are_refused,
 );
 
-/// The kind of the one call by which a client has looked since a break, and found it. Another one was under way before the break, if there is none.
-fn look_since(watch: &Watch, broken: Moment) -> Kind {
-    let calls = watch.calls();
-    assert!(calls.iter().filter(|call| call.at > broken).count() <= 1, "{calls:?}");
-    calls.last().expect("a call").kind
-}
-
-/// Also one that hears nothing.
 /// Shows: G5, G6.
 fn it_is_told_by_its_probe(lab: &Lab) {
-    for hears in [true, false] {
-        let (lock, watch) = if hears { lab.watched_lock(probed()) } else { lab.deaf_lock(probed()) };
-        let guard = lock.lock().unwrap();
-        let lost = guard.lost();
-        assert_eq!(take_from_holder(lab, &lock), None);
-        let broken = lab.time.now();
-        lab.time.recv(&lost);
-        assert!(!guard.is_valid() && guard.remaining().is_zero());
-        assert_eq!(look_since(&watch, broken), Kind::Probe, "hears: {hears}");
-        let loss = guard.loss().unwrap();
-        assert_broken(&loss.cause);
-        assert_broken(&cause(guard.ensure_valid()));
-        assert_broken(&cause(lock.lock()));
-        assert_broken(&cause(guard.unlock()));
-        assert!(lab.holder(lock.key()).is_none());
-        // Only that tenure was broken.
-        let guard = lock.lock().unwrap();
-        assert_ne!(seen(&lock), loss.locker);
-        guard.unlock().unwrap();
-    }
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(probed()).unwrap();
+    let guard = lock.lock().unwrap();
+    let lost = guard.lost();
+    assert_eq!(take_from_holder(lab, &lock), None);
+    lab.time.recv(&lost);
+    assert!(!guard.is_valid() && guard.remaining().is_zero());
+    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
+    assert_broken(&guard.loss().unwrap().cause);
+    assert_broken(&cause(guard.ensure_valid()));
+    assert_broken(&cause(lock.lock()));
+    let locker = guard.loss().unwrap().locker;
+    assert_broken(&cause(guard.unlock()));
+    assert!(lab.holder(lock.key()).is_none());
+    // Only that tenure was broken.
+    let guard = lock.lock().unwrap();
+    assert_ne!(seen(&lock), locker);
+    guard.unlock().unwrap();
 }
 
 /// Its next probe would come in ten minutes.
@@ -71,22 +62,33 @@ fn it_is_told_by_a_message_long_before_a_probe(lab: &Lab) {
     }
 }
 
-fn without_probes_it_is_told_by_its_next_extension(lab: &Lab) {
-    let (lock, watch) = lab.deaf_lock(probed().with_probe(false).with_renew_at(0.2));
+/// Shows: G5.
+fn one_that_hears_nothing_is_told_by_its_probe(lab: &Lab) {
+    let (generator, _) = lab.deaf_generator();
+    let lock = generator.generate_with(probed()).unwrap();
     let guard = lock.lock().unwrap();
     take_from_holder(lab, &lock);
-    let broken = lab.time.now();
-    // Somebody else has it by now.
-    let other = lab.held(unlooked());
     lab.time.recv(&guard.lost());
-    assert_eq!((look_since(&watch, broken), watch.count_of(Kind::Probe)), (Kind::Extend, 0));
+    assert_broken(&cause(guard.unlock()));
+}
+
+fn without_probes_it_is_told_by_its_next_extension(lab: &Lab) {
+    let (generator, watch) = lab.deaf_generator();
+    let lock = generator.generate_with(probed().with_probe(false).with_renew_at(0.2)).unwrap();
+    let guard = lock.lock().unwrap();
+    take_from_holder(lab, &lock);
+    // Somebody else has it by now.
+    let elsewhere = lab.generator().generate_with(unlooked()).unwrap();
+    let other = elsewhere.lock().unwrap();
+    lab.time.recv(&guard.lost());
+    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (0, 1));
     assert_broken(&cause(guard.unlock()));
     assert!(other.is_valid());
     other.unlock().unwrap();
 }
 
 fn it_is_told_by_its_unlock_at_the_latest(lab: &Lab) {
-    let lock = lab.lock(unlooked());
+    let lock = lab.generator().generate_with(unlooked()).unwrap();
     let guard = lock.lock().unwrap();
     take_from_holder(lab, &lock);
     assert!(guard.is_valid(), "nobody has looked yet");
@@ -98,7 +100,8 @@ fn a_message_before_the_answer_that_made_it_the_holder_is_not_lost(lab: &Lab) {
     if !crate::support::lab::is_listener_on() {
         return;
     }
-    let (lock, watch) = lab.listening_lock(unlooked());
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(unlooked()).unwrap();
     let acquired = watch.stop_next(Kind::Acquire, When::Coming);
     let heard = watch.heard();
     std::thread::scope(|scope| {
@@ -163,7 +166,7 @@ fn many_that_lose_their_locks_are_told_of_the_right_ones(lab: &Lab) {
 }
 
 fn who_gave_the_order_is_named(lab: &Lab) {
-    let lock = lab.lock(unlooked());
+    let lock = lab.generator().generate_with(unlooked()).unwrap();
     let operator = operator(lab);
     let own = operator.generate_with(config("of the operator", HOUR)).unwrap();
     let _held = own.lock().unwrap();
@@ -183,7 +186,7 @@ fn whatever_the_reason_contains_is_one_short_line(lab: &Lab) {
         "{} %s $1 '; DROP \"quoted\" \\",
         &long,
     ] {
-        let lock = lab.lock(unlooked());
+        let lock = lab.generator().generate_with(unlooked()).unwrap();
         let guard = lock.lock().unwrap();
         let outcome = operator(lab).break_lock("TEST", "x", &seen(&lock), reason).unwrap();
         assert!(matches!(outcome, BreakOutcome::Broken { next: None, waiting: 0, .. }));
@@ -204,14 +207,15 @@ fn what_lingers_is_taken_too(lab: &Lab) {
     if !crate::support::lab::is_listener_on() {
         return;
     }
-    let (lock, watch) = lab.listening_lock(unlooked().with_linger(Duration::from_secs(3600)));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(unlooked().with_linger(Duration::from_secs(3600))).unwrap();
     let first = lock.lock().unwrap();
     let token = first.fencing_token();
     first.unlock().unwrap();
     let heard = watch.heard();
     take_from_holder(lab, &lock);
     eventually("the message is heard", || watch.heard() > heard);
-    let elsewhere = lab.lock(unlooked());
+    let elsewhere = lab.generator().generate_with(unlooked()).unwrap();
     let other = elsewhere.try_lock().unwrap().expect("it is free");
     eventually("it does not linger any more", || lock.try_lock().unwrap().is_none());
     assert!(other.fencing_token() > token && other.is_valid());

@@ -1,4 +1,13 @@
 //! A lock is taken from its holder by force: what becomes of the holder, of those who wait, and of the operator who is too late.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `orders.rs` | what they have in common |
+//! | `holder.rs` | how the holder is told, and by whom |
+//! | `waiters.rs` | who has the lock next, in this process and in others |
+//! | `racing.rs` | a holder that releases in the same moment, two operators, a view that is out of date |
+//! | `processes.rs` | real processes: one that stands still, one that is killed |
+//! | `server.rs` | what is in Redis: forged messages, foreign values, a server that forgot the scripts, replicas that do not answer, a Cluster |
 
 mod holder;
 mod orders;

@@ -2,7 +2,7 @@
 
 use super::orders::{WHY, assert_broken, break_lock, operator, seen, unlooked};
 use crate::support::crew::{eventually, spawn};
-use crate::support::lab::{Lab, is_listener_on, on_both_stores, spawn_waiter};
+use crate::support::lab::{Lab, is_listener_on, on_both_stores};
 use redis_dlock::{BreakOutcome, Error};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Barrier};
@@ -16,7 +16,7 @@ on_both_stores!(
 
 /// Shows: G2, S3.
 fn what_was_seen_too_long_ago_breaks_nothing(lab: &Lab) {
-    let lock = lab.lock(unlooked());
+    let lock = lab.generator().generate_with(unlooked()).unwrap();
     let guard = lock.lock().unwrap();
     let old = seen(&lock);
     guard.unlock().unwrap();
@@ -34,7 +34,7 @@ fn what_was_seen_too_long_ago_breaks_nothing(lab: &Lab) {
 
 /// Shows: G2, S3.
 fn a_holder_that_releases_in_the_same_moment_has_released_or_was_broken(lab: &Lab) {
-    let lock = lab.lock(unlooked());
+    let lock = lab.generator().generate_with(unlooked()).unwrap();
     let operator = operator(lab);
     let (mut released, mut broken) = (0, 0);
     for round in 0..300 {
@@ -68,12 +68,14 @@ fn of_several_operators_one_has_broken_it(lab: &Lab) {
     if !is_listener_on() {
         return;
     }
-    let lock = lab.lock(unlooked());
-    let elsewhere = lab.lock(unlooked());
+    let lock = lab.generator().generate_with(unlooked()).unwrap();
+    let elsewhere = lab.generator().generate_with(unlooked()).unwrap();
     let operators: Vec<_> = (0..4).map(|_| operator(lab)).collect();
     for _ in 0..50 {
         let guard = lock.lock().unwrap();
-        let waiter = spawn_waiter(&elsewhere, |lock| lock.lock().unwrap().unlock().unwrap());
+        let other = elsewhere.clone();
+        let waiter = spawn(move || other.lock().unwrap().unlock().unwrap());
+        eventually("it waits", || elsewhere.queue_length() == 1);
         let (locker, start) = (seen(&lock), Arc::new(Barrier::new(operators.len())));
         let breakers: Vec<_> = operators
             .iter()
@@ -103,7 +105,7 @@ fn under_load_each_hold_ends_once_and_all_go_on(lab: &Lab) {
     let tokens = Arc::new(parking_lot::Mutex::new(BTreeSet::new()));
     let members: Vec<_> = (0..3)
         .flat_map(|_| {
-            let lock = lab.lock(unlooked());
+            let lock = lab.generator().generate_with(unlooked()).unwrap();
             [lock.clone(), lock]
         })
         .map(|lock| {

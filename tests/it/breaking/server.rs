@@ -2,9 +2,8 @@
 
 use super::orders::{HOUR, WHY, assert_broken, break_lock, ms, seen, unlooked};
 use crate::support::cluster::{Cluster, Plan as ClusterPlan};
-use crate::support::commands::Commands;
-use crate::support::crew::{HANG, eventually};
-use crate::support::lab::{config, connect, is_listener_on, spawn_queued, spawn_waiter, wait_with};
+use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::lab::{config, connect, is_listener_on, wait_with};
 use crate::support::proxy::{Lot, Sent};
 use crate::support::sentinels::{Plan, Service};
 use crate::support::watched::{Kind, Watched};
@@ -42,47 +41,22 @@ fn what_tells_of_a_break_ends_by_itself_after_a_minute_and_the_lease() {
     drop(guard);
 }
 
-/// Also where it is lost for longer than the lease: the operator waits for it for a second.
 /// Shows: G11.
 #[test]
-fn an_order_whose_reply_is_lost_is_found_to_be_carried_out() {
+fn an_order_whose_reply_is_lost_for_longer_than_the_lease_is_found_to_be_carried_out() {
     let server = RedisServer::start();
-    for (settings, lot, is_done) in [
-        (unlooked(), Lot::LoseReply, true),
-        (unlooked(), Lot::Reset, true),
-        (unlooked(), Lot::LoseRequest, false),
-        (config("x", 300), Lot::LoseReply, true),
-    ] {
-        let is_long = settings.lease() > ms(300);
-        let lock = connect(&server.url()).generate_with(settings).unwrap();
-        let guard = lock.lock().unwrap();
-        let proxy = Proxy::to(server.port(), Duration::ZERO);
-        let operator = connect(&proxy.url());
-        // The proxy knows a script by its text, so the text goes through it.
-        server.run::<()>(&["SCRIPT", "FLUSH"]);
-        assert!(matches!(break_lock(&operator, &lock, "nobody-1"), BreakOutcome::NotHeldBy { .. }));
-        let fired = proxy.trap(Sent::Break, 0, lot);
-        let outcome = operator.break_lock("TEST", "x", &seen(&lock), WHY);
-        assert!(fired.is_fired());
-        if !is_done {
-            assert!(outcome.as_ref().is_err_and(redis_dlock::Error::is_transient), "{outcome:?}");
-            guard.unlock().unwrap();
-            continue;
-        }
-        assert!(matches!(outcome, Ok(BreakOutcome::Broken { next: None, waiting: 0, .. })), "{lot:?}: {outcome:?}");
-        let unlocked = guard.unlock();
-        assert!(unlocked.is_err(), "{lot:?}");
-        if is_long {
-            assert_broken(&cause(unlocked));
-        }
-    }
-}
-
-/// The inbox of a locker's client, once it is open.
-fn inbox(server: &RedisServer, locker: &str) -> String {
-    let channel = format!("DLOCK:1:inbox:{}", locker.rsplit_once('-').unwrap().0);
-    eventually("it listens", || server.run::<Vec<String>>(&["PUBSUB", "CHANNELS"]).contains(&channel));
-    channel
+    let lock = connect(&server.url()).generate_with(config("x", 300)).unwrap();
+    let guard = lock.lock().unwrap();
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let operator = connect(&proxy.url());
+    server.run::<()>(&["SCRIPT", "FLUSH"]);
+    assert!(matches!(break_lock(&operator, &lock, "nobody-1"), BreakOutcome::NotHeldBy { .. }));
+    // The operator waits for the reply for a second.
+    let fired = proxy.trap(Sent::Break, 0, Lot::LoseReply);
+    let outcome = operator.break_lock("TEST", "x", &seen(&lock), WHY);
+    assert!(fired.is_fired());
+    assert!(matches!(outcome, Ok(BreakOutcome::Broken { next: None, waiting: 0, .. })), "{outcome:?}");
+    assert!(guard.unlock().is_err());
 }
 
 /// Anybody who may publish can send the message. The store has the last word.
@@ -98,14 +72,19 @@ fn a_forged_message_breaks_nothing() {
     let lock = generator.generate_with(unlooked().with_linger(ms(1))).unwrap();
     let guard = lock.lock().unwrap();
     let locker = seen(&lock);
-    let channel = inbox(&server, &locker);
-    Commands::forget(&server);
+    let channel = format!("DLOCK:1:inbox:{}", locker.rsplit_once('-').unwrap().0);
+    eventually("it listens", || server.run::<Vec<String>>(&["PUBSUB", "CHANNELS"]).contains(&channel));
+    server.run::<()>(&["CONFIG", "RESETSTAT"]);
     for _ in 0..20 {
         let message = format!("broken {locker} {}", lock.key());
         assert_eq!(server.run::<u64>(&["PUBLISH", &channel, &message]), 1);
         server.run::<u64>(&["PUBLISH", &channel, &format!("broken {locker}x {}", lock.key())]);
     }
-    eventually("it has asked", || Commands::of(&server).scripts() > 0);
+    let probes = || {
+        let stats: String = server.run(&["INFO", "commandstats"]);
+        stats.contains("cmdstat_evalsha") || stats.contains("cmdstat_eval")
+    };
+    eventually("it has asked", probes);
     assert!(guard.is_valid() && guard.lost().is_empty());
     guard.unlock().unwrap();
 }
@@ -124,7 +103,8 @@ fn forged_messages_cost_one_question_a_second() {
     let lock = generator.generate_with(unlooked().with_linger(ms(1))).unwrap();
     let guard = lock.lock().unwrap();
     let locker = seen(&lock);
-    let channel = inbox(&server, &locker);
+    let channel = format!("DLOCK:1:inbox:{}", locker.rsplit_once('-').unwrap().0);
+    eventually("it listens", || server.run::<Vec<String>>(&["PUBSUB", "CHANNELS"]).contains(&channel));
     let message = format!("broken {locker} {}", lock.key());
     let mut sent = watch.heard();
     for second in 1..=4 {
@@ -157,8 +137,12 @@ fn values_that_no_lock_of_ours_wrote_are_broken_as_they_are_seen() {
     let (mut jvm, operator) = (Jvm::new(&server), connect(&server.url()));
     let lock = operator.generate_with(unlooked()).unwrap();
     assert!(jvm.update_for_lock(lock.key(), Duration::from_secs(600)));
-    let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
-    eventually("in the queue", || !is_listener_on() || lock.inspect().unwrap().waiting == 1);
+    let other = lock.clone();
+    let waiter = spawn(move || drop(other.lock().unwrap()));
+    eventually("it waits", || lock.queue_length() == 1);
+    if is_listener_on() {
+        eventually("in the queue", || lock.inspect().unwrap().waiting == 1);
+    }
     let jvms = seen(&lock);
     assert!(matches!(break_lock(&operator, &lock, &jvms), BreakOutcome::Broken { .. }));
     waiter.join();
@@ -219,6 +203,31 @@ fn a_server_that_has_forgotten_the_scripts_is_given_them_again() {
     }
 }
 
+/// Shows: G11.
+#[test]
+fn an_order_whose_reply_is_lost_is_found_to_be_carried_out() {
+    let server = RedisServer::start();
+    let lock = connect(&server.url()).generate_with(unlooked()).unwrap();
+    for (lot, is_done) in [(Lot::LoseReply, true), (Lot::Reset, true), (Lot::LoseRequest, false)] {
+        let guard = lock.lock().unwrap();
+        let proxy = Proxy::to(server.port(), Duration::ZERO);
+        let operator = connect(&proxy.url());
+        // The proxy knows a script by its text, so the text goes through it.
+        server.run::<()>(&["SCRIPT", "FLUSH"]);
+        assert!(matches!(break_lock(&operator, &lock, "nobody-1"), BreakOutcome::NotHeldBy { .. }));
+        let fired = proxy.trap(Sent::Break, 0, lot);
+        let outcome = operator.break_lock("TEST", "x", &seen(&lock), WHY);
+        assert!(fired.is_fired());
+        if is_done {
+            assert!(matches!(outcome, Ok(BreakOutcome::Broken { next: None, waiting: 0, .. })), "{lot:?}: {outcome:?}");
+            assert_broken(&cause(guard.unlock()));
+        } else {
+            assert!(outcome.as_ref().is_err_and(redis_dlock::Error::is_transient), "{outcome:?}");
+            guard.unlock().unwrap();
+        }
+    }
+}
+
 /// Like a release, a break needs no acknowledgement: it gives nobody a right. The one who has the lock next asks for its own.
 #[test]
 fn replicas_that_do_not_answer_do_not_keep_a_hold_from_being_broken() {
@@ -253,11 +262,13 @@ fn on_a_cluster_the_lock_goes_to_who_waits_and_its_holder_is_told() {
         };
         let (here, there) = (lock(&holders, 3000), lock(&waiters, HOUR));
         let guard = here.lock().unwrap();
-        let waiter = spawn_queued(&there, |lock| {
-            let guard = lock.lock().unwrap();
+        let other = there.clone();
+        let waiter = spawn(move || {
+            let guard = other.lock().unwrap();
             guard.lost().recv_timeout(HANG).expect("a loss");
             assert_broken(&cause(guard.unlock()));
         });
+        eventually("it waits", || here.inspect().unwrap().waiting == 1);
         let outcome = break_lock(&operator, &here, &seen(&here));
         assert!(matches!(&outcome, BreakOutcome::Broken { next: Some(_), waiting: 0, .. }), "{outcome:?}");
         guard.lost().recv_timeout(HANG).expect("a loss");

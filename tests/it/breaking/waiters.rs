@@ -3,7 +3,7 @@
 use super::orders::{assert_broken, break_lock, operator, probed, seen, take_from_holder, unlooked};
 use crate::support::cause;
 use crate::support::crew::{HANG, Member, eventually, spawn};
-use crate::support::lab::{Lab, is_listener_on, on_both_stores, spawn_waiter};
+use crate::support::lab::{Lab, is_listener_on, on_both_stores};
 use redis_dlock::{BreakOutcome, DistributedReentrantLock};
 
 on_both_stores!(
@@ -16,17 +16,21 @@ on_both_stores!(
 
 /// A thread that takes the lock and tells the token.
 fn waiter(lock: &DistributedReentrantLock) -> Member<u64> {
-    spawn_waiter(lock, |lock| {
-        let guard = lock.lock().unwrap();
+    let before = lock.queue_length();
+    let other = lock.clone();
+    let member = spawn(move || {
+        let guard = other.lock().unwrap();
         let token = guard.fencing_token();
         guard.unlock().unwrap();
         token
-    })
+    });
+    eventually("it waits", || lock.queue_length() > before);
+    member
 }
 
 /// A client's lock whose waiter stands in the store's queue.
 fn queued(lab: &Lab, place: u64) -> (DistributedReentrantLock, Member<u64>) {
-    let lock = lab.lock(unlooked());
+    let lock = lab.generator().generate_with(unlooked()).unwrap();
     let member = waiter(&lock);
     eventually("it stands in the queue", || lab.waiting(lock.key()) == place);
     (lock, member)
@@ -38,7 +42,7 @@ fn a_process_that_waits_has_it_at_once_with_a_greater_token(lab: &Lab) {
     if !is_listener_on() {
         return;
     }
-    let here = lab.lock(unlooked());
+    let here = lab.generator().generate_with(unlooked()).unwrap();
     let guard = here.lock().unwrap();
     let (there, waiter) = queued(lab, 1);
     let next = take_from_holder(lab, &here).expect("it was given away");
@@ -53,7 +57,7 @@ fn processes_get_it_in_their_order(lab: &Lab) {
     if !is_listener_on() {
         return;
     }
-    let here = lab.lock(unlooked());
+    let here = lab.generator().generate_with(unlooked()).unwrap();
     let guard = here.lock().unwrap();
     let waiters: Vec<_> = (1..=3).map(|place| queued(lab, place)).collect();
     assert!(matches!(break_lock(&operator(lab), &here, &seen(&here)), BreakOutcome::Broken { waiting: 2, .. }));
@@ -65,14 +69,14 @@ fn processes_get_it_in_their_order(lab: &Lab) {
 /// A lost hold keeps the threads of its own process out until it is unlocked.
 /// Shows: L3.
 fn threads_of_the_broken_process_wait_for_the_end_of_its_hold_and_go_on(lab: &Lab) {
-    let here = lab.lock(probed());
+    let here = lab.generator().generate_with(probed()).unwrap();
     for _ in 0..3 {
         let guard = here.lock().unwrap();
         let waiters = [waiter(&here), waiter(&here)];
         take_from_holder(lab, &here);
         // Until it knows, it passes the lock on among its threads.
         lab.time.recv(&guard.lost());
-        let elsewhere = lab.lock(unlooked());
+        let elsewhere = lab.generator().generate_with(unlooked()).unwrap();
         let token = elsewhere.lock().unwrap().fencing_token();
         let broken = guard.fencing_token();
         assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
@@ -88,8 +92,8 @@ fn a_holder_that_has_the_lock_by_a_hand_over_is_broken_as_any_other(lab: &Lab) {
     if !is_listener_on() {
         return;
     }
-    let here = lab.lock(unlooked());
-    let there = lab.lock(unlooked());
+    let here = lab.generator().generate_with(unlooked()).unwrap();
+    let there = lab.generator().generate_with(unlooked()).unwrap();
     let guard = here.lock().unwrap();
     let other = there.clone();
     let (say, held) = crossbeam_channel::bounded(1);
@@ -110,9 +114,9 @@ fn a_holder_that_has_the_lock_by_a_hand_over_is_broken_as_any_other(lab: &Lab) {
 
 fn a_lock_delay_does_not_keep_it(lab: &Lab) {
     let delayed = unlooked().with_lock_delay(std::time::Duration::from_secs(60));
-    let here = lab.lock(delayed);
+    let here = lab.generator().generate_with(delayed).unwrap();
     let guard = here.lock().unwrap();
     assert_eq!(take_from_holder(lab, &here), None);
-    assert!(lab.lock(unlooked()).try_lock().unwrap().is_some());
+    assert!(lab.generator().generate_with(unlooked()).unwrap().try_lock().unwrap().is_some());
     assert_broken(&cause(guard.unlock()));
 }

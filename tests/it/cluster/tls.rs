@@ -1,17 +1,22 @@
 //! TLS to all nodes.
 
 use super::{lock, target_on};
-use crate::support::certificates::{authority, certificate};
-use crate::support::cluster::{Cluster, Plan, slot_of};
-use crate::support::lab::spawn_with;
-use crate::support::tls_files;
+use crate::support::certificates::{authority, certificate, write};
+use crate::support::cluster::{Cluster, Plan, TlsFiles, slot_of};
 use redis_dlock::{DLockGenerator, RedisLockProcessor};
 
 /// Shows: G7.
 #[test]
 fn all_nodes_are_asked_over_tls_alone() {
     let authority = authority("authority");
-    let (_dir, files, _) = tls_files(&authority, "127.0.0.1");
+    let (shown, key) = certificate(&authority, "127.0.0.1");
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name, text: &str| write(dir.path(), name, text);
+    let files = TlsFiles {
+        certificate: file("server.pem", &shown),
+        key: file("server.key", &key),
+        authority: file("ca.pem", &authority.pem()),
+    };
     let cluster = Cluster::start_as(&Plan { tls: Some(files), ..Plan::default() });
     for url in [cluster.url(0), cluster.url_of_seeds(&[1, 2])] {
         let (chain, key) = certificate(&authority, "client");
@@ -20,10 +25,11 @@ fn all_nodes_are_asked_over_tls_alone() {
         for master in 0..3 {
             let lock = lock(&generator, &target_on(&cluster, master));
             let guard = lock.lock_owned().unwrap();
-            let other = spawn_with(&lock, |lock| lock.lock_owned().unwrap().unlock().unwrap());
+            let waits = lock.clone();
+            let other = std::thread::spawn(move || waits.lock_owned().unwrap().unlock().unwrap());
             cluster.move_slot(slot_of(lock.key()), (master + 1) % 3);
             guard.unlock().unwrap();
-            other.join();
+            other.join().unwrap();
         }
     }
 }

@@ -78,7 +78,8 @@ impl Directory for Forgetful {
 #[test]
 fn a_client_whose_record_a_store_does_not_return_is_described_without_it() {
     let generator = DLockGenerator::new(Forgetful(MemoryLockProcessor::new())).unwrap();
-    let _guard = generator.generate_with(config("x", "why")).unwrap().lock_owned().unwrap();
+    let lock = generator.generate_with(config("x", "why")).unwrap();
+    let _guard = lock.lock().unwrap();
     let holder = generator.describe("DESCRIBE", "x").unwrap().holder.unwrap();
     assert!(holder.is_local && holder.client.is_none());
     assert_eq!(holder.told.unwrap().reason.as_deref(), Some("why"));

@@ -29,7 +29,8 @@ fn a_client_that_is_told_to_says_nothing() {
     let server = RedisServer::start();
     let silent = DLockGenerator::builder().client_record(false);
     let silent = silent.build(RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
-    let _guard = silent.generate_with(config("x", "r")).unwrap().lock_owned().unwrap();
+    let lock = silent.generate_with(config("x", "r")).unwrap();
+    let _guard = lock.lock().unwrap();
     // Its lease thread would have written one by the time that a later client has.
     let talks = connect(&server);
     drop(talks.generate_with(config("y", "r")).unwrap().lock().unwrap());
@@ -62,7 +63,8 @@ fn the_manuals_user_may_describe_and_one_without_the_right_to_records_may_lock()
     let fewer: Vec<_> = keys.chain(["~DLOCK:1:fence".to_owned(), "~DLOCK:1:{*".to_owned()]).collect();
     set_user(&mut admin, &fewer);
     let one = DLockGenerator::connect(&url).unwrap();
-    let guard = one.generate_with(config("x", "why")).unwrap().lock_owned().unwrap();
+    let lock = one.generate_with(config("x", "why")).unwrap();
+    let guard = lock.lock().unwrap();
     let found = holder(&asker, "x", |holder| holder.told.is_some());
     assert_eq!(found.client, None);
     guard.unlock().unwrap();

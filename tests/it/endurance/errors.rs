@@ -33,7 +33,7 @@ fn nothing_breaks_where_three_commands_of_ten_fail(lab: &Lab) {
     let seed = seed();
     let operations = if is_long() { 10_000 } else { 200 };
     // What the process opens once and for all is opened now.
-    drop(lab.lock(config("to begin with", LEASE_MS)).lock().unwrap());
+    drop(lab.generator().generate_with(config("to begin with", LEASE_MS)).unwrap().lock().unwrap());
     eventually("its end", || threads_named("dlock-") == 0);
     let (open, running, expired) = (descriptors(), threads(), lab.expirations());
 

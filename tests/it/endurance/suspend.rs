@@ -2,7 +2,7 @@
 //! when they come back, and so has the store's; their threads have not run.
 
 use crate::support::crew::{HANG, eventually, spawn};
-use crate::support::lab::{config, is_listener_on, spawn_with};
+use crate::support::lab::{config, is_listener_on};
 use crate::support::watched::{Kind, Watch, Watched, When};
 use crate::support::worker;
 use redis_dlock::{
@@ -118,7 +118,8 @@ fn an_answer_that_slept_makes_no_hold_valid_again() {
 fn a_waiter_that_slept_gets_the_lock_although_the_store_has_forgotten_it() {
     let scene = Scene::set(|config| config);
     scene.store.overwrite(scene.lock.key(), "elsewhere-1", Some(LEASE * 1000));
-    let waiter = spawn_with(&scene.lock, |lock| lock.lock().unwrap().fencing_token());
+    let lock = scene.lock.clone();
+    let waiter = spawn(move || lock.lock().unwrap().fencing_token());
     scene.watch.wait_for_more(Kind::Poll, 1);
     // The store's queue lives for two leases.
     scene.clock.suspend(LEASE * 3);

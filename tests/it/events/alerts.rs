@@ -4,7 +4,8 @@
 //! builds it, and tests/run.sh leaves the test out where it is missing.
 
 use super::page::{PAGE, strangers};
-use crate::support::lab::{config, spawn_with};
+use crate::support::crew::spawn;
+use crate::support::lab::config;
 use crate::support::process::alone;
 use crate::support::time::Time;
 use crossbeam_channel::bounded;
@@ -121,10 +122,14 @@ fn recorded() -> Scrapes {
     // Calls wait in vain, and one waits for long.
     let guard = lock.lock_owned().unwrap();
     for _ in 0..5 {
-        let waiter = spawn_with(&lock, |lock| lock.try_lock_for(Duration::from_secs(1)).unwrap().is_none());
+        let other = lock.clone();
+        let waiter = spawn(move || other.try_lock_for(Duration::from_secs(1)).unwrap().is_none());
         assert!(time.join(waiter));
     }
-    let waiter = spawn_with(&lock, |lock| lock.lock().unwrap().unlock().unwrap());
+    let waiter = spawn({
+        let lock = lock.clone();
+        move || lock.lock().unwrap().unlock().unwrap()
+    });
     time.until("it waits", || lock.queue_length() == 1);
     time.pass(Duration::from_secs(20));
     guard.unlock().unwrap();

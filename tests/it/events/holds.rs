@@ -1,8 +1,8 @@
 //! The events of a lock, on both stores.
 
-use super::{next, next_acquired, next_lost, next_released, told, told_lock};
+use super::{next, next_acquired, next_lost, next_released, told};
 use crate::support::crew::{HANG, answered, eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter, spawn_with};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::unbounded;
 use redis_dlock::event::{HoldEnd, How};
 use redis_dlock::{DLockConfig, DLockGenerator, Event, LossCause};
@@ -22,7 +22,9 @@ on_both_stores!(
 );
 
 fn a_free_lock_is_acquired_and_given_back(lab: &Lab) {
-    let (lock, events) = told_lock(lab, config("x", 3000).with_reason("billing"));
+    let (builder, events) = told();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+    let lock = generator.generate_with(config("x", 3000).with_reason("billing")).unwrap();
     let guard = lock.lock().unwrap();
     // A reentry is no event.
     lock.lock().unwrap().unlock().unwrap();
@@ -36,7 +38,7 @@ fn a_free_lock_is_acquired_and_given_back(lab: &Lab) {
     drop(lock.lock().unwrap());
     let acquired = next_acquired(&events, How::Free);
     assert_eq!(next_released(&events, HoldEnd::Sent).token, acquired.token);
-    drop(lock);
+    drop((lock, generator));
     assert!(events.recv_timeout(HANG).is_err(), "no more, and the thread ends");
 }
 
@@ -48,7 +50,10 @@ fn a_lock_is_passed_on_in_the_process(lab: &Lab) {
     // When the inbox opens, the holder assumes that others wait, and may not pass the lock on.
     let is_passed_on = || {
         let guard = lock.lock().unwrap();
-        let waiter = spawn_with(&next_one, |lock| lock.lock().unwrap().unlock().unwrap());
+        let waiter = spawn({
+            let lock = next_one.clone();
+            move || lock.lock().unwrap().unlock().unwrap()
+        });
         eventually("it waits", || lock.queue_length() == 1);
         let token = guard.fencing_token();
         guard.unlock().unwrap();
@@ -70,9 +75,15 @@ fn a_lock_is_passed_on_in_the_process(lab: &Lab) {
 }
 
 fn a_lock_is_granted_by_another_process(lab: &Lab) {
-    let (lock, events) = told_lock(lab, config("x", 3000));
-    let guard = lab.held(config("x", 3000));
-    let waiter = spawn_waiter(&lock, |lock| lock.lock().unwrap().unlock().unwrap());
+    let (builder, events) = told();
+    let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
+    let holder = lab.generator().generate_with(config("x", 3000)).unwrap();
+    let guard = holder.lock().unwrap();
+    let waiter = spawn({
+        let lock = lock.clone();
+        move || lock.lock().unwrap().unlock().unwrap()
+    });
+    eventually("it waits", || lock.queue_length() == 1);
     guard.unlock().unwrap();
     let acquired = next_acquired(&events, How::Granted);
     assert!(acquired.waited > Duration::ZERO || lab.time.is_by_hand());
@@ -81,7 +92,9 @@ fn a_lock_is_granted_by_another_process(lab: &Lab) {
 }
 
 fn a_lock_lingers_and_is_taken_up(lab: &Lab) {
-    let (lock, events) = told_lock(lab, config("x", 3000).with_linger(HANG));
+    let (builder, events) = told();
+    let lingering = config("x", 3000).with_linger(HANG);
+    let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(lingering).unwrap();
     // It lingers once the client hears whether others want it.
     let lingers = || {
         lock.lock().unwrap().unlock().unwrap();
@@ -123,7 +136,14 @@ fn a_lost_lock_is_lost_once_and_then_released(lab: &Lab) {
 
 /// Shows: G6.
 fn a_loss_that_only_a_posted_release_shows_follows_it(lab: &Lab) {
-    let (lock, events) = told_lock(lab, config("x", 60_000).with_probe(false));
+    let (builder, events) = told();
+    let lock = lab
+        .time
+        .set(builder)
+        .build(lab.processor())
+        .unwrap()
+        .generate_with(config("x", 60_000).with_probe(false))
+        .unwrap();
     let guard = lock.lock().unwrap();
     let acquired = next_acquired(&events, How::Free);
     lab.delete(lock.key());
@@ -138,8 +158,12 @@ fn a_slow_wait_is_told_to_both_functions(lab: &Lab) {
     let builder = builder.on_slow_wait(Duration::from_secs(9000), move |wait| say.send(wait.clone()).unwrap());
     let builder = builder.slow_wait_after(Duration::from_millis(30));
     let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
-    let guard = lab.held(config("x", 3000));
-    let waiter = spawn_with(&lock, |lock| drop(lock.lock().unwrap()));
+    let holder = lab.generator().generate_with(config("x", 3000)).unwrap();
+    let guard = holder.lock().unwrap();
+    let waiter = spawn({
+        let lock = lock.clone();
+        move || drop(lock.lock().unwrap())
+    });
     lab.time.until("it is told", || !events.is_empty());
     let Event::SlowWait(wait) = next(&events) else { panic!("no slow wait") };
     assert_eq!(wait.key, lock.key());
@@ -152,12 +176,15 @@ fn a_slow_wait_is_told_to_both_functions(lab: &Lab) {
 }
 
 fn what_nobody_gets_is_not_told(lab: &Lab) {
-    let (lock, events) = told_lock(lab, config("x", 3000));
-    let guard = lab.held(config("x", 3000));
+    let (builder, events) = told();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
+    let holder = lab.generator().generate_with(config("x", 3000)).unwrap();
+    let guard = holder.lock().unwrap();
     assert!(lock.try_lock().unwrap().is_none());
     assert!(lab.time.during(|| answered(|| lock.try_lock_for(Duration::from_millis(5))).is_none()));
     guard.unlock().unwrap();
-    drop(lock);
+    drop((lock, generator));
     let left: Vec<_> = events.iter().collect();
     assert!(left.is_empty(), "{left:?}");
 }

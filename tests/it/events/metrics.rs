@@ -4,13 +4,14 @@
 use super::page;
 use crate::support::allocations::allocations_of_this_thread;
 use crate::support::crew::{answered, eventually, spawn};
-use crate::support::lab::{Lab, alone_on_both_stores, config, spawn_waiter, spawn_with};
+use crate::support::lab::{Lab, alone_on_both_stores, config};
 use crate::support::process::alone;
 use crossbeam_channel::bounded;
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use redis_dlock::{CancelToken, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, MemoryLockProcessor};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 alone_on_both_stores!(
@@ -77,22 +78,21 @@ fn metered() -> (GeneratorBuilder, Snapshotter) {
     (DLockGenerator::builder().metrics(true), snapshotter)
 }
 
-/// A client that records, and its figures.
-fn metered_client(lab: &Lab) -> (DLockGenerator, Snapshotter, Figures) {
-    let (builder, snapshotter) = metered();
-    (lab.time.set(builder).build(lab.processor()).unwrap(), snapshotter, Figures::default())
-}
-
 /// Shows: G6.
 fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
-    let (generator, snapshotter, mut figures) = metered_client(lab);
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
 
     // When the inbox opens, the holder assumes that others wait, and may not pass the lock on.
     let mut rounds = 0;
     while figures.count("dlock_acquired_total{lock_type=TEST,how=passed_on}") == 0 {
         let guard = lock.lock().unwrap();
-        let waiter = spawn_with(&lock, |lock| drop(lock.lock().unwrap()));
+        let waiter = spawn({
+            let lock = lock.clone();
+            move || drop(lock.lock().unwrap())
+        });
         eventually("it is counted as waiting", || {
             figures.add(&snapshotter);
             figures.gauges.get("dlock_waiting_threads{lock_type=TEST}") == Some(&1.0)
@@ -145,7 +145,9 @@ fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
 
 /// The manual's table names each series, with each value of its labels.
 fn each_series_is_there_before_its_first_event(lab: &Lab) {
-    let (generator, snapshotter, mut figures) = metered_client(lab);
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let _lock = generator.generate_with(config("x", 3000)).unwrap();
     figures.add(&snapshotter);
     assert!(figures.counts.values().all(|count| *count == 0), "{:?}", figures.counts);
@@ -159,9 +161,11 @@ fn each_series_is_there_before_its_first_event(lab: &Lab) {
 }
 
 fn calls_that_get_nothing_are_counted_by_reason(lab: &Lab) {
-    let (generator, snapshotter, mut figures) = metered_client(lab);
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 60_000)).unwrap();
-    let guard = lab.held(config("x", 60_000));
+    let guard = lab.generator().generate_with(config("x", 60_000)).unwrap().lock_owned().unwrap();
     assert!(answered(|| lock.try_lock()).is_none());
     for _ in 0..2 {
         assert!(lab.time.during(|| answered(|| lock.try_lock_for(Duration::from_millis(50)))).is_none());
@@ -206,11 +210,13 @@ fn give_up(lock: &DistributedReentrantLock) -> u64 {
 
 /// Shows: L6.
 fn what_is_held_and_known_is_counted(lab: &Lab) {
-    let (generator, snapshotter, mut figures) = metered_client(lab);
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
     let mut gauges = || {
         figures.add(&snapshotter);
         ["held_locks", "known_keys"].map(|name| figures.gauges[&format!("dlock_{name}{{lock_type=TEST}}")])
     };
+    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let [x, y] = ["x", "y"].map(|target| generator.generate_with(config(target, 60_000)).unwrap());
     let again = generator.generate_with(config("x", 30_000)).unwrap();
     assert_eq!(gauges(), [0.0, 2.0]);
@@ -282,15 +288,21 @@ fn a_store_that_fails_and_events_that_are_dropped_are_recorded() {
 }
 
 fn threads_that_wait_in_several_clients_are_added_up(lab: &Lab) {
-    let (one, snapshotter, mut figures) = metered_client(lab);
+    let (builder, snapshotter) = metered();
+    let mut figures = Figures::default();
     let mut waiting = || {
         figures.add(&snapshotter);
         figures.gauges.get("dlock_waiting_threads{lock_type=TEST}").copied()
     };
+    let one = lab.time.set(builder).build(lab.processor()).unwrap();
     let two = lab.time.builder().metrics(true).build(lab.processor()).unwrap();
     let [here, there] = [&one, &two].map(|generator| generator.generate_with(config("x", 60_000)).unwrap());
-    let guard = lab.held(config("x", 60_000));
-    let waiters = [&here, &here, &there].map(|lock| spawn_with(lock, |lock| drop(lock.lock().unwrap())));
+    let guard = lab.generator().generate_with(config("x", 60_000)).unwrap().lock_owned().unwrap();
+    let wait = |lock: &DistributedReentrantLock| {
+        let lock = lock.clone();
+        spawn(move || drop(lock.lock().unwrap()))
+    };
+    let waiters = [wait(&here), wait(&here), wait(&there)];
     eventually("all are counted", || waiting() == Some(3.0));
     // One that gives up leaves the others, and so does a client that is closed.
     assert!(lab.time.during(|| answered(|| there.try_lock_for(Duration::from_millis(50))).is_none()));
@@ -357,9 +369,13 @@ impl metrics::Recorder for Panicking {
 fn a_recorder_that_panics_disturbs_no_lock(lab: &Lab) {
     metrics::set_global_recorder(Panicking).unwrap();
     let generator = lab.time.builder().metrics(true).build(lab.processor()).unwrap();
-    let lock = generator.generate_with(config("x", 3000)).unwrap();
+    let lock = Arc::new(generator.generate_with(config("x", 3000)).unwrap());
     let guard = lock.lock().unwrap();
-    let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
+    let waiter = spawn({
+        let lock = Arc::clone(&lock);
+        move || drop(lock.lock().unwrap())
+    });
+    eventually("it waits", || lock.queue_length() == 1);
     guard.unlock().unwrap();
     waiter.join();
     generator.close();

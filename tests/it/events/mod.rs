@@ -1,4 +1,13 @@
 //! What the program is told: the builder's `on_event`, and the metrics.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `holds.rs` | each event of a lock, on both stores, and their order |
+//! | `times.rs` | what the events say of times, by a clock that is moved by hand |
+//! | `store.rs` | the store fails, comes back, and is another server |
+//! | `slow.rs` | functions that are slow, block, panic or lock |
+//! | `metrics.rs`, `page.rs` | the figures, and the manual's page of them |
+//! | `alerts.rs` | the alerts of that page, by Prometheus' `promtool`, and the dashboard |
 
 #[cfg(feature = "metrics")]
 mod alerts;
@@ -12,10 +21,9 @@ mod store;
 mod times;
 
 use crate::support::crew::HANG;
-use crate::support::lab::Lab;
 use crossbeam_channel::{Receiver, unbounded};
 use redis_dlock::event::{Acquired, HoldEnd, How, Released};
-use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Event, GeneratorBuilder, LeaseLoss};
+use redis_dlock::{DLockGenerator, Event, GeneratorBuilder, LeaseLoss};
 
 /// A builder with a function that passes all events on.
 fn told() -> (GeneratorBuilder, Receiver<Event>) {
@@ -25,12 +33,6 @@ fn told() -> (GeneratorBuilder, Receiver<Event>) {
         let _ = say.send(event.clone());
     });
     (builder, events)
-}
-
-/// The lock of a client that tells all events.
-fn told_lock(lab: &Lab, settings: DLockConfig) -> (DistributedReentrantLock, Receiver<Event>) {
-    let (builder, events) = told();
-    (lab.time.set(builder).build(lab.processor()).unwrap().generate_with(settings).unwrap(), events)
 }
 
 #[track_caller]

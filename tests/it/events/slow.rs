@@ -1,8 +1,8 @@
 //! Functions that are slow, block, panic or lock.
 
 use super::{next, next_lost};
-use crate::support::crew::HANG;
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter, spawn_with};
+use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{bounded, unbounded};
 use parking_lot::Mutex;
 use redis_dlock::{DLockGenerator, DistributedReentrantLock, Event};
@@ -82,7 +82,11 @@ fn one_that_blocks_costs_no_lock_anything(lab: &Lab) {
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
     arrived.recv_timeout(HANG).unwrap();
-    let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
+    let waiter = spawn({
+        let lock = lock.clone();
+        move || drop(lock.lock().unwrap())
+    });
+    eventually("it waits", || lock.queue_length() == 1);
     guard.unlock().unwrap();
     waiter.join();
     let victim = generator.generate_with(config("victim", 300)).unwrap();
@@ -124,7 +128,10 @@ fn a_panic_keeps_no_event_from_another_one_and_one_that_blocks_delays_no_loss(la
     let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
-    let waiter = spawn_with(&lock, |lock| drop(lock.lock().unwrap()));
+    let waiter = spawn({
+        let lock = lock.clone();
+        move || drop(lock.lock().unwrap())
+    });
     lab.time.until("the second function is told", || !arrived.is_empty());
     let victim = generator.generate_with(config("victim", 300)).unwrap();
     let held = victim.lock().unwrap();

@@ -7,9 +7,7 @@ use crate::support::lab::config;
 use crate::support::sentinels::Service;
 use crossbeam_channel::Receiver;
 use redis_dlock::event::How;
-use redis_dlock::{
-    BackendFailure, DistributedReentrantLock, Error, Event, ManualClock, MemoryLockProcessor, RedisLockProcessor,
-};
+use redis_dlock::{BackendFailure, Error, Event, ManualClock, MemoryLockProcessor, RedisLockProcessor};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,18 +20,13 @@ fn up_to(events: &Receiver<Event>, is_wanted: impl Fn(&Event) -> bool) -> Vec<Ev
     seen
 }
 
-/// A clock that is moved by hand, an embedded store, a lock, and the events of its client.
-fn by_hand(lease: u64) -> (Arc<ManualClock>, MemoryLockProcessor, DistributedReentrantLock, Receiver<Event>) {
+#[test]
+fn an_outage_is_told_once_when_it_begins_and_when_it_ends() {
     let clock = Arc::new(ManualClock::new());
     let store = MemoryLockProcessor::with_clock(clock.clone());
     let (builder, events) = told();
     let generator = builder.clock(clock.clone()).build(store.clone()).unwrap();
-    (clock, store, generator.generate_with(config("x", lease)).unwrap(), events)
-}
-
-#[test]
-fn an_outage_is_told_once_when_it_begins_and_when_it_ends() {
-    let (clock, store, lock, events) = by_hand(1_000_000);
+    let lock = generator.generate_with(config("x", 1_000_000)).unwrap();
     for _ in 0..2 {
         store.set_reachable(false);
         for _ in 0..3 {
@@ -54,7 +47,11 @@ fn an_outage_is_told_once_when_it_begins_and_when_it_ends() {
 /// A call that gives the store too little time says nothing of the store.
 #[test]
 fn a_call_with_a_short_limit_tells_no_outage() {
-    let (_clock, store, lock, events) = by_hand(60_000);
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryLockProcessor::with_clock(clock.clone());
+    let (builder, events) = told();
+    let generator = builder.clock(clock.clone()).build(store.clone()).unwrap();
+    let lock = generator.generate_with(config("x", 60_000)).unwrap();
     store.set_reachable(false);
     // So short that the thread which asks for those that wait is not due. A clock that stands still does not keep the call.
     assert!(lock.try_lock_for(Duration::from_micros(1)).is_err());

@@ -1,8 +1,7 @@
 //! What the events say of times: by a clock that is moved by hand, to the nanosecond.
 
 use super::{next, next_acquired, next_released, told};
-use crate::support::crew::eventually;
-use crate::support::lab::spawn_waiter;
+use crate::support::crew::{eventually, spawn};
 use crate::support::watched::{Kind, Watched};
 use crossbeam_channel::Receiver;
 use redis_dlock::event::{HoldEnd, How};
@@ -41,8 +40,13 @@ fn a_hold_counts_from_the_grant_to_the_release_and_a_wait_from_the_call() {
     assert_eq!(next_released(&events, HoldEnd::GivenBack).held, Duration::from_secs(5));
 
     let holder = DLockGenerator::builder().clock(clock.clone()).build(store).unwrap();
-    let guard = holder.generate_with(settings()).unwrap().lock_owned().unwrap();
-    let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
+    let holder = holder.generate_with(settings()).unwrap();
+    let guard = holder.lock().unwrap();
+    let waiter = spawn({
+        let lock = lock.clone();
+        move || drop(lock.lock().unwrap())
+    });
+    eventually("it waits", || lock.queue_length() == 1);
     clock.advance(Duration::from_secs(7));
     guard.unlock().unwrap();
     waiter.join();

@@ -1,7 +1,7 @@
 //! What a hand-over between clients costs: one call to release and one to stand in the queue again, however many wait.
 
 use super::actor::{Actor, Contest};
-use super::scene::{HOUR, held, inboxes, queue, start};
+use super::scene::{HOUR, client, inboxes, lock, queue, start};
 use crate::support::commands::Commands;
 use crate::support::crew::eventually;
 use crate::support::history::{Hold, exclusive};
@@ -38,7 +38,9 @@ impl Cost {
 /// Lets clients of so many processes, one thread each, take turns.
 fn take_turns(processes: usize, clients: usize) -> Cost {
     let server = start();
-    let guard = held(&server);
+    let here = client(&server.url());
+    let guard = lock(&here, HOUR);
+    let guard = guard.lock().unwrap();
     let mut actors: Vec<_> = (0..processes).map(|_| Actor::start(&server.url())).collect();
     let rounds = HAND_OVERS / clients;
     for actor in &mut actors {
@@ -57,7 +59,7 @@ fn take_turns(processes: usize, clients: usize) -> Cost {
     let client = |hold: &Hold| (hold.process, hold.thread);
     // The first hold was handed over by this process.
     let hand_overs = holds.chunk_by(|a, b| client(a) == client(b)).count();
-    let (scripts, polls) = (calls.scripts(), calls.count("lpos"));
+    let (scripts, polls) = (calls.count("evalsha") + calls.count("eval"), calls.count("lpos"));
     let cost =
         Cost { hand_overs, others: holds.len() - hand_overs, calls: scripts, polls, inside: calls.total() - scripts };
     eprintln!(

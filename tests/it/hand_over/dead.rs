@@ -2,7 +2,7 @@
 //! second, and are dropped after it.
 
 use super::actor::Actor;
-use super::scene::{HOUR, held, holder, inboxes, process, queue, start};
+use super::scene::{HOUR, client, holder, inboxes, lock, process, queue, start};
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
 use crate::support::crew::eventually;
@@ -37,8 +37,9 @@ fn forget_the_dead(server: &RedisServer, lock: &DistributedReentrantLock) {
 #[test]
 fn killed_waiters_before_and_behind_the_living_are_passed_over_in_one_script_call_each_time() {
     let server = start();
-    let guard = held(&server);
-    let here = guard.lock().clone();
+    let here = client(&server.url());
+    let here = lock(&here, HOUR);
+    let guard = here.lock().unwrap();
     let [mut dead, mut first, mut more_dead, mut second] = [(); 4].map(|()| Actor::start(&server.url()));
     wait(&server, &mut dead, 3, 0);
     wait(&server, &mut first, 1, 3);
@@ -74,7 +75,9 @@ fn a_hundred_killed_waiters_in_a_row_are_passed_over_in_one_script_call_and_in_n
     const CLIENTS: usize = 25;
     const DEAD: u64 = (PROCESSES * CLIENTS) as u64;
     let server = start();
-    let guard = held(&server);
+    let here = client(&server.url());
+    let here = lock(&here, HOUR);
+    let guard = here.lock().unwrap();
     let mut dead: Vec<_> = (0..PROCESSES).map(|_| Actor::start(&server.url())).collect();
     for actor in &mut dead {
         for client in 0..CLIENTS {
@@ -118,8 +121,9 @@ fn a_hundred_killed_waiters_in_a_row_are_passed_over_in_one_script_call_and_in_n
 #[test]
 fn when_all_waiters_were_killed_the_next_thread_at_home_gets_the_lock_in_the_same_call() {
     let server = start();
-    let guard = held(&server);
-    let here = guard.lock().clone();
+    let here = client(&server.url());
+    let here = lock(&here, HOUR);
+    let guard = here.lock().unwrap();
     let mut home = Actor::start(&server.url());
     let mut dead = Actor::start(&server.url());
     home.lock("first", 0, HOUR);

@@ -1,7 +1,7 @@
 //! Processes and threads that want the lock all the time get it equally often, and one thread among many does not starve.
 
 use super::actor::{Actor, Contest};
-use super::scene::{HOUR, KEY, held, queue, start};
+use super::scene::{HOUR, KEY, client, lock, queue, start};
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
 use crate::support::history::{Hold, exclusive, jain, runs};
@@ -16,7 +16,9 @@ const LOCAL_PASSES: usize = 16;
 /// in order.
 fn contend(server: &RedisServer, threads: &[usize], hold: Duration, holds: usize) -> Vec<Hold> {
     let mut actors: Vec<_> = threads.iter().map(|_| Actor::start(&server.url())).collect();
-    let guard = held(&server);
+    let here = client(&server.url());
+    let guard = lock(&here, HOUR);
+    let guard = guard.lock().unwrap();
     for (actor, &threads) in actors.iter_mut().zip(threads) {
         actor.contend(&Contest { clients: 1, threads, rounds: 0, lease: HOUR, hold });
     }

@@ -2,12 +2,11 @@
 //! one call gives it the lock and stands this one in the queue again.
 
 use super::actor::{Actor, Contest};
-use super::scene::{HOUR, KEY, builder, config, held, holder, lock, queue, start};
+use super::scene::{HOUR, KEY, builder, client, config, holder, lock, queue, start};
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::history::{Hold, exclusive};
-use crate::support::lab::spawn_with;
 use crate::support::monitor::Monitor;
 use crate::support::watched::{Kind, Watch, Watched, When};
 use parking_lot::Mutex;
@@ -24,7 +23,8 @@ fn watched(server: &RedisServer) -> (DLockGenerator, Arc<Watch>) {
     // Whoever begins to listen takes others to wait, for it may have missed the word.
     let lock = client.generate("HAND", "first").unwrap();
     let guard = lock.lock().unwrap();
-    let waiter = spawn_with(&lock, |lock| drop(lock.lock().unwrap()));
+    let other = lock.clone();
+    let waiter = spawn(move || drop(other.lock().unwrap()));
     eventually("it listens", || watch.listening() == 1);
     guard.unlock().unwrap();
     waiter.join();
@@ -159,8 +159,10 @@ fn a_release_with_a_next_locker_whose_reply_is_lost_hands_over_once() {
     let server = start();
     let (here, watch) = watched(&server);
     let here = here.generate_with(config(HOUR).with_local_passes(0)).unwrap();
+    let first = client(&server.url());
+    let first = lock(&first, HOUR);
     let mut other = Actor::start(&server.url());
-    let guard = held(&server);
+    let guard = first.lock().unwrap();
     // Two threads here, the other process behind them.
     let crew = [1, 2].map(|place| {
         let (lock, (tell, told)) = (here.clone(), crossbeam_channel::bounded(0));

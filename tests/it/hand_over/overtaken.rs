@@ -2,7 +2,7 @@
 //! all the same; else the threads of this process would pass the lock on among themselves for as long as they want it.
 
 use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter, spawn_with};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::DistributedReentrantLock;
 use std::thread;
@@ -24,7 +24,14 @@ const TURN: usize = 17;
 
 /// Threads that wait, one hold each: their tokens.
 fn crowd(lock: &DistributedReentrantLock) -> Vec<Member<u64>> {
-    (0..CROWD).map(|_| spawn_waiter(lock, |lock| lock.lock().unwrap().fencing_token())).collect()
+    let begin = lock.queue_length();
+    let member = |place| {
+        let other = lock.clone();
+        let member = spawn(move || other.lock().unwrap().fencing_token());
+        eventually("it waits", || lock.queue_length() == begin + place);
+        member
+    };
+    (1..=CROWD).map(member).collect()
 }
 
 fn behind_a_late_acquire(lab: &Lab, take: fn(&DistributedReentrantLock) -> u64) {
@@ -32,7 +39,8 @@ fn behind_a_late_acquire(lab: &Lab, take: fn(&DistributedReentrantLock) -> u64) 
     let (there, _) = lab.listening_generator();
     let [here, there] = [&here, &there].map(|client| client.generate_with(config("x", HOUR)).unwrap());
     let answer = watch.stop_next(Kind::Acquire, When::Coming);
-    let first = spawn_with(&here, move |lock| take(lock));
+    let taken = here.clone();
+    let first = spawn(move || take(&taken));
     answer.wait();
     let crowd = crowd(&here);
     let heard = watch.heard();

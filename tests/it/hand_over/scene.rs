@@ -4,8 +4,7 @@ use crate::support::claim;
 use crate::support::{LONG, RedisServer};
 use redis_dlock::processor::Operations;
 use redis_dlock::{
-    DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, OwnedDLockGuard,
-    RedisLockProcessor,
+    DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, RedisLockProcessor,
 };
 use std::time::Duration;
 
@@ -54,11 +53,6 @@ pub(super) fn config(lease: Duration) -> DLockConfig {
 /// The lock, made by a client.
 pub(super) fn lock(client: &DLockGenerator, lease: Duration) -> DistributedReentrantLock {
     client.generate_with(config(lease)).unwrap()
-}
-
-/// The lock, held by a new client of this process.
-pub(super) fn held(server: &RedisServer) -> OwnedDLockGuard {
-    lock(&client(&server.url()), HOUR).lock_owned().unwrap()
 }
 
 /// The locker that holds the lock.

@@ -64,7 +64,8 @@ impl Scene {
     /// While the actor is stopped, its lease ends and this process gets the lock; what is done meanwhile must not give the
     /// actor a hold. Afterwards it gets the lock like anybody.
     fn supersede(mut self, name: &str, before: Hold, go_on: impl FnOnce(&mut Self)) {
-        let guard = lock(&self.here, HOUR).lock_owned().unwrap();
+        let lock = lock(&self.here, HOUR);
+        let guard = lock.lock().unwrap();
         let (begin, token) = (SystemClock.now(), guard.fencing_token());
         assert!(guard.is_valid());
         go_on(&mut self);
@@ -126,7 +127,8 @@ fn without_polls(scene: &mut Scene, lease: Duration) {
 #[test]
 fn a_grant_read_after_its_lease_is_no_hold() {
     let mut scene = Scene::new();
-    let _other = other_lock(&scene.here).lock_owned().unwrap();
+    let other = other_lock(&scene.here);
+    let _other = other.lock().unwrap();
     let before = scene.grant_while_stopped(|scene| without_polls(scene, LEASE));
     scene.supersede("waiter", before, |scene| {
         scene.actor.go_on();
@@ -187,7 +189,8 @@ fn a_grant_read_with_less_than_half_its_lease_left_is_extended_before_lock_retur
     // Far more than a busy machine takes. Most of it ends by the actor's clock, which is moved, and by a word to the server.
     const LEASE: Duration = Duration::from_secs(60);
     let mut scene = Scene::new();
-    let _other = other_lock(&scene.here).lock_owned().unwrap();
+    let other = other_lock(&scene.here);
+    let _other = other.lock().unwrap();
     let before = scene.grant_while_stopped(|scene| {
         without_polls(scene, LEASE);
         scene.proxy.hold_back(INBOX);

@@ -4,7 +4,7 @@
 //! The operating system counts how often a thread goes to sleep; one that is woken in vain goes to sleep once more.
 
 use super::actor::Actor;
-use super::scene::{HOUR, held, queue, start};
+use super::scene::{HOUR, client, lock, queue, start};
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
 use crate::support::crew::eventually;
@@ -49,7 +49,9 @@ fn woken(server: &RedisServer, tasks: &[Task], work: impl FnOnce()) -> Option<Ve
 fn a_hand_over_between_clients_wakes_the_thread_and_the_listener_that_it_is_for_and_no_other() {
     const CLIENTS: usize = 8;
     let server = start();
-    let mut guard = Some(held(&server));
+    let here = client(&server.url());
+    let here = lock(&here, HOUR);
+    let mut guard = Some(here.lock().unwrap());
     let mut actors = [(); 2].map(|()| Actor::start(&server.url()));
     // In each client a thread waits first, and another one behind it.
     let (mut first, mut behind, mut ears) = (Vec::new(), Vec::new(), Vec::new());

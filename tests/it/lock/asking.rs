@@ -17,14 +17,15 @@ on_both_stores!(
 );
 
 fn one_question_tells_the_holder_and_how_many_wait(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 30_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
     let free = lock.inspect().unwrap();
     assert!(free.holder.is_none() && free.waiting == 0);
     let guard = lock.lock().unwrap();
     let cancel = CancelToken::new();
     let waiters: Vec<Member<bool>> = (0..3)
         .map(|_| {
-            let (other, cancel) = (lab.lock(config("x", 30_000)), cancel.clone());
+            let (other, cancel) = (lab.generator().generate_with(config("x", 30_000)).unwrap(), cancel.clone());
             spawn(move || other.lock_cancellable(&cancel).unwrap().is_some())
         })
         .collect();
@@ -44,7 +45,7 @@ fn one_question_tells_the_holder_and_how_many_wait(lab: &Lab) {
 }
 
 fn a_handle_knows_its_names_and_settings(lab: &Lab) {
-    let lock = lab.lock(config(" 47 11_\t", 1234));
+    let lock = lab.generator().generate_with(config(" 47 11_\t", 1234)).unwrap();
     assert_eq!((lock.lock_type(), lock.target(), lock.key()), ("TEST", "47 11_", "DLOCK_TEST_47 11_"));
     assert_eq!(lock.config().lease(), Duration::from_millis(1234));
     assert_eq!((lock.config().lock_type(), lock.config().target()), ("TEST", "47 11_"));
@@ -52,7 +53,7 @@ fn a_handle_knows_its_names_and_settings(lab: &Lab) {
 
 /// Shows: G5, G6.
 fn a_guard_tells_how_it_was_lost(lab: &Lab) {
-    let lock = lab.lock(config("x", 6_000));
+    let lock = lab.generator().generate_with(config("x", 6_000)).unwrap();
     let guard = lock.lock().unwrap();
     assert!(guard.loss().is_none());
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
@@ -64,7 +65,7 @@ fn a_guard_tells_how_it_was_lost(lab: &Lab) {
 
 /// Shows: G12, L3.
 fn a_wait_ends_by_its_limit_or_by_its_token(lab: &Lab) {
-    let [lock, elsewhere] = [(); 2].map(|()| lab.lock(config("x", 30_000)));
+    let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
     let guard = elsewhere.lock().unwrap();
     let cancel = CancelToken::new();
     let short = Duration::from_millis(20);

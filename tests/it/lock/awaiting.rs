@@ -27,7 +27,7 @@ on_both_stores!(
 );
 
 fn a_task_gets_a_hold_and_releases_it(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let hold = block_on(lock.hold_async()).unwrap();
     assert!(hold.is_valid() && hold.ensure_valid().is_ok());
     assert!(lab.holder(lock.key()).is_some());
@@ -46,8 +46,10 @@ fn a_task_gets_a_hold_and_releases_it(lab: &Lab) {
 
 /// Shows: G12.
 fn a_single_attempt_and_a_limit_end_without_the_lock(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 30_000));
-    let held = lab.held(config("x", 30_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let other = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let held = other.lock().unwrap();
     assert!(block_on(lock.try_hold_async()).unwrap().is_none());
     assert!(block_on(lock.try_hold_async_for(Duration::ZERO)).unwrap().is_none());
     assert!(watch.count() > 0);
@@ -73,9 +75,10 @@ fn it_is_handed_over_between_clients(lab: &Lab) {
 }
 
 fn a_dropped_future_leaves_nothing(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     drop(lock.hold_async());
-    let held = lab.held(config("x", 30_000));
+    let other = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let held = other.lock().unwrap();
     let mut waits = Box::pin(lock.hold_async());
     assert!(block_on(poll_once(&mut waits)).is_none());
     eventually("it waits in the store", || !is_listener_on() || lab.waiting(lock.key()) == 1);
@@ -87,7 +90,7 @@ fn a_dropped_future_leaves_nothing(lab: &Lab) {
 }
 
 fn a_dropped_future_that_was_given_the_lock_gives_it_back(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let mut given = Box::pin(lock.hold_async());
     assert!(block_on(poll_once(&mut given)).is_none());
     eventually("it is given the lock", || lab.holder(lock.key()).is_some());
@@ -98,7 +101,7 @@ fn a_dropped_future_that_was_given_the_lock_gives_it_back(lab: &Lab) {
 
 /// Shows: G5, G6.
 fn it_is_told_of_its_loss(lab: &Lab) {
-    let lock = lab.lock(config("x", 1500));
+    let lock = lab.generator().generate_with(config("x", 1500)).unwrap();
     let hold = block_on(lock.hold_async()).unwrap();
     let mut lost = hold.lost_async();
     assert!(block_on(poll_once(&mut lost)).is_none());
@@ -113,7 +116,8 @@ fn it_is_told_of_its_loss(lab: &Lab) {
 }
 
 fn it_lingers_and_is_taken_up_again(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(config("x", 30_000).with_linger(Duration::from_secs(3600)));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 30_000).with_linger(Duration::from_secs(3600))).unwrap();
     let first = block_on(lock.hold_async()).unwrap();
     let token = first.fencing_token();
     let asked = watch.count();
@@ -145,7 +149,8 @@ fn a_closed_client_sends_waiting_tasks_away_and_ends_with_its_last_hold(lab: &La
 }
 
 fn an_unreachable_store_refuses_it(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 30_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
     watch.fail(BackendFailure::NotExecuted);
     assert!(matches!(block_on(lock.try_hold_async()), Err(Error::Backend { .. })));
     let soon = Duration::from_millis(50);

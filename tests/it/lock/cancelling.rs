@@ -1,15 +1,16 @@
 //! `lock_cancellable`, as `lockInterruptibly` on the JVM.
 
-use crate::support::crew::{Member, eventually};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter, wait_with};
+use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores, wait_with};
 use crate::support::watched::{Kind, When};
 use parking_lot::Mutex;
 use redis_dlock::CancelToken;
 use std::sync::Arc;
 
 on_both_stores!(
-    cancelled_while_waiting,
     cancelled_before_it_does_not_even_ask,
+    cancelled_while_waiting_for_a_local_thread,
+    cancelled_while_waiting_for_another_process,
     cancelled_while_asking,
     one_token_ends_all_its_waits,
     a_cancelled_waiter_in_the_middle_leaves_the_order_of_the_others,
@@ -18,7 +19,8 @@ on_both_stores!(
 );
 
 fn cancelled_before_it_does_not_even_ask(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 30_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
     let cancel = CancelToken::new();
     assert!(!cancel.is_cancelled());
     cancel.cancel();
@@ -29,28 +31,38 @@ fn cancelled_before_it_does_not_even_ask(lab: &Lab) {
     assert!(lock.lock_cancellable(&CancelToken::new()).unwrap().is_some());
 }
 
-/// Behind a thread of the same process, and behind another process.
+/// Shows: L3.
+fn cancelled_while_waiting_for_a_local_thread(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let cancel = CancelToken::new();
+    let waiter = wait_with(&lock, &cancel, 1);
+    // By a clone.
+    cancel.clone().cancel();
+    assert!(!waiter.join());
+    assert_eq!(lock.queue_length(), 0);
+    assert!(guard.is_valid());
+}
+
 /// Shows: L2, L3.
-fn cancelled_while_waiting(lab: &Lab) {
-    let [lock, elsewhere] = [(); 2].map(|()| lab.lock(config("x", 30_000)));
-    for holder in [&lock, &elsewhere] {
-        let guard = holder.lock().unwrap();
-        let cancel = CancelToken::new();
-        let waiter = wait_with(&lock, &cancel, 1);
-        // By a clone.
-        cancel.clone().cancel();
-        assert!(!waiter.join(), "{holder:?}");
-        assert_eq!(lock.queue_length(), 0, "{holder:?}");
-        assert!(guard.is_valid(), "{holder:?}");
-        guard.unlock().unwrap();
-        eventually("nothing is left", || lab.leftovers().is_empty());
-    }
+fn cancelled_while_waiting_for_another_process(lab: &Lab) {
+    let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
+    let guard = elsewhere.lock().unwrap();
+    let cancel = CancelToken::new();
+    let waiter = wait_with(&lock, &cancel, 1);
+    cancel.cancel();
+    assert!(!waiter.join());
+    assert_eq!(lock.queue_length(), 0);
+    guard.unlock().unwrap();
+    eventually("nothing is left", || lab.leftovers().is_empty());
 }
 
 /// Shows: L3.
 fn cancelled_while_asking(lab: &Lab) {
-    let _guard = lab.held(config("x", 30_000));
-    let (lock, watch) = lab.watched_lock(config("x", 30_000));
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let _guard = elsewhere.lock().unwrap();
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
     let asking = watch.stop_next(Kind::Acquire, When::Coming);
     let cancel = CancelToken::new();
     let waiter = wait_with(&lock, &cancel, 0);
@@ -80,19 +92,21 @@ fn one_token_ends_all_its_waits(lab: &Lab) {
 
 /// Shows: G8, L3.
 fn a_cancelled_waiter_in_the_middle_leaves_the_order_of_the_others(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = lock.lock().unwrap();
     let entered = Arc::new(Mutex::new(Vec::new()));
     let tokens: Vec<_> = (0..9).map(|_| CancelToken::new()).collect();
     let crew: Vec<_> = (0..9)
         .map(|number| {
-            let (cancel, entered) = (tokens[number].clone(), Arc::clone(&entered));
-            spawn_waiter(&lock, move |lock| {
-                let guard = lock.lock_cancellable(&cancel).unwrap();
+            let (other, cancel, entered) = (lock.clone(), tokens[number].clone(), Arc::clone(&entered));
+            let member = spawn(move || {
+                let guard = other.lock_cancellable(&cancel).unwrap();
                 if guard.is_some() {
                     entered.lock().push(number);
                 }
-            })
+            });
+            eventually("it waits", || lock.queue_length() == number + 1);
+            member
         })
         .collect();
     // The first, two in the middle, and the last.
@@ -106,7 +120,7 @@ fn a_cancelled_waiter_in_the_middle_leaves_the_order_of_the_others(lab: &Lab) {
 }
 
 fn cancelling_after_the_lock_was_got_changes_nothing(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let cancel = CancelToken::new();
     let guard = lock.lock_cancellable(&cancel).unwrap().unwrap();
     cancel.cancel();
@@ -116,7 +130,7 @@ fn cancelling_after_the_lock_was_got_changes_nothing(lab: &Lab) {
 }
 
 fn a_token_may_be_used_again_and_again(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let cancel = CancelToken::new();
     for _ in 0..20 {
         let guard = lock.lock_cancellable(&cancel).unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! `close()`: nobody gets in any more, who is in stays in.
 
 use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, CancelToken, DistributedReentrantLock, Error};
 use std::time::Duration;
@@ -25,7 +25,16 @@ fn waiters(lock: &DistributedReentrantLock) -> Vec<Member<Result<bool, Error>>> 
         |lock| lock.lock_cancellable(&CancelToken::new()).map(|guard| guard.is_some()),
         |lock| lock.unguarded().lock().map(|()| true),
     ];
-    ways.into_iter().map(|wait| spawn_waiter(lock, move |lock| wait(lock))).collect()
+    let before = lock.queue_length();
+    ways.into_iter()
+        .enumerate()
+        .map(|(n, wait)| {
+            let other = lock.clone();
+            let member = spawn(move || wait(&other));
+            eventually("it waits", || lock.queue_length() == before + n + 1);
+            member
+        })
+        .collect()
 }
 
 fn is_shut_down<T>(result: &Result<T, Error>) -> bool {
@@ -69,7 +78,7 @@ fn a_hold_goes_on_and_is_renewed(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 1000).with_renew_at(0.1)).unwrap();
     let free = generator.generate_with(config("free", 200)).unwrap();
-    let elsewhere = lab.lock(config("x", 30_000));
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = lock.lock().unwrap();
     generator.close();
     assert!(is_shut_down(&free.lock()) && is_shut_down(&free.try_lock()));
@@ -89,8 +98,11 @@ fn a_hold_goes_on_and_is_renewed(lab: &Lab) {
 fn who_was_about_to_get_the_lock_is_turned_away_and_leaves_it_free(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
-    let remote = lab.held(config("x", 30_000));
-    let waiter = spawn_waiter(&lock, |lock| lock.lock().map(drop));
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let remote = elsewhere.lock().unwrap();
+    let other = lock.clone();
+    let waiter = spawn(move || other.lock().map(drop));
+    eventually("it waits", || lock.queue_length() == 1);
     let asking = watch.stop_next(Kind::Question, When::Going);
     asking.wait_till_due();
     remote.unlock().unwrap();
@@ -130,7 +142,8 @@ fn closing_one_generator_is_no_matter_to_another(lab: &Lab) {
 /// Shows: G11, L2.
 fn what_could_not_be_released_is_tried_on_a_fresh_connection_at_the_end(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
-    let guard = generator.generate_with(config("x", 30_000)).unwrap().lock_owned().unwrap();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
     watch.fail(BackendFailure::Unknown);
     assert!(guard.unlock().is_err());
     // The pauses of the retry thread grow.

@@ -2,7 +2,7 @@
 
 use crate::support::cause;
 use crate::support::crew::{eventually, spawn};
-use crate::support::lab::{Lab, config, is_listener_on, running_on_both_stores, spawn_waiter};
+use crate::support::lab::{Lab, config, is_listener_on, running_on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{BackendFailure, DLockConfig, DelayedRelease, DistributedReentrantLock, Error, LossCause};
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn long() -> DLockConfig {
 
 /// The lock in two clients.
 fn in_two_clients(lab: &Lab) -> [DistributedReentrantLock; 2] {
-    [(); 2].map(|()| lab.lock(long()))
+    [(); 2].map(|()| lab.generator().generate_with(long()).unwrap())
 }
 
 /// What the key says of a hold that has ended.
@@ -114,13 +114,15 @@ fn threads_and_processes_that_wait_are_served_afterwards_in_their_order(lab: &La
     let begun = lab.time.now();
     let guard = here.lock().unwrap();
     let waiter = |lock: &DistributedReentrantLock| {
-        let time = lab.time.clone();
-        spawn_waiter(&lock, move |lock| {
-            let guard = lock.lock().unwrap();
+        let (other, time) = (lock.clone(), lab.time.clone());
+        let waiter = spawn(move || {
+            let guard = other.lock().unwrap();
             let got = (guard.fencing_token(), time.now());
             guard.unlock().unwrap();
             got
-        })
+        });
+        eventually("it waits", || lock.queue_length() == 1);
+        waiter
     };
     let of_another_process = waiter(&there);
     eventually("it waits in the store", || !is_listener_on() || lab.waiting(here.key()) == 1);
@@ -185,19 +187,21 @@ fn a_time_that_no_store_keeps_unlocks_and_says_so(lab: &Lab) {
 
 /// Shows: G11, G13.
 fn a_lost_reply_changes_nothing(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(long());
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(long()).unwrap();
     let guard = lock.lock().unwrap();
     watch.lose_next_answer(Kind::Release);
     assert!(!guard.unlock_after(AT_LEAST).unwrap().is_zero());
     assert_eq!(watch.count_of(Kind::Release), 2, "it was asked again");
-    assert_kept_from(&[lock, lab.lock(long())]);
+    assert_kept_from(&[lock, lab.generator().generate_with(long()).unwrap()]);
     assert!(delayed(lab).is_some());
 }
 
 /// The release is repeated in the background, as it was asked for. So the lock is never free for somebody else.
 /// Shows: G11.
 fn a_store_that_fails_is_asked_again_and_never_frees_the_lock_instead(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(long());
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(long()).unwrap();
     let guard = lock.lock().unwrap();
     watch.fail(BackendFailure::NotExecuted);
     let failed = guard.unlock_after(AT_LEAST * 300);
@@ -218,14 +222,15 @@ fn a_store_that_fails_is_asked_again_and_never_frees_the_lock_instead(lab: &Lab)
 fn a_closed_client_leaves_the_lock_to_its_time(lab: &Lab) {
     let generator = lab.generator();
     let lock = generator.generate_with(long()).unwrap();
-    let there = lab.lock(long());
+    let there = lab.generator().generate_with(long()).unwrap();
     lock.lock().unwrap().unlock_after(AT_LEAST).unwrap();
     generator.close();
     assert_kept_from(std::slice::from_ref(&there));
     lab.time.during(|| there.lock().unwrap()).unlock().unwrap();
     // One whose release was not answered repeats it when it is closed.
     let (generator, watch) = lab.watched_generator();
-    let guard = generator.generate_with(long()).unwrap().lock_owned().unwrap();
+    let lock = generator.generate_with(long()).unwrap();
+    let guard = lock.lock().unwrap();
     let bar = watch.bar(Kind::Release);
     watch.fail(BackendFailure::NotExecuted);
     guard.unlock_after(AT_LEAST * 300).unwrap_err();

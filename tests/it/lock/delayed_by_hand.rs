@@ -42,7 +42,7 @@ fn it_is_described_as_what_it_is() {
 #[test]
 fn an_operator_ends_it() {
     let lab = Lab::memory();
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let locker = || lab.holder(lock.key()).unwrap().holder;
     let guard = lock.lock().unwrap();
     let before = locker();

@@ -1,7 +1,7 @@
 //! Waiters that give up: they leave no trace, and pass on a turn that was given them meanwhile.
 
 use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_with, wait_with};
+use crate::support::lab::{Lab, config, on_both_stores, wait_with};
 use crate::support::watched::{Gate, Kind, Watch, When};
 use redis_dlock::{CancelToken, DistributedReentrantLock, Error};
 use std::sync::Arc;
@@ -69,7 +69,8 @@ fn granted_behind_a_gate(
     watch: &Watch,
     tokens: &[CancelToken],
 ) -> (Gate, Vec<Member<bool>>) {
-    let guard = lab.held(config("x", 30_000));
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = elsewhere.lock().unwrap();
     let waiters = tokens.iter().enumerate().map(|(n, token)| wait_with(lock, token, n + 1)).collect();
     let asking = watch.stop_next(Kind::Question, When::Going);
     asking.wait_till_due();
@@ -83,7 +84,8 @@ fn granted_behind_a_gate(
 
 /// Shows: L2.
 fn the_only_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 300));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
     let token = CancelToken::new();
     let (granted, waiters) = granted_behind_a_gate(lab, &lock, &watch, std::slice::from_ref(&token));
     token.cancel();
@@ -100,7 +102,8 @@ fn the_only_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
 /// Shows: L2, L3.
 fn the_first_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
     // The lease lasts while the gate is closed: with one that is over, the second waiter would ask again.
-    let (lock, watch) = lab.watched_lock(config("x", 2_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 2_000)).unwrap();
     let tokens = [CancelToken::new(), CancelToken::new()];
     let (granted, mut waiters) = granted_behind_a_gate(lab, &lock, &watch, &tokens);
     let second = waiters.pop().unwrap();
@@ -116,8 +119,10 @@ fn the_first_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
 
 /// Shows: L3.
 fn all_waiters_give_up_while_the_lock_is_being_asked_for(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 300));
-    let guard = lab.held(config("x", 30_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = elsewhere.lock().unwrap();
     let token = CancelToken::new();
     let waiters: Vec<_> = (1..=3).map(|place| wait_with(&lock, &token, place)).collect();
     let asked = watch.stop_next(Kind::Question, When::Coming);
@@ -134,7 +139,8 @@ fn all_waiters_give_up_while_the_lock_is_being_asked_for(lab: &Lab) {
 /// Shows: L3.
 fn the_next_in_line_gives_up_while_the_holder_releases(lab: &Lab) {
     // Nothing is passed on, so the release goes to the store, and the turn to the next in line.
-    let (lock, watch) = lab.deaf_lock(config("x", 30_000).with_local_passes(0));
+    let (generator, watch) = lab.deaf_generator();
+    let lock = generator.generate_with(config("x", 30_000).with_local_passes(0)).unwrap();
     let (releasing, locked) = (watch.stop_next(Kind::Release, When::Going), lock.clone());
     let (unlock, may_unlock) = crossbeam_channel::bounded::<()>(0);
     let holder = spawn(move || {
@@ -156,10 +162,13 @@ fn the_next_in_line_gives_up_while_the_holder_releases(lab: &Lab) {
 
 /// Shows: L3.
 fn the_asker_gives_up_and_the_next_asks(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 30_000));
-    let remote = lab.held(config("x", 30_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let remote = elsewhere.lock().unwrap();
     let asking = watch.stop_next(Kind::Acquire, When::Coming);
-    let first = spawn_with(&lock, |lock| lock.try_lock().unwrap().is_some());
+    let impatient = lock.clone();
+    let first = spawn(move || impatient.try_lock().unwrap().is_some());
     asking.wait();
     // It tries once, and has queued nobody but the one who came meanwhile.
     let second = wait_with(&lock, &CancelToken::new(), 1);

@@ -59,7 +59,7 @@ fn other_keys_are_other_locks(lab: &Lab) {
 
 /// Shows: G1, G7.
 fn two_generators_exclude_each_other(lab: &Lab) {
-    let [a, b] = [(); 2].map(|()| lab.lock(config("x", 30_000)));
+    let [a, b] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
     let guard = a.lock().unwrap();
     assert_eq!((a.hold_count(), b.hold_count()), (1, 0), "even in one thread");
     assert!(b.try_lock().unwrap().is_none());
@@ -73,7 +73,7 @@ fn two_generators_exclude_each_other(lab: &Lab) {
 
 /// Shows: G1.
 fn a_waiter_of_another_generator_gets_in_after_the_unlock(lab: &Lab) {
-    let [a, b] = [(); 2].map(|()| lab.lock(config("x", 3000)));
+    let [a, b] = [(); 2].map(|()| lab.generator().generate_with(config("x", 3000)).unwrap());
     let guard = a.lock().unwrap();
     let unlocked = Arc::new(AtomicBool::new(false));
     let (seen, other) = (Arc::clone(&unlocked), b.clone());
@@ -94,7 +94,7 @@ fn threads_of_three_generators_are_never_inside_together(lab: &Lab) {
     let entered = Arc::new(AtomicU32::new(0));
     let crew: Vec<_> = (0..3)
         .flat_map(|_| {
-            let lock = lab.lock(config("x", 2000));
+            let lock = lab.generator().generate_with(config("x", 2000)).unwrap();
             [lock.clone(), lock]
         })
         .map(|lock| {

@@ -3,7 +3,7 @@
 use crate::support::cause;
 use crate::support::crew::{answered, eventually, spawn, spawn_named};
 use crate::support::journal;
-use crate::support::lab::{Lab, config, is_listener_on, on_both_stores, spawn_waiter};
+use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::Kind;
 use crossbeam_channel::unbounded;
 use redis_dlock::{CancelToken, DistributedReentrantLock, Error, Hold, Moment};
@@ -27,7 +27,7 @@ on_both_stores!(
 );
 
 fn any_thread_may_query_it_and_release_it(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let hold = lock.hold().unwrap();
     let token = hold.fencing_token();
     let hold = spawn(move || {
@@ -84,7 +84,7 @@ fn nobody_enters_it_again(lab: &Lab) {
 
 /// Shows: G12.
 fn every_way_to_take_one_ends_with_it_or_by_its_limit(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let soon = Duration::from_millis(20);
     let cancelled = CancelToken::new();
     let ways: [&dyn Fn() -> Result<Option<Hold>, Error>; 4] =
@@ -96,8 +96,9 @@ fn every_way_to_take_one_ends_with_it_or_by_its_limit(lab: &Lab) {
     lock.hold_cancellable(&cancelled).unwrap().unwrap().release().unwrap();
     let _guard = lock.lock().unwrap();
     assert!(lab.time.during(takes).iter().all(Option::is_none));
-    let token = cancelled.clone();
-    let waiter = spawn_waiter(&lock, move |lock| lock.hold_cancellable(&token).unwrap().is_some());
+    let (other, token) = (lock.clone(), cancelled.clone());
+    let waiter = spawn(move || other.hold_cancellable(&token).unwrap().is_some());
+    eventually("it waits", || lock.queue_length() == 1);
     cancelled.cancel();
     assert!(!waiter.join());
     assert!(lock.hold_cancellable(&cancelled).unwrap().is_none(), "before it asks");
@@ -167,7 +168,7 @@ fn it_is_handed_over_between_clients(lab: &Lab) {
 
 /// Shows: G8, G10.
 pub(super) fn is_handed_over(lab: &Lab, way: &Way) {
-    let [one, two] = [(); 2].map(|()| lab.lock(config("x", 30_000)));
+    let [one, two] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
     let mut hold = (way.take)(&one);
     for n in 0..4 {
         let (next, take) = (if n % 2 == 0 { two.clone() } else { one.clone() }, way.take);
@@ -183,7 +184,7 @@ pub(super) fn is_handed_over(lab: &Lab, way: &Way) {
 }
 
 fn a_hold_that_is_dropped_gives_the_lock_back(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let hold = lock.hold().unwrap();
     spawn(move || drop(hold)).join();
     eventually("it is given back", || lab.holder(lock.key()).is_none());
@@ -199,7 +200,7 @@ fn a_hold_that_is_dropped_gives_the_lock_back(lab: &Lab) {
 
 /// Shows: G5, G6.
 fn it_is_told_of_its_loss(lab: &Lab) {
-    let lock = lab.lock(config("x", 1500));
+    let lock = lab.generator().generate_with(config("x", 1500)).unwrap();
     let hold = lock.hold().unwrap();
     let lost = hold.lost();
     lab.delete(lock.key());
@@ -213,7 +214,8 @@ fn it_is_told_of_its_loss(lab: &Lab) {
 }
 
 fn it_lingers_and_is_taken_up_again(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(config("x", 30_000).with_linger(Duration::from_secs(3600)));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 30_000).with_linger(Duration::from_secs(3600))).unwrap();
     let first = lock.hold().unwrap();
     let token = first.fencing_token();
     let asked = watch.count();
@@ -223,7 +225,7 @@ fn it_lingers_and_is_taken_up_again(lab: &Lab) {
     second.release().unwrap();
     assert!(lock.lock().unwrap().fencing_token() > token + 1);
     assert_eq!(watch.count(), asked, "{:?}", watch.calls());
-    let other = lab.lock(config("x", 30_000));
+    let other = lab.generator().generate_with(config("x", 30_000)).unwrap();
     assert!(other.hold().unwrap().is_valid(), "others end it");
 }
 
@@ -232,7 +234,7 @@ fn one_that_is_forgotten_is_renewed_until_its_limit(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let limited = config("x", 1200).with_renew_at(0.25).with_max_hold(Duration::from_millis(700));
     let lock = generator.generate_with(limited).unwrap();
-    let other = lab.lock(config("x", 6000));
+    let other = lab.generator().generate_with(config("x", 6000)).unwrap();
     let forgotten = lock.clone();
     spawn(move || std::mem::forget(forgotten.hold().unwrap())).join();
     let next = lab.time.during(|| other.hold().unwrap());
@@ -263,7 +265,9 @@ fn one_that_lasts_long_is_named_in_the_log_once(lab: &Lab) {
     lock.hold().unwrap().release().unwrap();
     let (first, since) = (lock.hold().unwrap(), lab.time.now());
     named(1, &first, since);
-    let waiter = spawn_waiter(&lock, |lock| lock.hold().unwrap());
+    let other = lock.clone();
+    let waiter = spawn(move || other.hold().unwrap());
+    eventually("it waits", || lock.queue_length() == 1);
     lab.time.pass(2 * AFTER);
     assert_eq!(journal::warnings(lock.key()).len(), 1, "once");
     let since = lab.time.now();
@@ -281,7 +285,9 @@ fn a_closed_client_ends_with_its_last_hold(lab: &Lab) {
     let generator = lab.generator();
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
     let hold = lock.hold().unwrap();
-    let waiter = spawn_waiter(&lock, |lock| lock.hold().map(drop));
+    let other = lock.clone();
+    let waiter = spawn(move || other.hold().map(drop));
+    eventually("it waits", || lock.queue_length() == 1);
     generator.close();
     assert!(matches!(waiter.join(), Err(Error::ShutDown)));
     assert!(matches!(lock.try_hold(), Err(Error::ShutDown)));
@@ -291,7 +297,7 @@ fn a_closed_client_ends_with_its_last_hold(lab: &Lab) {
     assert!(lab.time.is_by_hand() || matches!(lock.is_locked(), Err(Error::ShutDown)));
     assert_eq!(lab.leftovers(), [""; 0]);
     // The last handle of a client is a hold.
-    let alone = lab.lock(config("x", 30_000)).hold().unwrap();
+    let alone = lab.generator().generate_with(config("x", 30_000)).unwrap().hold().unwrap();
     spawn(move || alone.release().unwrap()).join();
     assert_eq!(lab.leftovers(), [""; 0]);
 }

@@ -13,7 +13,7 @@ fn a_forgotten_hold_that_is_lost_is_named_too() {
     journal::keep();
     let lab = Lab::memory();
     let limited = config("lost for good", 1500).with_max_hold(Duration::from_millis(500));
-    let lock = lab.lock(limited.with_hold_warning(Duration::from_secs(60)));
+    let lock = lab.generator().generate_with(limited.with_hold_warning(Duration::from_secs(60))).unwrap();
     std::mem::forget(lock.hold().unwrap());
     lab.time.until("it is named", || {
         journal::warnings(lock.key()).iter().any(|line| line.contains("its lease is lost, and"))
@@ -30,7 +30,7 @@ fn a_standstill_is_told_as_a_loss() {
     journal::keep();
     let lab = Lab::memory();
     let long = config("slept", 30_000).with_hold_warning(Duration::from_secs(300));
-    let hold = lab.lock(long).hold().unwrap();
+    let hold = lab.generator().generate_with(long).unwrap().hold().unwrap();
     let lost = hold.lost();
     lab.time.jump(Duration::from_secs(200));
     lab.time.recv(&lost);
@@ -64,7 +64,7 @@ fn it_is_described_with_its_name() {
 
 /// A hold whose lease has ended because the process stood still.
 fn lost_hold(lab: &Lab) -> Hold {
-    let hold = lab.lock(config("still", 1000)).hold().unwrap();
+    let hold = lab.generator().generate_with(config("still", 1000)).unwrap().hold().unwrap();
     lab.time.jump(Duration::from_secs(2));
     hold
 }

@@ -2,7 +2,7 @@
 
 use crate::support::cause;
 use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::{config, spawn_waiter, spawn_with};
+use crate::support::lab::config;
 use crate::support::watched::{Kind, Watch, Watched, When};
 use parking_lot::Mutex;
 use redis_dlock::{
@@ -128,7 +128,8 @@ fn a_hold_that_comes_with_little_lease_left_is_extended_first() {
         let _bar = scene.watch.bar(Kind::Extend);
         let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
         let extending = scene.watch.stop_next(Kind::Extend, When::Going);
-        let locker = spawn_with(&scene.lock, |lock| lock.lock().unwrap().remaining());
+        let lock = scene.lock.clone();
+        let locker = spawn(move || lock.lock().unwrap().remaining());
         asking.wait();
         scene.clock.advance(age);
         asking.open();
@@ -167,7 +168,8 @@ fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {
 fn a_hold_that_comes_after_its_deadline_is_given_back_and_asked_for_anew() {
     let scene = scene();
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
-    let locker = spawn_with(&scene.lock, |lock| {
+    let lock = scene.lock.clone();
+    let locker = spawn(move || {
         let guard = lock.lock().unwrap();
         (guard.is_valid(), guard.remaining(), guard.unlock().is_ok())
     });
@@ -192,14 +194,16 @@ fn a_turn_that_comes_too_late_is_passed_on() {
     let entered = Arc::new(Mutex::new(Vec::new()));
     let crew: Vec<_> = (0..5)
         .map(|number| {
-            let entered = Arc::clone(&entered);
-            spawn_waiter(&scene.lock, move |lock| {
+            let (lock, entered) = (scene.lock.clone(), Arc::clone(&entered));
+            let member = spawn(move || {
                 let guard =
                     if number % 2 == 0 { lock.try_lock_for(LIMIT).unwrap() } else { Some(lock.lock().unwrap()) };
                 if guard.is_some() {
                     entered.lock().push(number);
                 }
-            })
+            });
+            eventually("it waits", || scene.lock.queue_length() == number + 1);
+            member
         })
         .collect();
     // The time of every other waiter is over; the unlock wakes them before their own alarms do.
@@ -216,7 +220,9 @@ fn a_turn_that_comes_too_late_is_passed_on() {
 fn a_late_turn_with_nobody_behind_leaves_the_lock_free() {
     let scene = scene_of_turns();
     let guard = scene.lock.lock().unwrap();
-    let waiter = spawn_waiter(&scene.lock, |lock| lock.try_lock_for(Duration::from_secs(500)).unwrap().is_some());
+    let lock = scene.lock.clone();
+    let waiter = spawn(move || lock.try_lock_for(Duration::from_secs(500)).unwrap().is_some());
+    eventually("it waits", || scene.lock.queue_length() == 1);
     scene.clock.advance(Duration::from_secs(500));
     guard.unlock().unwrap();
     assert!(!waiter.join());
@@ -232,8 +238,9 @@ fn a_turn_for_a_cancelled_thread_is_passed_on() {
         let scene = scene_of_turns();
         let guard = scene.lock.lock().unwrap();
         let cancel = CancelToken::new();
-        let (second, token) = (scene.lock.clone(), cancel.clone());
-        let first = spawn_waiter(&scene.lock, move |lock| drop(lock.lock_cancellable(&token).unwrap()));
+        let (first, second, token) = (scene.lock.clone(), scene.lock.clone(), cancel.clone());
+        let first = spawn(move || drop(first.lock_cancellable(&token).unwrap()));
+        eventually("it waits", || scene.lock.queue_length() == 1);
         let second = spawn(move || drop(second.lock().unwrap()));
         eventually("both wait", || scene.lock.queue_length() == 2);
         let canceller = spawn(move || cancel.cancel());
@@ -250,7 +257,8 @@ fn a_clock_that_stands_still_never_ends_a_lease() {
     let clock = Arc::new(ManualClock::new());
     let generator =
         DLockGenerator::builder().clock(clock.clone()).build(MemoryLockProcessor::with_clock(clock)).unwrap();
-    let guard = generator.generate_with(config("x", 20)).unwrap().lock_owned().unwrap();
+    let lock = generator.generate_with(config("x", 20)).unwrap();
+    let guard = lock.lock().unwrap();
     std::thread::sleep(Duration::from_millis(60));
     assert!(guard.is_valid());
     guard.unlock().unwrap();

@@ -1,7 +1,7 @@
 //! Leaders: campaigns, terms, and what follows a loss.
 
 use crate::support::crew::{HANG, eventually, spawn};
-use crate::support::lab::{Lab, config, is_listener_on, on_both_stores, spawn_with};
+use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crossbeam_channel::unbounded;
 use redis_dlock::{CancelToken, Error, Leader, LossCause};
 use std::ops::ControlFlow;
@@ -115,7 +115,8 @@ fn a_campaign_and_the_pause_before_it_end_when_they_are_cancelled(lab: &Lab) {
 
 fn a_term_ends_by_a_panic_and_by_resigning(lab: &Lab) {
     let leader = leader(lab);
-    let panics = spawn_with(&leader, |leader| leader.run::<()>(|_| std::panic::resume_unwind(Box::new(()))));
+    let candidate = leader.clone();
+    let panics = spawn(move || candidate.run::<()>(|_| std::panic::resume_unwind(Box::new(()))));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| panics.join())).is_err());
     eventually("a panic ends the term", || lab.leftovers().is_empty());
     let other = self::leader(lab);
@@ -129,9 +130,10 @@ fn a_term_ends_by_a_panic_and_by_resigning(lab: &Lab) {
 fn a_term_that_is_moved_away_keeps_the_next_campaign_waiting(lab: &Lab) {
     let leader = leader(lab);
     let (say, terms) = unbounded();
-    let campaign = spawn_with(&leader, move |leader| {
+    let candidate = leader.clone();
+    let campaign = spawn(move || {
         let mut count = 0;
-        leader.run(|term| {
+        candidate.run(|term| {
             count += 1;
             say.send(term).unwrap();
             if count == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -150,7 +152,8 @@ fn a_closed_generator_ends_the_campaigns(lab: &Lab) {
     let generator = lab.generator();
     let leader = generator.leader_with(config("x", 30_000)).unwrap();
     let _hold = leader.lock().hold().unwrap();
-    let campaign = spawn_with(&leader, |leader| leader.run(|_| ControlFlow::Break(())));
+    let candidate = leader.clone();
+    let campaign = spawn(move || candidate.run(|_| ControlFlow::Break(())));
     eventually("it campaigns", || leader.lock().queue_length() == 1);
     generator.close();
     assert!(matches!(campaign.join(), Err(Error::ShutDown)));

@@ -1,7 +1,7 @@
 //! A tenure that is kept after its last hold: cheap for its own process, given up as soon as another wants it.
 
 use crate::support::crew::{eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter, spawn_with};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, DLockConfig};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ on_both_stores!(
     other_threads_of_the_process_take_it_up_too,
     another_process_that_waits_is_given_it_at_once,
     a_single_attempt_of_another_process_recalls_it,
+    a_single_attempt_of_a_process_that_hears_nothing_recalls_it_too,
     a_single_attempt_leaves_the_queue_when_somebody_is_inside,
     a_single_attempt_on_a_lock_that_does_not_linger_is_answered_at_once,
     it_ends_by_itself,
@@ -42,7 +43,8 @@ fn lingering(target: &str) -> DLockConfig {
 
 /// Shows: G7, S14.
 fn a_thread_that_comes_back_again_and_again_asks_the_store_once(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(lingering("x"));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
     let before = watch.count();
     let mut last = 0;
     for _ in 0..5000 {
@@ -90,7 +92,8 @@ fn other_threads_of_the_process_take_it_up_too(lab: &Lab) {
 
 /// Shows: G10, L4.
 fn another_process_that_waits_is_given_it_at_once(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(lingering("x"));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
     let (other, seen) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
     let released = watch.count_of(Kind::Release);
@@ -104,33 +107,49 @@ fn another_process_that_waits_is_given_it_at_once(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
-/// Also one of a process that hears nothing.
 /// Shows: L4.
 fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
-    for hears in [true, false] {
-        let (lock, watch) = lab.listening_lock(lingering("x"));
-        let other = config("x", HOUR);
-        let (elsewhere, seen) = if hears { lab.listening_lock(other) } else { lab.deaf_lock(other) };
-        let (mut recalled, mut tried) = (0, 0);
-        while recalled < RECALLED {
-            tried += 1;
-            assert!(tried <= TRIED, "{recalled} of {TRIED}, hears: {hears}");
-            lock.lock().unwrap().unlock().unwrap();
-            assert!(lock.holder().unwrap().expect("it lingers").locker.ends_with('L'));
-            let released = watch.count_of(Kind::Release);
-            recalled += usize::from(elsewhere.try_lock().unwrap().is_some());
-            eventually("it is given back", || watch.count_of(Kind::Release) > released);
-            eventually("nothing is left", || lab.leftovers().is_empty());
-        }
-        // By a clock that stands, the count of the questions alone ends an attempt.
-        let (polls, most) = (seen.count_of(Kind::Poll), if lab.time.is_by_hand() { 10 } else { 6 });
-        assert!(!hears || polls <= tried * most, "{polls} polls");
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (other, seen) = lab.listening_generator();
+    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let (mut recalled, mut tried) = (0, 0);
+    while recalled < RECALLED {
+        tried += 1;
+        assert!(tried <= TRIED, "{recalled} of {TRIED}");
+        lock.lock().unwrap().unlock().unwrap();
+        assert!(lock.holder().unwrap().expect("it lingers").locker.ends_with('L'));
+        let released = watch.count_of(Kind::Release);
+        recalled += usize::from(elsewhere.try_lock().unwrap().is_some());
+        eventually("it is given back", || watch.count_of(Kind::Release) > released);
+        eventually("nothing is left", || lab.leftovers().is_empty());
+    }
+    let polls = seen.count_of(Kind::Poll);
+    // By a clock that stands, the count of the questions alone ends an attempt.
+    let most = if lab.time.is_by_hand() { 10 } else { 6 };
+    assert!(polls <= tried * most, "{polls} polls");
+}
+
+/// Shows: L4.
+fn a_single_attempt_of_a_process_that_hears_nothing_recalls_it_too(lab: &Lab) {
+    let (generator, _) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (other, _) = lab.deaf_generator();
+    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let (mut recalled, mut tried) = (0, 0);
+    while recalled < RECALLED {
+        tried += 1;
+        assert!(tried <= TRIED, "{recalled} of {TRIED}");
+        lock.lock().unwrap().unlock().unwrap();
+        recalled += usize::from(elsewhere.try_lock().unwrap().is_some());
+        eventually("nothing is left", || lab.leftovers().is_empty());
     }
 }
 
 /// Shows: G1, L2.
 fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(lingering("x"));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
     let guard = lock.lock().unwrap();
     let (other, seen) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
@@ -158,7 +177,8 @@ fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
 }
 
 fn a_single_attempt_on_a_lock_that_does_not_linger_is_answered_at_once(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(lingering("x"));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
     for holder in ["a-1", "a-L", "7d8e:17", "L", "b-1l"] {
         lab.overwrite(lock.key(), holder, Duration::from_secs(600));
         let before = watch.count();
@@ -169,7 +189,8 @@ fn a_single_attempt_on_a_lock_that_does_not_linger_is_answered_at_once(lab: &Lab
 
 /// Shows: S10.
 fn it_ends_by_itself(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(config("x", HOUR).with_linger(Duration::from_millis(50)));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", HOUR).with_linger(Duration::from_millis(50))).unwrap();
     let released = watch.count_of(Kind::Release);
     for round in 1..=3 {
         lock.lock().unwrap().unlock().unwrap();
@@ -181,7 +202,8 @@ fn it_ends_by_itself(lab: &Lab) {
 
 /// Shows: G3.
 fn its_lease_is_renewed(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(config("x", 1200).with_linger(Duration::from_secs(3600)));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 1200).with_linger(Duration::from_secs(3600))).unwrap();
     lock.lock().unwrap().unlock().unwrap();
     let holder = lab.holder(lock.key()).expect("it lingers").holder;
     // Each extension moves the end by three quarters of the lease.
@@ -220,7 +242,8 @@ fn dropping_the_last_handle_gives_it_back(lab: &Lab) {
 
 /// Shows: G5, G7, S13.
 fn who_lost_it_meanwhile_asks_anew(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(config("x", 600).with_linger(Duration::from_secs(3600)));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 600).with_linger(Duration::from_secs(3600))).unwrap();
     let guard = lock.lock().unwrap();
     let token = guard.fencing_token();
     guard.unlock().unwrap();
@@ -236,7 +259,8 @@ fn who_lost_it_meanwhile_asks_anew(lab: &Lab) {
 
 /// Shows: G5, S13.
 fn who_finds_its_deadline_passed_asks_anew(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(config("x", 300).with_linger(Duration::from_secs(3600)));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(config("x", 300).with_linger(Duration::from_secs(3600))).unwrap();
     lock.lock().unwrap().unlock().unwrap();
     // The lease thread stands still, as on a stopped machine.
     let renewal = watch.stop_next(Kind::Extend, When::Going);
@@ -253,7 +277,8 @@ fn who_finds_its_deadline_passed_asks_anew(lab: &Lab) {
 
 /// Shows: L4.
 fn those_that_began_to_wait_before_the_hold_began_are_not_forgotten(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(lingering("x"));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
     let (other, seen) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
     let heard = watch.heard();
@@ -262,7 +287,8 @@ fn those_that_began_to_wait_before_the_hold_began_are_not_forgotten(lab: &Lab) {
     let first = spawn(move || drop(holder.lock().unwrap()));
     // The lock is taken, and its thread does not know it yet.
     answer.wait();
-    let second = spawn_with(&elsewhere, |lock| drop(lock.lock().unwrap()));
+    let waiting = elsewhere.clone();
+    let second = spawn(move || drop(waiting.lock().unwrap()));
     eventually("it waits, and the holder's process is told", || watch.heard() > heard);
     answer.open();
     first.join();
@@ -272,11 +298,13 @@ fn those_that_began_to_wait_before_the_hold_began_are_not_forgotten(lab: &Lab) {
 
 /// Shows: G10, L4.
 fn it_does_not_linger_while_others_wait(lab: &Lab) {
-    let (lock, watch) = lab.listening_lock(lingering("x"));
+    let (generator, watch) = lab.listening_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
     let (other, seen) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
     let (guard, heard) = (lock.lock().unwrap(), watch.heard());
-    let waiter = spawn_with(&elsewhere, |lock| drop(lock.lock().unwrap()));
+    let waiting = elsewhere.clone();
+    let waiter = spawn(move || drop(waiting.lock().unwrap()));
     eventually("it waits, and the holder is told", || watch.heard() > heard);
     let released = watch.count_of(Kind::Release);
     guard.unlock().unwrap();
@@ -285,7 +313,8 @@ fn it_does_not_linger_while_others_wait(lab: &Lab) {
 }
 
 fn without_an_inbox_it_does_not_linger(lab: &Lab) {
-    let (lock, watch) = lab.deaf_lock(lingering("x"));
+    let (generator, watch) = lab.deaf_generator();
+    let lock = generator.generate_with(lingering("x")).unwrap();
     lock.lock().unwrap().unlock().unwrap();
     assert_eq!(watch.count_of(Kind::Release), 1);
     assert_eq!(lab.leftovers(), [""; 0]);
@@ -311,12 +340,15 @@ fn a_thread_that_waits_beside_it_is_not_forgotten(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(config("x", 1500).with_linger(Duration::from_secs(3600))).unwrap();
     let (other, _) = lab.listening_generator();
-    let held_there = other.generate_with(config("busy", 3000)).unwrap().lock_owned().unwrap();
+    let busy_here = other.generate_with(config("busy", 3000)).unwrap();
+    let held_there = busy_here.lock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
     // The retry thread is kept by another key.
     let poll = watch.stop_next(Kind::Poll, When::Coming);
     let busy = generator.generate_with(config("busy", 3000)).unwrap();
-    let slow = spawn_waiter(&busy, |lock| lock.try_lock_for(Duration::from_secs(20)).unwrap().is_some());
+    let other_busy = busy.clone();
+    let slow = spawn(move || other_busy.try_lock_for(Duration::from_secs(20)).unwrap().is_some());
+    eventually("it waits", || busy.queue_length() == 1);
     poll.wait_till_due();
     // A single attempt elsewhere recalls what lingers, and is gone again.
     let heard = watch.heard();
@@ -324,7 +356,9 @@ fn a_thread_that_waits_beside_it_is_not_forgotten(lab: &Lab) {
     assert!(elsewhere.try_lock().unwrap().is_none());
     eventually("it is heard", || watch.heard() > heard);
     eventually("it has left", || lab.waiting(lock.key()) == 0);
-    let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
+    let waiting = lock.clone();
+    let waiter = spawn(move || drop(waiting.lock().unwrap()));
+    eventually("it waits", || lock.queue_length() == 1);
     // Now an extension says that nobody waits. The retry thread stands at its gate.
     let extended = watch.count_of(Kind::Extend);
     lab.time.jump(Duration::from_millis(1500 * 3 / 4));
@@ -339,7 +373,8 @@ fn a_thread_that_waits_beside_it_is_not_forgotten(lab: &Lab) {
 fn closing_gives_it_back_later_if_the_store_fails_now(lab: &Lab) {
     let (generator, watch) = lab.listening_generator();
     let lock = generator.generate_with(lingering("x")).unwrap();
-    let _held = generator.generate_with(config("y", HOUR)).unwrap().lock_owned().unwrap();
+    let other = generator.generate_with(config("y", HOUR)).unwrap();
+    let _held = other.lock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
     watch.fail(BackendFailure::NotExecuted);
     generator.close();

@@ -1,7 +1,7 @@
 //! What a lock tells about itself.
 
 use crate::support::crew::{eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter};
+use crate::support::lab::{Lab, config, on_both_stores};
 use redis_dlock::{CancelToken, DLockGenerator};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ on_both_stores!(
 );
 
 fn a_holder_is_named_with_its_process_and_lease(lab: &Lab) {
-    let [here, there] = [(); 2].map(|()| lab.lock(config("x", 30_000)));
+    let [here, there] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
     assert_eq!(here.holder().unwrap(), None);
     assert!(!here.is_locked().unwrap());
     let guard = here.lock().unwrap();
@@ -36,7 +36,7 @@ fn here_lease() -> Duration {
 }
 
 fn a_strangers_locker_is_told_as_it_is(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     lab.overwrite(lock.key(), "10.0.0.7-main", Duration::from_secs(30));
     let holder = lock.holder().unwrap().unwrap();
     assert_eq!((holder.locker.as_str(), holder.is_local), ("10.0.0.7-main", false));
@@ -44,9 +44,16 @@ fn a_strangers_locker_is_told_as_it_is(lab: &Lab) {
 }
 
 fn the_queue_is_that_of_this_generator(lab: &Lab) {
-    let [here, there] = [(); 2].map(|()| lab.lock(config("x", 3000)));
+    let [here, there] = [(); 2].map(|()| lab.generator().generate_with(config("x", 3000)).unwrap());
     let guard = here.lock().unwrap();
-    let waiters = [&here, &here, &there].map(|lock| spawn_waiter(lock, |lock| drop(lock.lock().unwrap())));
+    let waiters: Vec<_> = [(&here, 1), (&here, 2), (&there, 1)]
+        .map(|(lock, place)| {
+            let other = lock.clone();
+            let waiter = spawn(move || drop(other.lock().unwrap()));
+            eventually("it waits", || lock.queue_length() == place);
+            waiter
+        })
+        .into();
     assert_eq!((here.queue_length(), there.queue_length()), (2, 1));
     guard.unlock().unwrap();
     for waiter in waiters {
@@ -56,7 +63,8 @@ fn the_queue_is_that_of_this_generator(lab: &Lab) {
 }
 
 fn looking_at_the_queue_and_the_count_asks_nobody(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config(" x ", 600_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config(" x ", 600_000)).unwrap();
     assert_eq!((lock.queue_length(), lock.hold_count(), lock.is_held_by_current_thread()), (0, 0, false));
     assert_eq!(lock.key(), "DLOCK_TEST_x");
     assert_eq!(watch.count(), 0);
@@ -70,7 +78,7 @@ fn looking_at_the_queue_and_the_count_asks_nobody(lab: &Lab) {
 fn everything_can_be_printed_at_any_time(lab: &Lab) {
     let generator = lab.generator();
     let lock = generator.generate_with(config("x", 300)).unwrap();
-    let elsewhere = lab.lock(config("y", 30_000));
+    let elsewhere = lab.generator().generate_with(config("y", 30_000)).unwrap();
     let (guard, remote) = (lock.lock().unwrap(), elsewhere.lock().unwrap());
     let cancel = CancelToken::new();
     let waiting = generator.generate_with(config("y", 300)).unwrap();

@@ -1,8 +1,8 @@
 //! A lost lease: who hears of it, and what the stale hold still does, and does not.
 
-use crate::support::crew::{Member, spawn};
+use crate::support::crew::{Member, eventually, spawn};
 use crate::support::journal;
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter};
+use crate::support::lab::{Lab, config, on_both_stores};
 use redis_dlock::{Error, LossCause};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ on_both_stores!(
 
 /// Shows: G5, G6.
 fn everybody_hears_of_it(lab: &Lab) {
-    let lock = lab.lock(config("x", 3000));
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
     let locker = lab.holder(lock.key()).unwrap().holder;
     assert!(outer.is_valid() && outer.ensure_valid().is_ok() && !outer.remaining().is_zero());
@@ -44,7 +44,7 @@ fn everybody_hears_of_it(lab: &Lab) {
 
 /// Shows: G6.
 fn every_receiver_hears_of_it_and_none_of_a_normal_end(lab: &Lab) {
-    let lock = lab.lock(config("x", 3000));
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
     let normal = [outer.lost(), inner.lost()];
     inner.unlock().unwrap();
@@ -73,7 +73,7 @@ fn the_log_warns_once_with_the_reason(lab: &Lab) {
     static LOGGED: AtomicU32 = AtomicU32::new(0);
     let target = format!("logged-{}", LOGGED.fetch_add(1, Ordering::Relaxed));
     let settings = config(&target, 3000).with_reason("nightly billing");
-    let lock = lab.lock(settings);
+    let lock = lab.generator().generate_with(settings).unwrap();
     let guard = lock.lock().unwrap();
     lab.delete(lock.key());
     lab.time.recv(&guard.lost());
@@ -86,10 +86,12 @@ fn the_log_warns_once_with_the_reason(lab: &Lab) {
 
 /// Shows: S13.
 fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
-    let lock = lab.lock(config("x", 3000));
-    let elsewhere = lab.lock(config("x", 3000));
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
-    let waiter = spawn_waiter(&lock, |lock| lock.lock().unwrap().unlock());
+    let other = lock.clone();
+    let waiter = spawn(move || other.lock().unwrap().unlock());
+    eventually("it waits", || lock.queue_length() == 1);
     lab.delete(lock.key());
     lab.time.recv(&guard.lost());
     // Another process gets in and out; the local thread stays where it is.
@@ -106,7 +108,7 @@ fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
 
 /// Shows: G6.
 fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
-    let lock = lab.lock(config("x", 3000));
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let unguarded = lock.unguarded();
     for _ in 0..3 {
         unguarded.lock().unwrap();
@@ -124,7 +126,8 @@ fn a_stale_hold_counts_down_like_any_other(lab: &Lab) {
 fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
-    let _ticking = generator.generate_with(config("metronome", 2000).with_renew_at(0.1)).unwrap().lock_owned().unwrap();
+    let metronome = generator.generate_with(config("metronome", 2000).with_renew_at(0.1)).unwrap();
+    let _ticking = metronome.lock().unwrap();
     for noticed in [true, false] {
         let guard = lock.lock().unwrap();
         lab.overwrite(lock.key(), "usurper", Duration::from_secs(600));
@@ -147,7 +150,7 @@ fn a_stale_unlock_leaves_the_others_key_alone(lab: &Lab) {
 
 /// Shows: G7, L2.
 fn the_lock_works_again_afterwards(lab: &Lab) {
-    let lock = lab.lock(config("x", 3000));
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let mut last = 0;
     for _ in 0..3 {
         let guard = lock.lock().unwrap();

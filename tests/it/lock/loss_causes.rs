@@ -8,7 +8,9 @@ use redis_dlock::{BackendFailure, DLockGuard, LossCause};
 use std::time::Duration;
 
 running_on_both_stores!(
-    a_probe_notices_before_the_next_extension_and_without_probes_that_does,
+    a_deletion_is_noticed_before_the_next_extension,
+    a_take_over_is_noticed_before_the_next_extension,
+    without_probes_the_next_extension_notices,
     an_overwritten_lease_is_noticed_by_the_unlock_at_the_latest,
     a_store_that_fails_costs_the_lease_at_its_deadline,
     a_store_that_is_silent_costs_the_lease_at_its_deadline,
@@ -22,37 +24,42 @@ fn wait_for_loss(lab: &Lab, guard: &DLockGuard<'_>) {
     assert!(!guard.is_valid());
 }
 
-/// All keys are lost before any loss is waited for, so that the looks come in one span of time.
-/// Shows: G5, G6.
-fn a_probe_notices_before_the_next_extension_and_without_probes_that_does(lab: &Lab) {
-    let taken = LossCause::TakenOver { by: "10.0.0.7-main".to_owned() };
-    let unprobed = config("z", 3000).with_probe(false).with_renew_at(0.2);
-    let held = [
-        (config("x", 3000), LossCause::Deleted, (1, 0)),
-        (config("y", 3000), taken, (1, 0)),
-        (unprobed, LossCause::Deleted, (0, 1)),
-    ]
-    .map(|(settings, why, looks)| {
-        let (lock, watch) = lab.watched_lock(settings);
-        let guard = lock.lock_owned().unwrap();
-        match &why {
-            LossCause::TakenOver { by } => lab.overwrite(lock.key(), by, Duration::from_secs(600)),
-            _ => lab.delete(lock.key()),
-        }
-        (guard, watch, why, looks)
-    });
-    for (guard, watch, why, looks) in held {
-        let key = guard.lock().key().to_owned();
-        lab.time.recv(&guard.lost());
-        assert!(!guard.is_valid(), "{key}");
-        assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), looks, "{key}");
-        assert_eq!(cause(guard.unlock()), why, "{key}");
-    }
+/// Shows: G5.
+fn a_deletion_is_noticed_before_the_next_extension(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
+    let guard = lock.lock().unwrap();
+    lab.delete(lock.key());
+    wait_for_loss(lab, &guard);
+    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
+    assert_eq!(cause(guard.unlock()), LossCause::Deleted);
+}
+
+/// Shows: G5.
+fn a_take_over_is_noticed_before_the_next_extension(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
+    let guard = lock.lock().unwrap();
+    lab.overwrite(lock.key(), "10.0.0.7-main", Duration::from_secs(600));
+    wait_for_loss(lab, &guard);
+    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
+    assert_eq!(cause(guard.unlock()), LossCause::TakenOver { by: "10.0.0.7-main".to_owned() });
+}
+
+/// Shows: G6.
+fn without_probes_the_next_extension_notices(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 3000).with_probe(false).with_renew_at(0.2)).unwrap();
+    let guard = lock.lock().unwrap();
+    lab.delete(lock.key());
+    wait_for_loss(lab, &guard);
+    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (0, 1));
+    assert_eq!(cause(guard.unlock()), LossCause::Deleted);
 }
 
 /// Shows: G6.
 fn an_overwritten_lease_is_noticed_by_the_unlock_at_the_latest(lab: &Lab) {
-    let lock = lab.lock(config("x", 600_000));
+    let lock = lab.generator().generate_with(config("x", 600_000)).unwrap();
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
     lab.delete(lock.key());
@@ -63,7 +70,8 @@ fn an_overwritten_lease_is_noticed_by_the_unlock_at_the_latest(lab: &Lab) {
 
 /// Lets the store stop working while a lock is held, and tells how often its extension was tried before it was lost.
 fn tries_until_lost(lab: &Lab, stop: impl FnOnce(&Watch)) -> usize {
-    let (lock, watch) = lab.watched_lock(config("x", 900).with_probe(false));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 900).with_probe(false)).unwrap();
     let guard = lock.lock().unwrap();
     let acquired = watch.calls()[0].at;
     stop(&watch);
@@ -101,7 +109,8 @@ fn a_store_that_is_silent_costs_the_lease_at_its_deadline(lab: &Lab) {
 
 /// Shows: G3.
 fn a_store_that_comes_back_in_time_costs_nothing(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 3000).with_renew_at(0.1));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 3000).with_renew_at(0.1)).unwrap();
     let guard = lock.lock().unwrap();
     for failure in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
         watch.fail(failure);
@@ -137,7 +146,8 @@ fn an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back(lab: &Lab)
     eventually("the deadline is noticed", || !guard.is_valid());
     lab.time.recv(&lost);
     extended.open();
-    let ticking = generator.generate_with(config("metronome", 1500)).unwrap().lock_owned().unwrap();
+    let elsewhere = generator.generate_with(config("metronome", 1500)).unwrap();
+    let ticking = elsewhere.lock().unwrap();
     watch.wait_for_more(Kind::Probe, 3);
     assert!(!guard.is_valid());
     ticking.unlock().unwrap();
@@ -149,7 +159,8 @@ fn an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back(lab: &Lab)
 
 /// Shows: G5, G6.
 fn an_extension_whose_answer_is_late_is_a_loss_even_if_nobody_looked(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", LEASE).with_probe(false));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", LEASE).with_probe(false)).unwrap();
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
     let extended = watch.stop_next(Kind::Extend, When::Coming);

@@ -38,11 +38,8 @@ fn it_is_told_of_each_loss_with_its_cause(lab: &Lab) {
         assert!(guard.unlock().is_err());
     }
     {
-        let guard = generator
-            .generate_with(config("y", 3000).with_max_hold(Duration::from_millis(50)))
-            .unwrap()
-            .lock_owned()
-            .unwrap();
+        let lock = generator.generate_with(config("y", 3000).with_max_hold(Duration::from_millis(50))).unwrap();
+        let guard = lock.lock().unwrap();
         assert_eq!(lab.time.recv(&losses).cause, LossCause::HeldTooLong);
         assert!(guard.unlock().is_err());
     }
@@ -71,7 +68,8 @@ fn a_slow_one_delays_no_renewal(lab: &Lab) {
     };
     let generator = lab.builder().on_lost(told).build(processor).unwrap();
     // It is extended often, and long enough for a machine on which many others want to run.
-    let kept = generator.generate_with(config("kept", 3000).with_renew_at(0.1)).unwrap().lock_owned().unwrap();
+    let kept = generator.generate_with(config("kept", 3000).with_renew_at(0.1)).unwrap();
+    let kept = kept.lock().unwrap();
     let victim = generator.generate_with(config("victim", 300)).unwrap();
     let guard = victim.lock().unwrap();
     lab.delete(victim.key());

@@ -32,7 +32,7 @@ fn who_holds_too_long_is_told_while_the_store_still_keeps_the_others_out(lab: &L
     assert_eq!(cause(lock.lock()), LossCause::HeldTooLong, "no reentry");
     // For most of a minute.
     assert!(lab.holder(lock.key()).is_some());
-    assert!(lab.lock(config("x", 60_000)).try_lock().unwrap().is_none());
+    assert!(lab.generator().generate_with(config("x", 60_000)).unwrap().try_lock().unwrap().is_none());
     assert_eq!(cause(again.unlock()), LossCause::HeldTooLong);
     assert_eq!(cause(guard.unlock()), LossCause::HeldTooLong);
     assert_eq!(lab.leftovers(), [""; 0], "unlocking gives it back all the same");
@@ -41,9 +41,10 @@ fn who_holds_too_long_is_told_while_the_store_still_keeps_the_others_out(lab: &L
 fn after_it_the_lease_is_not_extended_and_another_process_gets_the_lock(lab: &Lab) {
     let (generator, watch) = lab.watched_generator();
     // Twice extended within the limit, each time long before its end.
-    let guard = generator.generate_with(limited("x", 1200).with_renew_at(0.25)).unwrap().lock_owned().unwrap();
+    let lock = generator.generate_with(limited("x", 1200).with_renew_at(0.25)).unwrap();
+    let guard = lock.lock().unwrap();
     let lost = guard.lost();
-    let other = lab.lock(config("x", 6000));
+    let other = lab.generator().generate_with(config("x", 6000)).unwrap();
     let next = lab.time.during(|| other.lock().unwrap());
     assert_eq!(lost.try_recv(), Ok(()), "it was told before");
     let extended = watch.count_of(Kind::Extend);
@@ -55,7 +56,9 @@ fn after_it_the_lease_is_not_extended_and_another_process_gets_the_lock(lab: &La
 }
 
 fn who_comes_back_in_time_notices_nothing(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 1500).with_renew_at(0.2).with_max_hold(Duration::from_secs(3600)));
+    let (generator, watch) = lab.watched_generator();
+    let lock =
+        generator.generate_with(config("x", 1500).with_renew_at(0.2).with_max_hold(Duration::from_secs(3600))).unwrap();
     let guard = lock.lock().unwrap();
     watch.wait_for_more(Kind::Extend, 3);
     guard.unlock().unwrap();

@@ -1,7 +1,7 @@
 //! Fairness: the threads of one process get the lock strictly in order of arrival.
 
-use crate::support::crew::{Member, eventually};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter, spawn_with};
+use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use parking_lot::Mutex;
 use redis_dlock::{CancelToken, DistributedReentrantLock};
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 on_both_stores!(
-    ten_threads_get_it_in_order_of_arrival,
+    ten_local_threads_get_it_in_order_of_arrival,
+    the_order_holds_when_another_process_lets_go,
     every_way_to_wait_stands_in_the_same_queue,
     who_unlocks_and_locks_again_stands_behind_those_who_wait,
     who_came_while_another_asked_stands_behind_it,
@@ -20,9 +21,9 @@ type Entered = Arc<Mutex<Vec<usize>>>;
 
 /// Starts a thread that locks, notes its number, and unlocks; returns when it waits as the `place`-th.
 fn queue_up(lock: &DistributedReentrantLock, entered: &Entered, number: usize, place: usize) -> Member<()> {
-    let entered = Arc::clone(entered);
-    let member = spawn_with(lock, move |lock| {
-        let guard = lock.lock().unwrap();
+    let (other, entered) = (lock.clone(), Arc::clone(entered));
+    let member = spawn(move || {
+        let guard = other.lock().unwrap();
         entered.lock().push(number);
         guard.unlock().unwrap();
     });
@@ -30,39 +31,48 @@ fn queue_up(lock: &DistributedReentrantLock, entered: &Entered, number: usize, p
     member
 }
 
-/// Whether a thread of their process or another process lets go.
 /// Shows: G8.
-fn ten_threads_get_it_in_order_of_arrival(lab: &Lab) {
-    let [lock, elsewhere] = [3000, 30_000].map(|lease| lab.lock(config("x", lease)));
-    for holder in [&lock, &elsewhere] {
-        let guard = holder.lock().unwrap();
-        let entered = Entered::default();
-        let crew: Vec<_> = (0..10).map(|number| queue_up(&lock, &entered, number, number + 1)).collect();
-        guard.unlock().unwrap();
-        crew.into_iter().for_each(|member| lab.join(member));
-        assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>(), "{holder:?}");
-        assert_eq!(lock.queue_length(), 0);
-    }
+fn ten_local_threads_get_it_in_order_of_arrival(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let entered = Entered::default();
+    let crew: Vec<_> = (0..10).map(|number| queue_up(&lock, &entered, number, number + 1)).collect();
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(Member::join);
+    assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>());
+    assert_eq!(lock.queue_length(), 0);
+}
+
+/// Shows: G8.
+fn the_order_holds_when_another_process_lets_go(lab: &Lab) {
+    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = elsewhere.lock().unwrap();
+    let entered = Entered::default();
+    let crew: Vec<_> = (0..10).map(|number| queue_up(&lock, &entered, number, number + 1)).collect();
+    guard.unlock().unwrap();
+    crew.into_iter().for_each(|member| lab.join(member));
+    assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>());
 }
 
 /// Shows: G8.
 fn every_way_to_wait_stands_in_the_same_queue(lab: &Lab) {
     const FOR_EVER: Duration = Duration::from_secs(1000);
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = lock.lock().unwrap();
     let entered = Entered::default();
     let crew: Vec<_> = (0..8)
         .map(|number| {
-            let entered = Arc::clone(&entered);
-            spawn_waiter(&lock, move |lock| {
-                let unguarded = lock.unguarded();
+            let (other, entered) = (lock.clone(), Arc::clone(&entered));
+            let member = spawn(move || {
+                let unguarded = other.unguarded();
                 let never = CancelToken::new();
                 let held = match number {
-                    0 | 7 => Some(lock.lock().unwrap()),
-                    1 => lock.try_lock_for(FOR_EVER).unwrap(),
-                    2 => lock.try_lock_for(Duration::MAX).unwrap(),
-                    3 => lock.try_lock_until(std::time::Instant::now() + FOR_EVER).unwrap(),
-                    4 => lock.lock_cancellable(&never).unwrap(),
+                    0 | 7 => Some(other.lock().unwrap()),
+                    1 => other.try_lock_for(FOR_EVER).unwrap(),
+                    2 => other.try_lock_for(Duration::MAX).unwrap(),
+                    3 => other.try_lock_until(std::time::Instant::now() + FOR_EVER).unwrap(),
+                    4 => other.lock_cancellable(&never).unwrap(),
                     5 => {
                         unguarded.lock().unwrap();
                         None
@@ -73,11 +83,13 @@ fn every_way_to_wait_stands_in_the_same_queue(lab: &Lab) {
                     }
                 };
                 entered.lock().push(number);
-                assert_eq!(lock.hold_count(), 1);
+                assert_eq!(other.hold_count(), 1);
                 if held.is_none() {
                     unguarded.unlock().unwrap();
                 }
-            })
+            });
+            eventually("the thread waits", || lock.queue_length() == number + 1);
+            member
         })
         .collect();
     guard.unlock().unwrap();
@@ -87,7 +99,7 @@ fn every_way_to_wait_stands_in_the_same_queue(lab: &Lab) {
 
 /// Shows: G8.
 fn who_unlocks_and_locks_again_stands_behind_those_who_wait(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let mut guard = lock.lock().unwrap();
     let entered = Entered::default();
     let mut expected = Vec::new();
@@ -105,8 +117,10 @@ fn who_unlocks_and_locks_again_stands_behind_those_who_wait(lab: &Lab) {
 
 /// Shows: G8, S7.
 fn who_came_while_another_asked_stands_behind_it(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 3000));
-    let guard = lab.held(config("x", 30_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = elsewhere.lock().unwrap();
 
     let asking = watch.stop_next(Kind::Acquire, When::Coming);
     let entered = Entered::default();
@@ -124,7 +138,8 @@ fn who_came_while_another_asked_stands_behind_it(lab: &Lab) {
 
 /// Shows: G8, S7.
 fn try_lock_does_not_overtake(lab: &Lab) {
-    let (lock, watch) = lab.deaf_lock(config("x", 30_000).with_local_passes(0));
+    let (generator, watch) = lab.deaf_generator();
+    let lock = generator.generate_with(config("x", 30_000).with_local_passes(0)).unwrap();
     // Nothing is passed on.
     let guard = lock.lock().unwrap();
     let entered = Entered::default();

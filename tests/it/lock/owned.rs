@@ -1,7 +1,7 @@
 //! Guards that own their handle: they do what a borrowed guard does, wherever they are stored.
 
-use crate::support::crew::{HANG, answered, eventually};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_waiter};
+use crate::support::crew::{HANG, answered, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
 use redis_dlock::{CancelToken, DLockGenerator, Error, LossCause, OwnedDLockGuard};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn a_function_returns_the_guard_of_a_lock_that_it_made(lab: &Lab) {
 
 /// Shows: G9.
 fn it_counts_with_borrowed_guards(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let outer = lock.lock().unwrap();
     let owned = lock.lock_owned().unwrap();
     assert_eq!((lock.hold_count(), owned.fencing_token()), (2, outer.fencing_token()));
@@ -48,7 +48,7 @@ fn it_counts_with_borrowed_guards(lab: &Lab) {
 }
 
 fn every_way_to_lock_has_one(lab: &Lab) {
-    let [lock, elsewhere] = [(); 2].map(|()| lab.lock(config("x", 30_000)));
+    let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
     let short = Duration::from_millis(20);
     let cancelled = CancelToken::new();
     cancelled.cancel();
@@ -70,7 +70,9 @@ fn dropping_it_lets_others_in(lab: &Lab) {
     let generator = lab.generator();
     let owned = locked(&generator, "x");
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
-    let waiter = spawn_waiter(&lock, |lock| lock.lock_owned().unwrap().fencing_token());
+    let other = lock.clone();
+    let waiter = spawn(move || other.lock_owned().unwrap().fencing_token());
+    eventually("it waits", || lock.queue_length() == 1);
     let token = owned.fencing_token();
     drop(owned);
     assert!(waiter.join() > token);
@@ -78,7 +80,7 @@ fn dropping_it_lets_others_in(lab: &Lab) {
 
 /// Shows: G5, G6.
 fn its_loss_is_told(lab: &Lab) {
-    let owned = lab.held(config("x", 6_000));
+    let owned = lab.generator().generate_with(config("x", 6_000)).unwrap().lock_owned().unwrap();
     let lost = owned.lost();
     lab.delete(owned.lock().key());
     lab.time.recv(&lost);

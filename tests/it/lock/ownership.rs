@@ -17,7 +17,7 @@ on_both_stores!(
 );
 
 fn unlock_by_another_thread_changes_nothing(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guards = [lock.lock().unwrap(), lock.lock().unwrap()];
     let holder = lab.holder(lock.key()).unwrap().holder;
     let (other, key) = (lock.unguarded(), lock.key().to_owned());
@@ -32,19 +32,20 @@ fn unlock_by_another_thread_changes_nothing(lab: &Lab) {
 }
 
 fn unlock_without_a_lock_is_refused(lab: &Lab) {
-    let (lock, watch) = lab.watched_lock(config("x", 30_000));
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
     assert!(matches!(lock.unguarded().unlock(), Err(Error::NotHeld { .. })));
     assert_eq!(watch.count(), 0);
 
     // Somebody else's hold is none of ours either.
-    let elsewhere = lab.lock(config("x", 30_000));
+    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = elsewhere.lock().unwrap();
     assert!(matches!(lock.unguarded().unlock(), Err(Error::NotHeld { .. })));
     assert!(guard.is_valid() && elsewhere.is_locked().unwrap());
 }
 
 fn one_unlock_too_many_is_refused(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let unguarded = lock.unguarded();
     for _ in 0..3 {
         unguarded.lock().unwrap();
@@ -61,7 +62,7 @@ fn one_unlock_too_many_is_refused(lab: &Lab) {
 }
 
 fn a_guard_outlives_the_hold_that_unguarded_ended(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let (dropped, asked) = (lock.lock().unwrap(), lock.lock().unwrap());
     let unguarded = lock.unguarded();
     unguarded.unlock().unwrap();
@@ -77,7 +78,7 @@ fn a_guard_outlives_the_hold_that_unguarded_ended(lab: &Lab) {
 }
 
 fn a_guard_of_an_ended_hold_leaves_the_next_hold_alone(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let (dropped, asked) = (lock.lock().unwrap(), lock.lock().unwrap());
     let unguarded = lock.unguarded();
     unguarded.unlock().unwrap();
@@ -93,7 +94,7 @@ fn a_guard_of_an_ended_hold_leaves_the_next_hold_alone(lab: &Lab) {
 }
 
 fn guards_may_be_dropped_in_any_order(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut guards = [(); 3].map(|()| Some(lock.lock().unwrap()));
         for (left, index) in (0..3).rev().zip(order) {
@@ -106,7 +107,7 @@ fn guards_may_be_dropped_in_any_order(lab: &Lab) {
 }
 
 fn a_panic_unlocks(lab: &Lab) {
-    let lock = lab.lock(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let (panicking, waiting) = (lock.clone(), lock.clone());
     let (inside, is_inside) = crossbeam_channel::bounded(0);
     let (go, may_go) = crossbeam_channel::bounded::<()>(0);
@@ -130,7 +131,8 @@ fn a_panic_unlocks(lab: &Lab) {
 }
 
 fn others_may_look_at_a_guard(lab: &Lab) {
-    let guard = lab.held(config("x", 30_000));
+    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
     let (seen, token) = std::thread::scope(|scope| {
         let looker = scope.spawn(|| (guard.is_valid() && guard.ensure_valid().is_ok(), guard.fencing_token()));
         looker.join().unwrap()

@@ -1,9 +1,10 @@
 //! The retry thread: when it asks, for whom, and in how many round trips.
 
-use crate::support::crew::{Member, eventually};
-use crate::support::lab::{Lab, config, on_both_stores, wait_with};
+use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Call, Kind, When};
 use redis_dlock::CancelToken;
+use std::collections::HashMap;
 use std::time::Duration;
 
 on_both_stores!(
@@ -20,10 +21,13 @@ fn gaps(calls: &[Call]) -> Vec<Duration> {
 /// Shows: G10.
 fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
     const LEASE: Duration = Duration::from_millis(2400);
-    let (lock, watch) = lab.deaf_lock(config("x", 2400));
+    let (generator, watch) = lab.deaf_generator();
+    let lock = generator.generate_with(config("x", 2400)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     let cancel = CancelToken::new();
-    let waiter = wait_with(&lock, &cancel, 1);
+    let (other, token) = (lock.clone(), cancel.clone());
+    let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
+    eventually("it has asked, and waits", || lock.queue_length() == 1);
     lab.time.until("five retries", || watch.count_of(Kind::Question) == 6);
     cancel.cancel();
     assert!(!waiter.join());
@@ -40,7 +44,8 @@ fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
 /// Shows: G4.
 fn it_asks_when_the_holders_lease_ends(lab: &Lab) {
     const LEASE: Duration = Duration::from_secs(600);
-    let (lock, watch) = lab.deaf_lock(config("x", 600_000));
+    let (generator, watch) = lab.deaf_generator();
+    let lock = generator.generate_with(config("x", 600_000)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_millis(150));
     // A tenth of its own lease is a minute.
     lab.time.during_wait(&lock, || lock.lock().unwrap().unlock().unwrap());
@@ -57,15 +62,30 @@ fn it_asks_for_all_that_is_due_in_one_round_trip(lab: &Lab) {
         lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     }
     let cancel = CancelToken::new();
-    let waiters: Vec<_> = locks.iter().map(|lock| wait_with(lock, &cancel, 1)).collect();
+    let waiters: Vec<_> = locks
+        .iter()
+        .map(|lock| {
+            let (other, token) = (lock.clone(), cancel.clone());
+            spawn(move || other.lock_cancellable(&token).unwrap().is_some())
+        })
+        .collect();
+    eventually("all wait", || locks.iter().all(|lock| lock.queue_length() == 1));
     // While one round trip is under way, all others fall due.
     let busy = watch.stop_next(Kind::Question, When::Going);
     busy.wait_till_due();
     lab.time.jump(Duration::from_millis(200));
     let before = watch.calls().last().unwrap().trip;
     busy.open();
-    eventually("every key is asked for", || watch.trips_after(before).values().sum::<usize>() >= KEYS);
-    let trips = watch.trips_after(before);
+    let mut trips = HashMap::<usize, usize>::new();
+    eventually("every key is asked for", || {
+        trips.clear();
+        watch
+            .calls()
+            .iter()
+            .filter(|call| call.trip > before)
+            .for_each(|call| *trips.entry(call.trip).or_default() += 1);
+        trips.values().sum::<usize>() >= KEYS
+    });
     // The keys of the first round trip are due later than the others, and a busy machine may part them further.
     assert!(trips.len() <= KEYS / 4, "{trips:?}");
     cancel.cancel();
@@ -73,10 +93,18 @@ fn it_asks_for_all_that_is_due_in_one_round_trip(lab: &Lab) {
 }
 
 fn it_asks_once_for_many_waiters_of_one_key(lab: &Lab) {
-    let (lock, watch) = lab.deaf_lock(config("x", 300));
+    let (generator, watch) = lab.deaf_generator();
+    let lock = generator.generate_with(config("x", 300)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     let cancel = CancelToken::new();
-    let waiters: Vec<_> = (1..=10).map(|place| wait_with(&lock, &cancel, place)).collect();
+    let waiters: Vec<_> = (1..=10)
+        .map(|place| {
+            let (other, token) = (lock.clone(), cancel.clone());
+            let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
+            eventually("it waits", || lock.queue_length() == place);
+            waiter
+        })
+        .collect();
     watch.wait_for_more(Kind::Question, 3);
     let asked = watch.calls_of(Kind::Question);
     // Were it asked for each waiter, there would be gaps of nothing.

@@ -1,7 +1,7 @@
 //! The builder's `on_slow_wait`: told once of each wait that lasts, while the waiter keeps its place.
 
-use crate::support::crew::{HANG, answered, eventually, spawn_named};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_with};
+use crate::support::crew::{HANG, answered, eventually, spawn, spawn_named};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use redis_dlock::{CancelToken, DLockGenerator, SlowWait};
 use std::sync::Barrier;
@@ -27,7 +27,8 @@ fn told(lab: &Lab, after: Duration) -> (DLockGenerator, Receiver<SlowWait>) {
 fn each_wait_is_told_of_once_and_keeps_its_place(lab: &Lab) {
     let (generator, waits) = told(lab, SLOW);
     let (holder, lock) = (lab.generator(), generator.generate_with(config("x", 3000).with_reason("billing")).unwrap());
-    let guard = holder.generate_with(config("x", 3000)).unwrap().lock_owned().unwrap();
+    let guard = holder.generate_with(config("x", 3000)).unwrap();
+    let guard = guard.lock().unwrap();
     let (say, order) = unbounded();
     let waiters: Vec<_> = ["first", "second"]
         .map(|name| {
@@ -64,10 +65,14 @@ fn each_wait_is_told_of_once_and_keeps_its_place(lab: &Lab) {
 fn short_waits_are_not_told_of(lab: &Lab) {
     let (generator, waits) = told(lab, HANG);
     let (holder, lock) = (lab.generator(), generator.generate_with(config("x", 3000)).unwrap());
-    let guard = holder.generate_with(config("x", 3000)).unwrap().lock_owned().unwrap();
+    let guard = holder.generate_with(config("x", 3000)).unwrap();
+    let guard = guard.lock().unwrap();
     assert!(lab.time.during(|| answered(|| lock.try_lock_for(SLOW)).is_none()));
     assert!(lock.try_lock().unwrap().is_none());
-    let waiter = spawn_with(&lock, |lock| drop(lock.lock().unwrap()));
+    let waiter = spawn({
+        let lock = lock.clone();
+        move || drop(lock.lock().unwrap())
+    });
     eventually("it waits", || lock.queue_length() > 0);
     guard.unlock().unwrap();
     lab.join(waiter);
@@ -85,7 +90,10 @@ fn a_function_that_panics_disturbs_no_waiter(lab: &Lab) {
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     for _ in 0..3 {
         let guard = lock.lock().unwrap();
-        let waiter = spawn_with(&lock, |lock| drop(lock.lock().unwrap()));
+        let waiter = spawn({
+            let lock = lock.clone();
+            move || drop(lock.lock().unwrap())
+        });
         lab.time.recv(&waits);
         guard.unlock().unwrap();
         waiter.join();

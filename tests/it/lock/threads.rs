@@ -1,7 +1,7 @@
 //! The threads of a generator: three at the most, from first need to the end, and what is left afterwards: nothing.
 
 use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::{Lab, ON_CLUSTER, alone_on_both_stores, config, is_listener_on, spawn_waiter, wait_with};
+use crate::support::lab::{Lab, ON_CLUSTER, alone_on_both_stores, config, is_listener_on};
 use crate::support::process::{descriptors, tasks, threads, threads_named};
 use redis_dlock::{CancelToken, DistributedReentrantLock};
 use std::time::Duration;
@@ -32,6 +32,11 @@ fn apart() -> usize {
     apart
 }
 
+fn wait_with(lock: DistributedReentrantLock, cancel: &CancelToken) -> Member<bool> {
+    let cancel = cancel.clone();
+    spawn(move || lock.lock_cancellable(&cancel).unwrap().is_some())
+}
+
 fn each_starts_when_it_is_needed(lab: &Lab) {
     let generator = lab.generator();
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
@@ -43,11 +48,13 @@ fn each_starts_when_it_is_needed(lab: &Lab) {
     eventually("the lease thread", || workers() == (0, 1));
     // A local wait needs nobody to ask.
     let cancel = CancelToken::new();
-    let waiter = wait_with(&lock, &cancel, 1);
+    let waiter = wait_with(lock.clone(), &cancel);
+    eventually("it waits", || lock.queue_length() == 1);
     assert!(held.try_lock().unwrap().is_none());
     assert!(held.try_lock_for(Duration::ZERO).unwrap().is_none());
     assert_eq!(workers(), (0, 1));
-    let other = wait_with(&held, &cancel, 1);
+    let other = wait_with(held.clone(), &cancel);
+    eventually("it waits", || held.queue_length() == 1);
     eventually("the retry thread", || workers() == (1, 1));
     cancel.cancel();
     assert!(!waiter.join() && !other.join());
@@ -70,7 +77,8 @@ fn three_serve_hundreds_of_locks(lab: &Lab) {
     let before = threads();
     let guards: Vec<_> = held.iter().map(|lock| lock.lock().unwrap()).collect();
     let cancel = CancelToken::new();
-    let waiters: Vec<_> = waited_for.iter().map(|lock| wait_with(lock, &cancel, 1)).collect();
+    let waiters: Vec<_> = waited_for.iter().map(|lock| wait_with(lock.clone(), &cancel)).collect();
+    eventually("all wait", || waited_for.iter().all(|lock| lock.queue_length() == 1));
     // A new thread takes its name only when it runs.
     eventually("the workers", || workers() == (1, 1));
     // For longer than a lease, so that all were extended and asked for.
@@ -161,8 +169,8 @@ fn a_waiter_that_drops_the_last_handle_ends_them(lab: &Lab) {
     let (generator, lock) = at_work(lab);
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     let cancel = CancelToken::new();
-    let waiter = wait_with(&lock, &cancel, 1);
-    drop((generator, lock));
+    let waiter = wait_with(lock, &cancel);
+    drop(generator);
     lab.time.pass(Duration::from_millis(100));
     assert_eq!(workers(), (1, 1), "it is waited for");
     cancel.cancel();
@@ -180,7 +188,9 @@ fn nothing_is_left_of_a_hundred_generators(lab: &Lab) {
         let generator = lab.generator();
         let lock = generator.generate_with(config("x", 3000)).unwrap();
         let guard = lock.lock().unwrap();
-        let waiter = spawn_waiter(&lock, |lock| drop(lock.lock()));
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock()));
+        eventually("it waits", || lock.queue_length() == 1);
         match n % 3 {
             0 => generator.close(),
             1 => drop(generator),

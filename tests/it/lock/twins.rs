@@ -1,7 +1,7 @@
 //! A copy of a running process, whose client makes the same lockers: imitated by keys that contain the locker that comes next.
 
 use crate::support::crew::{HANG, Member, eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores, spawn_with};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use crossbeam_channel::RecvTimeoutError;
 use redis_dlock::{DLockGuard, DistributedReentrantLock, Error, LossCause};
@@ -59,7 +59,7 @@ fn who_meets_its_twin_loses_what_it_has_and_goes_on_under_another_name(lab: &Lab
     let fresh = lab.holder(other.key()).unwrap().holder;
     assert_ne!(client_of(&fresh), client_of(&mine));
     // It hears of grants under the new name.
-    let waiter = lab.lock(config("other", 60_000));
+    let waiter = lab.generator().generate_with(config("other", 60_000)).unwrap();
     let waiter = spawn(move || waiter.with(|_| ()).unwrap());
     eventually("it waits", || lab.waiting(other.key()) == 1);
     guard.unlock().unwrap();
@@ -70,9 +70,12 @@ fn a_thread_that_waits_goes_on_under_another_name(lab: &Lab) {
     let generator = lab.generator();
     let [wanted, twin, probe] =
         ["wanted", "twin", "probe"].map(|target| generator.generate_with(config(target, 60_000)).unwrap());
-    let holder = lab.lock(config("wanted", 60_000));
+    let holder = lab.generator().generate_with(config("wanted", 60_000)).unwrap();
     let guard = holder.lock().unwrap();
-    let waiter = spawn_with(&wanted, |lock| lock.with(|_| lock.holder().unwrap().unwrap().locker).unwrap());
+    let waiter = spawn({
+        let wanted = wanted.clone();
+        move || wanted.with(|_| wanted.holder().unwrap().unwrap().locker).unwrap()
+    });
     eventually("it waits", || lab.waiting(wanted.key()) == 1);
     let guard_of_probe = probe.lock().unwrap();
     let mine = lab.holder(probe.key()).unwrap().holder;
@@ -125,7 +128,7 @@ where
 /// Shows: L1.
 fn a_place_that_was_asked_for_when_it_met_its_twin_is_left_to_that(lab: &Lab) {
     // In a Cluster the client hears of this key alone, and a question about another one joins no queue.
-    let holder = lab.lock(config("x", 3_600_000));
+    let holder = lab.generator().generate_with(config("x", 3_600_000)).unwrap();
     let guard = holder.lock().unwrap();
     let (client, waiter) =
         meet_during(lab, "x", |wanted| wanted.with(|_| wanted.holder().unwrap().unwrap().locker).unwrap());
@@ -139,7 +142,7 @@ fn a_lock_that_was_asked_for_when_it_met_its_twin_is_left_to_that(lab: &Lab) {
     let (client, asks) = meet_during(lab, "wanted", |wanted| wanted.lock().map(drop));
     let got = asks.join();
     assert!(matches!(got, Err(Error::Cloned { .. })), "{got:?}");
-    let wanted = lab.lock(config("wanted", 3_600_000));
+    let wanted = lab.generator().generate_with(config("wanted", 3_600_000)).unwrap();
     assert_eq!(client_of(&lab.holder(wanted.key()).unwrap().holder), client);
 }
 
@@ -150,7 +153,7 @@ fn who_meets_its_twin_while_its_inbox_is_opened_hears_under_its_new_name(lab: &L
     let generator = lab.builder().build(processor).unwrap();
     let [wanted, twin, probe] =
         ["wanted", "twin", "probe"].map(|target| generator.generate_with(config(target, 3_600_000)).unwrap());
-    let holder = lab.lock(config("wanted", 3_600_000));
+    let holder = lab.generator().generate_with(config("wanted", 3_600_000)).unwrap();
     let guard = holder.lock().unwrap();
     probe.lock().unwrap().unlock().unwrap();
     let probed = probe.lock().unwrap();

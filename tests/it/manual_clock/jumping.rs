@@ -1,8 +1,7 @@
 //! A clock that is moved while a question is under way, or by several threads at once.
 
-use super::{LEASE, Scene, cause, let_sleep, spawn_waiter, until};
+use super::{LEASE, Scene, cause, let_sleep, until, until_waiting};
 use crate::support::crew::{HANG, Member, spawn};
-use crate::support::lab::spawn_with;
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, Clock, LossCause, ManualClock, Moment};
 use std::time::Duration;
@@ -16,7 +15,8 @@ fn a_busy_answer_from_before_the_move_is_asked_about_again() {
         let (holder, (lock, watch)) = (scene.lock(), scene.watched_lock());
         std::mem::forget(holder.lock().unwrap());
         let asked = watch.stop_next(Kind::Acquire, When::Coming);
-        let waiter = spawn_with(&lock, |lock| drop(lock.lock().unwrap()));
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
         asked.wait();
         scene.clock.advance(LEASE);
         asked.open();
@@ -25,7 +25,9 @@ fn a_busy_answer_from_before_the_move_is_asked_about_again() {
         // The same for the thread that asks on behalf of a waiter.
         let holder = scene.lock();
         std::mem::forget(holder.lock().unwrap());
-        let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        until_waiting(&lock, 1);
         let asked = watch.stop_next(Kind::Acquire, When::Coming);
         scene.clock.advance(LEASE / 6);
         asked.wait();
@@ -43,7 +45,9 @@ fn a_failure_from_before_the_move_is_asked_about_again() {
         let scene = Scene::new();
         let (lock, watch) = scene.watched_lock();
         watch.fail(BackendFailure::NotExecuted);
-        let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        until_waiting(&lock, 1);
         let asked = watch.stop_next(Kind::Acquire, When::Coming);
         watch.lose_next_answer(Kind::Acquire);
         watch.heal();
@@ -80,7 +84,8 @@ fn several_threads_may_move_it() {
     const STEPS: u32 = 20;
     for _ in 0..100 {
         let scene = Scene::new();
-        let guard = scene.lock().lock_owned().unwrap();
+        let lock = scene.lock();
+        let guard = lock.lock().unwrap();
         let lost = guard.lost();
         let movers = [(); 4].map(|()| {
             let clock = scene.clock.clone();
@@ -116,7 +121,8 @@ fn a_hook_may_move_it() {
         };
         let generator =
             redis_dlock::DLockGenerator::builder().clock(scene.clock.clone()).on_lost(hook).build(scene.store.clone());
-        let guard = generator.unwrap().generate_with(super::settings()).unwrap().lock_owned().unwrap();
+        let lock = generator.unwrap().generate_with(super::settings()).unwrap();
+        let guard = lock.lock().unwrap();
         let_sleep(round);
         scene.clock.advance(LEASE);
         told.recv_timeout(HANG).expect("it is told");

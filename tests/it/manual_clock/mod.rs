@@ -1,6 +1,15 @@
 //! A clock that is moved by hand wakes all who sleep by it: what a program's own tests of locks rest on.
 //!
 //! The leases here are so long that no real time ends one. Each test repeats its scene on a fresh store and a fresh clock, without a sleep.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `waking.rs` | losses, waits, lingering and retries that end when the clock is moved |
+//! | `passing.rs` | time that passes from one wake-up to the next |
+//! | `jumping.rs` | a clock that is moved while a question is under way, or by several threads |
+//! | `records.rs` | client records, which are refreshed by the client's clock and end by the store's |
+//! | `on_redis.rs` | the same with a real server, whose own time goes on |
+//! | `unreachable.rs` | the embedded store is set unreachable, and comes back |
 
 mod jumping;
 mod on_redis;
@@ -9,8 +18,8 @@ mod records;
 mod unreachable;
 mod waking;
 
-use crate::support::crew::{HANG, Member};
-use crate::support::lab::{builder, spawn_with};
+use crate::support::crew::HANG;
+use crate::support::lab::builder;
 use crate::support::watched::{Watch, Watched};
 use crate::support::{cause, is_long};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, ManualClock, MemoryLockProcessor};
@@ -67,18 +76,6 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Starts a thread that does something with a lock, and returns when it waits for the lock.
-#[track_caller]
-fn spawn_waiter<T: Send + 'static>(
-    lock: &DistributedReentrantLock,
-    work: impl FnOnce(&DistributedReentrantLock) -> T + Send + 'static,
-) -> Member<T> {
-    let before = lock.queue_length();
-    let member = spawn_with(lock, work);
-    until("it waits", || lock.queue_length() == before + 1);
-    member
-}
-
 /// Lets the threads of a client fall asleep before the clock is moved: in some rounds they are asleep then, in some they are about to be.
 /// Without giving up the processor, which costs milliseconds on a busy machine.
 fn let_sleep(round: usize) {
@@ -86,4 +83,9 @@ fn let_sleep(round: usize) {
     while start.elapsed() < Duration::from_micros(round as u64 % 64) {
         std::hint::spin_loop();
     }
+}
+
+#[track_caller]
+fn until_waiting(lock: &DistributedReentrantLock, threads: usize) {
+    until("threads wait", || lock.queue_length() == threads);
 }

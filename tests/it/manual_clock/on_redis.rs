@@ -1,7 +1,7 @@
 //! With a real server, leases go on by its clock; what a client thinks of them goes by its own.
 
-use super::{LEASE, cause, let_sleep, settings, spawn_waiter};
-use crate::support::crew::HANG;
+use super::{LEASE, cause, let_sleep, settings, until_waiting};
+use crate::support::crew::{HANG, spawn};
 use crate::support::{Proxy, RedisServer};
 use redis_dlock::{DLockConfig, DLockGenerator, LossCause, ManualClock, RedisLockProcessor};
 use std::sync::Arc;
@@ -24,7 +24,8 @@ fn a_lease_is_lost() {
     let server = RedisServer::start();
     for round in 0..ROUNDS {
         let clock = Arc::new(ManualClock::new());
-        let guard = generator(&server, &clock).generate_with(settings()).unwrap().lock_owned().unwrap();
+        let lock = generator(&server, &clock).generate_with(settings()).unwrap();
+        let guard = lock.lock().unwrap();
         let lost = guard.lost();
         let_sleep(round);
         clock.advance(LEASE);
@@ -43,7 +44,9 @@ fn a_wait_is_over() {
         let (holder, lock) = (generator(&server, &clock), generator(&server, &clock));
         let (holder, lock) = (holder.generate_with(settings()).unwrap(), lock.generate_with(settings()).unwrap());
         let guard = holder.lock().unwrap();
-        let waiter = spawn_waiter(&lock, |lock| lock.try_lock_for(LEASE / 2).unwrap().is_none());
+        let other = lock.clone();
+        let waiter = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
+        until_waiting(&lock, 1);
         clock.advance(LEASE / 2);
         assert!(waiter.join());
         guard.unlock().unwrap();

@@ -1,6 +1,7 @@
 //! Time that passes as in a process that runs: what becomes due on the way is done on the way.
 
-use super::{LEASE, Scene, cause, settings, spawn_waiter};
+use super::{LEASE, Scene, cause, settings, until_waiting};
+use crate::support::crew::spawn;
 use crate::support::watched::Kind;
 use redis_dlock::{Clock, DLockConfig, DLockGenerator, LossCause, Moment};
 use std::time::Duration;
@@ -31,14 +32,18 @@ fn what_ends_on_the_way_has_ended() {
         let scene = Scene::new();
         let (dead, here, there) = (scene.lock(), scene.lock(), scene.lock());
         std::mem::forget(dead.lock().unwrap());
-        let impatient = spawn_waiter(&here, |lock| lock.try_lock_for(LEASE / 2).unwrap().is_none());
+        let other = here.clone();
+        let impatient = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
+        until_waiting(&here, 1);
         scene.clock.pass(LEASE / 2 - Duration::from_nanos(1));
         assert_eq!(here.queue_length(), 1);
         scene.clock.pass(Duration::from_nanos(1));
         assert_eq!(here.queue_length(), 0, "it does not wait any more");
         assert!(impatient.join());
         // What the program did not unlock is kept for as long as its thread lives.
-        let waiter = spawn_waiter(&there, |lock| lock.lock().unwrap().fencing_token());
+        let other = there.clone();
+        let waiter = spawn(move || other.lock().unwrap().fencing_token());
+        until_waiting(&there, 1);
         scene.clock.pass(2 * LEASE);
         assert_eq!(there.queue_length(), 1);
         assert!(scene.store.delete(there.key()));

@@ -25,7 +25,8 @@ fn a_record_ends_ninety_seconds_after_its_last_refresh_and_is_refreshed_after_th
     let store = MemoryLockProcessor::with_clock(stores.clone());
     let asker = DLockGenerator::new(store.clone()).unwrap();
     let has_record = || asker.describe("TEST", "x").unwrap().holder.expect("the holder").client.is_some();
-    let _guard = generator(store, &own).generate_with(settings()).unwrap().lock_owned().unwrap();
+    let lock = generator(store, &own).generate_with(settings()).unwrap();
+    let _guard = lock.lock().unwrap();
     own.advance(DELAY - BIT);
     assert!(!has_record());
     own.advance(BIT);
@@ -47,7 +48,8 @@ fn on_a_server_each_refresh_is_one_write() {
     let server = RedisServer::start();
     let clock = Arc::new(ManualClock::new());
     let generator = generator(RedisLockProcessor::connect(&server.url()).unwrap(), &clock);
-    let _guard = generator.generate_with(settings()).unwrap().lock_owned().unwrap();
+    let lock = generator.generate_with(settings()).unwrap();
+    let _guard = lock.lock().unwrap();
     Commands::forget(&server);
     let written = || Commands::of(&server).count("set");
     clock.advance(DELAY);

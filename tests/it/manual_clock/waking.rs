@@ -1,7 +1,7 @@
 //! What ends when the clock is moved, and not before.
 
-use super::{LEASE, Scene, cause, let_sleep, rounds, settings, spawn_waiter, until};
-use crate::support::crew::HANG;
+use super::{LEASE, Scene, cause, let_sleep, rounds, settings, until, until_waiting};
+use crate::support::crew::{HANG, spawn};
 use crossbeam_channel::{RecvTimeoutError, unbounded};
 use redis_dlock::{CancelToken, DLockGenerator, LossCause};
 use std::time::Duration;
@@ -43,7 +43,11 @@ fn a_wait_becomes_slow() {
             .unwrap();
         let lock = generator.generate_with(settings()).unwrap();
         let guard = lock.lock().unwrap();
-        let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
+        let waiter = spawn({
+            let lock = lock.clone();
+            move || drop(lock.lock().unwrap())
+        });
+        until_waiting(&lock, 1);
         let_sleep(round);
         scene.clock.advance(LEASE / 100 - Duration::from_nanos(1));
         assert!(told.is_empty());
@@ -67,7 +71,9 @@ fn the_holder_has_died() {
         let guard = dead.lock().unwrap();
         let token = guard.fencing_token();
         std::mem::forget(guard);
-        let waiter = spawn_waiter(&other, |lock| lock.lock().unwrap().fencing_token());
+        let lock = other.clone();
+        let waiter = spawn(move || lock.lock().unwrap().fencing_token());
+        until_waiting(&other, 1);
         // At once, or in steps: the last one counts.
         for _ in 0..=round % 2 {
             scene.clock.advance(LEASE / (1 + (round % 2) as u32));
@@ -83,7 +89,9 @@ fn the_last_step_ends_a_lease_to_the_nanosecond() {
         let scene = Scene::new();
         let lock = scene.lock();
         scene.store.overwrite(lock.key(), "somebody elsewhere", Some(LEASE));
-        let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        until_waiting(&lock, 1);
         // After the first step the waiter may ask once more. What is left then is less than its usual pause.
         scene.clock.advance(LEASE * 97 / 100);
         let_sleep(round);
@@ -92,18 +100,35 @@ fn the_last_step_ends_a_lease_to_the_nanosecond() {
     }
 }
 
-/// For a holder in the same process, and for one elsewhere.
 /// Shows: G12, L3.
 #[test]
-fn a_wait_is_over() {
-    for round in 0..2 * rounds() {
+fn a_wait_is_over_for_a_holder_in_the_same_process() {
+    for _ in 0..rounds() {
         let scene = Scene::new();
-        let locks = [scene.lock(), scene.lock()];
-        let (lock, guard) = (&locks[0], locks[round % 2].lock().unwrap());
-        let waiter = spawn_waiter(lock, |lock| lock.try_lock_for(LEASE / 2).unwrap().is_none());
+        let lock = scene.lock();
+        let guard = lock.lock().unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
+        until_waiting(&lock, 1);
         scene.clock.advance(LEASE / 2);
-        assert!(waiter.join(), "round {round}");
-        assert!(guard.is_valid(), "round {round}");
+        assert!(waiter.join());
+        assert!(guard.is_valid());
+    }
+}
+
+/// Shows: G12, L3.
+#[test]
+fn a_wait_is_over_for_a_holder_elsewhere() {
+    for _ in 0..rounds() {
+        let scene = Scene::new();
+        let (holder, lock) = (scene.lock(), scene.lock());
+        let guard = holder.lock().unwrap();
+        let other = lock.clone();
+        let waiter = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
+        until_waiting(&lock, 1);
+        scene.clock.advance(LEASE / 2);
+        assert!(waiter.join());
+        assert!(guard.is_valid());
     }
 }
 
@@ -115,7 +140,10 @@ fn a_wait_goes_on_until_its_last_nanosecond() {
         let lock = scene.lock();
         let _guard = lock.lock().unwrap();
         let waiters = [1, 2, 3].map(|limit| {
-            spawn_waiter(&lock, move |lock| lock.try_lock_for(Duration::from_nanos(limit)).unwrap().is_none())
+            let other = lock.clone();
+            let waiter = spawn(move || other.try_lock_for(Duration::from_nanos(limit)).unwrap().is_none());
+            until_waiting(&lock, limit as usize);
+            waiter
         });
         for (left, waiter) in [2, 1, 0].into_iter().zip(waiters) {
             scene.clock.advance(Duration::from_nanos(1));
@@ -132,8 +160,9 @@ fn a_cancelled_wait_ends_though_the_clock_stands() {
         let scene = Scene::new();
         let (lock, cancel) = (scene.lock(), CancelToken::new());
         let _guard = lock.lock().unwrap();
-        let token = cancel.clone();
-        let waiter = spawn_waiter(&lock, move |lock| lock.lock_cancellable(&token).unwrap().is_none());
+        let (other, token) = (lock.clone(), cancel.clone());
+        let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_none());
+        until_waiting(&lock, 1);
         scene.clock.advance(LEASE / 2);
         cancel.cancel();
         assert!(waiter.join());
@@ -145,7 +174,8 @@ fn a_cancelled_wait_ends_though_the_clock_stands() {
 fn a_long_job_keeps_its_lease() {
     for _ in 0..100 {
         let scene = Scene::new();
-        let guard = scene.lock().lock_owned().unwrap();
+        let lock = scene.lock();
+        let guard = lock.lock().unwrap();
         for _ in 0..4 {
             let before = guard.remaining();
             scene.clock.advance(LEASE * 3 / 4);
@@ -159,7 +189,8 @@ fn a_long_job_keeps_its_lease() {
 fn a_hold_lasts_too_long() {
     for round in 0..rounds() {
         let scene = Scene::new();
-        let guard = scene.generator().generate_with(settings().with_max_hold(LEASE / 2)).unwrap().lock_owned().unwrap();
+        let lock = scene.generator().generate_with(settings().with_max_hold(LEASE / 2)).unwrap();
+        let guard = lock.lock().unwrap();
         let lost = guard.lost();
         let_sleep(round);
         scene.clock.advance(LEASE / 2);
@@ -192,7 +223,9 @@ fn a_client_that_hears_nothing_asks_again() {
         let holder = scene.lock();
         let (lock, _) = scene.watched_lock();
         let guard = holder.lock().unwrap();
-        let waiter = spawn_waiter(&lock, |lock| drop(lock.lock().unwrap()));
+        let other = lock.clone();
+        let waiter = spawn(move || drop(other.lock().unwrap()));
+        until_waiting(&lock, 1);
         guard.unlock().unwrap();
         assert_eq!(lock.queue_length(), 1, "nobody tells it");
         scene.clock.advance(LEASE / 6);

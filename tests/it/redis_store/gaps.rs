@@ -25,19 +25,15 @@ fn waits(store: &RedisLockProcessor, locker: &str) -> Option<String> {
     }
 }
 
-/// A store in which `a-1` holds the key, and these wait for it.
-fn held(waiters: &[&str]) -> (RedisServer, RedisLockProcessor) {
-    let (server, store) = setup();
-    store.acquire(&claim(KEY, "a-1", LEASE), LONG).unwrap();
-    waiters.iter().for_each(|waiter| drop(waits(&store, waiter)));
-    (server, store)
-}
-
 #[test]
 fn a_gap_is_the_first_entry_of_the_queue_and_a_key_that_keeps_the_time() {
-    let (server, store) = held(&["b-1"]);
-    let ended = store.end_with(&ends("a-1"), Some(&claim(KEY, "a-2", LEASE)), LONG).unwrap();
-    assert!(matches!(ended, ReleaseOutcome::Queued(_)), "{ended:?}");
+    let (server, store) = setup();
+    store.acquire(&claim(KEY, "a-1", LEASE), LONG).unwrap();
+    waits(&store, "b-1");
+    assert!(matches!(
+        store.end_with(&ends("a-1"), Some(&claim(KEY, "a-2", LEASE)), LONG).unwrap(),
+        ReleaseOutcome::Queued(_)
+    ));
     assert_eq!(server.run::<Option<String>>(&["GET", KEY]), None);
     let (queue, gapped) = (helper(&server, "queue"), helper(&server, "gapped"));
     let entries: Vec<String> = server.run(&["LRANGE", &queue, "0", "-1"]);
@@ -54,7 +50,8 @@ fn a_gap_is_the_first_entry_of_the_queue_and_a_key_that_keeps_the_time() {
 
 #[test]
 fn a_gap_without_waiters_ends_with_its_entry() {
-    let (server, store) = held(&[]);
+    let (server, store) = setup();
+    store.acquire(&claim(KEY, "a-1", LEASE), LONG).unwrap();
     store.release(&ends("a-1"), LONG).unwrap();
     let life: i64 = server.run(&["PTTL", &helper(&server, "queue")]);
     assert!(life > 50_000 && life <= 60_000, "{life}");
@@ -63,7 +60,9 @@ fn a_gap_without_waiters_ends_with_its_entry() {
 /// Shows: L1.
 #[test]
 fn a_gap_that_the_clock_left_behind_and_what_is_none_keep_nobody_waiting() {
-    let (server, store) = held(&["b-1"]);
+    let (server, store) = setup();
+    store.acquire(&claim(KEY, "a-1", LEASE), LONG).unwrap();
+    waits(&store, "b-1");
     let queue = helper(&server, "queue");
     let mut inbox = store.open("b", LONG).unwrap();
     let now: (u64, u64) = server.run(&["TIME"]);
@@ -100,7 +99,9 @@ fn a_gap_that_the_clock_left_behind_and_what_is_none_keep_nobody_waiting() {
 
 #[test]
 fn a_gap_issues_no_number_and_needs_no_fence() {
-    let (server, store) = held(&["b-1"]);
+    let (server, store) = setup();
+    store.acquire(&claim(KEY, "a-1", LEASE), LONG).unwrap();
+    waits(&store, "b-1");
     server.run::<()>(&["SET", "DLOCK:1:fence", "x"]);
     store.end_with(&ends("a-1"), Some(&claim(KEY, "a-2", LEASE)), LONG).unwrap();
     for _ in 0..3 {
@@ -112,17 +113,22 @@ fn a_gap_issues_no_number_and_needs_no_fence() {
 
 #[test]
 fn a_full_server_lets_a_release_with_a_gap_pass() {
-    let (server, store) = held(&[]);
+    let (server, store) = setup();
+    store.acquire(&claim(KEY, "a-1", LEASE), LONG).unwrap();
     server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
-    let ended = store.end_with(&ends("a-1"), Some(&claim(KEY, "a-2", LEASE)), LONG).unwrap();
-    assert!(matches!(ended, ReleaseOutcome::Queued(_)), "{ended:?}");
+    assert!(matches!(
+        store.end_with(&ends("a-1"), Some(&claim(KEY, "a-2", LEASE)), LONG).unwrap(),
+        ReleaseOutcome::Queued(_)
+    ));
     assert_eq!(server.run::<u64>(&["LLEN", &helper(&server, "queue")]), 2);
 }
 
 /// Shows: S6.
 #[test]
 fn a_release_with_a_gap_that_fails_writes_nothing() {
-    let (server, store) = held(&["b-1"]);
+    let (server, store) = setup();
+    store.acquire(&claim(KEY, "a-1", LEASE), LONG).unwrap();
+    waits(&store, "b-1");
     let before = server.contents();
     for (name, right) in [("no-lpush", "-lpush"), ("no-set", "-set"), ("no-time", "-time")] {
         server.run::<()>(&["ACL", "SETUSER", name, "on", ">s3crt", "~*", "&*", "+@all", right]);
@@ -145,7 +151,9 @@ fn a_release_with_a_gap_that_fails_writes_nothing() {
 
 #[test]
 fn a_foreign_value_in_the_place_of_the_time_means_an_ordinary_release() {
-    let (server, store) = held(&["b-1"]);
+    let (server, store) = setup();
+    store.acquire(&claim(KEY, "a-1", LEASE), LONG).unwrap();
+    waits(&store, "b-1");
     let gapped = helper(&server, "queue").replacen(":queue:", ":gapped:", 1);
     server.run::<()>(&["SADD", &gapped, "x"]);
     let _inbox = store.open("b", LONG).unwrap();

@@ -1,8 +1,7 @@
 //! Another server answers behind the same address: it is noticed at the reconnect, and everything that was held or waited for is asked
 //! about at once, not when the lease is extended the next time.
 
-use crate::support::crew::eventually;
-use crate::support::lab::{spawn_queued, spawn_with};
+use crate::support::crew::{eventually, spawn};
 use crate::support::{Proxy, RedisServer, last_server};
 use redis_dlock::processor::Operations;
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, LockProcessor, RedisLockProcessor};
@@ -14,11 +13,6 @@ const LEASE: Duration = Duration::from_secs(3600);
 
 fn lock_of(generator: &DLockGenerator, target: &str) -> DistributedReentrantLock {
     generator.generate_with(DLockConfig::new("IDENTITY", target).with_lease(LEASE)).unwrap()
-}
-
-/// How many connections clients have to a server.
-fn ours(server: &RedisServer) -> usize {
-    server.run::<String>(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=redis-dlock ")).count()
 }
 
 /// Lets a client use its store once more, which connects again.
@@ -34,7 +28,11 @@ fn a_server_that_was_restarted_is_asked_at_once_about_what_is_held_and_waited_fo
     let [holder, waiter] = [(); 2].map(|()| DLockGenerator::connect(&server.url()).unwrap());
     let guard = lock_of(&holder, "held").lock_owned().unwrap();
     let lost = guard.lost();
-    let waits = spawn_queued(&lock_of(&waiter, "held"), |lock| lock.lock_owned().map(|guard| guard.unlock()));
+    let waits = spawn({
+        let waiter = waiter.clone();
+        move || lock_of(&waiter, "held").lock_owned().map(|guard| guard.unlock())
+    });
+    eventually("the other waits", || lock_of(&holder, "held").inspect().unwrap().waiting == 1);
     server.restart();
     // The waiter's subscription is made again without being asked.
     waits.join().unwrap().unwrap();
@@ -52,6 +50,9 @@ fn connections_to_a_server_that_another_one_replaced_are_ended() {
     let proxy = Proxy::to(old.port(), Duration::ZERO);
     let generator = DLockGenerator::connect(&proxy.url()).unwrap();
     touch(&generator);
+    let ours = |server: &RedisServer| {
+        server.run::<String>(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=redis-dlock ")).count()
+    };
     assert!(ours(&old) > 0);
     // The name leads elsewhere from now on; what is open stays open.
     new.run::<()>(&["REPLICAOF", "NO", "ONE"]);
@@ -60,7 +61,10 @@ fn connections_to_a_server_that_another_one_replaced_are_ended() {
     let held = RedisLockProcessor::connect(&new.url()).unwrap();
     let other = DLockGenerator::new(held).unwrap();
     let guard = lock_of(&other, "wait").lock_owned().unwrap();
-    let waits = spawn_with(&lock_of(&generator, "wait"), |lock| lock.lock_owned().map(|guard| guard.unlock()));
+    let waits = spawn({
+        let generator = generator.clone();
+        move || lock_of(&generator, "wait").lock_owned().map(|guard| guard.unlock())
+    });
     eventually("no connection leads to the old server", || ours(&old) == 0);
     eventually("it waits at the new one", || lock_of(&other, "wait").inspect().unwrap().waiting == 1);
     guard.unlock().unwrap();
@@ -80,10 +84,13 @@ fn without_the_right_to_ask_every_connection_counts_as_one_to_a_new_server() {
     let guard = lock_of(&generator, "held").lock_owned().unwrap();
     let lost = guard.lost();
     // A subscription is one more connection: it ends no other one, or they would end each other for ever.
-    let before = ours(&server);
+    let before =
+        server.run::<String>(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=redis-dlock ")).count();
     let _inbox = store.queue().unwrap().open_inbox("somebody", crate::support::LONG).unwrap();
     assert_eq!(last.load(Ordering::SeqCst), 1);
-    assert_eq!(ours(&server), before + 1);
+    let after =
+        server.run::<String>(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=redis-dlock ")).count();
+    assert_eq!(after, before + 1);
     server.restart();
     server.run::<()>(&user);
     touch(&generator);

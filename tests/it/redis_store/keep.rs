@@ -3,7 +3,7 @@
 use super::outcomes::{LEASE, setup};
 use crate::support::{Asking, LONG, RedisServer, claim};
 use redis_dlock::processor::Operations;
-use redis_dlock::{AcquireOutcome, Error, Inbox, Message, NotOurs, PollOutcome, RedisLockProcessor, ReleaseOutcome};
+use redis_dlock::{AcquireOutcome, Error, Message, NotOurs, PollOutcome, RedisLockProcessor, ReleaseOutcome};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
@@ -12,13 +12,6 @@ const FENCE: &str = "DLOCK:1:fence";
 
 /// How long a place is kept, in milliseconds.
 const KEEP: u64 = 1000;
-
-/// A store in which the client `c` is heard.
-fn heard() -> (RedisServer, RedisLockProcessor, Box<dyn Inbox>) {
-    let (server, store) = setup();
-    let inbox = store.open("c", LONG).unwrap();
-    (server, store, inbox)
-}
 
 /// The server's clock in milliseconds.
 fn now(server: &RedisServer) -> u64 {
@@ -78,7 +71,8 @@ fn in_time(server: &RedisServer, play: impl Fn(&str)) {
 /// Shows: S4.
 #[test]
 fn a_waiter_that_is_passed_over_stays_behind_a_marker_with_the_end_of_its_time() {
-    let (server, store, mut inbox) = heard();
+    let (server, store) = setup();
+    let mut inbox = store.open("c", LONG).unwrap();
     stage(&server, &store, "a-1", &["30000 b-1", "30000 c-1", "30000 d-1"]);
     let queue = server.queue_of(KEY).unwrap();
     let life: i64 = server.run(&["PTTL", &queue]);
@@ -98,7 +92,8 @@ fn a_waiter_that_is_passed_over_stays_behind_a_marker_with_the_end_of_its_time()
 
 #[test]
 fn a_hand_over_in_the_time_leaves_the_marker_and_the_unheard() {
-    let (server, store, _inbox) = heard();
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
     in_time(&server, |marker| {
         stage(&server, &store, "a-1", &[marker, "30000 b-1", "30000 c-1"]);
         let last = claim(KEY, "a-2", LEASE);
@@ -116,7 +111,8 @@ fn a_hand_over_in_the_time_leaves_the_marker_and_the_unheard() {
 /// Shows: L2.
 #[test]
 fn a_marker_that_is_over_or_of_a_clock_that_was_stepped_back_goes_with_the_unheard() {
-    let (server, store, _inbox) = heard();
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
     let ahead = now(&server) + 500_000;
     for marker in ["keep 0 2", "keep 1 3", &format!("keep {ahead} 2"), "keep 99999999999999999999999 99999999999999999"]
     {
@@ -134,7 +130,8 @@ fn a_marker_that_is_over_or_of_a_clock_that_was_stepped_back_goes_with_the_unhea
 /// Shows: S4, L2.
 #[test]
 fn only_those_whom_the_marker_counts_go_with_it_and_another_one_begins_the_time_of_the_others() {
-    let (server, store, _inbox) = heard();
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
     let gone = ["30000 b-1", "30000 b-2"];
     let kept = ["30000 b-3", "30000 b-4"];
     let staged = |marker| [&[marker][..], &gone, &kept, &["30000 c-1", "30000 d-1"]].concat();
@@ -162,7 +159,8 @@ fn only_those_whom_the_marker_counts_go_with_it_and_another_one_begins_the_time_
 /// Shows: S4.
 #[test]
 fn the_marker_goes_when_the_first_waiter_is_heard_again_and_polls() {
-    let (server, store, _inbox) = heard();
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
     let poll =
         |locker| assert!(matches!(store.poll(&claim(KEY, locker, LEASE), LONG).unwrap(), PollOutcome::Waiting(_)));
     for before in [&["keep 1 2"][..], &["gap 1 1", "keep 1 2"]] {
@@ -182,7 +180,8 @@ fn the_marker_goes_when_the_first_waiter_is_heard_again_and_polls() {
 
 #[test]
 fn the_marker_goes_when_nobody_before_the_winner_is_unheard() {
-    let (server, store, _inbox) = heard();
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
     in_time(&server, |marker| {
         stage(&server, &store, "a-1", &[marker, "30000 c-1", "30000 b-1"]);
         assert_eq!(release(&store, "a-1"), ReleaseOutcome::Released { waiting: 1 });
@@ -208,7 +207,8 @@ fn the_marker_goes_with_the_last_waiter_that_gives_up() {
 
 #[test]
 fn a_marker_counts_behind_a_gap_that_is_over_and_no_second_one_does() {
-    let (server, store, _inbox) = heard();
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
     for (foreign, after) in [("gap 1 60000", false), ("keep 1 1", true), ("keep x 1", true), ("keep", true)] {
         in_time(&server, |marker| {
             let mut entries = vec![marker, "30000 b-1", "30000 c-1", "30000 b-2"];
@@ -222,7 +222,8 @@ fn a_marker_counts_behind_a_gap_that_is_over_and_no_second_one_does() {
 
 #[test]
 fn what_is_no_marker_gives_nobody_less_time() {
-    let (server, store, _inbox) = heard();
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
     for foreign in [
         "keep",
         "keep 1",
@@ -246,7 +247,8 @@ fn what_is_no_marker_gives_nobody_less_time() {
 
 #[test]
 fn a_full_server_passes_over_and_drops() {
-    let (server, store, _inbox) = heard();
+    let (server, store) = setup();
+    let _inbox = store.open("c", LONG).unwrap();
     stage(&server, &store, "a-1", &["30000 b-1", "30000 c-1", "30000 c-2"]);
     server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
     assert_eq!(release(&store, "a-1"), ReleaseOutcome::Released { waiting: 2 });
@@ -261,7 +263,8 @@ fn a_full_server_passes_over_and_drops() {
 /// Shows: S4, S6.
 #[test]
 fn a_winner_that_cannot_be_given_the_key_comes_before_those_that_were_passed_over() {
-    let (server, store, mut inbox) = heard();
+    let (server, store) = setup();
+    let mut inbox = store.open("c", LONG).unwrap();
     server.run::<()>(&["ACL", "SETUSER", "no-set", "on", ">s3crt", "~*", "&*", "+@all", "-set"]);
     let denied = RedisLockProcessor::connect(&format!("redis://no-set:s3crt@127.0.0.1:{}", server.port())).unwrap();
     let lock = |entries: &[&str]| {

@@ -60,7 +60,7 @@ fn cost_after<T>(server: &RedisServer, before: impl FnOnce(), question: impl FnO
     let answer = question();
     let calls = Commands::of(server);
     // Where nobody queues, no script of a first question looks at the key by GET.
-    (answer, [calls.scripts(), calls.count("get")])
+    (answer, [calls.count("evalsha") + calls.count("eval"), calls.count("get")])
 }
 
 fn cost<T>(server: &RedisServer, question: impl FnOnce() -> T) -> (T, [u64; 2]) {
@@ -130,7 +130,8 @@ fn a_key_that_was_busy_is_asked_for_by_the_script_for_a_while() {
 fn no_place_in_the_queue_is_asked_for_where_the_limit_has_no_time_for_it() {
     /// Its four-fold is less than the connection's time-out.
     const TRIP: Duration = Duration::from_millis(50);
-    let (server, other) = setup();
+    let server = RedisServer::start();
+    let other = RedisLockProcessor::connect(&server.url()).unwrap();
     number(ask(&other, "h-1", false));
     let (proxy, store) = behind_a_proxy(&server);
     proxy.delay(Way::ToClient, TRIP);
@@ -147,7 +148,8 @@ fn no_place_in_the_queue_is_asked_for_where_the_limit_has_no_time_for_it() {
 /// Shows: G11.
 #[test]
 fn a_place_in_the_queue_that_is_asked_for_without_an_answer_is_under_way() {
-    let (server, other) = setup();
+    let server = RedisServer::start();
+    let other = RedisLockProcessor::connect(&server.url()).unwrap();
     number(ask(&other, "h-1", false));
     // The proxy knows a script by its text, so the texts go through it.
     server.run::<()>(&["SCRIPT", "FLUSH"]);
@@ -285,7 +287,8 @@ fn an_attempt_that_is_cut_before_its_number_is_found_by_a_poll_which_issues_one(
 #[test]
 fn a_locker_that_was_taken_back_without_an_answer_never_comes_to_hold() {
     for ask in WAYS {
-        let (server, other) = setup();
+        let server = RedisServer::start();
+        let other = RedisLockProcessor::connect(&server.url()).unwrap();
         let _inbox = other.open("b", LONG).unwrap();
         number(ask(&other, "h-1", false));
         holder(ask(&other, "b-1", true));

@@ -1,15 +1,17 @@
 //! The user that the manual (page "failover", "Rights") tells an operator to make on Sentinels can do all that a client needs there,
 //! and with any one of its rights missing something is denied: the line is neither too short nor too long.
 
-use crate::acl::line_of;
 use crate::support::crew::eventually;
 use crate::support::sentinels::{Plan, SERVICE, Sentinel, Service};
 use redis_dlock::{DLockGenerator, Error};
 
 /// The words of the manual's line after the user's name and password.
 fn rights() -> Vec<String> {
-    let words = line_of(include_str!("../../../src/manual/failover.md"), "watcher");
-    words.into_iter().filter(|word| word.starts_with(['+', '~', '&', '-'])).collect()
+    let page = include_str!("../../../src/manual/failover.md");
+    let start = page.find("ACL SETUSER watcher").expect("the page has the line");
+    let line = page[start..].split("\n```").next().expect("the line's end");
+    let words = line.split_whitespace().filter(|word| word.starts_with(['+', '~', '&', '-']));
+    words.map(str::to_owned).collect()
 }
 
 /// A master without replicas that wants a password, and two Sentinels with a user of these rights.

@@ -1,10 +1,8 @@
 //! TLS to the Sentinels and to the servers, by `rediss+sentinel://`.
 
-use crate::support::certificates::{authority, certificate};
-use crate::support::crew::{HANG, eventually};
-use crate::support::lab::spawn_queued;
-use crate::support::sentinels::{Plan, SERVICE, Service};
-use crate::support::tls_files;
+use crate::support::certificates::{authority, certificate, write};
+use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::sentinels::{Plan, SERVICE, Service, TlsFiles};
 use rcgen::{CertifiedIssuer, KeyPair};
 use redis_dlock::{DLockGenerator, RedisBuilder, RedisLockProcessor};
 use tempfile::TempDir;
@@ -20,7 +18,14 @@ impl TlsService {
     /// With certificates for this host.
     fn start(host: &str, plan: Plan) -> Self {
         let authority = authority("authority");
-        let (dir, files, _) = tls_files(&authority, host);
+        let (shown, key) = certificate(&authority, host);
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name, text: &str| write(dir.path(), name, text);
+        let files = TlsFiles {
+            certificate: file("server.pem", &shown),
+            key: file("server.key", &key),
+            authority: file("ca.pem", &authority.pem()),
+        };
         let service = Service::start_as(&Plan { tls: Some(files), ..plan });
         Self { service, authority, _dir: dir }
     }
@@ -54,9 +59,9 @@ fn sentinels_and_servers_are_asked_over_tls_alone_and_a_failover_is_followed() {
     let lock = generator.generate("TLS", "x").unwrap();
     let guard = lock.lock_owned().unwrap();
     let first = guard.fencing_token();
-    let waits = spawn_queued(&other.generate("TLS", "x").unwrap(), |lock| {
-        lock.try_lock_for(HANG).unwrap().expect("handed over").fencing_token()
-    });
+    let waiting = other.generate("TLS", "x").unwrap();
+    let waits = spawn(move || waiting.try_lock_for(HANG).unwrap().expect("handed over").fencing_token());
+    eventually("the other waits", || lock.inspect().unwrap().waiting == 1);
     guard.unlock().unwrap();
     let second = waits.join();
     assert!(second > first, "{second} after {first}");

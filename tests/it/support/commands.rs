@@ -3,12 +3,6 @@
 use super::RedisServer;
 use std::collections::HashMap;
 
-/// A number of `INFO stats`, on a connection that was open before: a new one would be counted, too.
-pub(crate) fn stat(admin: &mut redis::Connection, name: &str) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("stats").query(admin).unwrap();
-    stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok()).unwrap()
-}
-
 /// Calls by command.
 #[derive(Debug)]
 pub(crate) struct Commands(HashMap<String, u64>);
@@ -40,11 +34,6 @@ impl Commands {
     /// How often one was executed.
     pub(crate) fn count(&self, command: &str) -> u64 {
         self.0.get(command).copied().unwrap_or(0)
-    }
-
-    /// How many scripts were executed.
-    pub(crate) fn scripts(&self) -> u64 {
-        self.count("evalsha") + self.count("eval")
     }
 
     /// How many were executed in all.

@@ -7,7 +7,7 @@ use crate::conformance::suite::{RedisStore, Store, take};
 use redis_dlock::processor::Operations;
 use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, ManualClock,
-    MemoryLockProcessor, OwnedDLockGuard, RedisLockProcessor,
+    MemoryLockProcessor, RedisLockProcessor,
 };
 use std::sync::Arc;
 use std::thread;
@@ -84,8 +84,9 @@ impl Lab {
         let generator = self.builder().build(Arc::clone(&processor)).unwrap();
         let lock = generator.generate("TEST", "to begin with").unwrap();
         let _guard = lock.lock().unwrap();
-        let cancel = CancelToken::new();
-        let waiter = wait_with(&lock, &cancel, 1);
+        let (other, cancel) = (lock.clone(), CancelToken::new());
+        let token = cancel.clone();
+        let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
         eventually("the inbox is open", || watch.listening() == 1);
         // On a cluster an inbox hears of a key from when it has got ready for it.
         let holder = self.holder(lock.key()).expect("it is held").holder;
@@ -96,34 +97,6 @@ impl Lab {
         cancel.cancel();
         assert!(!waiter.join());
         (generator, watch)
-    }
-
-    /// The lock of a new client.
-    pub(crate) fn lock(&self, settings: DLockConfig) -> DistributedReentrantLock {
-        self.generator().generate_with(settings).unwrap()
-    }
-
-    /// A lock that a new client holds.
-    pub(crate) fn held(&self, settings: DLockConfig) -> OwnedDLockGuard {
-        self.lock(settings).lock_owned().unwrap()
-    }
-
-    /// The lock of a [`watched_generator`](Self::watched_generator).
-    pub(crate) fn watched_lock(&self, settings: DLockConfig) -> (DistributedReentrantLock, Arc<Watch>) {
-        let (generator, watch) = self.watched_generator();
-        (generator.generate_with(settings).unwrap(), watch)
-    }
-
-    /// The lock of a [`deaf_generator`](Self::deaf_generator).
-    pub(crate) fn deaf_lock(&self, settings: DLockConfig) -> (DistributedReentrantLock, Arc<Watch>) {
-        let (generator, watch) = self.deaf_generator();
-        (generator.generate_with(settings).unwrap(), watch)
-    }
-
-    /// The lock of a [`listening_generator`](Self::listening_generator).
-    pub(crate) fn listening_lock(&self, settings: DLockConfig) -> (DistributedReentrantLock, Arc<Watch>) {
-        let (generator, watch) = self.listening_generator();
-        (generator.generate_with(settings).unwrap(), watch)
     }
 
     /// Waits for the end of a thread that gets the lock when another client unlocks. It gets the lock by a message while the clock stands still.
@@ -209,45 +182,10 @@ pub(crate) struct Held {
     pub(crate) remaining: Option<Duration>,
 }
 
-/// Starts a thread that does something with a handle.
-pub(crate) fn spawn_with<H: Clone + Send + 'static, T: Send + 'static>(
-    handle: &H,
-    work: impl FnOnce(&H) -> T + Send + 'static,
-) -> Member<T> {
-    let handle = handle.clone();
-    spawn(move || work(&handle))
-}
-
-/// Starts a thread that does something with a lock, and returns when it waits for the lock, as one more in the queue of its client.
-#[track_caller]
-pub(crate) fn spawn_waiter<T: Send + 'static>(
-    lock: &DistributedReentrantLock,
-    work: impl FnOnce(&DistributedReentrantLock) -> T + Send + 'static,
-) -> Member<T> {
-    let before = lock.queue_length();
-    let member = spawn_with(lock, work);
-    eventually("it waits", || lock.queue_length() == before + 1);
-    member
-}
-
-/// As [`spawn_waiter`]; returns when one more stands in the store's queue.
-#[track_caller]
-pub(crate) fn spawn_queued<T: Send + 'static>(
-    lock: &DistributedReentrantLock,
-    work: impl FnOnce(&DistributedReentrantLock) -> T + Send + 'static,
-) -> Member<T> {
-    let waiting = || lock.inspect().unwrap().waiting;
-    let before = waiting();
-    let member = spawn_with(lock, work);
-    eventually("it waits in the store's queue", || waiting() == before + 1);
-    member
-}
-
 /// Starts a thread that waits for a lock with a token, as the client's waiter number `place`; tells whether it got the lock.
-#[track_caller]
 pub(crate) fn wait_with(lock: &DistributedReentrantLock, cancel: &CancelToken, place: usize) -> Member<bool> {
-    let cancel = cancel.clone();
-    let member = spawn_with(lock, move |lock| lock.lock_cancellable(&cancel).unwrap().is_some());
+    let (other, cancel) = (lock.clone(), cancel.clone());
+    let member = spawn(move || other.lock_cancellable(&cancel).unwrap().is_some());
     eventually("it waits", || lock.queue_length() == place);
     member
 }

@@ -5,7 +5,6 @@ mod asking;
 pub(crate) mod clock_shim;
 pub(crate) mod commands;
 pub(crate) mod fork;
-pub(crate) mod holder;
 pub(crate) mod journal;
 mod jvm;
 #[path = "../../support/mod.rs"]
@@ -27,20 +26,6 @@ pub(crate) use kit::{
 };
 use redis_dlock::{Error, LossCause, port};
 use std::time::Duration;
-
-/// Files of a server with a certificate of this authority for a host, and that certificate and its key, in PEM.
-#[cfg(feature = "tls")]
-pub(crate) fn tls_files(
-    authority: &rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
-    host: &str,
-) -> (tempfile::TempDir, sentinels::TlsFiles, [String; 2]) {
-    let (shown, secret) = certificates::certificate(authority, host);
-    let dir = tempfile::tempdir().unwrap();
-    let file = |name, text: &str| certificates::write(dir.path(), name, text);
-    let (certificate, key) = (file("server.pem", &shown), file("server.key", &secret));
-    let files = sentinels::TlsFiles { certificate, key, authority: file("ca.pem", &authority.pem()) };
-    (dir, files, [shown, secret])
-}
 
 /// Far more than anything takes.
 pub(crate) const LONG: Duration = Duration::from_secs(20);

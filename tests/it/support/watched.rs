@@ -8,7 +8,6 @@ use redis_dlock::processor::{
     Inbox, InboxBreaker, Limit, LockProcessor, Message, Outcome, Posting, Request, StoreLimits, WaitQueue,
 };
 use redis_dlock::{BackendFailure, Error, Moment};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -165,14 +164,6 @@ impl Watch {
     /// How many calls of one kind there were until now.
     pub(crate) fn count_of(&self, kind: Kind) -> usize {
         self.calls.lock().0.iter().filter(|call| kind.covers(call.kind)).count()
-    }
-
-    /// How many calls each round trip has carried that was recorded after another one, by their numbers.
-    pub(crate) fn trips_after(&self, trip: usize) -> HashMap<usize, usize> {
-        let mut trips = HashMap::new();
-        let later = self.calls().into_iter().filter(|call| call.trip > trip);
-        later.for_each(|call| *trips.entry(call.trip).or_default() += 1);
-        trips
     }
 
     /// Lets time pass until there are so many more calls of one kind.

@@ -103,12 +103,19 @@ fn scripts_are_forgotten_by_one_node_alone() {
 #[cfg(feature = "tls")]
 #[test]
 fn all_but_the_kit_uses_tls_alone() {
-    use crate::support::certificates::authority;
-    use crate::support::tls_files;
+    use crate::support::certificates::{authority, certificate, write};
+    use crate::support::cluster::TlsFiles;
     use redis::{ClientTlsConfig, TlsCertificates};
 
     let authority = authority("authority");
-    let (_dir, files, [shown, secret]) = tls_files(&authority, "127.0.0.1");
+    let (shown, secret) = certificate(&authority, "127.0.0.1");
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name, text: &str| write(dir.path(), name, text);
+    let files = TlsFiles {
+        certificate: file("node.pem", &shown),
+        key: file("node.key", &secret),
+        authority: file("ca.pem", &authority.pem()),
+    };
     let cluster = Cluster::start_as(&Plan { masters: 2, networked: true, tls: Some(files), ..Plan::default() });
     assert!(cluster.url_of_seeds(&[0]).starts_with("rediss+cluster://"));
     let client_tls = ClientTlsConfig { client_cert: shown.into_bytes(), client_key: secret.into_bytes() };
