@@ -16,11 +16,16 @@
 
 use super::deadline::Deadline;
 use super::resolver::Addresses;
+#[cfg(unix)]
+use super::resolver::NoAddress;
+#[cfg(unix)]
+use super::socket::SocketConnector;
 use super::timing::{CONNECTING, PATIENCE};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use redis_dlock::{BackendFailure, Error};
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 #[cfg(feature = "tls")]
 use ureq::tls::TlsConfig;
@@ -30,6 +35,8 @@ use ureq::{Agent, Timeout, http};
 /// The servers of a store, and the connections to them.
 pub(super) struct Http {
     agent: Agent,
+    /// Whom the connections are to, if not to a host and port.
+    socket: Option<PathBuf>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
     /// Their addresses: `http://host:port`, or `https://host:port`.
@@ -88,12 +95,18 @@ const LONGEST_ANSWER: u64 = 64 * 1024 * 1024;
 
 impl Http {
     /// Knows the servers, and connects to none of them yet: a program may make its store before the servers are up.
-    pub(super) fn new(servers: Vec<String>, #[cfg(feature = "tls")] tls: Option<TlsConfig>) -> Self {
+    pub(super) fn new(
+        servers: Vec<String>,
+        socket: Option<PathBuf>,
+        #[cfg(feature = "tls")] tls: Option<TlsConfig>,
+    ) -> Self {
         Self {
             agent: agent(
+                socket.as_deref(),
                 #[cfg(feature = "tls")]
                 tls.as_ref(),
             ),
+            socket,
             #[cfg(feature = "tls")]
             tls,
             servers,
@@ -174,6 +187,7 @@ impl Http {
     /// Makes connections of their own, for whoever must be able to end them without ending others.
     pub(super) fn own_agent(&self) -> Agent {
         agent(
+            self.socket.as_deref(),
             #[cfg(feature = "tls")]
             self.tls.as_ref(),
         )
@@ -195,7 +209,7 @@ impl fmt::Debug for Http {
 
 /// Statuses are answers here, not errors: the stores say by them what they have found. A redirection is never followed, because it might lead a
 /// secret elsewhere. A proxy of the environment is not used: it would stand between the process and servers that it talks to all the time.
-fn agent(#[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
+fn agent(socket: Option<&Path>, #[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -209,6 +223,12 @@ fn agent(#[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
         Some(tls) => config.https_only(true).tls_config(tls.clone()),
         None => config,
     };
+    #[cfg(unix)]
+    if let Some(path) = socket {
+        return Agent::with_parts(config.build(), SocketConnector(path.to_owned()), NoAddress);
+    }
+    #[cfg(not(unix))]
+    let _ = socket;
     Agent::with_parts(config.build(), DefaultConnector::default(), <Addresses>::default())
 }
 

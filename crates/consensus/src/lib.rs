@@ -47,7 +47,7 @@
 // | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
 // | `names.rs` | where things are in the store |
 // | `kv.rs` | what all this needs of a client of the servers |
-// | `http.rs`, `tls.rs`, `stream.rs`, `json.rs`, `url.rs`, `resolver.rs`, `deadline.rs` | what such clients are made of |
+// | `http.rs`, `tls.rs`, `socket.rs`, `stream.rs`, `json.rs`, `url.rs`, `resolver.rs`, `deadline.rs` | what such clients are made of |
 // | `settings.rs`, `public.rs`, `server.rs` | what the public types have in common; one server, for tools |
 // | `timing.rs`, `log.rs`, `sync.rs` | lengths of time, warnings, mutexes |
 // | `etcd/`, `consul/` | the clients of etcd and Consul |
@@ -88,6 +88,8 @@ mod server;
 mod sessions;
 mod settings;
 mod snapshot;
+#[cfg(unix)]
+mod socket;
 mod store;
 #[cfg(feature = "etcd")]
 mod stream;

@@ -49,6 +49,18 @@ impl<R: Resolver> Resolver for Addresses<R> {
     }
 }
 
+/// Knows that there is no address to look up: a socket has a path.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(super) struct NoAddress;
+
+#[cfg(unix)]
+impl Resolver for NoAddress {
+    fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        Ok(self.empty())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,9 +22,14 @@ pub(super) struct Settings {
 
 impl Settings {
     /// Reads the URL. Certificates come later, and are checked when the store is made.
-    pub(super) fn new(url: &str, scheme: &'static str, port: u16) -> Result<Self, Error> {
+    pub(super) fn new(
+        url: &str,
+        scheme: &'static str,
+        port: u16,
+        parameters: &'static [&'static str],
+    ) -> Result<Self, Error> {
         Ok(Self {
-            url: StoreUrl::parse(url, scheme, port)?,
+            url: StoreUrl::parse(url, scheme, port, parameters)?,
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
         })
@@ -47,6 +52,7 @@ impl Settings {
         };
         Ok(Http::new(
             servers.to_vec(),
+            self.url.socket.clone(),
             #[cfg(feature = "tls")]
             tls,
         ))

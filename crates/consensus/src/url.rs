@@ -1,22 +1,31 @@
-//! URLs of consensus stores: `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, and `etcd+https://…`.
+//! URLs of consensus stores: `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, and `etcd+https://…`. Those of Consul may end with
+//! parameters: `?dc=east&ns=team&partition=blue`.
 
 use percent_encoding::percent_decode_str;
 use redis_dlock::Error;
 use std::net::Ipv6Addr;
+use std::path::PathBuf;
 
 /// A parsed URL. It contains a secret.
 #[derive(Clone)]
 pub(super) struct StoreUrl {
     /// `http://host:port` each, or `https://host:port`.
     pub(super) servers: Vec<String>,
+    /// The socket of the one server, if it is reached by one.
+    pub(super) socket: Option<PathBuf>,
     /// What stands before the `@`: a user, and the password if there is one.
     pub(super) login: Option<(String, Option<String>)>,
     /// The prefix of all paths: empty, or ends with a slash.
     pub(super) root: String,
+    /// The parameters, with their names.
+    pub(super) parameters: Vec<(String, String)>,
 }
 
 /// The prefix of a URL that names none.
 const ROOT: &str = "dlock/";
+
+/// What requests to a server on a socket call it.
+const ON_A_SOCKET: &str = "http://unix-socket";
 
 impl StoreUrl {
     /// Reads a URL with this scheme.
@@ -24,9 +33,14 @@ impl StoreUrl {
     /// # Errors
     ///
     /// [`Error::InvalidConfig`], which shows no more of the URL than its scheme.
-    pub(super) fn parse(url: &str, scheme: &'static str, port: u16) -> Result<Self, Error> {
+    pub(super) fn parse(
+        url: &str,
+        scheme: &'static str,
+        port: u16,
+        parameters: &'static [&'static str],
+    ) -> Result<Self, Error> {
         let (found, rest) = url.split_once("://").unwrap_or(("", url));
-        Reader { found, scheme, port }.read(rest)
+        Reader { found, scheme, port, parameters }.read(rest)
     }
 
     /// Returns whether the servers are reached by TLS. One URL has one protocol.
@@ -44,13 +58,21 @@ struct Reader<'a> {
     /// The scheme that should stand there, and the port of servers that name none.
     scheme: &'static str,
     port: u16,
+    /// The names of the parameters that it may have.
+    parameters: &'static [&'static str],
 }
 
 impl Reader<'_> {
-    /// Reads what follows the scheme, from the outside to the inside: the prefix behind the first slash, the login before the last `@`, the
-    /// hosts.
+    /// Reads what follows the scheme, from the outside to the inside: the parameters behind the question mark, the prefix behind the first slash,
+    /// the login before the last `@`, the hosts.
     fn read(&self, rest: &str) -> Result<StoreUrl, Error> {
         let http = self.protocol()?;
+        let (rest, parameters) = match rest.split_once('?') {
+            // It belongs to a login: whatever follows may be a secret.
+            Some((_, behind)) if behind.contains('@') => (rest, Vec::new()),
+            Some((before, behind)) if !self.parameters.is_empty() => (before, self.parameters(behind)?),
+            _ => (rest, Vec::new()),
+        };
         let (authority, root) = rest.split_once('/').unwrap_or((rest, ""));
         // A password may contain an `@`, a host does not.
         let (login, hosts) = match authority.rsplit_once('@') {
@@ -65,8 +87,34 @@ impl Reader<'_> {
         if hosts.is_empty() {
             return Err(self.wrong(format!("a host is missing: {}", self.form())));
         }
+        let root = self.root(root)?;
+        if let Some(socket) = self.socket(http, hosts)? {
+            return Ok(StoreUrl {
+                servers: vec![ON_A_SOCKET.to_owned()],
+                socket: Some(socket),
+                login,
+                root,
+                parameters,
+            });
+        }
         let servers: Result<_, _> = hosts.split(',').map(|host| self.server(http, host)).collect();
-        Ok(StoreUrl { servers: servers?, login, root: self.root(root)? })
+        Ok(StoreUrl { servers: servers?, socket: None, login, root, parameters })
+    }
+
+    /// The parameters, each of them once.
+    fn parameters(&self, text: &str) -> Result<Vec<(String, String)>, Error> {
+        let hint =
+            || format!("of parameters there are {}, such as ?{}=…", self.parameters.join(", "), self.parameters[0]);
+        let mut parameters = Vec::<(String, String)>::new();
+        for parameter in text.split('&') {
+            let (name, value) = parameter.split_once('=').ok_or_else(|| self.wrong(hint()))?;
+            let is_known = self.parameters.contains(&name) && parameters.iter().all(|(other, _)| other != name);
+            if !is_known || !is_name(value) {
+                return Err(self.wrong(hint()));
+            }
+            parameters.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(parameters)
     }
 
     /// The error of a part.
@@ -102,6 +150,18 @@ impl Reader<'_> {
         match login.split_once(':') {
             Some((user, password)) => Ok((decoded(user)?, Some(decoded(password)?))),
             None => Ok((decoded(login)?, None)),
+        }
+    }
+
+    /// The path of a Unix socket, if that stands in place of a host. Its slashes are written as `%2F`: those of a URL begin the prefix.
+    fn socket(&self, http: &str, host: &str) -> Result<Option<PathBuf>, Error> {
+        if self.scheme != "consul" || !host.to_ascii_lowercase().starts_with("%2f") {
+            return Ok(None);
+        }
+        let path = percent_decode_str(host).decode_utf8().ok().filter(|path| !path.contains(['\0', ',']));
+        match path {
+            Some(path) if cfg!(unix) && http == "http" => Ok(Some(PathBuf::from(path.into_owned()))),
+            _ => Err(self.wrong("a Unix socket is one path, with each / as %2F, on a Unix system and without TLS")),
         }
     }
 
@@ -151,6 +211,11 @@ fn is_host(name: &str) -> bool {
     name.contains(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_plain)
 }
 
+/// Whether this may name a datacenter, a namespace or a partition of Consul.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
 /// Whether a store can have a part of a prefix in the path of a request, which knows `.` and `..` as directories.
 fn is_part(part: &str) -> bool {
     let is_plain = |c: char| !c.is_control() && !"?#@%".contains(c);
@@ -173,11 +238,12 @@ mod tests {
     #[test]
     fn a_prefix_that_a_path_cannot_have_is_refused_and_not_shown() {
         for root in ["a/b@host", ".", "..", "a/../b", "a%20b", "a//b", "a\nb", "a?b", "a#b", "b:sesame@host"] {
-            let error = StoreUrl::parse(&format!("consul://h/{root}"), "consul", 8500).err().expect(root).to_string();
+            let error =
+                StoreUrl::parse(&format!("consul://h/{root}"), "consul", 8500, &[]).err().expect(root).to_string();
             assert!(error.contains("consul://…") && error.contains("prefix") && !error.contains("sesame"), "{error}");
         }
         for root in ["a", "a.b/..c", "ä b/c:d"] {
-            assert!(StoreUrl::parse(&format!("consul://h/{root}/"), "consul", 8500).is_ok(), "{root}");
+            assert!(StoreUrl::parse(&format!("consul://h/{root}/"), "consul", 8500, &[]).is_ok(), "{root}");
         }
     }
 
@@ -194,31 +260,61 @@ mod tests {
             ("h/a//b", "the prefix"),
         ] {
             for (scheme, port) in [("etcd", 2379), ("consul", 8500)] {
-                let error = StoreUrl::parse(&format!("{scheme}://{rest}"), scheme, port).err().expect(rest).to_string();
+                let error =
+                    StoreUrl::parse(&format!("{scheme}://{rest}"), scheme, port, &[]).err().expect(rest).to_string();
                 assert!(error.contains(hint), "{rest}: {error}");
             }
         }
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_socket_is_a_path_in_place_of_a_host() {
+        let read = |url: &str| StoreUrl::parse(url, "consul", 8500, &["dc"]);
+        let url = read("consul://t@%2Frun%2fa%20b.sock/team?dc=x").expect("a URL");
+        assert_eq!((url.socket, url.root.as_str()), (Some("/run/a b.sock".into()), "team/"));
+        assert_eq!(url.servers, [ON_A_SOCKET]);
+        for wrong in ["consul://%2Fa,%2Fb", "consul+https://%2Fa", "consul://%2F%00"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        assert!(StoreUrl::parse("etcd://%2Fa", "etcd", 2379, &[]).is_err());
+    }
+
+    #[test]
+    fn parameters_are_those_of_the_store_and_no_secret_is_shown() {
+        let read = |url: &str| StoreUrl::parse(url, "consul", 8500, &["dc", "ns"]);
+        let url = read("consul://t@h/a/b?dc=east-1&ns=team_x").expect("a URL");
+        assert_eq!(url.parameters, [("dc".into(), "east-1".into()), ("ns".into(), "team_x".into())]);
+        assert_eq!((url.root.as_str(), url.servers.len()), ("a/b/", 1));
+        assert_eq!(read("consul://h?dc=east").expect("a URL").root, ROOT);
+        for wrong in ["?", "?dc", "?dc=", "?dc=a&dc=b", "?token=sesame", "?dc=a/b", "?dc=a%20", "?dc=a&"] {
+            let error = read(&format!("consul://h{wrong}")).err().expect(wrong).to_string();
+            assert!(error.contains("there are dc, ns") && !error.contains("sesame"), "{error}");
+        }
+        let error = read("consul://a?sesame@h").err().expect("no parameter").to_string();
+        assert!(error.contains("%3F") && !error.contains("sesame"), "{error}");
+    }
+
     #[test]
     fn a_login_before_the_scheme_is_not_shown() {
-        let error = StoreUrl::parse("sesame@consul://h", "consul", 8500).err().expect("no scheme of ours").to_string();
+        let error =
+            StoreUrl::parse("sesame@consul://h", "consul", 8500, &[]).err().expect("no scheme of ours").to_string();
         assert!(!error.contains("sesame") && error.contains("write consul://host:8500"), "{error}");
     }
 
     #[test]
     fn servers_login_and_prefix_are_read() {
-        let url = StoreUrl::parse("etcd://me:a%40b@one,two:1,[::1]:2/team/x/", "etcd", 2379).expect("a URL");
+        let url = StoreUrl::parse("etcd://me:a%40b@one,two:1,[::1]:2/team/x/", "etcd", 2379, &[]).expect("a URL");
         assert_eq!(url.servers, ["http://one:2379", "http://two:1", "http://[::1]:2"]);
         assert_eq!(url.login, Some(("me".into(), Some("a@b".into()))));
         assert_eq!(url.root, "team/x/");
-        let url = StoreUrl::parse("etcd://host", "etcd", 2379).expect("a URL");
+        let url = StoreUrl::parse("etcd://host", "etcd", 2379, &[]).expect("a URL");
         assert_eq!((url.root.as_str(), url.login), (ROOT, None));
     }
 
     #[test]
     fn a_url_that_encrypts_needs_the_feature() {
-        match StoreUrl::parse("etcd+https://host/", "etcd", 2379) {
+        match StoreUrl::parse("etcd+https://host/", "etcd", 2379, &[]) {
             Ok(url) => assert!(cfg!(feature = "tls") && url.servers == ["https://host:2379"]),
             Err(error) => assert!(cfg!(not(feature = "tls")) && error.to_string().contains("`tls`"), "{error}"),
         }
@@ -249,7 +345,7 @@ mod tests {
             "etcd://:secret@h",
             "etcd://h?a=b",
         ] {
-            let error = StoreUrl::parse(url, "etcd", 2379).err().expect(url).to_string();
+            let error = StoreUrl::parse(url, "etcd", 2379, &[]).err().expect(url).to_string();
             assert!(error.starts_with("invalid URL") && !error.contains("secret"), "{error}");
         }
     }

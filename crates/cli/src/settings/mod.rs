@@ -2,6 +2,7 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
+mod environment;
 mod file;
 mod mapping;
 
@@ -161,6 +162,8 @@ impl Settings {
                 format!("no server: give --url, set {VARIABLE}, or write a line `url = redis://…` into {place}"),
             )
         })?;
+        let wrong = |message| Failure::new(USAGE, message);
+        let url = environment::completed(&url, environment::variable).map_err(wrong)?;
         Ok(Self { url, given: arguments.clone(), reach, rules: rules.or(told.rules) })
     }
 
@@ -225,6 +228,11 @@ impl Settings {
         #[cfg(feature = "consul")]
         if self.url.starts_with("consul") {
             let builder = ConsulLockProcessor::builder(&self.url)?;
+            let token = environment::token(&self.url, environment::variable);
+            let builder = match token.map_err(|message| Failure::new(USAGE, message))? {
+                Some(token) => builder.token(token),
+                None => builder,
+            };
             #[cfg(feature = "tls")]
             let builder = with_certificates!(self, builder);
             #[cfg(not(feature = "tls"))]
@@ -282,7 +290,12 @@ impl Settings {
                 Failure::new(USAGE, format!("cannot read {:?} of {option}: {error}: name a PEM file", path.display()))
             })
         };
-        let roots = self.reach.ca.as_deref().map(|ca| read("--ca", ca)).transpose()?;
+        // Where `consul` takes it: a server that is not encrypted has none.
+        let is_of_consul = self.reach.ca.is_none() && self.url.starts_with("consul+https:");
+        let roots = match environment::variable("CONSUL_CACERT").filter(|_| is_of_consul) {
+            Some(ca) => Some(read("CONSUL_CACERT", Path::new(&ca))?),
+            None => self.reach.ca.as_deref().map(|ca| read("--ca", ca)).transpose()?,
+        };
         match (&self.reach.cert, &self.reach.key) {
             (Some(cert), Some(key)) => Ok((roots, Some((read("--cert", cert)?, read("--key", key)?)))),
             (None, None) => Ok((roots, None)),

@@ -28,6 +28,9 @@ pub(crate) trait Site: Sized {
     /// Whether a server that was restarted still has its locks.
     const KEEPS_LOCKS: bool;
 
+    /// Whether it tells how much of a lease is left.
+    fn tells_leases() -> bool;
+
     fn start() -> Self;
     fn url(&self) -> String;
     fn processor(&self) -> Arc<dyn LockProcessor>;
@@ -43,6 +46,10 @@ pub(crate) trait Site: Sized {
 
 impl Site for RedisServer {
     const KEEPS_LOCKS: bool = false;
+
+    fn tells_leases() -> bool {
+        true
+    }
 
     fn start() -> Self {
         Self::start()
@@ -80,6 +87,10 @@ impl Site for RedisServer {
 
 impl<V: ConsensusStore> Site for V {
     const KEEPS_LOCKS: bool = true;
+
+    fn tells_leases() -> bool {
+        V::NAME == "etcd"
+    }
 
     fn start() -> Self {
         V::start(1)
@@ -233,6 +244,9 @@ pub(crate) fn bare(home: &Path, words: &[&str]) -> Command {
     command
         .args(words)
         .env_remove("DLOCK_URL")
+        .env_remove("CONSUL_HTTP_TOKEN")
+        .env_remove("CONSUL_HTTP_TOKEN_FILE")
+        .env_remove("CONSUL_CACERT")
         .env_remove("XDG_CONFIG_HOME")
         .env("HOME", home)
         .current_dir(home)

@@ -48,7 +48,22 @@ on_each_store!(
     servers_whose_writes_are_slow_are_told_so,
     a_server_that_is_not_there_is_told_so,
     a_server_that_does_not_answer_is_asked_by_the_examination_alone,
+    a_url_without_a_host_leads_where_the_environment_says,
 );
+
+/// As `etcdctl` and `consul` do.
+fn a_url_without_a_host_leads_where_the_environment_says<V: ConsensusStore>() {
+    let servers = V::start(1);
+    let (scheme, variable) =
+        if V::NAME == "etcd" { ("etcd", "ETCDCTL_ENDPOINTS") } else { ("consul", "CONSUL_HTTP_ADDR") };
+    let home = tempfile::tempdir().unwrap();
+    let listed =
+        |address: &str| bare(home.path(), &["ls", "--url", &format!("{scheme}:///team")]).env(variable, address).end();
+    assert_eq!(listed(&format!("http://{}", servers.address())).expect(0).out, "LOCK  HOLDER  LEASE LEFT  WAITING\n");
+    let refused = listed("https://a,http://b").expect(64);
+    assert!(refused.err.contains(variable), "{refused:?}");
+    assert!(listed("127.0.0.1:1").expect(67).err.contains("127.0.0.1:1"));
+}
 
 fn a_sound_server_is_one_of_too_few<V: ConsensusStore>() {
     let servers = V::start(1);

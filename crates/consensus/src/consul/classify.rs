@@ -14,11 +14,20 @@ pub(super) enum Failure {
 }
 
 /// Texts of errors that come before anything is written.
-const BEFORE: [&str; 4] = ["No cluster leader", "No known Consul servers", "rate limit exceeded", "rejecting request"];
+const BEFORE: [&str; 5] = [
+    "No cluster leader",
+    "No known Consul servers",
+    "No path to datacenter",
+    "rate limit exceeded",
+    "rejecting request",
+];
+
+/// What a Consul that is not Enterprise says of a namespace or a partition.
+const ENTERPRISE: &str = "Consul Enterprise feature";
 
 /// Returns whether this is an error that Consul may send without a header of its own: before a request has reached its API.
 pub(super) fn is_error_of_consul(status: u16, words: &str) -> bool {
-    let known = ["Your IP is issuing too many", "Permission denied", "ACL not found", "rpc error"];
+    let known = ["Your IP is issuing too many", "Permission denied", "ACL not found", "rpc error", ENTERPRISE];
     status >= 400 && BEFORE.iter().chain(&known).any(|text| words.contains(text))
 }
 
@@ -28,6 +37,7 @@ pub(super) fn classify(status: u16, words: &str) -> Failure {
     let backend = |failure| Failure::Other(Error::backend(failure, format!("Consul answered {status}: {words}")));
     match status {
         403 => Failure::Other(Error::denied(words)),
+        400 if words.contains(ENTERPRISE) => Failure::Other(Error::unsupported(words)),
         429 => backend(BackendFailure::NotExecuted),
         400 | 500 if words.contains("Invalid Session TTL") => {
             Failure::Other(Error::unsupported(format!("Consul refuses the lease (session_ttl_min): {words}")))
@@ -53,6 +63,7 @@ mod tests {
         use BackendFailure::{NotExecuted, Unknown};
         for (status, words, want) in [
             (500, "No cluster leader", NotExecuted),
+            (500, "No path to datacenter", NotExecuted),
             (500, "rpc error: leadership lost while committing log", Unknown),
             (429, "Your IP is issuing too many concurrent connections", NotExecuted),
             (500, "rate limit exceeded, try again later", NotExecuted),
@@ -73,6 +84,8 @@ mod tests {
                 matches!(classify(status, words), Failure::Other(Error::Denied { message, .. }) if message == words)
             );
         }
+        let words = "Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature";
+        assert!(matches!(classify(400, words), Failure::Other(Error::Unsupported { .. })));
         let short = "Invalid Session TTL '2000000000', must be between [10s=24h0m0s]";
         let Failure::Other(Error::Unsupported { message, .. }) = classify(500, short) else { panic!("{short}") };
         assert!(message.contains("session_ttl_min") && message.contains("10s"));

@@ -16,6 +16,7 @@
 
 use super::classify::{Failure, classify, is_error_of_consul};
 use super::encode;
+use super::place::Place;
 use crate::deadline::Deadline;
 use crate::http::{Answer, Call, Http};
 use crate::json::parse;
@@ -33,11 +34,17 @@ pub(super) struct Client {
     pub(super) http: Http,
     token: Option<String>,
     pub(super) shortest_lease: Duration,
+    place: Place,
+    /// Whether Consul has taken the place for one that it has.
+    is_placed: AtomicBool,
     /// Whether a session had to be created on the node of an agent or a server.
     pub(super) is_on_agents: AtomicBool,
     /// Whether requests without a token are known to see entries.
     sees_without_token: AtomicBool,
 }
+
+/// The path of a transaction.
+const TRANSACTION: &str = "/v1/txn";
 
 /// The header of the token.
 const TOKEN: &str = "x-consul-token";
@@ -57,11 +64,14 @@ const TELLING: [u16; 3] = [200, 404, 409];
 
 impl Client {
     /// Knows the token. Consul has no login: each request shows the token.
-    pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration) -> Self {
+    pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration, place: Place) -> Self {
+        let is_placed = AtomicBool::new(!place.is_of_enterprise());
         Self {
             http,
             token,
             shortest_lease,
+            place,
+            is_placed,
             is_on_agents: AtomicBool::new(false),
             sees_without_token: AtomicBool::new(false),
         }
@@ -81,9 +91,30 @@ impl Client {
         is_repeatable: bool,
         deadline: Deadline,
     ) -> Result<Option<Reply>, Error> {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        // ORDERING: SeqCst, as all flags of these stores. Two threads that come at once both ask.
+        if !self.is_placed.load(Ordering::SeqCst) {
+            self.send(Method::GET, "/v1/session/list", &Value::Null, true, deadline)?;
+            self.is_placed.store(true, Ordering::SeqCst);
+        }
+        self.send(method, path, body, is_repeatable, deadline)
+    }
+
+    fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+        is_repeatable: bool,
+        deadline: Deadline,
+    ) -> Result<Option<Reply>, Error> {
+        let body = match body {
+            Value::Null => String::new(),
+            Value::Array(_) if path.starts_with(TRANSACTION) => self.place.in_transaction(body.clone()).to_string(),
+            _ => body.to_string(),
+        };
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
-        let call = Call { method, path, body: &body, secret, is_repeatable };
+        let path = self.place.in_path(path);
+        let call = Call { method, path: &path, body: &body, secret, is_repeatable };
         self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
@@ -105,6 +136,7 @@ impl Client {
     /// Asks for an entry and those below it, and waits until one of them has changed since an index, on connections of its own.
     pub(super) fn wait(&self, agent: &Agent, path: &str, since: u64, wait: Duration) -> Result<Reply, Error> {
         let path = format!("/v1/kv/{}?recurse&index={since}&wait={}ms", encode::in_url(path), wait.as_millis());
+        let path = self.place.in_path(&path);
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true };
         // The server adds up to a sixteenth to the time, so that not all queries end at once.

@@ -5,6 +5,7 @@
 //! | `processor.rs` | what a program makes: [`ConsulLockProcessor`] |
 //! | `kv.rs` | what the protocol needs |
 //! | `node.rs` | sessions that no agent's death ends |
+//! | `place.rs` | datacenter, namespace, partition |
 //! | `sweep.rs` | deletes the inboxes of clients that have died |
 //! | `client.rs` | the requests, as JSON over HTTP |
 //! | `encode.rs` | transactions and entries as JSON |
@@ -16,6 +17,7 @@ mod client;
 mod encode;
 mod kv;
 mod node;
+mod place;
 mod processor;
 mod query;
 mod sweep;

@@ -1,6 +1,7 @@
 //! What a program makes.
 
 use super::client::Client;
+use super::place::Place;
 use crate::public::{certificates, forward_to_store};
 use crate::server::{Server, body};
 use crate::settings::Settings;
@@ -46,9 +47,10 @@ pub struct ConsulLockProcessor {
 }
 
 impl ConsulLockProcessor {
-    /// Makes a store on the servers or agents of a URL: `consul://[token@]host[:8500][,host[:8500]…][/prefix]`, or `consul+https://…` with
-    /// the feature `tls`. The prefix is `dlock` unless the URL names another. The next one is asked if one does not answer. What is no letter
-    /// or digit in a token is written as `%XX`.
+    /// Makes a store on the servers or agents of a URL: `consul://[token@]host[:8500][,host[:8500]…][/prefix][?dc=…&ns=…&partition=…]`, or
+    /// `consul+https://…` with the feature `tls`. In place of a host there may be the path of a Unix socket, with each `/` as `%2F`. The prefix
+    /// is `dlock` unless the URL names another. The next server is asked if one does not answer. What is no letter or digit in a token is
+    /// written as `%XX`.
     ///
     /// It connects with the first request, and does not block, but to read the platform's root certificates.
     ///
@@ -65,12 +67,13 @@ impl ConsulLockProcessor {
     ///
     /// [`Error::InvalidConfig`] if the URL cannot be used.
     pub fn builder(url: &str) -> Result<ConsulBuilder, Error> {
-        let settings = Settings::new(url, "consul", PORT)?;
+        let settings = Settings::new(url, "consul", PORT, &Place::PARAMETERS)?;
         if matches!(settings.url.login, Some((_, Some(_)))) {
             let hint = "write the token alone before the host: token@host";
             return Err(Error::invalid_config("URL", "consul://…", hint));
         }
-        Ok(ConsulBuilder { settings, session_ttl_min: SHORTEST })
+        let place = Place::of(&settings.url.parameters);
+        Ok(ConsulBuilder { settings, session_ttl_min: SHORTEST, place })
     }
 
     /// Returns the prefix of all entries, with a slash at its end.
@@ -105,6 +108,7 @@ forward_to_store!(ConsulLockProcessor);
 pub struct ConsulBuilder {
     settings: Settings,
     session_ttl_min: Duration,
+    place: Place,
 }
 
 impl ConsulBuilder {
@@ -115,11 +119,41 @@ impl ConsulBuilder {
         self
     }
 
+    /// Sets the datacenter whose servers keep the locks: `dc` in the URL. Defaults to that of the agent or server that is asked.
+    #[must_use]
+    pub fn datacenter(mut self, name: impl Into<String>) -> Self {
+        self.place.datacenter = Some(name.into());
+        self
+    }
+
+    /// Sets the namespace of the locks: `ns` in the URL. It is of Consul Enterprise; any other Consul refuses the first request, by name.
+    /// Defaults to that of the token.
+    #[must_use]
+    pub fn namespace(mut self, name: impl Into<String>) -> Self {
+        self.place.namespace = Some(name.into());
+        self
+    }
+
+    /// Sets the admin partition of the locks: `partition` in the URL. It is of Consul Enterprise, too. Defaults to that of the token.
+    #[must_use]
+    pub fn partition(mut self, name: impl Into<String>) -> Self {
+        self.place.partition = Some(name.into());
+        self
+    }
+
+    /// Sets the token in place of that of the URL.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.settings.url.login = Some((token.into(), None));
+        self
+    }
+
     /// Makes the store. It connects with the first request. Does not block, but to read the platform's root certificates.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for certificates that cannot be used, and for certificates together with a URL that does not encrypt.
+    /// [`Error::InvalidConfig`] for certificates that cannot be used, for certificates together with a URL that does not encrypt, and for a
+    /// datacenter, namespace or partition that is no name.
     pub fn build(self) -> Result<ConsulLockProcessor, Error> {
         let client = Arc::new(self.client(&self.settings.url.servers)?);
         let store = Arc::new(ConsensusStore::new(Arc::new(client), &self.settings.url.root));
@@ -129,7 +163,8 @@ impl ConsulBuilder {
     /// Makes a client of some of the servers.
     fn client(&self, servers: &[String]) -> Result<Client, Error> {
         let token = self.settings.url.login.clone().map(|(token, _)| token);
-        Ok(Client::new(self.settings.http_of(servers)?, token, self.session_ttl_min))
+        self.place.check()?;
+        Ok(Client::new(self.settings.http_of(servers)?, token, self.session_ttl_min, self.place.clone()))
     }
 }
 

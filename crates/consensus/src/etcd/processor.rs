@@ -45,7 +45,7 @@ impl EtcdLockProcessor {
     ///
     /// [`Error::InvalidConfig`] if the URL cannot be used.
     pub fn builder(url: &str) -> Result<EtcdBuilder, Error> {
-        let settings = Settings::new(url, "etcd", PORT)?;
+        let settings = Settings::new(url, "etcd", PORT, &[])?;
         if matches!(settings.url.login, Some((_, None))) {
             let hint = "write the password behind the user: user:password@host";
             return Err(Error::invalid_config("URL", "etcd://…", hint));

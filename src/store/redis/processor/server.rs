@@ -14,8 +14,9 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// One server of a [`RedisLockProcessor`](super::RedisLockProcessor), for a program that examines it, as `dlock doctor` does. It is asked over a connection of its own,
-/// which the locks do not use. The connection is opened for the first command, with the login, certificates and time-out of the store.
+/// One server of a [`RedisLockProcessor`](super::RedisLockProcessor), for a program that examines it, as `dlock doctor` does. It is asked over
+/// a connection of its own, which the locks do not use. The connection is opened for the first command, with the login, certificates and
+/// time-out of the store.
 pub struct Server {
     endpoint: Endpoint,
     slots: Vec<Slot>,

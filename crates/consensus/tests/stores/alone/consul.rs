@@ -3,3 +3,4 @@
 mod beside;
 mod inboxes;
 mod nodes;
+mod places;

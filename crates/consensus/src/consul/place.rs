@@ -1,0 +1,94 @@
+//! Where in Consul the locks are: datacenter, namespace, admin partition.
+//!
+//! Each request says it, as a parameter of its URL, and in a transaction each operation does, too. The last two are of Consul Enterprise. Another
+//! Consul refuses them wherever they are parameters, but for transactions: there it takes them for the default ones without a word. So a client with
+//! one of them first makes a request that is refused.
+
+use crate::url::is_name;
+use redis_dlock::Error;
+use serde_json::Value;
+
+/// Where the locks are; `None` wherever Consul decides.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place {
+    pub(super) datacenter: Option<String>,
+    pub(super) namespace: Option<String>,
+    pub(super) partition: Option<String>,
+}
+
+impl Place {
+    /// The names of the parameters, in the URL of a store and in that of a request.
+    pub(super) const PARAMETERS: [&'static str; 3] = ["dc", "ns", "partition"];
+
+    /// Reads the parameters of a URL.
+    pub(super) fn of(parameters: &[(String, String)]) -> Self {
+        let [datacenter, namespace, partition] = Self::PARAMETERS
+            .map(|name| parameters.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone()));
+        Self { datacenter, namespace, partition }
+    }
+
+    fn values(&self) -> [Option<&str>; 3] {
+        [self.datacenter.as_deref(), self.namespace.as_deref(), self.partition.as_deref()]
+    }
+
+    /// Checks that the names are some: they stand in the URLs of requests.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match self.values().into_iter().flatten().find(|name| !is_name(name)) {
+            Some(name) => {
+                let hint = "a datacenter, namespace or partition has letters, digits, - and _";
+                Err(Error::invalid_config("place in Consul", name, hint))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether only Consul Enterprise has such a place.
+    pub(super) const fn is_of_enterprise(&self) -> bool {
+        self.namespace.is_some() || self.partition.is_some()
+    }
+
+    /// The path of a request with the place.
+    pub(super) fn in_path(&self, path: &str) -> String {
+        let mut path = path.to_owned();
+        for (name, value) in Self::PARAMETERS.iter().zip(self.values()) {
+            if let Some(value) = value {
+                path.push(if path.contains('?') { '&' } else { '?' });
+                path.extend([name, "=", value]);
+            }
+        }
+        path
+    }
+
+    /// Has each operation of a transaction name the place.
+    pub(super) fn in_transaction(&self, mut operations: Value) -> Value {
+        let names = [("Namespace", &self.namespace), ("Partition", &self.partition)];
+        for operation in operations.as_array_mut().into_iter().flatten() {
+            for (name, value) in names {
+                if let Some(value) = value {
+                    operation["KV"][name] = value.as_str().into();
+                }
+            }
+        }
+        operations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_request_names_the_place() {
+        let given = [("ns", "n"), ("dc", "d"), ("partition", "p")].map(|(name, value)| (name.into(), value.into()));
+        let place = Place::of(&given);
+        assert_eq!(place.in_path("/v1/txn"), "/v1/txn?dc=d&ns=n&partition=p");
+        assert_eq!(place.in_path("/v1/kv/a?recurse"), "/v1/kv/a?recurse&dc=d&ns=n&partition=p");
+        let operation = json!([{ "KV": { "Verb": "get", "Key": "k" } }]);
+        let placed = json!([{ "KV": { "Verb": "get", "Key": "k", "Namespace": "n", "Partition": "p" } }]);
+        assert_eq!(place.in_transaction(operation.clone()), placed);
+        assert_eq!(Place::default().in_transaction(operation.clone()), operation);
+        assert_eq!(Place::default().in_path("/v1/txn"), "/v1/txn");
+        assert!(place.check().is_ok() && Place { namespace: Some("a&b".into()), ..place }.check().is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Connections through a Unix socket, as agents of Consul offer one.
+//!
+//! The HTTP client has TCP alone. So this is what connects, writes and reads there. A socket has no name to look up, and no TLS.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use ureq::Error;
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, ShutdownHandle, Transport,
+};
+
+/// Connects to a socket, whatever the URL of a request says.
+#[derive(Debug)]
+pub(super) struct SocketConnector(pub(super) PathBuf);
+
+impl Connector for SocketConnector {
+    type Out = SocketTransport;
+
+    fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<SocketTransport>, Error> {
+        // Whatever the reason, no request was sent.
+        let refused = |e| io::Error::new(ErrorKind::ConnectionRefused, format!("{}: {e}", self.0.display()));
+        let socket = Arc::new(Socket(UnixStream::connect(&self.0).map_err(refused)?));
+        let shared: Weak<dyn ShutdownHandle> = Arc::<Socket>::downgrade(&socket);
+        (details.register_shutdown)(shared)?;
+        let sizes = &details.config;
+        let buffers = LazyBuffers::new(sizes.input_buffer_size(), sizes.output_buffer_size());
+        Ok(Some(SocketTransport { socket, buffers }))
+    }
+}
+
+/// A connection.
+pub(super) struct SocketTransport {
+    socket: Arc<Socket>,
+    buffers: LazyBuffers,
+}
+
+/// What another thread may shut down.
+#[derive(Debug)]
+struct Socket(UnixStream);
+
+impl ShutdownHandle for Socket {
+    fn shutdown(&self) {
+        // It may be closed already.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+impl Transport for SocketTransport {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        let timeout = timeout.for_write();
+        self.socket.0.set_write_timeout(timeout.not_zero().map(|time| *time))?;
+        let output = &self.buffers.output()[..amount];
+        (&self.socket.0).write_all(output).map_err(|e| timed(e, timeout))
+    }
+
+    /// A signal does not end the wait. The caller sets the time that is left before each read.
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        let timeout = timeout.for_read();
+        self.socket.0.set_read_timeout(timeout.not_zero().map(|time| *time))?;
+        let input = self.buffers.input_append_buf();
+        let amount = loop {
+            match (&self.socket.0).read(input) {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                read => break read.map_err(|e| timed(e, timeout))?,
+            }
+        };
+        self.buffers.input_appended(amount);
+        Ok(amount > 0)
+    }
+
+    /// An idle connection has nothing to read. Its end, and what nobody has asked for, is something.
+    fn is_open(&mut self) -> bool {
+        let socket = &self.socket.0;
+        let is_idle = || {
+            socket.set_nonblocking(true)?;
+            let read = (&mut &*socket).read(&mut [0]);
+            socket.set_nonblocking(false)?;
+            Ok::<_, io::Error>(read.is_err_and(|e| e.kind() == ErrorKind::WouldBlock))
+        };
+        is_idle().unwrap_or(false)
+    }
+}
+
+impl fmt::Debug for SocketTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SocketTransport").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+/// The error of a read or a write. The end of its time has two names.
+fn timed(error: io::Error, timeout: NextTimeout) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout(timeout.reason),
+        _ => Error::Io(error),
+    }
+}
