@@ -49,7 +49,8 @@ impl<R: Resolver> Resolver for Addresses<R> {
     }
 }
 
-/// Knows that there is no address to look up: a socket has a path.
+/// Knows that there is no address to look up: a socket has a path. The host in the URL of a request to it is a name that nobody has, and is only
+/// what the request says in its header.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(super) struct NoAddress;

@@ -21,7 +21,8 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Reads the URL. Certificates come later, and are checked when the store is made.
+    /// Reads the URL, which may have these parameters. Certificates come later, and are checked when the store is made: a program may give a
+    /// certificate and its key in either order.
     pub(super) fn new(
         url: &str,
         scheme: &'static str,

@@ -1,6 +1,18 @@
 //! Connections through a Unix socket, as agents of Consul offer one.
 //!
-//! The HTTP client has TCP alone. So this is what connects, writes and reads there. A socket has no name to look up, and no TLS.
+//! The HTTP client has TCP alone, and lets a program bring what connects, writes and reads. A socket has no name to look up, and no TLS.
+//!
+//! The rest of the crate relies on these rules, which hold for the client's own connections, too:
+//!
+//! 1. *A connect that fails has sent nothing.* Its error is that of a refused connection, whatever the operating system says, so the request counts
+//!    as not executed, and the next server is asked.
+//! 2. *Each read and each write has what is left of the request's time.* The client says how much that is before each of them.
+//! 3. *Another thread may end a connection.* A read that waits then finds the end of the stream. An inbox is cut in this way.
+//! 4. *An idle connection is used again only if it is still open, and has nothing to read.* What nobody has asked for would be taken for the answer
+//!    to the next request.
+//!
+//! A connect blocks while the agent does not accept connections and its queue is full. No limit covers that: the standard library has no connect
+//! with one for these sockets.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -54,6 +66,8 @@ impl Transport for SocketTransport {
         &mut self.buffers
     }
 
+    /// Writes all of it. A part that was written before an error may have been a whole request to the agent: the caller counts the outcome as
+    /// unknown.
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         let timeout = timeout.for_write();
         self.socket.0.set_write_timeout(timeout.not_zero().map(|time| *time))?;
@@ -61,7 +75,7 @@ impl Transport for SocketTransport {
         (&self.socket.0).write_all(output).map_err(|e| timed(e, timeout))
     }
 
-    /// A signal does not end the wait. The caller sets the time that is left before each read.
+    /// Waits for the first bytes. Returns whether there are any: there are none at the end of the stream. A signal does not end the wait. The caller sets the time that is left before each read.
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let timeout = timeout.for_read();
         self.socket.0.set_read_timeout(timeout.not_zero().map(|time| *time))?;

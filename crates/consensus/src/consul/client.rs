@@ -99,6 +99,7 @@ impl Client {
         self.send(method, path, body, is_repeatable, deadline)
     }
 
+    /// Sends a request to the place of the locks. In a transaction the operations say it, too: the parameters do not reach them.
     fn send(
         &self,
         method: Method,

@@ -3,6 +3,12 @@
 //! Each request says it, as a parameter of its URL, and in a transaction each operation does, too. The last two are of Consul Enterprise. Another
 //! Consul refuses them wherever they are parameters, but for transactions: there it takes them for the default ones without a word. So a client with
 //! one of them first makes a request that is refused.
+//!
+//! Nothing else is sent until that request was answered, so no lock is taken in the default namespace for want of another. (If some servers of a
+//! URL are of Consul Enterprise and some are not, this says nothing about the others.)
+//!
+//! The datacenter is a parameter alone. Each operation of a transaction goes to the datacenter of its request, and the sessions, the node
+//! `dlock` and the entries of a lock are all in that one: an entry cannot be held by a session of another datacenter.
 
 use crate::url::is_name;
 use redis_dlock::Error;
@@ -11,8 +17,11 @@ use serde_json::Value;
 /// Where the locks are; `None` wherever Consul decides.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
+    /// `dc`: that of the agent or server which is asked, if `None`.
     pub(super) datacenter: Option<String>,
+    /// `ns`: that of the token.
     pub(super) namespace: Option<String>,
+    /// `partition`: that of the token, or of the agent.
     pub(super) partition: Option<String>,
 }
 
@@ -27,6 +36,7 @@ impl Place {
         Self { datacenter, namespace, partition }
     }
 
+    /// In the order of their [names](Self::PARAMETERS).
     fn values(&self) -> [Option<&str>; 3] {
         [self.datacenter.as_deref(), self.namespace.as_deref(), self.partition.as_deref()]
     }
@@ -47,7 +57,8 @@ impl Place {
         self.namespace.is_some() || self.partition.is_some()
     }
 
-    /// The path of a request with the place.
+    /// The path of a request with the place. The path may have parameters of its own already.
+    /// Nothing is encoded, because [`check`](Self::check) lets no name pass that would need it.
     pub(super) fn in_path(&self, path: &str) -> String {
         let mut path = path.to_owned();
         for (name, value) in Self::PARAMETERS.iter().zip(self.values()) {

@@ -141,7 +141,8 @@ impl ConsulBuilder {
         self
     }
 
-    /// Sets the token in place of that of the URL.
+    /// Sets the token in place of that of the URL. A token from a file need not be written as a part of a URL then, and does not get into what
+    /// shows the URL. Defaults to that of the URL, or to none: then Consul takes the request for one of its anonymous token.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.settings.url.login = Some((token.into(), None));
