@@ -28,9 +28,6 @@ pub(crate) trait Site: Sized {
     /// Whether a server that was restarted still has its locks.
     const KEEPS_LOCKS: bool;
 
-    /// Whether it tells how much of a lease is left.
-    fn tells_leases() -> bool;
-
     fn start() -> Self;
     fn url(&self) -> String;
     fn processor(&self) -> Arc<dyn LockProcessor>;
@@ -46,10 +43,6 @@ pub(crate) trait Site: Sized {
 
 impl Site for RedisServer {
     const KEEPS_LOCKS: bool = false;
-
-    fn tells_leases() -> bool {
-        true
-    }
 
     fn start() -> Self {
         Self::start()
@@ -87,10 +80,6 @@ impl Site for RedisServer {
 
 impl<V: ConsensusStore> Site for V {
     const KEEPS_LOCKS: bool = true;
-
-    fn tells_leases() -> bool {
-        V::NAME == "etcd"
-    }
 
     fn start() -> Self {
         V::start(1)
