@@ -67,7 +67,10 @@ impl ServerWatch {
         let now = self.clock.now();
         self.renewals.doubt_until(now);
         for key in self.keys.all() {
-            if let Some(tenure) = key.state.lock().kept() {
+            let mut state = key.state.lock();
+            // A reply that is on its way is one of the earlier server.
+            state.note_change();
+            if let Some(tenure) = state.kept() {
                 tenure.lease.doubt(now);
             }
         }

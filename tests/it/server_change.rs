@@ -22,6 +22,8 @@ struct Switches {
     server: AtomicU64,
     told: Mutex<Vec<Told>>,
     probes: Mutex<Vec<String>>,
+    /// How often a lock was asked for.
+    acquires: AtomicU64,
     failed_releases: AtomicU64,
     failed_inboxes: AtomicU64,
     opened_inboxes: AtomicU64,
@@ -53,6 +55,7 @@ impl Replaced {
         let outcome = self.0.run_one(request, limit);
         match request {
             Request::Acquire(_) => {
+                self.1.acquires.fetch_add(1, Ordering::SeqCst);
                 let meanwhile = self.1.meanwhile.lock().take();
                 if let Some(meanwhile) = meanwhile {
                     meanwhile();
@@ -169,6 +172,26 @@ fn a_grant_that_was_on_its_way_is_checked_at_once() {
     let calm = generator.generate("CHANGE", "z").unwrap();
     calm.lock().unwrap().unlock().unwrap();
     assert_eq!(*store.1.probes.lock(), [""; 0]);
+}
+
+/// The answer is that of the earlier server. No time passes, and the client hears nothing: only the other server makes a second question due.
+/// Shows: L1.
+#[test]
+fn a_wait_whose_answer_was_on_its_way_is_asked_about_at_once() {
+    let (clock, _, replaced, [here, _]) = scene();
+    let guard = here.lock().unwrap();
+    let generator = DLockGenerator::builder().clock(clock.clone()).listener(false).build(replaced.clone()).unwrap();
+    let lock = generator.generate_with(here.config().clone()).unwrap();
+    let told = replaced.clone();
+    *replaced.1.meanwhile.lock() = Some(Box::new(move || told.replace()));
+    let waiter = spawn(move || lock.lock().map(|guard| guard.unlock()));
+    eventually("it is asked for again", || replaced.1.acquires.load(Ordering::SeqCst) == 2);
+    guard.unlock().unwrap();
+    eventually("time passes", || {
+        clock.advance(Duration::from_secs(1));
+        waiter.is_finished()
+    });
+    waiter.join().unwrap().unwrap();
 }
 
 /// The failure says nothing about the server that answers now, so there is no pause after it.
