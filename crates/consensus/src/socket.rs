@@ -11,15 +11,16 @@
 //! 4. *An idle connection is used again only if it is still open, and has nothing to read.* What nobody has asked for would be taken for the answer
 //!    to the next request.
 //!
-//! A connect blocks while the agent does not accept connections and its queue is full. No limit covers that: the standard library has no connect
-//! with one for these sockets.
+//! 5. *A connect ends with the request's time*, on Linux. It blocks while the agent does not accept connections and its queue is full.
+//!    (Elsewhere the system refuses it then.)
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, ShutdownHandle, Transport,
@@ -35,13 +36,30 @@ impl Connector for SocketConnector {
     fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<SocketTransport>, Error> {
         // Whatever the reason, no request was sent.
         let refused = |e| io::Error::new(ErrorKind::ConnectionRefused, format!("{}: {e}", self.0.display()));
-        let socket = Arc::new(Socket(UnixStream::connect(&self.0).map_err(refused)?));
+        let socket = Arc::new(Socket(connect(&self.0, details.timeout.not_zero().map(|time| *time)).map_err(refused)?));
         let shared: Weak<dyn ShutdownHandle> = Arc::<Socket>::downgrade(&socket);
         (details.register_shutdown)(shared)?;
         let sizes = &details.config;
         let buffers = LazyBuffers::new(sizes.input_buffer_size(), sizes.output_buffer_size());
         Ok(Some(SocketTransport { socket, buffers }))
     }
+}
+
+/// Connects within a time. The kernel waits for a place in the agent's queue for as long as a write may take (`SO_SNDTIMEO`). The standard library
+/// has no connect with a limit for these sockets.
+#[cfg(target_os = "linux")]
+fn connect(path: &Path, limit: Option<Duration>) -> io::Result<UnixStream> {
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, limit)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn connect(path: &Path, _: Option<Duration>) -> io::Result<UnixStream> {
+    UnixStream::connect(path)
 }
 
 /// A connection.

@@ -136,13 +136,21 @@ impl Entry {
         }
     }
 
-    pub(crate) fn extended(&self, locker: &str, has_numbers: bool) -> ExtendOutcome {
+    pub(crate) fn extended(&self, locker: &str) -> ExtendOutcome {
         if !self.holds(locker) {
             return ExtendOutcome::NotOurs(self.not_ours());
         }
+        ExtendOutcome::Extended(Extension::while_waiting(self.waiting()).with_number(self.ts.cast_unsigned()))
+    }
+
+    pub(crate) fn extended_with_numbers(&self, locker: &str) -> ExtendOutcome {
         let last = self.ts.cast_unsigned();
-        let numbers = has_numbers.then(|| last + 1 - RANGE.cast_unsigned()..=last);
-        ExtendOutcome::Extended(Extension::while_waiting(self.waiting()).with_number(last).with_numbers(numbers))
+        match self.extended(locker) {
+            ExtendOutcome::Extended(extension) => {
+                ExtendOutcome::Extended(extension.with_numbers(Some(last + 1 - RANGE.cast_unsigned()..=last)))
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn released(&self, next: Option<&str>) -> ReleaseOutcome {

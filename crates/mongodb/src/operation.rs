@@ -68,17 +68,17 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Takes the key if it is free and nobody alive waits; otherwise gives a free key to the first live waiter. With `waits`, whoever does not
-    /// get it joins the end of the queue, and the holder is told if nobody waited before.
+    /// Takes the key if it is free and nobody alive waits; otherwise gives a free key to the first live waiter.
     ///
     /// A key that has this very locker already is busy: a copy of the process has made the same locker. A client acquires once with each.
-    pub(crate) fn acquire(claim: &Claim<'_>, waits: bool) -> Self {
-        let stages = Stages::begin().give(true.into(), None).set(doc! { "was": is_free() });
-        let mut stages = stages.take(field("was"), claim);
-        if waits {
-            stages = stages.enqueue(all([not(holds(claim.locker)), not(queues(claim.locker))]), claim);
-        }
-        Self { inserts: true, ..stages.end(claim.key) }
+    pub(crate) fn acquire(claim: &Claim<'_>) -> Self {
+        Self { inserts: true, ..Stages::acquire(claim).end(claim.key) }
+    }
+
+    /// Acquires. Whoever does not get the key joins the end of the queue, and the holder is told if nobody waited before.
+    pub(crate) fn join(claim: &Claim<'_>) -> Self {
+        let is_new = all([not(holds(claim.locker)), not(queues(claim.locker))]);
+        Self { inserts: true, ..Stages::acquire(claim).enqueue(is_new, claim).end(claim.key) }
     }
 
     /// Tells what became of a locker. One that holds the key has its lease begun again. One that waits is seen to live; a free key
@@ -99,14 +99,15 @@ impl Command {
         stages.call(all([field("was"), not("$won"), eq(head, me)])).end(claim.key)
     }
 
-    /// Begins the lease again if the locker holds the key. With `numbers`, issues a range of them.
-    pub(crate) fn extend(claim: &Claim<'_>, numbers: bool) -> Self {
-        let mine = || holds(claim.locker);
-        let mut fields = doc! { "until": cond(mine(), after(claim.lease), "$until") };
-        if numbers {
-            fields.insert("ts", cond(mine(), sum([next_number(), (RANGE - 1).into()]), "$ts"));
-        }
-        Stages::begin().set(fields).end(claim.key)
+    /// Begins the lease again if the locker holds the key.
+    pub(crate) fn extend(claim: &Claim<'_>) -> Self {
+        Stages::extend(claim).end(claim.key)
+    }
+
+    /// Extends, and issues a range of numbers.
+    pub(crate) fn extend_with_numbers(claim: &Claim<'_>) -> Self {
+        let last = sum([next_number(), (RANGE - 1).into()]);
+        Stages::extend(claim).set(doc! { "ts": cond(holds(claim.locker), last, "$ts") }).end(claim.key)
     }
 
     /// Ends a tenure if the locker holds the key: gives the key to the first live waiter, or to `next` if nobody waits, or frees it. A
@@ -186,6 +187,14 @@ impl Stages {
             "broken": ABSENT,
             "was": ABSENT,
         })
+    }
+
+    fn acquire(claim: &Claim<'_>) -> Self {
+        Self::begin().give(true.into(), None).set(doc! { "was": is_free() }).take(field("was"), claim)
+    }
+
+    fn extend(claim: &Claim<'_>) -> Self {
+        Self::begin().set(doc! { "until": cond(holds(claim.locker), after(claim.lease), "$until") })
     }
 
     fn set(mut self, fields: Document) -> Self {

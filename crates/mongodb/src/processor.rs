@@ -144,11 +144,11 @@ fn lanes(requests: &[Request<'_>]) -> Vec<Vec<(usize, Command)>> {
 /// Returns the command of a request; `None` if this store does not know it.
 fn command(request: &Request<'_>) -> Option<Command> {
     Some(match request {
-        Request::Acquire(claim) => Command::acquire(claim, false),
-        Request::Join(claim) => Command::acquire(claim, true),
+        Request::Acquire(claim) => Command::acquire(claim),
+        Request::Join(claim) => Command::join(claim),
         Request::Poll(claim) => Command::poll(claim),
-        Request::Extend(claim) => Command::extend(claim, false),
-        Request::ExtendWithNumbers(claim) => Command::extend(claim, true),
+        Request::Extend(claim) => Command::extend(claim),
+        Request::ExtendWithNumbers(claim) => Command::extend_with_numbers(claim),
         Request::Release(claim) => Command::release(claim, None),
         Request::HandOver(claim, next) => Command::release(claim, Some(next)),
         Request::DelayRelease(claim, delay) => Command::delay(claim, delay),
@@ -215,8 +215,8 @@ fn outcome(request: &Request<'_>, found: Option<&Entry>) -> Result<Outcome, Erro
     Ok(match request {
         Request::Acquire(claim) | Request::Join(claim) => entry.acquired(claim.locker).into(),
         Request::Poll(claim) => entry.polled(claim.locker).into(),
-        Request::Extend(claim) => entry.extended(claim.locker, false).into(),
-        Request::ExtendWithNumbers(claim) => entry.extended(claim.locker, true).into(),
+        Request::Extend(claim) => entry.extended(claim.locker).into(),
+        Request::ExtendWithNumbers(claim) => entry.extended_with_numbers(claim.locker).into(),
         Request::Release(_) => entry.released(None).into(),
         Request::HandOver(_, next) => entry.released(Some(next.locker)).into(),
         Request::DelayRelease(..) => entry.delayed().into(),

@@ -34,7 +34,7 @@ fn a_signal_ends_the_wait<S: Site>() {
     let mut kit = KitOn::<S>::begin();
     let _holder = kit.run(&[], HOLDS).start();
     kit.line_of("in");
-    let waiter = kit.run(&[], "echo ran").start();
+    let waiter = kit.run(S::PATIENT, "echo ran").start();
     eventually("it waits", || kit.waiting() == 1);
     kit.server.signal(Signal::STOP);
     waiter.signal(Signal::TERM);

@@ -28,6 +28,9 @@ pub(crate) trait Site: Sized {
     /// Whether a server that was restarted still has its locks.
     const KEEPS_LOCKS: bool;
 
+    /// Options with which a request waits for much longer for a server that does not answer, where there are any.
+    const PATIENT: &'static [&'static str];
+
     fn start() -> Self;
     fn url(&self) -> String;
     fn processor(&self) -> Arc<dyn LockProcessor>;
@@ -43,6 +46,7 @@ pub(crate) trait Site: Sized {
 
 impl Site for RedisServer {
     const KEEPS_LOCKS: bool = false;
+    const PATIENT: &'static [&'static str] = &["--io-timeout", "30s"];
 
     fn start() -> Self {
         Self::start()
@@ -80,6 +84,7 @@ impl Site for RedisServer {
 
 impl<V: ConsensusStore> Site for V {
     const KEEPS_LOCKS: bool = true;
+    const PATIENT: &'static [&'static str] = &[];
 
     fn start() -> Self {
         V::start(1)

@@ -1,10 +1,10 @@
 //! Where in Consul the locks are, and how its agent is reached.
 
 use crate::consensus::{ConsensusStore, Consul, Quorum};
+use crate::support::crew::{eventually, spawn};
 use dlock_consensus::ConsulLockProcessor;
-use redis_dlock::port::LockProcessor;
-use redis_dlock::port::Operations;
-use redis_dlock::{DLockGenerator, Error};
+use redis_dlock::port::{LockProcessor, Operations};
+use redis_dlock::{BackendFailure, DLockGenerator, Error};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,24 @@ fn a_namespace_and_a_partition_are_refused_by_name_where_there_are_none() {
     assert!(matches!(wrong, Error::InvalidConfig { .. }), "{wrong:?}");
 }
 
+/// Whoever connects to it would wait for an agent that accepts nobody.
+///
+/// Shows: G12.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_agent_that_accepts_no_connection_keeps_nobody_past_a_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("consul.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _in_the_queue = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let url = format!("consul://{}/team", path.display().to_string().replace('/', "%2F"));
+    let processor = ConsulLockProcessor::new(&url).unwrap();
+    let asking = spawn(move || processor.inspect("DLOCK_a_b", Duration::from_millis(300)).unwrap_err());
+    let error = asking.join();
+    assert!(matches!(error, Error::Backend { failure: BackendFailure::NotExecuted, .. }), "{error:?}");
+}
+
 /// The bytes of a socket go on to the server.
 #[test]
 fn an_agent_is_reached_by_its_unix_socket() {
@@ -70,8 +88,8 @@ fn an_agent_is_reached_by_its_unix_socket() {
     let clients = [(); 2].map(|()| DLockGenerator::new(Arc::clone(&processor)).unwrap());
     let [held, waits] = clients.each_ref().map(|client| client.generate("STORES", "x").unwrap());
     let guard = held.lock().unwrap();
-    let waiter = crate::support::crew::spawn(move || drop(waits.lock().unwrap()));
-    crate::support::crew::eventually("it waits", || processor.inspect(held.key(), LIMIT).unwrap().waiting == 1);
+    let waiter = spawn(move || drop(waits.lock().unwrap()));
+    eventually("it waits", || processor.inspect(held.key(), LIMIT).unwrap().waiting == 1);
     guard.unlock().unwrap();
     waiter.join();
 }
