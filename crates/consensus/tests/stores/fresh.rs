@@ -6,7 +6,7 @@ use redis_dlock::port::LockProcessor;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, Weak};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// A fresh store.
@@ -23,7 +23,8 @@ static CASES: AtomicUsize = AtomicUsize::new(0);
 
 impl<V: ConsensusStore> Fresh<V> {
     pub(crate) fn start() -> Self {
-        let mut shared = SERVERS.lock().unwrap();
+        // Servers of one store that could not start are no failure of the other store's cases.
+        let mut shared = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
         let running = shared.get(&TypeId::of::<V>()).and_then(Weak::upgrade);
         let servers = running.and_then(|servers| servers.downcast().ok()).unwrap_or_else(|| Arc::new(V::start(1)));
         let any: Arc<dyn Any + Send + Sync> = servers.clone();
