@@ -52,11 +52,13 @@ fn connect(path: &Path, limit: Option<Duration>) -> io::Result<UnixStream> {
     use rustix::net::sockopt::{Timeout, set_socket_timeout};
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Each write sets what is left for it, so this one does not outlast the connect.
     set_socket_timeout(&socket, Timeout::Send, limit)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket.into())
 }
 
+/// Connects, or fails at once: other systems refuse a connection for which there is no room.
 #[cfg(not(target_os = "linux"))]
 fn connect(path: &Path, _: Option<Duration>) -> io::Result<UnixStream> {
     UnixStream::connect(path)

@@ -33,7 +33,8 @@ pub(super) struct StoreUrl {
 /// The prefix of a URL that names none.
 const ROOT: &str = "dlock/";
 
-/// What requests to a server on a socket call it.
+/// What requests to a server on a socket call it: HTTP needs a host. The name is not looked up. Errors of the connect name the path of
+/// the socket.
 const ON_A_SOCKET: &str = "http://unix-socket";
 
 impl StoreUrl {

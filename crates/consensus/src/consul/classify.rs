@@ -17,6 +17,7 @@ pub(super) enum Failure {
 const BEFORE: [&str; 5] = [
     "No cluster leader",
     "No known Consul servers",
+    // The server does not know the datacenter, or none of its servers: the request was not passed on.
     "No path to datacenter",
     "rate limit exceeded",
     "rejecting request",

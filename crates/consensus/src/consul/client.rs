@@ -34,6 +34,7 @@ pub(super) struct Client {
     pub(super) http: Http,
     token: Option<String>,
     pub(super) shortest_lease: Duration,
+    /// Each request goes there.
     place: Place,
     /// Whether Consul has taken the place for one that it has.
     is_placed: AtomicBool,
