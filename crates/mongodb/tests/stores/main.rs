@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[cfg(feature = "command")]
+mod command;
 mod faults;
 mod fresh;
 mod proxy;
