@@ -83,5 +83,8 @@ pub(crate) const CLOCK_FAR: Duration = Duration::from_secs(1);
 /// The pause before a write whose time is measured: a disk that is slow now and then is seen.
 pub(crate) const BETWEEN_WRITES: Duration = Duration::from_millis(50);
 
+/// The lease of the lock that the doctor takes: it ends by itself if the examination is interrupted.
+pub(crate) const EXAMINED_FOR: Duration = Duration::from_secs(10);
+
 /// The command reports a round trip that takes longer than this.
 pub(crate) const ROUND_TRIP_LONG: Duration = Duration::from_millis(100);

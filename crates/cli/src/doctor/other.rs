@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Severity, Subject};
 use crate::output::one_line;
-use crate::timing::{BETWEEN_WRITES, ROUND_TRIP_LONG};
+use crate::timing::{BETWEEN_WRITES, EXAMINED_FOR, ROUND_TRIP_LONG};
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, LockProcessor, Operations};
 use std::thread;
@@ -10,9 +10,6 @@ use std::time::{Duration, Instant};
 
 /// How often a pair of writes is tried for its time: the median counts.
 const TIMES: usize = 5;
-
-/// The lease of the lock: it ends by itself if the examination is interrupted.
-const LEASE: Duration = Duration::from_secs(10);
 
 pub(super) fn examine(scheme: &str, store: &dyn LockProcessor, limit: Duration) -> Vec<Finding> {
     let finding = |subject, severity, message: &str, advice: Option<&str>| Finding {
@@ -54,7 +51,7 @@ fn median_of_pairs(store: &dyn LockProcessor, limit: Duration) -> Result<Duratio
     for n in 0..TIMES {
         thread::sleep(BETWEEN_WRITES);
         let (key, locker) = (format!("DLOCK_{client}"), format!("{client}-{n}"));
-        let claim = Claim::new(&key, &client, &locker, LEASE);
+        let claim = Claim::new(&key, &client, &locker, EXAMINED_FOR);
         let begin = Instant::now();
         store.acquire(&claim, limit)?;
         store.release(&claim, limit)?;

@@ -6,6 +6,7 @@
 mod command;
 mod faults;
 mod fresh;
+mod page;
 mod proxy;
 mod server;
 
@@ -29,6 +30,8 @@ mod support {
     pub(crate) mod process;
     #[path = "../../../../tests/it/support/stalls.rs"]
     pub(crate) mod stalls;
+    #[path = "../../../../tests/support/stores_page.rs"]
+    pub(crate) mod stores_page;
     #[path = "../../../../tests/it/support/time.rs"]
     pub(crate) mod time;
     #[path = "../../../../tests/it/support/watched.rs"]
