@@ -151,7 +151,7 @@ part_mongodb() {
         echo "tests/run.sh: the tests of MongoDB DID NOT RUN: there is no server, and no program $secantus"
         return
     fi
-    tests --threads 4 --all-features --test stores
+    tests --threads 4 --all-features --lib --test stores
 }
 part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crates[@]}" --test faults; }
 part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crates[@]}" --test faults; }

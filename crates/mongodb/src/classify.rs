@@ -7,14 +7,15 @@
 //! | any, before the command was sent: no primary, no connection, a pool that was cleared | not executed |
 //! | 10107, 13435, 10058: not the primary; 112: a write conflict; 11000: another insertion was first | not executed |
 //! | 13, 18, 8000, and a failed authentication | denied |
-//! | 9, 59, 168, 40324, 40573: the server does not know this | unsupported |
+//! | 9, 59, 168, 40324, 40573: the server does not know this; the server is a router | unsupported |
 //! | 14031: the disk is full | refused |
 //! | 189, 91, 11600, 11602, 13436: it stopped being the primary, or a server, at that moment | unknown |
 //! | a `writeConcernError` (64, 100, …): executed, but not acknowledged by a majority | unknown |
 //! | a connection that broke, a limit that ended, any other | unknown |
 
-use mongodb::error::{Error as DriverError, ErrorKind};
+use mongodb::error::{Error as DriverError, ErrorKind, WriteFailure};
 use redis_dlock::{BackendFailure, Error};
+use std::fmt;
 
 /// Another insertion of the same document was first.
 pub(crate) const DUPLICATE: i32 = 11000;
@@ -27,8 +28,42 @@ pub(crate) fn code(error: &DriverError) -> Option<i32> {
     }
 }
 
+/// What an error says, without the server's reply, which contains the document, and with it what other programs have written. Cut to a length that
+/// a log can take.
+pub(crate) fn words(error: &DriverError) -> String {
+    const LONGEST: usize = 300;
+    let words = match &*error.kind {
+        ErrorKind::Command(error) => format!("{} ({}, {})", error.message, error.code_name, error.code),
+        ErrorKind::Write(WriteFailure::WriteConcernError(error)) => {
+            format!("no majority has acknowledged it: {} ({}, {})", error.message, error.code_name, error.code)
+        }
+        ErrorKind::Io(cause) => cause.to_string(),
+        ErrorKind::Custom(cause) => match cause.downcast_ref::<Sharded>() {
+            Some(sharded) => sharded.to_string(),
+            None => error.kind.to_string(),
+        },
+        kind => kind.to_string(),
+    };
+    match words.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &words[..end]),
+        None => words,
+    }
+}
+
+/// The server is a router of a sharded cluster.
+#[derive(Debug)]
+pub(crate) struct Sharded;
+
+impl fmt::Display for Sharded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the server is a router (mongos), whose own clock would decide when leases end: name a replica set, such as that of one shard",
+        )
+    }
+}
+
 pub(crate) fn classify(error: &DriverError, was_sent: bool) -> Error {
-    let words = error.to_string();
+    let words = words(error);
     let failed = |failure| match &*error.kind {
         ErrorKind::Io(cause) => Error::backend_caused_by(failure, words.clone(), std::sync::Arc::clone(cause)),
         _ => Error::backend(failure, words.clone()),
@@ -37,10 +72,24 @@ pub(crate) fn classify(error: &DriverError, was_sent: bool) -> Error {
         (ErrorKind::Authentication { .. }, _) | (_, Some(13 | 18 | 8000)) => Error::denied(words),
         (ErrorKind::IncompatibleServer { .. } | ErrorKind::SessionsNotSupported, _)
         | (_, Some(9 | 59 | 168 | 40324 | 40573)) => Error::unsupported(words),
+        (ErrorKind::Custom(cause), _) if cause.is::<Sharded>() => Error::unsupported(words),
         (ErrorKind::Shutdown, _) => Error::ShutDown,
         (_, Some(10107 | 13435 | 10058 | 112 | DUPLICATE)) => failed(BackendFailure::NotExecuted),
         (_, Some(14031)) => failed(BackendFailure::Refused),
         _ if was_sent => failed(BackendFailure::Unknown),
         _ => failed(BackendFailure::NotExecuted),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_is_unsupported_and_words_are_short() {
+        let refused = classify(&DriverError::custom(Sharded), false);
+        assert!(matches!(refused, Error::Unsupported { .. }) && refused.to_string().contains("mongos"), "{refused}");
+        let long = DriverError::custom("w".repeat(10_000));
+        assert!(words(&long).chars().count() <= 301);
     }
 }

@@ -32,6 +32,11 @@ pub(crate) fn after(time: Duration) -> Bson {
     date(sum([now(), long(time).into()]))
 }
 
+/// The later one of a date and a time in milliseconds. A date that is absent is earlier than any.
+pub(crate) fn latest(date_or_absent: impl Into<Bson>, time: Bson) -> Bson {
+    date(greatest([millis(date_or_absent), time]))
+}
+
 /// Milliseconds as MongoDB counts them. What is too long to count is longer than any server runs.
 pub(crate) fn long(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX).min(1 << 50)

@@ -17,19 +17,23 @@
 //! *A message is a hint.* The driver resumes a stream that breaks, without a gap. When it cannot, the inbox fails, and the client opens another
 //! one and asks about all that it waits for. An event comes when a majority has the write, so no message tells what may be rolled back.
 //!
-//! *A single server* has no change streams. Its inbox is open and silent: the clients wait in the queue, in their order, and poll after a tenth
-//! of the lease, and then every sixth.
+//! *A single server* has no change streams. There, the task of an inbox asks once a second what its client was granted, and which of its locks
+//! others wait for, and tells that. A client believes that it hears this: otherwise it would pass a lock among its own threads, or let it
+//! linger, for as long as it hears nothing.
 
-use crate::classify::code;
-use crate::link::Link;
-use crate::timing::{AWAITING, LATE};
+use crate::classify::{code, words};
+use crate::expression::{gt, long, millis, now, sum};
+use crate::link::{LOCKS, Link, PINGS_OF, locks};
+use crate::timing::{AWAITING, COMMAND, LATE};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use mongodb::Database;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ChangeStreamEvent;
 use mongodb::error::Error as DriverError;
 use redis_dlock::port::{Grant, Inbox, InboxBreaker, Message};
 use redis_dlock::{BackendFailure, Error};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
@@ -46,10 +50,10 @@ const TOLD: [&str; 4] = ["granted", "contended", "broken", "said"];
 
 pub(crate) struct MongoInbox {
     heard: Receiver<Heard>,
-    /// Says to [`next`](Inbox::next) that the inbox was cut. While it is here, the channel of a silent inbox is open.
+    /// Says to [`next`](Inbox::next) that the inbox was cut.
     cut: Sender<Heard>,
-    /// The task that reads the stream; `None` for a silent inbox.
-    task: Option<AbortHandle>,
+    /// The task that reads the stream, or asks.
+    task: AbortHandle,
     has_ended: bool,
 }
 
@@ -60,11 +64,15 @@ impl MongoInbox {
         let filter = filter(client);
         let stream = link.ask(limit, move |database| async move {
             match database.watch().pipeline([filter]).max_await_time(AWAITING).await {
-                Err(error) if code(&error) == Some(NO_STREAMS) => Ok(None),
-                stream => stream.map(Some),
+                Err(error) if code(&error) == Some(NO_STREAMS) => Ok((database, None)),
+                stream => stream.map(|stream| (database, Some(stream))),
             }
         })?;
-        let task = stream.map(|stream| link.spawn(read(stream, client.to_owned(), Teller(cut.clone()))));
+        let (client, teller) = (client.to_owned(), Teller(cut.clone()));
+        let task = match stream {
+            (_, Some(stream)) => link.spawn(read(stream, client, teller)),
+            (database, None) => link.spawn(ask(database, client, teller)),
+        };
         Ok(Self { heard, cut, task, has_ended: false })
     }
 }
@@ -89,12 +97,52 @@ async fn read(mut stream: Stream, client: String, teller: Teller) {
     }
 }
 
+/// Asks what a stream would have told, until nobody listens any more. It tells each once.
+async fn ask(database: Database, client: String, teller: Teller) {
+    let mut told = BTreeMap::new();
+    loop {
+        tokio::time::sleep(AWAITING).await;
+        // A question that fails is asked again.
+        let asked = tokio::time::timeout(COMMAND, news(&database, &client)).await;
+        let Ok(Ok(news)) = asked else { continue };
+        for (name, message) in &news {
+            if !told.contains_key(name) && teller.0.send(Ok(message.clone())).is_err() {
+                return;
+            }
+        }
+        told = news;
+    }
+}
+
+/// Returns the grants of the last seconds to a client, and which of its locks others wait for.
+async fn news(database: &Database, client: &str) -> Result<BTreeMap<(String, bool), Message>, DriverError> {
+    let is_recent = gt(millis("$when"), sum([now(), (-long(AWAITING + LATE)).into()]));
+    let is_news = doc! { "$or": [{ "queue.0": { "$exists": true } }, { "$expr": is_recent }] };
+    let held = doc! { "process": client, "state": 2, "$and": [is_news] };
+    let mut found = locks(database).find(held).projection(doc! { "who": 1, "ts": 1, "queue.who": 1 }).await?;
+    let mut news = BTreeMap::new();
+    while found.advance().await? {
+        let document = found.deserialize_current()?;
+        let (Ok(key), Ok(locker)) = (document.get_str("_id"), document.get_str("who")) else { continue };
+        let waiting = document.get_array("queue").map_or(0, Vec::len) as u64;
+        let (key, locker) = (key.to_owned(), locker.to_owned());
+        if waiting > 0 {
+            let message = Message::Contended { key: key.clone(), locker: locker.clone() };
+            news.insert((locker.clone(), true), message);
+        }
+        if let Ok(number) = document.get_i64("ts").map(i64::cast_unsigned) {
+            news.insert((locker.clone(), false), Message::Granted { key, locker, grant: Grant::new(number, waiting) });
+        }
+    }
+    Ok(news)
+}
+
 /// The stage that lets only messages to this client pass.
 fn filter(client: &str) -> Document {
     let begin = format!("^{}[- ]", escaped(client));
     let told = |of: &str| TOLD.map(|field| Bson::from(doc! { format!("{of}.{field}"): { "$regex": &begin } }));
     let any = [told("updateDescription.updatedFields"), told("fullDocument")].concat();
-    doc! { "$match": { "$or": any } }
+    doc! { "$match": { "ns.coll": { "$in": [LOCKS, PINGS_OF] }, "$or": any } }
 }
 
 /// A text as a regular expression.
@@ -134,7 +182,7 @@ struct Teller(Sender<Heard>);
 
 impl Teller {
     fn fail(&self, error: &DriverError) {
-        let message = format!("the change stream has ended: {error}");
+        let message = format!("the change stream has ended: {}", words(error));
         let _ = self.0.send(Err(Error::backend(BackendFailure::Unknown, message)));
     }
 }
@@ -167,23 +215,19 @@ impl Inbox for MongoInbox {
 
 impl Drop for MongoInbox {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+        self.task.abort();
     }
 }
 
 /// Ends an inbox from another thread.
 struct Breaker {
     cut: Sender<Heard>,
-    task: Option<AbortHandle>,
+    task: AbortHandle,
 }
 
 impl InboxBreaker for Breaker {
     fn cut(&self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
+        self.task.abort();
         let _ = self.cut.send(Err(ended()));
     }
 }

@@ -1,4 +1,4 @@
-//! The lock of [`redis_dlock`] on MongoDB 4.2 or newer. *Experimental: not yet run on a mongod.*
+//! The lock of [`redis_dlock`] on MongoDB 4.4 or newer. *Experimental: not yet run on a mongod.*
 //!
 //! ```no_run
 //! # fn main() -> Result<(), redis_dlock::Error> {

@@ -9,12 +9,13 @@
 //!
 //! | set for all clients | why |
 //! |---|---|
-//! | write concern: majority | what is acknowledged is on every later primary |
+//! | write concern: majority, for as long as a command may take | what is acknowledged is on every later primary |
+//! | no router of a sharded cluster | it would put its own clock in the place of `$$NOW`, and it stands beside a client as a rule |
 //! | read concern: majority, from the primary | what people are told is not rolled back |
 //! | no retries of writes | a command is executed once, also by a server that does not recognise the second one. The client polls instead |
 
-use crate::classify::{classify, code};
-use crate::timing::{CONNECTING, PINGS, SELECTION};
+use crate::classify::{Sharded, classify, code, words};
+use crate::timing::{COMMAND, CONNECTING, LATE, PINGS, SELECTION};
 use crossbeam_channel::{Receiver, Sender};
 use mongodb::bson::{Document, doc};
 use mongodb::error::Error as DriverError;
@@ -42,8 +43,11 @@ const TAKEN: [&str; 3] = ["admin", "config", "local"];
 /// How many threads the driver has.
 const THREADS: usize = 2;
 
-/// How many connections there may be to a server: an inbox has one all the time.
+/// How many connections there may be to a server, unless the URL says it: an inbox has one nearly all the time.
 const CONNECTIONS: u32 = 100;
+
+/// With fewer, inboxes would keep the commands from them.
+const FEWEST: u32 = 20;
 
 tokio::task_local! {
     /// Whether the command of this task was sent.
@@ -72,6 +76,9 @@ impl Link {
         let parsed = ConnectionString::parse(url)
             .map_err(|_| invalid("write mongodb://[user:password@]host[:27017][,host…][/database][?options]".into()))?;
         let name = parsed.default_database.clone().unwrap_or_else(|| DATABASE.into());
+        if name.contains(['.', '/', '\\', ' ', '"', '$']) {
+            return Err(invalid("name a database without any of . / \\ \" $ and spaces in the URL".into()));
+        }
         if TAKEN.contains(&name.as_str()) {
             return Err(invalid(format!("name a database of your own in the URL: {name} is the servers'")));
         }
@@ -124,7 +131,8 @@ impl Link {
             // Nobody waits any more if this fails.
             let _ = sender.send(link.within(begin, limit, work).await);
         });
-        receiver.recv().unwrap_or_else(|_| Err(lost()))
+        // In a forked child there is nobody who would answer.
+        receiver.recv_timeout(limit.saturating_add(LATE)).unwrap_or_else(|_| Err(lost()))
     }
 
     /// Runs work on the database until the limit ends, and says what is known of its command.
@@ -165,7 +173,7 @@ impl Link {
                 Err(Error::backend(BackendFailure::Unknown, message))
             }
             Err(_) => {
-                let message = format!("no primary was found within {left:?}");
+                let message = format!("there was no connection to a primary within {left:?}");
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             }
         }
@@ -173,20 +181,27 @@ impl Link {
 
     /// Returns the database, and makes the client for the first command. The hosts of `mongodb+srv://` are looked up then.
     pub(crate) async fn database(&self) -> Result<Database, DriverError> {
-        let client = self.client.get_or_try_init(|| async { Client::with_options(self.options().await?) }).await?;
-        Ok(client.database(&self.name))
+        let client = self.client.get_or_try_init(|| async {
+            let client = Client::with_options(self.options().await?)?;
+            let server = client.database("admin").run_command(doc! { "hello": 1 }).await?;
+            if is_router(&server) { Err(DriverError::custom(Sharded)) } else { Ok(client) }
+        });
+        Ok(client.await?.database(&self.name))
     }
 
     async fn options(&self) -> Result<ClientOptions, DriverError> {
         let mut options = ClientOptions::parse(self.url.clone()).await?;
-        options.write_concern = Some(WriteConcern::majority());
+        let mut majority = WriteConcern::majority();
+        // Nobody waits for it longer. Without this, the server would.
+        majority.w_timeout = Some(COMMAND);
+        options.write_concern = Some(majority);
         options.read_concern = Some(ReadConcern::majority());
         options.selection_criteria = Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
         options.retry_writes = Some(false);
         options.max_adaptive_retries = Some(0);
         options.server_selection_timeout = Some(SELECTION);
         options.connect_timeout.get_or_insert(CONNECTING);
-        options.max_pool_size.get_or_insert(CONNECTIONS);
+        options.max_pool_size = Some(options.max_pool_size.unwrap_or(CONNECTIONS).max(FEWEST));
         options.app_name.get_or_insert_with(|| "redis-dlock".into());
         options.command_event_handler = Some(EventHandler::callback(|event| {
             if matches!(event, CommandEvent::Started(_)) {
@@ -203,17 +218,29 @@ impl Link {
         if self.has_indexes.swap(true, Ordering::Relaxed) {
             return;
         }
-        let link = Arc::clone(self);
+        // The task ends with the runtime, and does not keep the link.
+        let (link, client) = (Arc::downgrade(self), self.client.get().cloned());
+        let Some(database) = client.map(|client| client.database(&self.name)) else { return };
         self.spawn(async move {
-            if let Err(error) = link.make_indexes().await {
-                log::debug!(target: "redis_dlock::net", "the TTL indexes of {} were not made: {error}", link.name);
-                link.has_indexes.store(false, Ordering::Relaxed);
+            let made = tokio::time::timeout(COMMAND, Self::make_indexes(&database)).await;
+            let name = database.name();
+            match made {
+                Ok(Ok(())) => {}
+                // A user without that right does not get it soon.
+                Ok(Err(error)) if code(&error).is_some() => {
+                    let why = words(&error);
+                    log::info!(target: "redis_dlock::client", "the TTL indexes of {name} are not made, so nothing is swept there: {why}");
+                }
+                _ => {
+                    if let Some(link) = link.upgrade() {
+                        link.has_indexes.store(false, Ordering::Relaxed); // ORDERING: as above.
+                    }
+                }
             }
         });
     }
 
-    async fn make_indexes(&self) -> Result<(), DriverError> {
-        let database = self.database().await?;
+    async fn make_indexes(database: &Database) -> Result<(), DriverError> {
         for (collection, field, after) in [(LOCKS, "forget", Duration::ZERO), (PINGS_OF, "ping", PINGS)] {
             let options = IndexOptions::builder().expire_after(after).build();
             let index = IndexModel::builder().keys(doc! { field: 1 }).options(options).build();
@@ -223,11 +250,16 @@ impl Link {
     }
 }
 
+/// Returns whether this reply to `hello` is that of a router of a sharded cluster.
+fn is_router(server: &Document) -> bool {
+    server.get_str("msg").is_ok_and(|kind| kind == "isdbgrid")
+}
+
 /// The collection of the locks' documents.
-const LOCKS: &str = "locks";
+pub(crate) const LOCKS: &str = "locks";
 
 /// The collection of what clients say about themselves.
-const PINGS_OF: &str = "lockpings";
+pub(crate) const PINGS_OF: &str = "lockpings";
 
 pub(crate) fn locks(database: &Database) -> Collection<Document> {
     database.collection(LOCKS)
@@ -247,6 +279,29 @@ impl Drop for Link {
         if let Some(runtime) = self.runtime.take() {
             // The last handle may be dropped on any thread, one of the runtime, too.
             runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_is_told_from_a_server() {
+        assert!(is_router(&doc! { "msg": "isdbgrid", "ok": 1 }));
+        assert!(!is_router(&doc! { "setName": "rs0", "ok": 1 }) && !is_router(&doc! { "ok": 1 }));
+    }
+
+    #[test]
+    fn the_database_of_a_url_is_one_that_may_be_used() {
+        assert_eq!(Link::new("mongodb://h").expect("a URL").database_name(), DATABASE);
+        for name in ["config", "a.b"] {
+            let refused = Link::new(&format!("mongodb://me:sesame@h/{name}")).expect_err(name);
+            assert!(
+                matches!(refused, Error::InvalidConfig { .. }) && !refused.to_string().contains("sesame"),
+                "{refused}"
+            );
         }
     }
 }

@@ -29,23 +29,25 @@
 //!
 //! | what may happen | why it does no harm |
 //! |---|---|
-//! | the command arrives late | it names its locker. A late extension, release, delay or break of a locker that does not hold the key changes nothing. A late acquire takes the key for a locker that its client has given up. The client repeats the release of such a locker for a lease, and the lease ends what is left |
-//! | the command waits in the server, or runs again after a write conflict | `$$NOW` is the time of its beginning. So the lease of somebody else counts as ending later, and an own one begins after the command was sent, from when the client counts it |
+//! | the command arrives late | it names its locker. A late extension or poll shortens no lease. A late extension, release, delay or break of a locker that does not hold the key changes nothing. A late acquire takes the key for a locker that its client has given up. The client repeats the release of such a locker for a lease, and the lease ends what is left |
+//! | the command waits in the server, or runs again after a write conflict | `$$NOW` is the time of its beginning. So the lease of somebody else counts as ending later. An own one begins after the command was sent, from when the client counts it. One that a waiter is granted begins after its last poll |
 //! | the reply is lost | the outcome is unknown. Nothing is sent again by the store or by the driver, so nothing is executed twice. The client polls, and the poll tells what became of the locker |
 //! | a primary is deposed while it executes | the write is acknowledged by a majority, or the command fails. What a majority has acknowledged is on every later primary: holder, queue and number. What is rolled back was never acknowledged |
 //! | a deposed primary still answers | a majority does not acknowledge its writes, and every outcome that decides something is that of a write, a probe and a failed acquire, too |
 //! | a majority does not acknowledge in time (`writeConcernError`) | the write may stay or be rolled back: unknown |
 //! | the new primary's clock is behind | leases end late, by the difference; numbers rise all the same. `behind` shows it, and the log warns |
 //! | the new primary's clock is ahead | leases end early, by the difference, and two clients may believe to hold the key. Tokens rise, so a resource that checks them is safe |
+//! | a deposed primary has not the document of the key | it writes nothing, and so no majority is asked. The holder is told of a loss that is none, and a waiter that it waits no more; nobody gets the key by that. Only a request that names one server gets there |
 //! | two first acquires of a key race to insert its document | one of them fails as a duplicate without a change, and is sent again |
 
 use crate::expression::{
-    ABSENT, after, all, any, chain, cond, date, eq, field, filter, greatest, gt, literal, long, map, millis, ne, not,
-    now, or, set, size, sum, text, words,
+    ABSENT, after, all, any, chain, cond, date, eq, field, filter, greatest, gt, latest, literal, long, map, millis,
+    ne, not, now, or, set, size, sum, text, words,
 };
 use crate::timing::{FORGET, TOLD};
 use mongodb::bson::{Bson, Document, doc};
 use redis_dlock::port::{Break, Claim, ReleaseDelay};
+use std::time::Duration;
 
 /// How many numbers an extension fetches: the clock's numbers of a millisecond. So even a document that is deleted by hand right after has
 /// greater numbers in the next millisecond.
@@ -88,14 +90,14 @@ impl Command {
         let me = literal(claim.locker);
         let seen = cond(
             eq("$$this.who", me.clone()),
-            doc! { "$mergeObjects": ["$$this", { "seen": "$$NOW", "lease": long(claim.lease) }] },
+            doc! { "$mergeObjects": ["$$this", { "seen": latest("$$this.seen", now()), "lease": long(claim.lease) }] },
             "$$this",
         );
         let head = doc! { "$arrayElemAt": [map("$queue", "$$this.who"), 0] };
         let stages = Stages::begin()
             .set(doc! { "was": queues(claim.locker), "queue": map("$queue", seen) })
             .give(field("was"), Some(claim.locker))
-            .set(doc! { "until": cond(holds(claim.locker), after(claim.lease), "$until") });
+            .set(extended(claim));
         stages.call(all([field("was"), not("$won"), eq(head, me)])).end(claim.key)
     }
 
@@ -133,7 +135,8 @@ impl Command {
         let stages = stages.set(doc! {
             "who": cond("$was", mark(), "$who"),
             "process": cond("$was", ABSENT, "$process"),
-            "until": cond("$was", after(delay.time), "$until"),
+            // Both times are cut to milliseconds.
+            "until": cond("$was", after(delay.time + Duration::from_millis(2)), "$until"),
         });
         stages.end(claim.key)
     }
@@ -194,7 +197,7 @@ impl Stages {
     }
 
     fn extend(claim: &Claim<'_>) -> Self {
-        Self::begin().set(doc! { "until": cond(holds(claim.locker), after(claim.lease), "$until") })
+        Self::begin().set(extended(claim))
     }
 
     fn set(mut self, fields: Document) -> Self {
@@ -219,7 +222,8 @@ impl Stages {
             "process": won(field("won.process"), "$process"),
             "why": won(field("won.why"), "$why"),
             "when": won("$$NOW".into(), "$when"),
-            "until": won(date(sum([now(), field("won.lease")])), "$until"),
+            // Not from before its last poll, from when its client may count: this command may have waited in the server since before that.
+            "until": won(date(sum([millis(latest("$won.seen", now())), field("won.lease")])), "$until"),
             "ts": won(next_number(), "$ts"),
             "queue": won(filter("$queue", ne("$$this.who", "$won.who")), "$queue"),
             // Written in full by the last stage, which knows the length of the queue.
@@ -285,6 +289,12 @@ impl Stages {
         });
         Command { key: key.to_owned(), pipeline, inserts: false }
     }
+}
+
+/// The lease begins again, if the locker holds the key. It never ends earlier than before: this command may have waited in the server while a
+/// later one was executed.
+fn extended(claim: &Claim<'_>) -> Document {
+    doc! { "until": cond(holds(claim.locker), latest("$until", sum([now(), long(claim.lease).into()])), "$until") }
 }
 
 fn is_free() -> Bson {

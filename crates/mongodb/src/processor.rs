@@ -1,12 +1,12 @@
 //! What a program makes, and the port: requests in, commands out, and outcomes from the documents that come back.
 
-use crate::classify::{DUPLICATE, code};
+use crate::classify::{DUPLICATE, code, words};
 use crate::directory::look_at;
 use crate::entry::Entry;
 use crate::inbox::MongoInbox;
 use crate::link::{Link, locks, lost};
 use crate::operation::Command;
-use crate::timing::{COMMAND, ELECTION, LONGEST_DELAY, SHORTEST, SKEW};
+use crate::timing::{COMMAND, ELECTION, LATE, LONGEST_DELAY, SHORTEST, SKEW};
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ReturnDocument, UpdateModifications};
 use redis_dlock::Error;
@@ -24,7 +24,7 @@ const LANES: usize = 8;
 /// How often an acquire is sent whose insertion another one has come before.
 const TRIES: u32 = 3;
 
-/// A store on MongoDB 4.2 or newer: a replica set, a sharded cluster, or a single server.
+/// A store on MongoDB 4.4 or newer: a replica set, or a single server. Generators may share it in an `Arc`; it ends with the last of them.
 ///
 /// *Experimental: not yet run on a mongod.*
 ///
@@ -38,7 +38,6 @@ const TRIES: u32 = 3;
 /// lock.lock()?.unlock()
 /// # }
 /// ```
-#[derive(Clone)]
 pub struct MongoLockProcessor {
     pub(crate) link: Arc<Link>,
 }
@@ -88,7 +87,9 @@ impl LockProcessor for MongoLockProcessor {
             });
         }
         drop(sender);
-        for (n, found) in receiver {
+        // In a forked child there is nobody who would answer.
+        let patience = limit.time().saturating_add(LATE);
+        while let Ok((n, found)) = receiver.recv_timeout(patience.saturating_sub(begin.elapsed())) {
             results[n] = found.and_then(|found| outcome(&requests[n], found.as_ref()));
         }
         results
@@ -176,15 +177,16 @@ async fn execute(link: &Arc<Link>, command: &Command, begin: Instant, limit: Dur
     let found = match link.within(begin, limit, send).await? {
         Ok(found) => Entry::read(&command.key, found)?,
         Err(duplicate) => {
-            let message = format!("its document in the collection locks is not a lock ({duplicate})");
+            let message = format!("its document in the collection locks is not a lock ({})", words(&duplicate));
             return Err(Error::conflict(&command.key, message));
         }
     };
     if let Some(behind) = found.as_ref().map(Entry::behind).filter(|behind| *behind > SKEW) {
         log::warn!(
             target: "redis_dlock::lease",
-            "the clock of the MongoDB server that answers for {:?} is {behind:?} behind that of the one before, so leases \
-             end later by that; the other way round they end too early: synchronise the servers' clocks",
+            "the clock of the MongoDB server that answers for {:?} is {behind:?} behind that of the command before, so leases \
+             end later by that; the other way round they end too early: synchronise the servers' clocks. A command that has waited so \
+             long in the server looks the same",
             command.key
         );
     }

@@ -363,11 +363,72 @@ fn a_clock_that_is_behind_that_of_the_server_before_is_warned_of() {
     processor.release(&next, LONG).unwrap();
 }
 
+/// An extension or a poll whose `$$NOW` is earlier than that of one that was executed before: it has waited in the server.
+///
+/// Shows: G1, S1.
+#[test]
+fn a_late_extension_or_poll_shortens_no_lease() {
+    use mongodb::bson::doc;
+    let store = Fresh::start();
+    let processor = store.processor();
+    processor.acquire(&claim(1), LONG).unwrap();
+    let locks = store.collection("locks");
+    let later = doc! { "$toDate": { "$add": [{ "$toLong": "$until" }, 7000] } };
+    store.admin(async { locks.update_one(doc! { "_id": "k" }, vec![doc! { "$set": { "until": later } }]).await });
+    let until = || *store.documents("locks").remove(0).get_datetime("until").unwrap();
+    let before = until();
+    processor.extend(&claim(1), LONG).unwrap();
+    assert_eq!(until(), before);
+    polled(&processor);
+    assert_eq!(until(), before);
+    processor.release(&claim(1), LONG).unwrap();
+}
+
+/// A release that has waited in the server since before the last poll of the waiter to which it gives the key.
+///
+/// Shows: G1, S1.
+#[test]
+fn a_lease_begins_no_earlier_than_the_last_poll_of_its_waiter() {
+    use mongodb::bson::doc;
+    let store = Fresh::start();
+    let processor = store.processor();
+    processor.acquire(&claim(1), LONG).unwrap();
+    processor.join(&claim(2), LONG).unwrap();
+    let locks = store.collection("locks");
+    let later = doc! { "$toDate": { "$add": [{ "$toLong": "$$NOW" }, 7000] } };
+    let seen = doc! { "$map": { "input": "$queue", "in": { "$mergeObjects": ["$$this", { "seen": later }] } } };
+    store.admin(async { locks.update_one(doc! { "_id": "k" }, vec![doc! { "$set": { "queue": seen } }]).await });
+    processor.release(&claim(1), LONG).unwrap();
+    let document = store.documents("locks").remove(0);
+    let time = |field| document.get_datetime(field).unwrap().timestamp_millis();
+    let lease = i64::try_from(LONG.as_millis()).unwrap();
+    assert!(time("until") > time("when") + lease + 5000, "{document}");
+    processor.release(&claim(2), LONG).unwrap();
+}
+
+/// Shows: G8.
+#[test]
+fn without_change_streams_a_holder_learns_that_others_wait() {
+    let Some(scene) = Scene::start() else { return };
+    scene.proxy.set("aggregate", usize::MAX, Fault::Refused(40573));
+    // Polls of the waiter come too late to be what ends this.
+    let settings = || DLockConfig::new("ORDER", "4711").with_lease(LONG * 30).with_linger(LONG * 30);
+    let lock = || DLockGenerator::new(scene.processor()).unwrap().generate_with(settings()).unwrap();
+    let (first, second) = (lock(), lock());
+    let looking = scene.store.processor();
+    eventually("it lingers", || {
+        first.lock().unwrap().unlock().unwrap();
+        looking.inspect(first.key(), LONG).unwrap().holder.is_some()
+    });
+    spawn(move || second.lock().unwrap().unlock().unwrap()).join();
+}
+
 /// Nobody sweeps by hand.
 #[test]
 fn indexes_sweep_what_nobody_uses() {
     let store = Fresh::start();
-    store.processor().acquire(&claim(1), LONG).unwrap();
+    let processor = store.processor();
+    processor.acquire(&claim(1), LONG).unwrap();
     for (collection, field) in [("locks", "forget"), ("lockpings", "ping")] {
         let is_there = || {
             let collection = store.collection(collection);
@@ -380,5 +441,5 @@ fn indexes_sweep_what_nobody_uses() {
     let until = document.get_datetime("until").unwrap().timestamp_millis();
     let forget = document.get_datetime("forget").unwrap().timestamp_millis();
     assert_eq!(forget - until, 24 * 3_600_000);
-    store.processor().release(&claim(1), LONG).unwrap();
+    processor.release(&claim(1), LONG).unwrap();
 }
