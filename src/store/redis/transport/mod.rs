@@ -210,11 +210,6 @@ impl<C: Connector> Transport<C> {
         self.batch(limit)
     }
 
-    /// Chooses the connection for commands about a key. While the route lives, all calls for the key take that connection.
-    pub(crate) fn route(&self, hash: KeyHash, limit: Duration) -> Route {
-        Route::enter(&self.routes, hash, self.choose(limit))
-    }
-
     /// Returns the epoch in which a command on this route would be written at the moment `at`, unless a new epoch begins before it is
     /// written. `None` if the connection was not written to recently, so that the next command begins a new epoch.
     pub(crate) fn warm_epoch(&self, route: &Route, at: Instant) -> Option<u64> {
@@ -314,7 +309,7 @@ impl<C: Connector> Transport<C> {
     /// Sends one command about a key with this hash, and returns without its answer. The callback receives the answer later: when the next reader of the
     /// connection reads it, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) {
-        let route = self.route(hash, limit);
+        let route = Route::enter(&self.routes, hash, self.choose(limit));
         let mux = route.mux;
         let call = Arc::new(PendingCall::new(packed, route, WaitOrder::AtOnce, Some(callback)));
         self.muxes[mux].post(&call, end_of(limit, now()), PostTime::Now);
