@@ -123,8 +123,8 @@ impl<'c> Acquire<'c> {
             progress = match progress {
                 Progress::Confirmed(queued) => {
                     queued.finish();
-                    let token = key.hold.token();
                     inside.begin_hold();
+                    let token = key.hold.token();
                     log::trace!(ACQUIRE, "lock {:?}: held, token {token}", key.name);
                     return Ok(Some(token));
                 }
@@ -146,7 +146,7 @@ impl<'c> Acquire<'c> {
             parts.renewals.thread.wake_by(parts.record.begin(&parts.core));
         }
         parts.subscription.check(&parts.core, &key.name, || self.command_limit())?;
-        if self.settings.reason().is_some()
+        if self.settings.reason.is_some()
             && parts.record.is_on
             && (parts.subscription.is_started(&parts.core) || !parts.record.listens_with_it())
         {
@@ -506,9 +506,10 @@ impl Asker<'_, '_> {
         let (parts, key) = (self.acquire.parts, self.acquire.key);
         let limit = self.acquire.limit.limit(sent_at, parts.core.limits.command);
         let thread = thread::current();
-        let name =
-            self.acquire.settings.holder_name().filter(|_| !owner::is_thread(self.acquire.owner)).or(thread.name());
-        let result = parts.core.run(&question.request(&key.name, parts.core.id.current(), name), limit);
+        let settings = self.acquire.settings;
+        let of_hold = settings.holder_name.as_deref().filter(|_| !owner::is_thread(self.acquire.owner));
+        let request = question.request(&key.name, &parts.core, of_hold.or(thread.name()));
+        let result = parts.core.run(&request, limit);
         question.take_in(&self.turn, result, sent_at)
     }
 

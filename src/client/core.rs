@@ -30,7 +30,7 @@ pub(crate) struct Core {
     /// Who uses the store.
     pub(crate) activity: Activity,
     /// What is told of the calls of the store, and of all else that happens.
-    pub(super) events: Arc<Events>,
+    pub(crate) events: Arc<Events>,
 }
 
 impl Core {

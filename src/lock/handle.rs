@@ -48,31 +48,24 @@ impl Handle {
         limit.is_over(self.now())
     }
 
-    /// Increments the hold count and returns the token, if the calling thread has the hold and may enter again. It takes only a few steps,
-    /// because callers use it in hot loops. If it returns `None`, call [`acquire`](Self::acquire), which handles every other case.
-    #[inline]
-    pub(crate) fn lock_again(&self) -> Option<u64> {
-        let hold = &self.key.hold;
-        matches!(hold.reenter(current_thread()), Reentry::Entered).then(|| hold.token())
-    }
-
     /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended
-    /// first.
+    /// first. To enter again takes only a few steps, because callers do it in hot loops.
+    #[inline]
     pub(crate) fn acquire(&self, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let (hold, thread) = (&self.key.hold, current_thread());
-        if !hold.is_owned_by(thread) {
-            let token = self.acquire_for(thread, limit)?;
-            if token.is_some() {
-                owner::hold_begins();
-            }
-            return Ok(token);
-        }
         // As on the JVM, cancellation takes precedence over reentry.
-        if limit.is_cancelled() {
+        if limit.is_cancelled() && hold.is_owned_by(thread) {
             return Ok(None);
         }
         match hold.reenter(thread) {
             Reentry::Entered => Ok(Some(hold.token())),
+            Reentry::NotHeld => {
+                let token = self.acquire_for(thread, limit)?;
+                if token.is_some() {
+                    owner::hold_begins();
+                }
+                Ok(token)
+            }
             refused => Err(self.client.why_not_again(&self.key, refused)),
         }
     }
@@ -88,7 +81,7 @@ impl Handle {
 
     fn acquire_for(&self, owner: u64, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let ended = Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner).lock();
-        self.client.note_call(&self.settings, limit, &ended);
+        self.client.core().events.note_call(&self.settings, limit, &ended);
         ended
     }
 
