@@ -302,8 +302,8 @@ impl<'c> Acquire<'c> {
             return Some(Confirmed::Lost);
         }
         // The lease thread already renews a tenure that is passed on, so its deadline only must not have passed.
-        let is_fresh = !tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline());
-        tenure.is_confirmed = is_fresh && tenure.counts(&parts.core.limits);
+        tenure.is_confirmed = tenure.counts(&parts.core.limits)
+            && (!tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline()));
         if tenure.is_confirmed { Some(Confirmed::Yes(parts.core.events.queue_acquired(tenure, call))) } else { None }
     }
 
@@ -490,9 +490,9 @@ impl Asker<'_, '_> {
             }
         };
         let first = if wait { Question::join } else { Question::acquire };
-        let question = first(parts.core.next_locker(self.acquire.settings), Arc::clone(self.acquire.settings));
-        key.state.lock().ask_about(&question.about.locker);
-        question
+        let locker = parts.core.next_locker(self.acquire.settings);
+        key.state.lock().ask_about(&locker);
+        first(locker, Arc::clone(self.acquire.settings))
     }
 
     fn question_again(&self, unsettled: Unsettled) -> Question {

@@ -11,7 +11,6 @@ use crate::store::redis::transport::{
     AtLimit, Begun, Callback, Confirming, KeyHash, PostTime, Replies, Reply, Transport, WaitOrder,
 };
 use crate::sync::now;
-use crate::timing::end_of;
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -135,7 +134,7 @@ impl Node {
                 batch.push(Some(call.key), |packed| call.pack(self.form, packed));
             }
         }
-        let mut begun = self.transport.begin(batch, at, end_of(limit, at), waits);
+        let mut begun = self.transport.begin(batch, at, limit, waits);
         begun.spare = spare;
         Sent { begun, asking: askings }
     }

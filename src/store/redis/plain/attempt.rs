@@ -12,7 +12,6 @@ use crate::store::redis::script::keys::{FENCE, queue_name, tag_for};
 use crate::store::redis::script::reply::{HIGHEST_NUMBER, mismatch};
 use crate::store::redis::script::scripts::{Call, Form, millis};
 use crate::store::redis::transport::{AtLimit, KeyHash, Reply, Transport, WaitOrder};
-use crate::timing::end_of;
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -85,7 +84,7 @@ impl Attempt<'_> {
             });
             tried.push(taken);
         }
-        let begun = self.transport.begin(batch, start, end_of(limit, start), WaitOrder::AtOnce);
+        let begun = self.transport.begin(batch, start, limit, WaitOrder::AtOnce);
         let mut replies = self.transport.end(begun, limit, self.at_limit).into_iter();
         let mut answered = |(request, tried): (&Exchange<'_>, Option<_>)| match tried {
             Some((claim, watermark)) => {

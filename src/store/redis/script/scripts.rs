@@ -168,13 +168,13 @@ enum CallKind<'a> {
 }
 
 impl<'a> Call<'a> {
-    const fn new(key: &'a str, kind: CallKind<'a>) -> Self {
-        Self { key, kind, is_alone: false, asking: false }
-    }
-
     /// The call that carries out a request.
     pub(crate) const fn of(request: &'a Request<'a>) -> Self {
-        Self::new(request.key(), CallKind::Request(request))
+        Self { key: request.key(), kind: CallKind::Request(request), is_alone: false, asking: false }
+    }
+
+    const fn new(key: &'a str, kind: CallKind<'a>) -> Self {
+        Self { key, kind, is_alone: false, asking: false }
     }
 
     /// The call that names the lockers of a key.

@@ -218,14 +218,13 @@ impl<C: Connector> Transport<C> {
 
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order.
     pub(crate) fn round_trip(&self, batch: Batch<'_>, limit: Duration, at_limit: AtLimit) -> Replies {
-        let at = now();
-        self.end(self.begin(batch, at, end_of(limit, at), WaitOrder::AtOnce), limit, at_limit)
+        self.end(self.begin(batch, now(), limit, WaitOrder::AtOnce), limit, at_limit)
     }
 
-    /// Sends commands, unless the deadline has come by the moment `at`, when the batch was begun. [`end`](Self::end) must follow, and
-    /// `waits` says when. If it does not follow at once, or if the batch has several parts, this call does not wait for a connect that the
-    /// batch needs, and the caller can begin the rest.
-    pub(crate) fn begin(&self, batch: Batch<'_>, mut at: Instant, deadline: Instant, waits: WaitOrder) -> Begun {
+    /// Sends commands. Their limit counts from the moment `at`, when the batch was begun. [`end`](Self::end) must follow, and `waits` says
+    /// when. If it does not follow at once, or if the batch has several parts, this call does not wait for a connect that the batch needs,
+    /// and the caller can begin the rest.
+    pub(crate) fn begin(&self, batch: Batch<'_>, mut at: Instant, limit: Duration, waits: WaitOrder) -> Begun {
         let waits = if batch.parts.len() == 1 { waits } else { WaitOrder::AfterOthers };
         // Urgent calls do nothing for others.
         let is_kept = !batch.is_urgent() && self.kept.load(Ordering::Relaxed) != 0; // ORDERING: see `kept`.
@@ -241,6 +240,7 @@ impl<C: Connector> Transport<C> {
             send_kept(kept & !carried);
         }
         let mut calls = SmallVec::with_capacity(parts.len());
+        let deadline = end_of(limit, at);
         for BatchPart { mut packed, route } in parts {
             let mux = route.mux;
             packed.is_confirmed &= self.settings.confirming.is_some();
