@@ -80,7 +80,8 @@ impl Core {
     /// Sends one request.
     pub(crate) fn run(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         let sent_at = self.events.metered_now();
-        let results = self.processor.run(std::slice::from_ref(request), Limit::Call(limit));
+        // Call the store in the box, and not the box, which is a `LockProcessor` itself.
+        let results = (*self.processor).run(std::slice::from_ref(request), Limit::Call(limit));
         let result = results.into_iter().next().unwrap_or_else(|| Err(unanswered()));
         self.events.note_request(request, limit, sent_at, &result);
         result

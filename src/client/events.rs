@@ -144,7 +144,7 @@ impl Events {
         }
     }
 
-    /// Notes how a call with this limit has ended that wanted a lock. Call it with no mutex held.
+    /// Notes how a call with this limit has ended, if it got no lock. Call it with no mutex held.
     pub(crate) fn note_call(
         &self,
         settings: &Arc<DLockConfig>,

@@ -82,7 +82,9 @@ impl Handle {
 
     fn acquire_for(&self, owner: u64, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let ended = Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner).lock();
-        self.client.parts.core.events.note_call(&self.settings, limit, &ended);
+        if !matches!(ended, Ok(Some(_))) {
+            self.client.parts.core.events.note_call(&self.settings, limit, &ended);
+        }
         ended
     }
 
