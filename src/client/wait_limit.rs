@@ -160,7 +160,6 @@ impl<'a> WaitLimit<'a> {
         (self.or_cancelled(token), registration)
     }
 
-    #[inline]
     pub(crate) fn is_cancelled(self) -> bool {
         self.cancel.is_some_and(CancelToken::is_cancelled)
     }

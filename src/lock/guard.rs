@@ -82,9 +82,13 @@ pub(crate) trait TheThreadThatLocksMustUnlock {}
 
 impl<'a> DLockGuard<'a> {
     #[inline]
+    pub(super) fn new(handle: &'a Handle, token: u64) -> Self {
+        Self { handle, token, done: false, _of_this_thread: PhantomData }
+    }
+
     pub(super) fn acquire(handle: &'a Handle, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
         let Some(token) = handle.acquire(limit)? else { return Ok(None) };
-        Ok(Some(Self { handle, token, done: false, _of_this_thread: PhantomData }))
+        Ok(Some(Self::new(handle, token)))
     }
 
     /// Returns the fencing token of this hold: greater than that of every earlier hold of this key, and the same on reentry.

@@ -48,25 +48,31 @@ impl Handle {
         limit.is_over(self.now())
     }
 
-    /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended
-    /// first. To enter again takes only a few steps, because callers do it in hot loops.
+    /// Increments the hold count and returns the token, if the calling thread has the hold and may enter again. It takes only a few steps,
+    /// because callers use it in hot loops. If it returns `None`, call [`acquire`](Self::acquire), which handles every other case.
     #[inline]
+    pub(crate) fn lock_again(&self) -> Option<u64> {
+        let hold = &self.key.hold;
+        matches!(hold.reenter(current_thread()), Reentry::Entered).then(|| hold.token())
+    }
+
+    /// Acquires the hold, or increments its count if the calling thread already has it. Returns its token, or `None` when the limit ended
+    /// first.
     pub(crate) fn acquire(&self, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
-        let is_cancelled = limit.is_cancelled();
         let (hold, thread) = (&self.key.hold, current_thread());
+        if !hold.is_owned_by(thread) {
+            let token = self.acquire_for(thread, limit)?;
+            if token.is_some() {
+                owner::hold_begins();
+            }
+            return Ok(token);
+        }
         // As on the JVM, cancellation takes precedence over reentry.
-        if is_cancelled && hold.is_owned_by(thread) {
+        if limit.is_cancelled() {
             return Ok(None);
         }
         match hold.reenter(thread) {
             Reentry::Entered => Ok(Some(hold.token())),
-            Reentry::NotHeld => {
-                let token = self.acquire_for(thread, limit)?;
-                if token.is_some() {
-                    owner::hold_begins();
-                }
-                Ok(token)
-            }
             refused => Err(self.client.why_not_again(&self.key, refused)),
         }
     }
@@ -174,7 +180,7 @@ impl Handle {
     pub(crate) fn unlock_dropped(&self, number: Option<&HoldNumber>, token: u64) {
         match self.leave(number, Some(token)) {
             Exit::Inner => {}
-            exit => _ = self.end(exit, AfterRelease::Unawaited).inspect_err(|error| self.note_dropped(error)),
+            exit => self.end_dropped(exit),
         }
     }
 
@@ -215,6 +221,12 @@ impl Handle {
 
     fn end(&self, exit: Exit, reply: AfterRelease) -> Result<(), Error> {
         Unlock::new(&self.client.parts, &self.key, reply).unlock(exit)
+    }
+
+    fn end_dropped(&self, exit: Exit) {
+        if let Err(error) = self.end(exit, AfterRelease::Unawaited) {
+            self.note_dropped(&error);
+        }
     }
 
     fn note_dropped(&self, error: &Error) {

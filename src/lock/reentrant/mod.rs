@@ -84,6 +84,9 @@ impl DistributedReentrantLock {
     /// ```
     #[inline]
     pub fn lock(&self) -> Result<DLockGuard<'_>, Error> {
+        if let Some(token) = self.handle.lock_again() {
+            return Ok(DLockGuard::new(&self.handle, token));
+        }
         // `None` means that the caller's own limit ended the wait, and there is none here.
         DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER)?.ok_or(Error::ShutDown)
     }
