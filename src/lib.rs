@@ -92,6 +92,7 @@ mod log;
 pub mod manual;
 mod one_line;
 pub mod port;
+mod process;
 mod state;
 mod store;
 mod sync;

@@ -33,7 +33,7 @@ ci=(checks cluster consensus faults documents)
 ci_beside=(embedded slow command sentinel tasks examples)
 all_computing=(model every-schedule)
 all=(every-check cluster consensus faults every-fault documents benches)
-all_beside=(embedded slow command sentinel tasks examples lock-elsewhere mongodb mutants recipes package long)
+all_beside=(embedded slow command sentinel tasks examples lock-elsewhere newer-etcd mongodb mutants recipes package long)
 
 # The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
 cluster='cluster::|support_cluster::|conformance::cluster::|.*::on_cluster::|breaking::server::on_a_cluster|acl::cluster'
@@ -126,6 +126,19 @@ part_lock-elsewhere() {
     local of_messages='lock::(granted|passing|lingering|twins)|lock::reentry::(memory|redis)::a_hold_without_reentry'
     of_messages+='|lock::holds::(memory|redis)::(it_lingers|one_that_lasts_long)|lock::awaiting::(memory|redis)::it_lingers'
     DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but "$of_messages" --threads 4 "${it[@]}"
+}
+# The store on etcd, and the command there, on each newer series of etcd.
+part_newer-etcd() {
+    if ! command -v go >/dev/null; then
+        echo "tests/run.sh: the tests of newer etcds DID NOT RUN: there is no Go to build them with"
+        return
+    fi
+    local version
+    for version in "${newer_etcds[@]}"; do
+        build_newer_etcd "$version"
+        "$(newer_etcd "$version")" --version
+        ETCD_BIN=$(newer_etcd "$version") tests --only '.*etcd' --but 'all::|.*consul' --threads 12 "${crates[@]}" --test stores --test command
+    done
 }
 # The store on MongoDB: a workspace of its own, because its driver brings a hundred crates.
 part_mongodb() {

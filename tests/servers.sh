@@ -97,6 +97,26 @@ need_consul() {
     fi
 }
 
+# etcd of each series that is newer than Debian's, for the part `newer-etcd`. Go builds each version once, in a minute.
+newer_etcds=(v3.6.16 v3.7.3)
+newer_etcd() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/etcd-$1"; }
+
+build_newer_etcd() {
+    local built work
+    built=$(newer_etcd "$1")
+    if [[ -x $built ]]; then
+        return
+    fi
+    work=$(mktemp -d)
+    mkdir -p "$(dirname "$built")"
+    # The name appears when the file is whole. A module around it, because `go install …@version` refuses replace directives.
+    (cd "$work" && go mod init etcd-for-tests && go get "go.etcd.io/etcd/server/v3@$1" && go build -trimpath -ldflags='-s -w' -o "$built.$$" \
+        go.etcd.io/etcd/server/v3) && mv "$built.$$" "$built"
+    local status=$?
+    rm -rf "$work"
+    return $status
+}
+
 # The version of Prometheus whose promtool fires the alerts of the manual.
 prometheus=v0.316.0
 built_promtool=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/prometheus-$prometheus/promtool

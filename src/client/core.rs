@@ -2,12 +2,12 @@
 
 use super::activity::Activity;
 use super::events::{Events, Hooks};
-use super::worker::Process;
 use crate::clock::Clock;
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::log;
 use crate::port::{Claim, Directory, Limit, LockProcessor, Outcome, Request, StoreLimits, unanswered};
+use crate::process::Process;
 use crate::state::key::KeyTable;
 use crate::state::locker::ClientId;
 use crate::state::tenure::Tenure;

@@ -116,6 +116,9 @@ pub(super) fn broken(parts: &Parts, key: &str, tenure: &Tenure, limit: Duration)
 
 /// Returns the loss of the current hold, which the caller has seen marked.
 pub(super) fn error(parts: &Parts, key: &Key) -> Error {
+    if parts.core.process.is_forked() {
+        return Error::Forked;
+    }
     let loss = match &key.state.lock().phase {
         Phase::Held(tenure) => tenure.loss_error(&key.name, parts.core.clock.now()),
         _ => None,
@@ -140,10 +143,11 @@ pub(crate) fn is_valid(parts: &Parts, key: &Arc<Key>, token: u64) -> bool {
 
 /// Returns why the hold with this token is not valid.
 pub(crate) fn why_invalid(parts: &Parts, key: &Key, token: u64) -> Error {
-    if parts.core.process.is_forked() {
-        return Error::Forked;
+    if key.hold.token() == token || parts.core.process.is_forked() {
+        error(parts, key)
+    } else {
+        Error::NotHeld { key: key.name.to_string() }
     }
-    if key.hold.token() == token { error(parts, key) } else { Error::NotHeld { key: key.name.to_string() } }
 }
 
 /// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because then its thread has told them.

@@ -52,9 +52,9 @@ pub(super) struct Rounds {
 impl Parts {
     pub(super) fn new(core: Core, has_record: bool, rounds: &Rounds) -> Arc<Self> {
         let parts = Arc::new_cyclic(|this: &Weak<Self>| {
-            let worker = |name, round| Worker::new(name, &core.clock, core.process, this, round);
+            let worker = |name, round| Worker::new(name, &core.clock, &core.process, this, round);
             let (listen, listening) = (rounds.listen, Weak::clone(this));
-            let listener = Worker::listening("dlock-listen", &core.clock, core.process, move |_| listen(&listening));
+            let listener = Worker::listening("dlock-listen", &core.clock, &core.process, move |_| listen(&listening));
             let renewals = Arc::new(Renewals::new(&core, worker("dlock-lease", rounds.lease)));
             let retries = Arc::new(Retries::new(&core, worker("dlock-retry", rounds.retry)));
             let subscription = Arc::new(Subscription::new(listener));

@@ -109,10 +109,15 @@ impl<'c> Unlock<'c> {
     fn end_hold(self, exit: Exit) -> Result<Option<EndedTenure>, Error> {
         let (parts, key) = (self.parts, self.key);
         match exit {
-            Exit::Last => {}
             Exit::Inner => return Ok(None),
-            Exit::InnerLost => return Err(loss::error(parts, key)),
             Exit::NotHeld => return Err(self.not_held()),
+            Exit::InnerLost => return Err(loss::error(parts, key)),
+            // The hold is the parent's, which keeps it. Its copy ends here, without a mutex: see `process.rs`.
+            Exit::Last if parts.core.process.is_forked() => {
+                key.hold.end();
+                return Err(Error::Forked);
+            }
+            Exit::Last => {}
         }
         let hands_over = parts.core.hands_over;
         let mut state = key.state.lock();
@@ -159,7 +164,7 @@ impl<'c> Unlock<'c> {
         let Phase::Held(tenure) = &state.phase else { return state };
         let may_be_kept =
             || !state.queue.is_empty() || tenure.may_linger() && parts.subscription.hears(&parts.core, key);
-        if !tenure.tokens.is_last() || !parts.core.limits.numbers || !may_be_kept() || parts.core.process.is_forked() {
+        if !tenure.tokens.is_last() || !parts.core.limits.numbers || !may_be_kept() {
             return state;
         }
         let locker = Arc::clone(&tenure.locker);
@@ -216,16 +221,12 @@ impl<'c> Unlock<'c> {
     /// Ends the hold and its tenure, which is returned to be given back.
     fn end_tenure(self, mut state: MutexGuard<'_, State>, is_told: bool, at: Moment) -> Result<EndedTenure, Error> {
         let (parts, key) = (self.parts, self.key);
-        let forked = parts.core.process.check();
-        // In a forked child, the parent's hold continues, and only this process's copy of it ends.
-        let next = if forked.is_ok() { Phase::Releasing { ended: None, about: None } } else { Phase::Idle };
         let others_wait = !state.queue.is_empty();
-        let ended = parts.renewals.end_hold(key, &mut state, next);
+        let ended = parts.renewals.end_hold(key, &mut state, Phase::Releasing { ended: None, about: None });
         if let Phase::Releasing { ended: Some(ended), .. } = &mut state.phase {
             ended.is_ordered = matches!(self.reply, AfterRelease::Elsewhere);
         }
         drop(state);
-        forked?;
         let (tenure, watchers) = ended.ok_or_else(|| self.not_held())?;
         Ok(EndedTenure { key: Arc::clone(key), tenure, watchers, is_told, others_wait, at })
     }

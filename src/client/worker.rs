@@ -4,6 +4,7 @@
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::log;
+use crate::process::Process;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
@@ -79,7 +80,7 @@ impl Worker {
     pub(crate) fn new<S: Send + Sync + 'static>(
         name: &'static str,
         clock: &Timer,
-        process: Process,
+        process: &Process,
         subject: &Weak<S>,
         round: Round<S>,
     ) -> Self {
@@ -95,7 +96,7 @@ impl Worker {
     pub(super) fn listening(
         name: &'static str,
         clock: &Timer,
-        process: Process,
+        process: &Process,
         work: impl Fn(Moment) -> Option<Moment> + Send + Sync + 'static,
     ) -> Self {
         Self::with(name, clock, process, Moment::NEVER, work)
@@ -104,7 +105,7 @@ impl Worker {
     fn with(
         name: &'static str,
         clock: &Timer,
-        process: Process,
+        process: &Process,
         at_work: Moment,
         work: impl Fn(Moment) -> Option<Moment> + Send + Sync + 'static,
     ) -> Self {
@@ -115,7 +116,7 @@ impl Worker {
             name,
             _woken: clock.register(|| Arc::clone(&bell) as Arc<dyn Sleeper>),
             clock: clock.clone(),
-            process,
+            process: process.clone(),
             work: Arc::new(work),
             bell,
             started: AtomicBool::new(false),
@@ -229,27 +230,6 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
         let mut alarm = bell.alarm.lock();
         alarm.at = alarm.at.min(next);
         alarm.phase = WorkPhase::Sleeping;
-    }
-}
-
-/// The process that has a client's threads and connections.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Process(u32);
-
-impl Process {
-    pub(super) fn this() -> Self {
-        Self(std::process::id())
-    }
-
-    /// Returns whether the calling process is a forked child of this one, with a copy of its memory. Costs a system call.
-    pub(crate) fn is_forked(self) -> bool {
-        self.check().is_err()
-    }
-
-    /// Checks that the calling process may use the client. A forked child would use its parent's connection, and wait for threads that it does
-    /// not have. Fails with [`Error::Forked`].
-    pub(crate) fn check(self) -> Result<(), Error> {
-        if std::process::id() == self.0 { Ok(()) } else { Err(Error::Forked) }
     }
 }
 

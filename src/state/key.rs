@@ -3,11 +3,12 @@
 //! The operations on a key stand in the module [`client`](crate::client).
 
 use crate::clock::Moment;
+use crate::process::Process;
 use crate::state::hold::CurrentHold;
 use crate::state::machine::{Phase, State, Waiter};
 use crate::state::owner;
 use crate::state::task::{Reply, Watcher};
-use crate::sync::{Mutex, before_notifying};
+use crate::sync::{Mutex, MutexGuard, before_notifying};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::any::Any;
 use std::collections::HashMap;
@@ -24,15 +25,29 @@ pub(crate) struct Key {
     /// What counts the key among the known ones until it is dropped, if that is recorded.
     pub(crate) known: OnceLock<Box<dyn Any + Send + Sync>>,
     table: Weak<KeyTable>,
+    process: Process,
 }
 
 impl Key {
     fn new(id: u64, name: Arc<str>, table: Weak<KeyTable>) -> Self {
-        Self { id, name, hold: CurrentHold::none(), state: Mutex::new(State::new()), known: OnceLock::new(), table }
+        Self {
+            id,
+            name,
+            hold: CurrentHold::none(),
+            state: Mutex::new(State::new()),
+            known: OnceLock::new(),
+            table,
+            process: Process::this(),
+        }
+    }
+
+    /// Returns the state, for a caller that may be in a forked child, where there is none.
+    fn state_here(&self) -> Option<MutexGuard<'_, State>> {
+        (!self.process.is_forked()).then(|| self.state.lock())
     }
 
     pub(crate) fn queue_length(&self) -> usize {
-        self.state.lock().queue.len()
+        self.state_here().map_or(0, |state| state.queue.len())
     }
 
     /// Wakes a parked thread so that it checks again whether its wait is over or the client is closed.
@@ -57,7 +72,7 @@ impl Key {
 
     /// Sends a message on this channel when the hold with this token is lost, if the channel is empty.
     pub(crate) fn watch_by(&self, token: u64, sender: Sender<()>) {
-        let mut state = self.state.lock();
+        let Some(mut state) = self.state_here() else { return };
         if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
             if self.hold.is_lost() {
                 let _ = sender.try_send(());
@@ -70,7 +85,7 @@ impl Key {
     /// Returns the reply that comes when the hold with this token is lost.
     pub(crate) fn watch_by_reply(&self, token: u64) -> Arc<Reply<()>> {
         let reply = Arc::new(Reply::default());
-        let mut state = self.state.lock();
+        let Some(mut state) = self.state_here() else { return reply };
         if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
             if self.hold.is_lost() {
                 // Nobody waits for it yet, so this wakes nobody.
@@ -85,7 +100,7 @@ impl Key {
 
     /// Returns when the hold with this token began, if it has not ended.
     pub(crate) fn held_since(&self, token: u64) -> Option<Moment> {
-        match &self.state.lock().phase {
+        match &self.state_here()?.phase {
             Phase::Held(tenure) if self.hold.token() == token => Some(tenure.hold.since),
             _ => None,
         }
@@ -94,8 +109,7 @@ impl Key {
     /// Notes that nobody is to get the key until so long after the hold of this owner with this token began. Returns until when, if the hold
     /// has not ended.
     pub(crate) fn delay_release(&self, owner: u64, token: u64, at_least: Duration) -> Option<Moment> {
-        let mut state = self.state.lock();
-        match &mut state.phase {
+        match &mut self.state_here()?.phase {
             Phase::Held(tenure) if self.hold.is_owned_by(owner) && self.hold.token() == token => {
                 tenure.hold.delay_release(at_least);
                 tenure.hold.delayed_until(tenure.hold.since)
@@ -107,6 +121,9 @@ impl Key {
 
 impl Drop for Key {
     fn drop(&mut self) {
+        if self.process.is_forked() {
+            return;
+        }
         if let Some(table) = self.table.upgrade() {
             table.forget(&self.name);
         }
@@ -118,9 +135,16 @@ impl Drop for Key {
 }
 
 /// The keys of a client that are in use. A key lives as long as one of its handles or a thread that works on it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KeyTable {
     keys: Mutex<Keys>,
+    process: Process,
+}
+
+impl Default for KeyTable {
+    fn default() -> Self {
+        Self { keys: Mutex::default(), process: Process::this() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -130,8 +154,11 @@ struct Keys {
 }
 
 impl KeyTable {
-    /// Returns the key of that name, which all its handles share.
+    /// Returns the key of that name, which all its handles share. In a forked child it is in no table, and nobody holds it.
     pub(crate) fn key(self: &Arc<Self>, name: &Arc<str>) -> Arc<Key> {
+        if self.process.is_forked() {
+            return Arc::new(Key::new(0, Arc::clone(name), Weak::new()));
+        }
         let mut keys = self.keys.lock();
         if let Some(key) = keys.by_name.get(&**name).and_then(Weak::upgrade) {
             return key;

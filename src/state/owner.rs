@@ -10,6 +10,7 @@
 //! unlock.) When a client is dropped, its remaining holds are removed from their threads' counts.
 
 use crate::one_line::OneLine;
+use crate::process::Process;
 use crate::sync::thread_local;
 use parking_lot::Mutex;
 use std::cell::Cell;
@@ -77,7 +78,7 @@ impl fmt::Display for OwnerName {
 pub(crate) struct HoldNumber {
     number: u64,
     /// The process that has entered the name. In a forked child, the table's mutex may be taken by a thread that the child does not have.
-    process: u32,
+    process: Process,
 }
 
 impl HoldNumber {
@@ -91,7 +92,7 @@ impl HoldNumber {
         };
         books.names.insert(number, shown);
         drop(books);
-        Self { number, process: std::process::id() }
+        Self { number, process: Process::this() }
     }
 
     pub(crate) fn get(&self) -> u64 {
@@ -101,13 +102,13 @@ impl HoldNumber {
     /// Moves the number out. What is left is nobody's.
     #[cfg(feature = "async")]
     pub(crate) fn take(&mut self) -> Self {
-        Self { number: std::mem::replace(&mut self.number, NOBODY), process: self.process }
+        Self { number: std::mem::replace(&mut self.number, NOBODY), process: self.process.clone() }
     }
 }
 
 impl Drop for HoldNumber {
     fn drop(&mut self) {
-        if std::process::id() == self.process {
+        if !self.process.is_forked() {
             let name = BOOKS.lock().names.remove(&self.number);
             drop(name);
         }

@@ -5,7 +5,10 @@ use crate::support::crew::eventually;
 use crate::support::fork::in_child;
 use crate::support::lab::{Lab, connect};
 use crate::support::process::{alone, threads_named};
-use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold};
+use redis_dlock::{
+    DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold, MemoryLockProcessor,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_millis(1500);
@@ -151,4 +154,58 @@ fn a_child_does_not_take_up_what_lingers_in_its_parent() {
         assert!(next.is_valid());
         assert_eq!(next.fencing_token(), token + 1, "it has lingered in the parent all along");
     });
+}
+
+/// The threads of the parent hold each mutex now and then, also at the moment of a fork.
+#[test]
+fn a_child_of_a_busy_process_waits_for_no_thread_that_it_does_not_have() {
+    const FORKS: usize = 200;
+    alone(concat!(module_path!(), "::a_child_of_a_busy_process_waits_for_no_thread_that_it_does_not_have"), || {
+        let generator = DLockGenerator::builder().on_event(|_| {}).build(MemoryLockProcessor::new()).unwrap();
+        let lock = generator.generate("FORK", "held").unwrap();
+        let hold = generator.generate("FORK", "a hold").unwrap().hold().unwrap();
+        let mut copies = (Some(lock.lock().unwrap()), Some(hold));
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _stop = Stop(&is_over);
+            for n in 0..2 {
+                let (generator, lock, is_over) = (&generator, &lock, &is_over);
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        assert!(lock.try_lock().unwrap().is_none());
+                        let other = generator.generate("FORK", n.to_string()).unwrap();
+                        let guard = other.lock().unwrap();
+                        assert!(lock.queue_length() == 0 && guard.held_for() < Duration::MAX);
+                        drop((guard.lost(), generator.generate("FORK", "a hold").unwrap().try_hold().unwrap()));
+                    }
+                });
+            }
+            for n in 0..FORKS {
+                let through = in_child(|| {
+                    let (guard, hold) = (copies.0.take().unwrap(), copies.1.take().unwrap());
+                    let _ = (lock.queue_length(), guard.held_for(), guard.lost(), hold.held_for(), guard.loss());
+                    assert!(is_forked(&lock.is_locked()) && is_forked(&generator.describe("FORK", "held")));
+                    assert!(is_forked(&generator.generate("FORK", "0").unwrap().try_lock()));
+                    // Each ends in another way.
+                    match n % 3 {
+                        0 => assert!(is_forked(&guard.unlock()) && is_forked(&hold.release())),
+                        1 => assert!(is_forked(&guard.unlock_after(LEASE))),
+                        _ => drop((guard, hold)),
+                    }
+                    generator.close();
+                });
+                assert!(through, "child {n}");
+            }
+        });
+        assert!(copies.0.unwrap().is_valid() && copies.1.unwrap().is_valid());
+    });
+}
+
+/// Ends the threads of a test, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -1,14 +1,13 @@
-//! The manual's page "Which store": its figures are those of the stores, and locks with settings beyond them are refused. No server is needed.
+//! The manual's page "Stores": its figures are those of the stores, and locks with settings beyond them are refused. No server is needed.
 
+use crate::support::stores_page::tells_limits;
 use dlock_consensus::{ConsulLockProcessor, EtcdLockProcessor};
-use redis_dlock::processor::DeadWaiters;
 use redis_dlock::{DLockConfig, DLockGenerator, Error, LockProcessor, MemoryLockProcessor, RedisLockProcessor};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::env;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{env, fs};
 
 type Store = Arc<dyn LockProcessor>;
 
@@ -24,83 +23,14 @@ fn consul() -> Store {
     Arc::new(ConsulLockProcessor::new("consul://127.0.0.1:1").unwrap())
 }
 
-/// One of each column.
-fn stores() -> [Store; 6] {
-    [
-        Arc::new(MemoryLockProcessor::new()),
-        redis("redis://127.0.0.1:1"),
-        redis("redis+sentinel://127.0.0.1:1/name"),
-        redis("redis+cluster://127.0.0.1:1"),
-        etcd(),
-        consul(),
-    ]
-}
-
-/// The rows by their first cells. A cell that says so is the same as the one before it.
-fn rows() -> BTreeMap<String, Vec<String>> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual/stores.md");
-    let page = fs::read_to_string(page).unwrap();
-    let head = "| | embedded | Redis | Redis Sentinel | Redis Cluster | etcd | Consul |";
-    let rows = page.lines().skip_while(|line| *line != head).skip(2);
-    rows.take_while(|line| line.starts_with('|'))
-        .map(|row| {
-            let mut cells = row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned());
-            let name = cells.next().unwrap();
-            let mut row = Vec::<String>::new();
-            for cell in cells {
-                row.push(if cell == "the same" { row.last().unwrap().clone() } else { cell });
-            }
-            assert_eq!(row.len(), 6, "{name}");
-            (name, row)
-        })
-        .collect()
-}
-
-/// A time as the page writes it, in whole units.
-fn told(time: Duration) -> String {
-    match time.as_secs() {
-        _ if time.is_zero() => "none".into(),
-        0 => format!("{} ms", time.as_millis()),
-        seconds @ ..3600 => format!("{seconds} s"),
-        seconds @ ..86_400 => format!("{} h", seconds / 3600),
-        seconds => format!("{} days", seconds / 86_400),
-    }
-}
-
-fn yes_or_no(is_so: bool) -> String {
-    if is_so { "yes" } else { "no" }.into()
-}
-
 #[test]
 fn the_figures_of_the_page_are_the_limits_of_the_stores() {
-    let rows = rows();
-    for (column, store) in stores().iter().enumerate() {
-        let limits = store.limits();
-        let cell = |name: &str| rows.get(name).unwrap_or_else(|| panic!("no row {name:?}"))[column].as_str();
-        let leases = cell("leases");
-        assert!(leases.starts_with(&told(limits.shortest_lease)), "{leases}, {store:?}");
-        assert!(leases.ends_with(&format!(" to {}", told(limits.longest_lease))), "{leases}, {store:?}");
-        let expected = [
-            ("leases in units of", told(limits.tick.max(Duration::from_millis(1)))),
-            ("the same as a number of leases, at most, while one server leads", limits.dead_holder_leases.to_string()),
-            ("a request may take, where no wait says otherwise", told(limits.command)),
-            ("a waiter knows how long the holder's lease lasts", yes_or_no(limits.remaining_known)),
-            ("turns for pollers ([`with_poller_gap`][DLockConfig::with_poller_gap])", yes_or_no(limits.poller_gaps)),
-            (
-                "[`describe`, `list`][who_holds_it], [`break_lock`][DLockGenerator::break_lock]",
-                yes_or_no(store.directory().is_some() && limits.breaks),
-            ),
-        ];
-        for (name, expected) in expected {
-            assert_eq!(cell(name), expected, "{name}: {store:?}");
-        }
-        let is_passed_over = cell("a dead waiter").starts_with("is passed over");
-        assert_eq!(is_passed_over, limits.dead_waiters == DeadWaiters::AtOnce, "{store:?}");
-        let outage = cell("renewals allow for an outage of");
-        if outage != "what the Sentinels are set to" {
-            assert_eq!(outage, told(limits.outage), "{store:?}");
-        }
-    }
+    tells_limits("embedded", &MemoryLockProcessor::new());
+    tells_limits("Redis", &redis("redis://127.0.0.1:1"));
+    tells_limits("Redis Sentinel", &redis("redis+sentinel://127.0.0.1:1/name"));
+    tells_limits("Redis Cluster", &redis("redis+cluster://127.0.0.1:1"));
+    tells_limits("etcd", &etcd());
+    tells_limits("Consul", &consul());
 }
 
 /// The error of settings that a store cannot keep to.

@@ -15,6 +15,7 @@ pub(crate) mod proxy;
 pub(crate) mod queue;
 mod redis_server;
 pub(crate) mod sentinels;
+pub(crate) mod stores_page;
 pub(crate) mod worker;
 
 pub(crate) use ports::free_port;

@@ -6,15 +6,35 @@ use crate::timing;
 use dlock_consensus::{ConsulBuilder, ConsulLockProcessor};
 #[cfg(feature = "etcd")]
 use dlock_consensus::{EtcdBuilder, EtcdLockProcessor};
-#[cfg(any(feature = "consul", feature = "etcd"))]
-use redis_dlock::port::Operations;
-use redis_dlock::port::{LockProcessor, StoreLimits};
+use redis_dlock::port::{LockProcessor, Operations, StoreLimits};
 use redis_dlock::{DLockGenerator, Error, GeneratorBuilder, RedisBuilder, RedisLockProcessor};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// A kind of store that this package does not know.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherStore {
+    /// What its URLs begin with, up to the first `:` or `+`.
+    pub scheme: &'static str,
+    /// Makes a store of a URL. It need not connect.
+    pub open: fn(url: &str) -> Result<Arc<dyn LockProcessor>, Error>,
+}
+
+/// Those that the program knows.
+static OTHERS: OnceLock<&'static [OtherStore]> = OnceLock::new();
+
+pub(crate) fn know(others: &'static [OtherStore]) {
+    // A second call comes from nowhere.
+    let _ = OTHERS.set(others);
+}
+
+/// Returns the kind of store with this scheme.
+pub(crate) fn other(scheme: &str) -> Option<OtherStore> {
+    OTHERS.get()?.iter().find(|other| other.scheme == scheme).copied()
+}
+
 /// The name of a lock that nobody has. To look at it shows whether a store answers.
-#[cfg(any(feature = "consul", feature = "etcd"))]
 const NOBODYS: &str = "DLOCK_dlock_hello";
 
 /// How a store is reached.
@@ -25,6 +45,18 @@ pub(crate) enum Builder {
     Etcd(EtcdBuilder),
     #[cfg(feature = "consul")]
     Consul(ConsulBuilder),
+    /// A kind of store and a URL, which may contain a password.
+    Other(OtherStore, Secret),
+}
+
+/// A text that is not shown.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 /// A store that has answered.
@@ -35,6 +67,7 @@ pub(crate) enum Store {
     Etcd(EtcdLockProcessor),
     #[cfg(feature = "consul")]
     Consul(ConsulLockProcessor),
+    Other(Arc<dyn LockProcessor>),
 }
 
 impl Builder {
@@ -46,6 +79,7 @@ impl Builder {
             Self::Etcd(builder) => answering(builder.build()?).map(Store::Etcd),
             #[cfg(feature = "consul")]
             Self::Consul(builder) => answering(builder.build()?).map(Store::Consul),
+            Self::Other(other, url) => answering((other.open)(&url.0)?).map(Store::Other),
         }
     }
 
@@ -69,7 +103,6 @@ impl Builder {
     }
 }
 
-#[cfg(any(feature = "consul", feature = "etcd"))]
 fn answering<S: LockProcessor>(store: S) -> Result<S, Error> {
     store.inspect(NOBODYS, timing::ANSWERS_WITHIN).map(|_| store)
 }
@@ -83,6 +116,7 @@ impl Store {
             Self::Etcd(store) => store.limits(),
             #[cfg(feature = "consul")]
             Self::Consul(store) => store.limits(),
+            Self::Other(store) => store.limits(),
         }
     }
 
@@ -93,6 +127,7 @@ impl Store {
             Self::Etcd(store) => builder.build(store),
             #[cfg(feature = "consul")]
             Self::Consul(store) => builder.build(store),
+            Self::Other(store) => builder.build(store),
         }
     }
 }

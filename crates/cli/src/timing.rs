@@ -12,8 +12,7 @@ pub(crate) const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(100);
 /// The pauses between two attempts to connect to a server that is away.
 pub(crate) const CONNECT_PAUSES: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);
 
-/// How long etcd and Consul have to answer the first question.
-#[cfg(any(feature = "consul", feature = "etcd"))]
+/// How long a store other than Redis has to answer the first question.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// How often a `dlock run --once-every` that waits looks whether the command has been run meanwhile.
@@ -82,8 +81,10 @@ pub(crate) const GUARD_LOOKS_FOR: Duration = Duration::from_secs(10);
 pub(crate) const CLOCK_FAR: Duration = Duration::from_secs(1);
 
 /// The pause before a write whose time is measured: a disk that is slow now and then is seen.
-#[cfg(any(feature = "consul", feature = "etcd"))]
 pub(crate) const BETWEEN_WRITES: Duration = Duration::from_millis(50);
+
+/// The lease of the lock that the doctor takes: it ends by itself if the examination is interrupted.
+pub(crate) const EXAMINED_FOR: Duration = Duration::from_secs(10);
 
 /// The command reports a round trip that takes longer than this.
 pub(crate) const ROUND_TRIP_LONG: Duration = Duration::from_millis(100);

@@ -167,9 +167,11 @@ impl DLockGenerator {
         if self.client.is_closed() {
             return Err(Error::ShutDown);
         }
-        self.short_leases.warn_of(&config, &limits);
         let key = self.client.core().keys.key(&config.unique_key);
-        self.client.core().events.see(&key, &config);
+        if !self.client.core().process.is_forked() {
+            self.short_leases.warn_of(&config, &limits);
+            self.client.core().events.see(&key, &config);
+        }
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }
 

@@ -1,7 +1,7 @@
 //! Forks: programs that do it, and copies of a running process.
 
 use super::crew::eventually;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Runs `work` in a child, and tells whether it got through.
 #[expect(unsafe_code, reason = "there is no safe way to fork, and the tests are about processes that do")]
@@ -17,10 +17,15 @@ pub(crate) fn in_child(work: impl FnOnce()) -> bool {
         }
         child => {
             let mut status = 0;
-            eventually("the child's end", || {
-                // SAFETY: the pointer is to a local that outlives the call.
-                unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) == child }
-            });
+            // SAFETY: the pointer is to a local that outlives the call.
+            let mut has_ended = || unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) == child };
+            let waited = catch_unwind(AssertUnwindSafe(|| eventually("the child's end", &mut has_ended)));
+            if let Err(panic) = waited {
+                // A child that hangs would keep the pipes of this process open, and whoever reads them waiting.
+                // SAFETY: always sound.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+                resume_unwind(panic);
+            }
             status == 0
         }
     }

@@ -22,7 +22,7 @@ pub(crate) use crew::is_long;
 pub(crate) use jvm::Jvm;
 pub(crate) use kit::{
     Proxy, RedisServer, certificates, cluster, crew, dice, free_port, history, monitor, process, proxy, queue,
-    sentinels, worker,
+    sentinels, stores_page, worker,
 };
 use redis_dlock::{Error, LossCause, port};
 use std::time::Duration;

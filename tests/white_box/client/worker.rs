@@ -13,7 +13,7 @@ struct Probe {
 fn probe(rounds: Sender<()>, gate: Receiver<()>) -> Arc<Probe> {
     let clock = Timer::new(Arc::new(SystemClock));
     Arc::new_cyclic(|this| Probe {
-        worker: Worker::new("test-worker", &clock, Process::this(), this, round),
+        worker: Worker::new("test-worker", &clock, &Process::this(), this, round),
         rounds,
         gate,
     })

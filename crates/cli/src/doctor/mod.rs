@@ -9,10 +9,12 @@
 //! | `examination/rights.rs` | whether the login may do what locks do |
 //! | `examination/messages.rs` | whether a client that waits is heard |
 //! | `examination/clock.rs` | clock and round trip |
+//! | `other.rs` | a store of another kind, by the port alone |
 //! | `voting/mod.rs`, `voting/etcd.rs`, `voting/consul.rs` | the servers of etcd and Consul |
 
 mod examination;
 mod finding;
+mod other;
 #[cfg(any(feature = "consul", feature = "etcd"))]
 mod voting;
 
@@ -40,6 +42,7 @@ pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failur
         (Builder::Etcd(builder), _) => voting::etcd::examine(&builder.build()?, wanted.limit)?,
         #[cfg(feature = "consul")]
         (Builder::Consul(builder), _) => voting::consul::examine(&builder.build()?, wanted.limit)?,
+        (Builder::Other(other, url), _) => other::examine(other.scheme, &*(other.open)(&url.0)?, wanted.limit),
     };
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
     Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })

@@ -7,7 +7,7 @@ mod file;
 mod mapping;
 
 use crate::status::{Failure, USAGE};
-use crate::store::{Builder, Store};
+use crate::store::{self, Builder, Secret, Store};
 use crate::timing;
 use clap::Args;
 #[cfg(feature = "consul")]
@@ -184,10 +184,20 @@ impl Settings {
 
     /// How the store of the URL is reached.
     pub(crate) fn builder(&self) -> Result<Builder, Failure> {
-        match self.url.split(['+', ':']).next() {
-            Some("etcd" | "consul") => {
+        let scheme = self.url.split(['+', ':']).next().unwrap_or_default();
+        match (scheme, store::other(scheme)) {
+            ("etcd" | "consul", _) => {
                 self.refuse_those_of_redis()?;
                 self.consensus()
+            }
+            (_, Some(other)) => {
+                self.refuse_those_of_redis()?;
+                let Reach { ca, cert, key, .. } = &self.reach;
+                if ca.is_some() || cert.is_some() || key.is_some() {
+                    let message = "--ca, --cert and --key are not for this store: its URL has options of its own";
+                    return Err(Failure::new(USAGE, message));
+                }
+                Ok(Builder::Other(other, Secret(self.url.clone())))
             }
             _ => self.redis().map(|builder| Builder::Redis(Box::new(builder))),
         }
@@ -207,9 +217,7 @@ impl Settings {
         let time = times.iter().find(|(_, time)| time.is_some()).map(|(name, _)| *name);
         let other = replica_acks.map(|_| "--replica-acks").or((!address_map.is_empty()).then_some("--address-map"));
         match time.or(other) {
-            Some(name) => {
-                Err(Failure::new(USAGE, format!("{name} is for Redis alone: leave it out for etcd and Consul")))
-            }
+            Some(name) => Err(Failure::new(USAGE, format!("{name} is for Redis alone: leave it out for other stores"))),
             None => Ok(()),
         }
     }

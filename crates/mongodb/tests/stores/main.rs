@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[cfg(feature = "command")]
+mod command;
 mod faults;
 mod fresh;
+mod page;
 mod proxy;
 mod server;
 
@@ -27,6 +30,8 @@ mod support {
     pub(crate) mod process;
     #[path = "../../../../tests/it/support/stalls.rs"]
     pub(crate) mod stalls;
+    #[path = "../../../../tests/support/stores_page.rs"]
+    pub(crate) mod stores_page;
     #[path = "../../../../tests/it/support/time.rs"]
     pub(crate) mod time;
     #[path = "../../../../tests/it/support/watched.rs"]

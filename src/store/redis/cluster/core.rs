@@ -8,6 +8,7 @@ use super::redirect::{RedirectReply, redirect_reply, words};
 use super::refresh::Refresher;
 use super::timing::COOLDOWN;
 use crate::error::{BackendFailure, Error};
+use crate::process::Process;
 use crate::store::redis::net::address::{Address, Place};
 use crate::store::redis::net::hosts::AddressMap;
 use crate::store::redis::net::identity;
@@ -37,7 +38,7 @@ pub(crate) struct Cluster {
     pub(super) refresher: Arc<Refresher>,
     pub(crate) listeners: Arc<Listeners>,
     /// The process that made the Cluster.
-    pid: u32,
+    process: Process,
 }
 
 /// Nodes that own slots, each with its slots.
@@ -53,8 +54,8 @@ impl Cluster {
         let listeners = Arc::<Listeners>::default();
         let map = Arc::new(Map::new(reach, address_map, Arc::clone(&listeners)));
         let refresher = Refresher::new(seeds, Arc::clone(&map));
-        let pid = std::process::id();
-        Arc::new_cyclic(|this| Self { this: Weak::clone(this), map, refresher, listeners, pid })
+        let process = Process::this();
+        Arc::new_cyclic(|this| Self { this: Weak::clone(this), map, refresher, listeners, process })
     }
 
     /// Takes in that a node has redirected a call of a slot to what it calls `host` and `port`. Returns the node to which such calls go now;
@@ -120,7 +121,7 @@ impl Cluster {
     /// Closes the connections. Calls that wait fail, and so does every later one.
     pub(crate) fn close(&self) {
         // The parent still locks on those sockets. To shut one down here would break it there, and a held lock with it.
-        if self.pid != std::process::id() {
+        if self.process.is_forked() {
             // A child process shares its parent's sockets.
             return;
         }

@@ -68,6 +68,7 @@ use super::net::endpoint::Endpoint;
 use super::net::resp::{Packed, Stamp};
 use crate::backoff::{Backoff, Cooldown};
 use crate::error::{BackendFailure, Error};
+use crate::process::Process;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, now};
 use crate::timing::end_of;
@@ -115,7 +116,7 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     /// While this cooldown lasts, no further connection is opened if one is open.
     only_one: Mutex<Cooldown<Instant>>,
     /// The process that created the transport.
-    pid: u32,
+    process: Process,
 }
 
 /// A batch that was sent, and whose replies are to be waited for.
@@ -176,7 +177,7 @@ impl<C: Connector> Transport<C> {
             callers: CALLERS,
             kept: AtomicU64::new(0),
             only_one: Mutex::default(),
-            pid: std::process::id(),
+            process: Process::this(),
         }
     }
 
@@ -393,7 +394,7 @@ impl<C: Connector> Transport<C> {
 
     /// Closes the connections. Calls that wait fail, and so does every later one.
     pub(crate) fn close(&self) {
-        if self.pid != std::process::id() {
+        if self.process.is_forked() {
             // A child process shares its parent's sockets; ending the connections would end the parent's.
             return;
         }

@@ -1,0 +1,80 @@
+//! The command `dlock`: runs a command under a lock, shows and breaks locks, and examines servers.
+//!
+//! Its one `unsafe` is the fork of `dlock run`, before any thread begins: see `run/fork.rs`.
+//!
+//! The library is for programs that are this command with more stores: [`run`]. `crates/mongodb` has one.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the command `dlock` needs Linux: it relies on PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER");
+
+mod args;
+mod breaking;
+mod doctor;
+mod exporter;
+mod list;
+mod output;
+mod pages;
+mod process_one;
+mod run;
+mod settings;
+mod show;
+mod status;
+mod store;
+mod timing;
+mod wait;
+mod watch;
+
+use args::{Action, Arguments};
+use clap::Parser;
+use clap::error::ErrorKind;
+use settings::{Rules, Settings};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+pub use store::OtherStore;
+
+/// Runs the command with the arguments of this process, and returns its status. The URL of a store may have the schemes of `others`, too. Call
+/// it first of all: `dlock run` forks before any thread begins.
+#[must_use]
+pub fn run(others: &'static [OtherStore]) -> ExitCode {
+    store::know(others);
+    status::read_format(std::env::args_os());
+    let processes = run::Others::start();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(said) => return explain(&said).into(),
+    };
+    let Arguments { reach, action, .. } = arguments;
+    let processes = if matches!(action, Action::Run(_)) { processes } else { None };
+    if !matches!(action, Action::Run(_))
+        && let Err(failure) = process_one::hear_signals()
+    {
+        return output::end(Err(failure)).into();
+    }
+    let settings = || Settings::of(&reach, Rules::default());
+    let outcome = match action {
+        Action::Run(wanted) => return run::run(&reach, &wanted, processes).into(),
+        Action::Completions { shell } => pages::completions(shell),
+        Action::Man { of } => pages::manual(of.as_deref()),
+        Action::Ls(wanted) => settings().and_then(|settings| list::list(&settings, &wanted)),
+        Action::Show(wanted) => settings().and_then(|settings| show::show(&settings, &wanted)),
+        Action::Wait(wanted) => settings().and_then(|settings| wait::wait(&settings, &wanted)),
+        Action::Watch(wanted) => settings().and_then(|settings| watch::watch(&settings, &wanted)),
+        Action::Break(wanted) => settings().and_then(|settings| breaking::break_hold(&settings, &wanted)),
+        Action::Exporter(wanted) => settings().and_then(|settings| exporter::serve(&settings, &wanted)),
+        Action::Doctor(wanted) => settings().and_then(|settings| doctor::examine(&settings, &wanted)),
+    };
+    output::end(outcome).into()
+}
+
+/// Prints help or the version, or says what is wrong with the arguments. Whether anybody can read it does not matter for the status.
+fn explain(said: &clap::Error) -> u8 {
+    let text = said.render().to_string();
+    if matches!(said.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        return 0;
+    }
+    status::say(status::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
+    status::USAGE
+}
