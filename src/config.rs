@@ -59,8 +59,8 @@ pub struct DLockConfig {
     pub(crate) hold_warning: Option<Duration>,
     pub(crate) lock_delay: Duration,
     pub(crate) poller_gap: Option<Duration>,
-    reason: Option<String>,
-    holder_name: Option<String>,
+    pub(crate) reason: Option<String>,
+    pub(crate) holder_name: Option<String>,
 }
 
 /// Settings with their defaults for the lock with this type and target.

@@ -9,7 +9,7 @@ use ::log::{Metadata, Record};
 use std::fmt::Arguments;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub(crate) use ::log::Level;
+pub(crate) use ::log::{Level, STATIC_MAX_LEVEL, max_level};
 
 /// The targets of all log lines. They are part of the public interface, because programs filter by them. A line keeps its
 /// target when its code moves to another module.
@@ -30,11 +30,8 @@ pub(crate) mod target {
 /// The origin of a line: module, file, line.
 pub(crate) type SourceLocation = (&'static str, &'static str, u32);
 
-/// Writes a line, unless its level is switched off. Catches a panic of the logger.
+/// Writes a line. Catches a panic of the logger.
 pub(crate) fn write(level: Level, target: &str, (module, file, line): SourceLocation, text: Arguments<'_>) {
-    if level > ::log::STATIC_MAX_LEVEL || level > ::log::max_level() {
-        return;
-    }
     let written = catch_unwind(AssertUnwindSafe(|| {
         let logger = ::log::logger();
         let metadata = Metadata::builder().level(level).target(target).build();
@@ -56,10 +53,14 @@ pub(crate) fn write(level: Level, target: &str, (module, file, line): SourceLoca
     }
 }
 
+/// Writes a line, unless its level is switched off.
 macro_rules! line {
-    ($level:expr, $target:ident, $($text:tt)+) => {
-        $crate::log::write($level, $crate::log::target::$target, (module_path!(), file!(), line!()), format_args!($($text)+))
-    };
+    ($level:expr, $target:ident, $($text:tt)+) => {{
+        let (level, origin) = ($level, (module_path!(), file!(), line!()));
+        if level <= $crate::log::STATIC_MAX_LEVEL && level <= $crate::log::max_level() {
+            $crate::log::write(level, $crate::log::target::$target, origin, format_args!($($text)+));
+        }
+    }};
 }
 
 macro_rules! error_line {

@@ -123,8 +123,8 @@ impl<'c> Acquire<'c> {
             progress = match progress {
                 Progress::Confirmed(queued) => {
                     queued.finish();
-                    let token = key.hold.token();
                     inside.begin_hold();
+                    let token = key.hold.token();
                     log::trace!(ACQUIRE, "lock {:?}: held, token {token}", key.name);
                     return Ok(Some(token));
                 }
@@ -146,7 +146,7 @@ impl<'c> Acquire<'c> {
             parts.renewals.thread.wake_by(parts.record.begin(&parts.core));
         }
         parts.subscription.check(&parts.core, &key.name, || self.command_limit())?;
-        if self.settings.reason().is_some()
+        if self.settings.reason.is_some()
             && parts.record.is_on
             && (parts.subscription.is_started(&parts.core) || !parts.record.listens_with_it())
         {
@@ -302,8 +302,8 @@ impl<'c> Acquire<'c> {
             return Some(Confirmed::Lost);
         }
         // The lease thread already renews a tenure that is passed on, so its deadline only must not have passed.
-        let is_fresh = !tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline());
-        tenure.is_confirmed = is_fresh && tenure.counts(&parts.core.limits);
+        tenure.is_confirmed = tenure.counts(&parts.core.limits)
+            && (!tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline()));
         if tenure.is_confirmed { Some(Confirmed::Yes(parts.core.events.queue_acquired(tenure, call))) } else { None }
     }
 
@@ -490,9 +490,9 @@ impl Asker<'_, '_> {
             }
         };
         let first = if wait { Question::join } else { Question::acquire };
-        let question = first(parts.core.next_locker(self.acquire.settings), Arc::clone(self.acquire.settings));
-        key.state.lock().ask_about(&question.about.locker);
-        question
+        let locker = parts.core.next_locker(self.acquire.settings);
+        key.state.lock().ask_about(&locker);
+        first(locker, Arc::clone(self.acquire.settings))
     }
 
     fn question_again(&self, unsettled: Unsettled) -> Question {
@@ -506,9 +506,10 @@ impl Asker<'_, '_> {
         let (parts, key) = (self.acquire.parts, self.acquire.key);
         let limit = self.acquire.limit.limit(sent_at, parts.core.limits.command);
         let thread = thread::current();
-        let name =
-            self.acquire.settings.holder_name().filter(|_| !owner::is_thread(self.acquire.owner)).or(thread.name());
-        let result = parts.core.run(&question.request(&key.name, parts.core.id.current(), name), limit);
+        let settings = self.acquire.settings;
+        let of_hold = settings.holder_name.as_deref().filter(|_| !owner::is_thread(self.acquire.owner));
+        let request = question.request(&key.name, &parts.core, of_hold.or(thread.name()));
+        let result = parts.core.run(&request, limit);
         question.take_in(&self.turn, result, sent_at)
     }
 

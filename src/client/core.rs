@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::log;
-use crate::port::{Claim, Directory, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, unanswered};
+use crate::port::{Claim, Directory, Limit, LockProcessor, Outcome, Request, StoreLimits, unanswered};
 use crate::process::Process;
 use crate::state::key::KeyTable;
 use crate::state::locker::ClientId;
@@ -30,7 +30,7 @@ pub(crate) struct Core {
     /// Who uses the store.
     pub(crate) activity: Activity,
     /// What is told of the calls of the store, and of all else that happens.
-    pub(super) events: Arc<Events>,
+    pub(crate) events: Arc<Events>,
 }
 
 impl Core {
@@ -81,7 +81,8 @@ impl Core {
     pub(crate) fn run(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
         let sent_at = self.events.metered_now();
         // Call the store in the box, and not the box, which is a `LockProcessor` itself.
-        let result = (*self.processor).run_one(*request, Limit::Call(limit));
+        let results = (*self.processor).run(std::slice::from_ref(request), Limit::Call(limit));
+        let result = results.into_iter().next().unwrap_or_else(|| Err(unanswered()));
         self.events.note_request(request, limit, sent_at, &result);
         result
     }

@@ -38,10 +38,11 @@ mod outage;
 
 pub(crate) use self::hook::Function;
 pub(super) use self::long_waits::LongWait;
-pub(crate) use self::observer::{Hooks, Queued};
+pub(crate) use self::observer::Hooks;
 
+use self::hook::FollowUp;
 use self::long_waits::LongWaits;
-use self::metrics::{Sample, name_of, why_not, word_for};
+use self::metrics::{Meters, Sample, name_of, why_not, word_for};
 use self::observer::Observer;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
@@ -70,6 +71,37 @@ pub(crate) struct LockCall<'a> {
     pub(super) how: How,
 }
 
+/// An event that is in the queue. What remains to be done may block.
+#[must_use]
+pub(crate) struct Queued {
+    /// What remains to be done for the functions.
+    told: Vec<FollowUp>,
+    /// What is to be recorded.
+    figure: Option<(Arc<Meters>, Option<Sample>)>,
+}
+
+impl Queued {
+    /// Nothing was queued, and there is only a figure to record.
+    fn of(observer: &Observer, sample: Sample) -> Self {
+        Self { told: Vec::new(), figure: observer.meters.clone().map(|meters| (meters, Some(sample))) }
+    }
+
+    /// Nothing was queued.
+    pub(super) const NOTHING: Self = Self { told: Vec::new(), figure: None };
+
+    /// Call it with no mutex held: it may start a thread, write to the log and call the recorder of metrics.
+    pub(super) fn finish(self) {
+        let dropped = self.told.iter().filter(|told| told.is_dropped).count() as u64;
+        self.told.into_iter().for_each(FollowUp::finish);
+        if let Some((meters, sample)) = self.figure {
+            sample.into_iter().for_each(|sample| meters.record(sample));
+            if dropped > 0 {
+                meters.record(Sample::Dropped { events: dropped });
+            }
+        }
+    }
+}
+
 /// What a client tells. See the module.
 pub(crate) struct Events {
     clock: Timer,
@@ -91,7 +123,7 @@ impl Events {
     }
 
     /// Returns how many events were dropped because a function was too slow for them.
-    pub(super) fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.observer.as_ref().map_or(0, Observer::dropped)
     }
 
@@ -103,7 +135,7 @@ impl Events {
     }
 
     /// Notes that the program names a lock. Call it with no mutex held.
-    pub(super) fn see(&self, key: &Key, settings: &DLockConfig) {
+    pub(crate) fn see(&self, key: &Key, settings: &DLockConfig) {
         let Some(meters) = self.observer.as_ref().and_then(|observer| observer.meters.as_ref()) else { return };
         meters.see(settings.lock_type());
         if key.known.get().is_none() {
@@ -112,8 +144,8 @@ impl Events {
         }
     }
 
-    /// Notes how a call with this limit has ended that wanted a lock. Call it with no mutex held.
-    pub(super) fn note_call(
+    /// Notes how a call with this limit has ended, if it got no lock. Call it with no mutex held.
+    pub(crate) fn note_call(
         &self,
         settings: &Arc<DLockConfig>,
         limit: &WaitLimit<'_>,

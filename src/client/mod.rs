@@ -73,11 +73,9 @@ use self::core::Core;
 use self::events::Hooks;
 use self::orders::Order;
 use self::parts::{Parts, Rounds};
-use self::wait_limit::WaitLimit;
 use crate::clock::Clock;
 #[cfg(feature = "async")]
 use crate::clock::Moment;
-use crate::config::DLockConfig;
 use crate::description::Description;
 use crate::error::Error;
 use crate::port::LockProcessor;
@@ -164,26 +162,6 @@ impl Client {
         core.process.check()?;
         let _inside = Inside::of(&core.activity)?;
         self.parts.describe.describe(core, &self.parts.subscription, name)
-    }
-
-    /// Notes that the program names a lock.
-    pub(crate) fn see(&self, key: &Key, settings: &DLockConfig) {
-        self.core().events.see(key, settings);
-    }
-
-    /// Notes how a call with this limit has ended that wanted a lock.
-    pub(crate) fn note_call(
-        &self,
-        settings: &Arc<DLockConfig>,
-        limit: &WaitLimit<'_>,
-        ended: &Result<Option<u64>, Error>,
-    ) {
-        self.core().events.note_call(settings, limit, ended);
-    }
-
-    /// Returns how many events were dropped because a function was too slow for them.
-    pub(crate) fn dropped_events(&self) -> u64 {
-        self.core().events.dropped()
     }
 
     /// Polls a pause that has this number, and ends at a moment, or when the client is closed.

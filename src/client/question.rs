@@ -9,7 +9,7 @@ use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::port::{AcquireOutcome, Busy, Claim, Note, Outcome, PollOutcome, Request};
 use crate::state::key::Key;
-use crate::state::locker::{self, ClientId};
+use crate::state::locker;
 use crate::state::machine::Phase;
 use crate::state::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
@@ -72,10 +72,10 @@ impl Question {
     }
 
     /// Returns the request to send to the store. `thread` is the name of the thread that asks, if it asks for itself.
-    pub(crate) fn request<'a>(&'a self, key: &'a str, client: &'a ClientId, thread: Option<&'a str>) -> Request<'a> {
-        let settings = &self.about.settings;
-        let note = Note { why: settings.reason(), thread, host: Some(client.host()) };
-        let (client, locker, lease) = (client.as_str(), &self.about.locker, settings.kept());
+    pub(crate) fn request<'a>(&'a self, key: &'a str, core: &'a Core, thread: Option<&'a str>) -> Request<'a> {
+        let (id, settings) = (core.id.current(), &self.about.settings);
+        let note = Note { why: settings.reason.as_deref(), thread, host: Some(id.host()) };
+        let (client, locker, lease) = (id.as_str(), &self.about.locker, settings.kept());
         let claim = Claim { key, client, locker, lease, poller_gap: None, note };
         match (self.again, self.wait) {
             (true, _) => Request::Poll(claim),

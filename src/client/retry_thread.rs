@@ -75,7 +75,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
     let sent_at = parts.core.clock.now();
     let requests: Vec<_> = turns
         .iter()
-        .map(|(turn, question)| question.request(&turn.key.name, parts.core.id.current(), None))
+        .map(|(turn, question)| question.request(&turn.key.name, &parts.core, None))
         .chain(over.iter().map(|(turn, tenure)| turn.release_of(tenure)))
         .chain(cleanups.iter().map(|cleanup| cleanup.request(parts.core.id.current().as_str(), sent_at)))
         .chain(errands.requests())

@@ -132,9 +132,9 @@ impl<'c> Unlock<'c> {
             tenure.lose(cause, at);
         }
         let is_delayed = tenure.hold.delayed_until(now).is_some();
-        let may_keep = hands_over && !is_delayed && !tenure.is_lost() && !parts.core.activity.is_closed();
+        let is_lost = tenure.is_lost();
         let leaves_gap = !is_delayed && state.decide_gap(now);
-        if may_keep && !leaves_gap {
+        if hands_over && !is_delayed && !leaves_gap && !is_lost && !parts.core.activity.is_closed() {
             let kept =
                 if state.queue.is_empty() { self.linger(&mut state, now) } else { self.pass_on(&mut state, now) };
             if let Some(kept) = kept {

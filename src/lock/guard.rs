@@ -3,7 +3,6 @@
 use crate::client::wait_limit::WaitLimit;
 use crate::error::{Error, LeaseLoss};
 use crate::lock::handle::Handle;
-use crate::state::owner::current_thread;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -179,7 +178,7 @@ impl<'a> DLockGuard<'a> {
     #[inline]
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.handle.unlock(current_thread(), Some(self.token))
+        self.handle.unlock(None, Some(self.token))
     }
 
     /// Unlocks, and keeps everybody from the lock until so long after the hold began: a job that may run at most once in that time calls this.
@@ -217,7 +216,7 @@ impl<'a> DLockGuard<'a> {
     /// ```
     pub fn unlock_after(mut self, at_least: Duration) -> Result<Duration, Error> {
         self.done = true;
-        self.handle.unlock_after(current_thread(), self.token, at_least)
+        self.handle.unlock_after(None, self.token, at_least)
     }
 }
 
@@ -225,7 +224,7 @@ impl Drop for DLockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.done {
-            self.handle.unlock_dropped(current_thread(), self.token);
+            self.handle.unlock_dropped(None, self.token);
         }
     }
 }

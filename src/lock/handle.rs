@@ -88,7 +88,9 @@ impl Handle {
 
     fn acquire_for(&self, owner: u64, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let ended = Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner).lock();
-        self.client.note_call(&self.settings, limit, &ended);
+        if !matches!(ended, Ok(Some(_))) {
+            self.client.parts.core.events.note_call(&self.settings, limit, &ended);
+        }
         ended
     }
 
@@ -139,11 +141,12 @@ impl Handle {
         self.key.watch(token)
     }
 
-    /// Leaves once the hold of this owner, a thread or a [`Hold`](crate::Hold), that has this token; without a token, whichever hold the thread has.
+    /// Leaves once the hold of the calling thread, or of a [`Hold`](crate::Hold) with this number, that has this token; without a token, whichever
+    /// hold the thread has.
     #[inline]
-    pub(crate) fn leave(&self, owner: u64, token: Option<u64>) -> Exit {
-        let exit = self.key.hold.leave(owner, token);
-        if matches!(exit, Exit::Last) && owner::is_thread(owner) {
+    pub(crate) fn leave(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Exit {
+        let exit = self.key.hold.leave(number.map_or_else(current_thread, HoldNumber::get), token);
+        if matches!(exit, Exit::Last) && number.is_none() {
             owner::hold_ends();
         }
         exit
@@ -151,17 +154,22 @@ impl Handle {
 
     /// Unlocks once, as [`leave`](Self::leave) says.
     #[inline]
-    pub(crate) fn unlock(&self, owner: u64, token: Option<u64>) -> Result<(), Error> {
-        match self.leave(owner, token) {
+    pub(crate) fn unlock(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Result<(), Error> {
+        match self.leave(number, token) {
             Exit::Inner => Ok(()),
             exit => self.end(exit, AfterRelease::Awaited),
         }
     }
 
     /// Unlocks once, and has nobody get the key until so long after the hold began. Returns how much of that is left.
-    pub(crate) fn unlock_after(&self, owner: u64, token: u64, at_least: Duration) -> Result<Duration, Error> {
-        let until = self.delay_release(owner, token, at_least);
-        match self.leave(owner, Some(token)) {
+    pub(crate) fn unlock_after(
+        &self,
+        number: Option<&HoldNumber>,
+        token: u64,
+        at_least: Duration,
+    ) -> Result<Duration, Error> {
+        let until = self.delay_release(number.map_or_else(current_thread, HoldNumber::get), token, at_least);
+        match self.leave(number, Some(token)) {
             Exit::Inner => until.map(|_| Duration::ZERO),
             exit => self.end(exit, AfterRelease::Awaited).and(until).map(|until| self.left_until(until)),
         }
@@ -169,10 +177,10 @@ impl Handle {
 
     /// Unlocks for a guard or a hold that was dropped.
     #[inline]
-    pub(crate) fn unlock_dropped(&self, owner: u64, token: u64) {
-        match self.leave(owner, Some(token)) {
+    pub(crate) fn unlock_dropped(&self, number: Option<&HoldNumber>, token: u64) {
+        match self.leave(number, Some(token)) {
             Exit::Inner => {}
-            exit => self.note_dropped(self.end(exit, AfterRelease::Unawaited)),
+            exit => self.end_dropped(exit),
         }
     }
 
@@ -194,7 +202,7 @@ impl Handle {
         token: u64,
         released: Option<Released>,
     ) -> Result<bool, Error> {
-        let exit = self.key.hold.leave(number.get(), Some(token));
+        let exit = self.leave(Some(number), Some(token));
         Unlock::new(&self.client.parts, &self.key, AfterRelease::Elsewhere).unlock_for_task(exit, released)
     }
 
@@ -208,17 +216,21 @@ impl Handle {
 
     /// Ends the hold with this number and token, for a [`Hold`](crate::Hold) of a task that was dropped.
     pub(crate) fn release_dropped_by_task(&self, number: &HoldNumber, token: u64) {
-        self.note_dropped(self.release_for_task(number, token, None).map(|_| ()));
+        let _ = self.release_for_task(number, token, None).inspect_err(|error| self.note_dropped(error));
     }
 
     fn end(&self, exit: Exit, reply: AfterRelease) -> Result<(), Error> {
         Unlock::new(&self.client.parts, &self.key, reply).unlock(exit)
     }
 
-    fn note_dropped(&self, unlocked: Result<(), Error>) {
-        if let Err(error) = unlocked {
-            // Lost leases and unanswered releases have already been logged with their causes.
-            log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
+    fn end_dropped(&self, exit: Exit) {
+        if let Err(error) = self.end(exit, AfterRelease::Unawaited) {
+            self.note_dropped(&error);
         }
+    }
+
+    fn note_dropped(&self, error: &Error) {
+        // Lost leases and unanswered releases have already been logged with their causes.
+        log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
     }
 }

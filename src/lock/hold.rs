@@ -79,7 +79,7 @@ impl Hold {
     /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
     pub fn release(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.handle.unlock(self.number.get(), Some(self.token))
+        self.lock.handle.unlock(Some(&self.number), Some(self.token))
     }
 
     /// Releases the lock, and keeps everybody from it until so long after the hold began. Any thread may call this. See
@@ -90,7 +90,7 @@ impl Hold {
     /// As [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
     pub fn release_after(mut self, at_least: Duration) -> Result<Duration, Error> {
         self.done = true;
-        self.lock.handle.unlock_after(self.number.get(), self.token, at_least)
+        self.lock.handle.unlock_after(Some(&self.number), self.token, at_least)
     }
 }
 
@@ -126,7 +126,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         match (self.done, self.lock.is_of_task) {
             (true, _) => {}
-            (false, false) => self.lock.handle.unlock_dropped(self.number.get(), self.token),
+            (false, false) => self.lock.handle.unlock_dropped(Some(&self.number), self.token),
             (false, true) => self.lock.handle.release_dropped_by_task(&self.number, self.token),
         }
     }

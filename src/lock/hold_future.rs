@@ -32,7 +32,7 @@ impl Acquisition {
         let new = || HoldNumber::new(handle.settings.holder_name());
         let number = self.number.get_or_insert_with(new).get();
         let ended = ready!(handle.acquire_for_task(number, &mut self.wait).poll(cx.waker()));
-        handle.client.note_call(&handle.settings, &self.wait.limit(), &ended);
+        handle.client.core().events.note_call(&handle.settings, &self.wait.limit(), &ended);
         let token = ended?;
         Poll::Ready(Ok(token.zip(self.number.take()).map(|(token, number)| Hold::of_task(&self.lock, number, token))))
     }

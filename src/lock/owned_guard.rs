@@ -4,7 +4,6 @@ use crate::client::wait_limit::WaitLimit;
 use crate::error::{Error, LeaseLoss};
 use crate::lock::guard::OfThisThread;
 use crate::lock::reentrant::DistributedReentrantLock;
-use crate::state::owner::current_thread;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -70,7 +69,7 @@ impl OwnedDLockGuard {
     /// As [`DLockGuard::unlock`](crate::DLockGuard::unlock).
     pub fn unlock(mut self) -> Result<(), Error> {
         self.done = true;
-        self.lock.handle.unlock(current_thread(), Some(self.token))
+        self.lock.handle.unlock(None, Some(self.token))
     }
 
     /// Unlocks, and keeps everybody from the lock until so long after the hold began. See
@@ -81,14 +80,14 @@ impl OwnedDLockGuard {
     /// As [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
     pub fn unlock_after(mut self, at_least: Duration) -> Result<Duration, Error> {
         self.done = true;
-        self.lock.handle.unlock_after(current_thread(), self.token, at_least)
+        self.lock.handle.unlock_after(None, self.token, at_least)
     }
 }
 
 impl Drop for OwnedDLockGuard {
     fn drop(&mut self) {
         if !self.done {
-            self.lock.handle.unlock_dropped(current_thread(), self.token);
+            self.lock.handle.unlock_dropped(None, self.token);
         }
     }
 }

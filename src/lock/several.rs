@@ -15,7 +15,7 @@ use crate::lock::hold_future::TryHoldFuture;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::log;
 use crate::state::hold::Exit;
-use crate::state::owner::{HoldNumber, current_thread};
+use crate::state::owner::HoldNumber;
 use crate::state::task::Reply;
 use crossbeam_channel::{Receiver, bounded};
 #[cfg(feature = "async")]
@@ -337,8 +337,7 @@ impl Taken {
 
     /// Unlocks once, without what is left to do after that.
     fn leave(&self) -> Exit {
-        let owner = self.number.as_ref().map_or_else(current_thread, HoldNumber::get);
-        self.handle().leave(owner, Some(self.token))
+        self.handle().leave(self.number.as_ref(), Some(self.token))
     }
 
     #[cfg(feature = "async")]

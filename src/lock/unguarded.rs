@@ -3,7 +3,6 @@
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;
 use crate::lock::reentrant::DistributedReentrantLock;
-use crate::state::owner::current_thread;
 use crossbeam_channel::{Receiver, bounded};
 use std::time::{Duration, Instant};
 
@@ -93,7 +92,7 @@ impl UnguardedLock {
     /// * [`Error::LeaseLost`], [`Error::Backend`], [`Error::Denied`]: as [`DLockGuard::unlock`](crate::DLockGuard::unlock) (the
     ///   JVM drops these).
     pub fn unlock(&self) -> Result<(), Error> {
-        self.lock.handle.unlock(current_thread(), None)
+        self.lock.handle.unlock(None, None)
     }
 
     /// Returns the fencing token of the calling thread's hold; `None` if it holds nothing. Does not block.

@@ -1,6 +1,7 @@
 //! The receivers of a client's events: the functions of the program, and the recorder of metrics.
 
-use super::hook::{FollowUp, Function, Hook};
+use super::Queued;
+use super::hook::{Function, Hook};
 use super::metrics::{Meters, Sample};
 use super::outage::{Change, Outage};
 use crate::clock::Moment;
@@ -113,37 +114,6 @@ impl Drop for Observer {
         #[cfg(feature = "metrics")]
         if let Some(since) = self.outage.end() {
             self.record(Sample::StoreBack { since });
-        }
-    }
-}
-
-/// An event that is in the queue. What remains to be done may block.
-#[must_use]
-pub(crate) struct Queued {
-    /// What remains to be done for the functions.
-    told: Vec<FollowUp>,
-    /// What is to be recorded.
-    figure: Option<(Arc<Meters>, Option<Sample>)>,
-}
-
-impl Queued {
-    /// Nothing was queued, and there is only a figure to record.
-    pub(super) fn of(observer: &Observer, sample: Sample) -> Self {
-        Self { told: Vec::new(), figure: observer.meters.clone().map(|meters| (meters, Some(sample))) }
-    }
-
-    /// Nothing was queued.
-    pub(crate) const NOTHING: Self = Self { told: Vec::new(), figure: None };
-
-    /// Call it with no mutex held: it may start a thread, write to the log and call the recorder of metrics.
-    pub(crate) fn finish(self) {
-        let dropped = self.told.iter().filter(|told| told.is_dropped).count() as u64;
-        self.told.into_iter().for_each(FollowUp::finish);
-        if let Some((meters, sample)) = self.figure {
-            sample.into_iter().for_each(|sample| meters.record(sample));
-            if dropped > 0 {
-                meters.record(Sample::Dropped { events: dropped });
-            }
         }
     }
 }

@@ -170,7 +170,7 @@ impl DLockGenerator {
         let key = self.client.core().keys.key(&config.unique_key);
         if !self.client.core().process.is_forked() {
             self.short_leases.warn_of(&config, &limits);
-            self.client.see(&key, &config);
+            self.client.core().events.see(&key, &config);
         }
         Ok(DistributedReentrantLock::new(Arc::clone(&self.client), key, Arc::new(config)))
     }
@@ -237,7 +237,7 @@ impl DLockGenerator {
     /// thread: see [`GeneratorBuilder::on_event`]. Each function that is not told of an event counts. Does not block.
     #[must_use]
     pub fn dropped_events(&self) -> u64 {
-        self.client.dropped_events()
+        self.client.core().events.dropped()
     }
 
     /// Closes the generator. New calls, and calls that wait, fail with [`Error::ShutDown`]. A lock that is held stays held and

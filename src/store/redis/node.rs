@@ -11,7 +11,6 @@ use crate::store::redis::transport::{
     AtLimit, Begun, Callback, Confirming, KeyHash, PostTime, Replies, Reply, Transport, WaitOrder,
 };
 use crate::sync::now;
-use crate::timing::end_of;
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -129,20 +128,15 @@ impl Node {
             if call.asking {
                 // Both take the connection of the key, one behind the other. `ASKING` applies to the next command only. So the call has its
                 // full form: a short form that the server does not know would be repeated without `ASKING`.
-                batch.push(Some(call.key()), |packed| packed.words(&["ASKING"]));
-                batch.push(Some(call.key()), |packed| call.pack_in_full(self.form, packed));
+                batch.push(Some(call.key), |packed| packed.words(&["ASKING"]));
+                batch.push(Some(call.key), |packed| call.pack_in_full(self.form, packed));
             } else {
-                batch.push(Some(call.key()), |packed| self.pack(&call, packed));
+                batch.push(Some(call.key), |packed| call.pack(self.form, packed));
             }
         }
-        let mut begun = self.transport.begin(batch, at, end_of(limit, at), waits);
+        let mut begun = self.transport.begin(batch, at, limit, waits);
         begun.spare = spare;
         Sent { begun, asking: askings }
-    }
-
-    /// Packs a call for this node.
-    pub(crate) fn pack(&self, call: &Call<'_>, packed: &mut Packed) {
-        call.pack(self.form, packed);
     }
 
     /// Waits for the replies to calls that were sent. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` becomes
@@ -163,7 +157,7 @@ impl Node {
     /// Sends one call about a key with this hash, and returns without its reply, which `done` receives.
     pub(crate) fn post(&self, call: &Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
         let mut packed = Packed::for_one();
-        self.pack(call, &mut packed);
+        call.pack(self.form, &mut packed);
         self.transport.post(hash, packed, limit, done);
     }
 
@@ -178,7 +172,7 @@ impl Node {
         // What need not go out at once opens no further connection.
         let to_connect = if matches!(time, PostTime::WithNext) { Duration::ZERO } else { limit };
         let mut batch = self.transport.batch(to_connect);
-        calls.for_each(|call| batch.push(Some(call.key()), |packed| self.pack(&call, packed)));
+        calls.for_each(|call| batch.push(Some(call.key), |packed| call.pack(self.form, packed)));
         self.transport.post_all(batch, limit, done, time);
     }
 }

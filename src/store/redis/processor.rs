@@ -13,7 +13,6 @@ pub use server::Server;
 
 use super::net::address::Address;
 use super::net::classify::classify;
-use super::net::resp::Packed;
 use super::node::{CallOptions, Node};
 use super::plain::{Answered, Exchange, GivenUp, Tried, with_place};
 use super::script::acks::{self, ReplicaAcks};
@@ -174,14 +173,17 @@ impl RedisLockProcessor {
 
     /// Runs requests together. Those that are likely to take a free key are tried in plain commands first.
     fn run_together(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
-        let (start, sent_at, at_limit) = (Instant::now(), SystemClock.now(), at_end_of(limit));
-        let limit = limit.time();
-        let Some((node, attempt)) = self.topology.attempt(at_limit) else {
+        let (start, sent_at) = (Instant::now(), SystemClock.now());
+        // An answer that does not come within the limit of an attempt shows that the connection is stuck.
+        let (limit, at_limit) = match limit {
+            Limit::Call(limit) => (limit, AtLimit::KeepConnection),
+            Limit::Attempt(limit) => (limit, AtLimit::BreakConnection),
+        };
+        let Some(attempt) = self.topology.attempt(at_limit) else {
             return self.ask_all(requests, CallOptions { at_limit, ..CallOptions::within(limit) });
         };
         let exchanges: Exchanges<'_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
-        let call = |request: &Request<'_>, packed: &mut Packed| node.pack(&Call::of(request), packed);
-        let answered = attempt.run(&exchanges, call, (start, limit));
+        let answered = attempt.run(&exchanges, (start, limit));
         // What is left of the time may be short, and says nothing about the connection.
         let left = || limit.saturating_sub(start.elapsed());
         let (mut outcomes, mut again) = (Vec::with_capacity(requests.len()), SmallVec::<[_; 1]>::new());
@@ -267,7 +269,7 @@ impl RedisLockProcessor {
     fn end(&self, exchange: &Exchange<'_>, reply: Reply, sent_at: Moment, limit: Duration) -> Result<Outcome, Error> {
         let (sent, replied) = (&*exchange.sent, reply?);
         let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.address.hide(e));
-        self.topology.note(sent, &replied, outcome.as_ref().ok(), sent_at);
+        self.topology.note(exchange, &replied, outcome.as_ref().ok(), sent_at);
         let (outcome, confirmation) = (outcome?, replied.confirmation.as_deref());
         let Some(Err(error)) = self.acks.map(|acks| acks.check(sent, &outcome, confirmation)) else {
             return Ok(self.given_up.end(exchange, outcome));
@@ -356,14 +358,6 @@ impl RedisLockProcessor {
 /// Whether the request takes a key if it is free.
 fn may_take(request: &Request<'_>) -> bool {
     matches!(request, Request::Acquire(_) | Request::Join(_))
-}
-
-/// Returns what becomes of a connection from which an answer does not come within the limit.
-fn at_end_of(limit: Limit) -> AtLimit {
-    match limit {
-        Limit::Call(_) => AtLimit::KeepConnection,
-        Limit::Attempt(_) => AtLimit::BreakConnection,
-    }
 }
 
 impl LockProcessor for RedisLockProcessor {

@@ -8,9 +8,9 @@ use super::inbox::RedisInbox;
 use super::net::classify::is_no_master;
 use super::net::identity::OnNewServer;
 use super::node::{CallOptions, Node};
-use super::plain::{Attempt, Contention, FenceWatermarks};
+use super::plain::{Attempt, Contention, Exchange, FenceWatermarks};
 use super::script::keys::{inbox_channel, slot_inbox_channel, slot_of};
-use super::script::reply::{mismatch, number_of};
+use super::script::reply::mismatch;
 use super::script::scripts::Call;
 use super::transport::{AtLimit, Callback, KeyHash, PostTime, Replied, Replies, Reply};
 use crate::clock::Moment;
@@ -53,11 +53,11 @@ impl Topology {
         }
     }
 
-    /// Returns the one server, and how to take keys on it in plain commands. `None` for a Cluster, where each slot has a fence of its own.
-    pub(super) fn attempt(&self, at_limit: AtLimit) -> Option<(&Node, Attempt<'_>)> {
+    /// Returns how to take keys in plain commands. `None` for a Cluster, where each slot has a fence of its own.
+    pub(super) fn attempt(&self, at_limit: AtLimit) -> Option<Attempt<'_>> {
         let Self::One(one) = self else { return None };
         let OneServer { node, watermarks, contention, .. } = &**one;
-        Some((node, Attempt { transport: &node.transport, watermarks, contention, acks: node.acks, at_limit }))
+        Some(Attempt { transport: &node.transport, watermarks, contention, acks: node.acks, at_limit })
     }
 
     /// Makes calls together. Returns a reply for each.
@@ -89,7 +89,7 @@ impl Topology {
             Self::One(one) => one.node.post_all(calls, limit, done, time),
             Self::Cluster(cluster) => {
                 for (call, done) in calls.zip(done) {
-                    cluster.post(&call, KeyHash::of(call.key()), limit, done);
+                    cluster.post(&call, KeyHash::of(call.key), limit, done);
                 }
             }
         }
@@ -104,11 +104,11 @@ impl Topology {
     }
 
     /// Notes what a reply says about its server, and the outcome about its key. The request was sent at `sent_at`.
-    pub(super) fn note(&self, request: &Request<'_>, replied: &Replied, outcome: Option<&Outcome>, sent_at: Moment) {
+    pub(super) fn note(&self, exchange: &Exchange<'_>, replied: &Replied, outcome: Option<&Outcome>, sent_at: Moment) {
         match self {
-            Self::One(one) => one.note(request, replied, outcome, sent_at),
+            Self::One(one) => one.note(exchange, replied, outcome, sent_at),
             Self::Cluster(cluster) => {
-                if let Some(claim) = request.claim() {
+                if let Some(claim) = exchange.sent.claim() {
                     cluster.listeners.note_need(claim.client, claim.key, claim.lease);
                 }
             }
@@ -226,23 +226,24 @@ impl OneServer {
     }
 
     /// Notes what a reply says about its server, and the outcome about its key. The request was sent at `sent_at`.
-    fn note(&self, request: &Request<'_>, replied: &Replied, outcome: Option<&Outcome>, sent_at: Moment) {
-        if is_no_master(&replied.value) {
-            self.watermarks.end_all(&self.node.transport);
+    fn note(&self, exchange: &Exchange<'_>, replied: &Replied, outcome: Option<&Outcome>, sent_at: Moment) {
+        let transport = &self.node.transport;
+        match outcome {
+            Some(outcome) => {
+                self.watermarks.note(transport, replied.epoch, outcome, sent_at);
+                self.contention.note(exchange.hash, outcome);
+            }
+            // A refusal has no outcome.
+            None if is_no_master(&replied.value) => self.watermarks.end_all(transport),
+            None => {}
         }
-        let Some(outcome) = outcome else { return };
-        if let Some(number) = number_of(outcome) {
-            self.watermarks.note(replied.epoch, number, sent_at, || self.node.transport.stamp(replied.epoch));
-        }
-        self.contention.note(request.key(), outcome);
     }
 
     fn note_release(&self, key: KeyHash, reply: Option<&Value>, outcome: Option<&ReleaseOutcome>) {
-        if reply.is_some_and(is_no_master) {
-            self.watermarks.end_all(&self.node.transport);
-        }
-        if let Some(outcome) = outcome {
-            self.contention.note_release(key, outcome);
+        match outcome {
+            Some(outcome) => self.contention.note_release(key, outcome),
+            None if reply.is_some_and(is_no_master) => self.watermarks.end_all(&self.node.transport),
+            None => {}
         }
     }
 }

@@ -148,7 +148,7 @@ impl Cluster {
     /// that it waits for. So no posted call is ever sent to a second node, and a posting thread never waits for a node that is known to be
     /// silent.
     pub(crate) fn post(&self, call: &Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
-        let slot = slot_of(call.key().as_bytes());
+        let slot = slot_of(call.key.as_bytes());
         // By the map alone. To wait for one would block the thread that drops a guard.
         let Some(node) = self.refresher.fresh_view(Instant::now()).owner(slot).cloned() else {
             return done(CallReplies::failed(self.unowned(slot)));

@@ -321,7 +321,7 @@ fn patience(
 impl<'a> RoutedCall<'a> {
     /// A call that goes to the owner of its slot by this map.
     fn by(view: &MapView, call: Call<'a>) -> Self {
-        let slot = slot_of(call.key().as_bytes());
+        let slot = slot_of(call.key.as_bytes());
         let (node, budget) = (view.owner(slot).cloned(), RedirectBudget::default());
         Self { call, slot, budget, node, reply: None, is_over: false }
     }

@@ -10,9 +10,8 @@ use crate::store::redis::net::resp::{Packed, Word};
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::keys::{FENCE, queue_name, tag_for};
 use crate::store::redis::script::reply::{HIGHEST_NUMBER, mismatch};
-use crate::store::redis::script::scripts::millis;
+use crate::store::redis::script::scripts::{Call, Form, millis};
 use crate::store::redis::transport::{AtLimit, KeyHash, Reply, Transport, WaitOrder};
-use crate::timing::end_of;
 use ::redis::Value;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -56,26 +55,24 @@ pub(crate) enum Tried {
 
 impl Attempt<'_> {
     /// Sends requests together at the moment `start`, and waits for their replies. It tries those that are likely to take a free key, unless another
-    /// of the requests is about the same key, or a key with the same hash: requests about one key keep their order. `call` adds the call of a script
-    /// for each of the others.
+    /// of the requests is about the same key, or a key with the same hash: requests about one key keep their order. For the others it calls their
+    /// scripts.
     pub(crate) fn run(
         &self,
         requests: &[Exchange<'_>],
-        call: impl Fn(&Request<'_>, &mut Packed),
         (start, limit): (Instant, Duration),
     ) -> SmallVec<[Answered; 1]> {
-        let hashes: SmallVec<[_; 8]> = requests.iter().map(|request| KeyHash::of(request.sent.key())).collect();
-        let mut sorted = hashes.clone();
+        let mut sorted: SmallVec<[_; 8]> = requests.iter().map(|request| request.hash).collect();
         sorted.sort_unstable();
-        let is_alone = |hash: &KeyHash| {
-            sorted.len() == 1 || sorted.get(sorted.partition_point(|other| other < hash) + 1) != Some(hash)
+        let is_alone = |hash: KeyHash| {
+            sorted.len() == 1 || sorted.get(sorted.partition_point(|other| *other < hash) + 1) != Some(&hash)
         };
         let mut batch = self.transport.batch(limit);
         let mut tried = SmallVec::<[_; 1]>::new();
-        for (request, hash) in requests.iter().map(|request| &*request.sent).zip(&hashes) {
+        for Exchange { sent, hash, .. } in requests {
             let route = batch.route(*hash);
-            let taken = match request {
-                Request::Acquire(claim) | Request::Join(claim) if !self.contention.is_at(*hash) && is_alone(hash) => {
+            let taken = match &**sent {
+                Request::Acquire(claim) | Request::Join(claim) if !self.contention.is_at(*hash) && is_alone(*hash) => {
                     let watermark = self.watermarks.watermark_on(self.transport, &route, start);
                     watermark.map(|watermark| (claim, watermark))
                 }
@@ -83,28 +80,27 @@ impl Attempt<'_> {
             };
             batch.push_on(route, |packed| match taken {
                 Some((claim, _)) => pack(claim, packed),
-                None => call(request, packed),
+                None => Call::of(sent).pack(Form::Server, packed),
             });
             tried.push(taken);
         }
-        let begun = self.transport.begin(batch, start, end_of(limit, start), WaitOrder::AtOnce);
+        let begun = self.transport.begin(batch, start, limit, WaitOrder::AtOnce);
         let mut replies = self.transport.end(begun, limit, self.at_limit).into_iter();
         let mut answered = |(request, tried): (&Exchange<'_>, Option<_>)| match tried {
             Some((claim, watermark)) => {
                 let replies: SmallVec<[_; COMMANDS]> = replies.by_ref().take(COMMANDS).collect();
-                let waits = matches!(*request.sent, Request::Join(_));
-                Answered::Tried(self.judge(claim, waits, watermark, &replies, (start, limit)))
+                Answered::Tried(self.judge(request, claim, watermark, &replies, (start, limit)))
             }
             None => Answered::Called(replies.next().unwrap_or_else(|| Err(mismatch()))),
         };
         requests.iter().zip(tried).map(&mut answered).collect()
     }
 
-    /// Reads the replies to an attempt. `waits` says whether the request joins the queue of a busy key.
+    /// Reads the replies to an attempt at the claim of a request.
     fn judge(
         &self,
+        request: &Exchange<'_>,
         claim: &Claim<'_>,
-        waits: bool,
         watermark: Watermark,
         replies: &[Reply],
         (start, limit): (Instant, Duration),
@@ -127,12 +123,13 @@ impl Attempt<'_> {
             }
             Found::Taken(_) | Found::Doubtful => Tried::Doubtful,
             Found::Busy(holder) => {
-                self.contention.note_busy(KeyHash::of(claim.key));
+                self.contention.note_busy(request.hash);
                 let (busy, trip) = (Busy::new(holder, None), start.elapsed());
-                match waits {
-                    true if limit.saturating_sub(trip) >= trip * ROOM => Tried::Unfinished(Some(busy)),
-                    true => Tried::Done(AcquireOutcome::Unqueued { busy, under_way: false }),
-                    false => Tried::Done(AcquireOutcome::Busy(busy)),
+                match *request.sent {
+                    // It joins the queue of a busy key.
+                    Request::Join(_) if limit.saturating_sub(trip) >= trip * ROOM => Tried::Unfinished(Some(busy)),
+                    Request::Join(_) => Tried::Done(AcquireOutcome::Unqueued { busy, under_way: false }),
+                    _ => Tried::Done(AcquireOutcome::Busy(busy)),
                 }
             }
             Found::Refused => Tried::Unfinished(None),
@@ -229,17 +226,17 @@ impl Contention {
     }
 
     /// Notes the outcome of a script for this key.
-    pub(crate) fn note(&self, key: &str, outcome: &Outcome) {
+    pub(crate) fn note(&self, key: KeyHash, outcome: &Outcome) {
         match outcome {
             Outcome::Acquire(AcquireOutcome::Acquired(grant)) if grant.waiting == 0 => {
-                let left = self.of(KeyHash::of(key));
+                let left = self.of(key);
                 // ORDERING: Relaxed: a guess; a lost update keeps the key with the script for one more acquire.
                 match left.load(Ordering::Relaxed) {
                     0 => {}
                     some => left.store(some - 1, Ordering::Relaxed),
                 }
             }
-            _ if shows_contention(outcome) => self.note_busy(KeyHash::of(key)),
+            _ if shows_contention(outcome) => self.note_busy(key),
             _ => {}
         }
     }

@@ -18,6 +18,7 @@
 
 use super::timing::{FRESH, STALE};
 use crate::clock::{Clock, Moment, SystemClock};
+use crate::port::{AcquireOutcome, ExtendOutcome, Extension, Outcome, PollOutcome, ReleaseOutcome};
 use crate::store::redis::transport::{MUXES, Route, Transport};
 use crate::sync::Mutex;
 use std::time::Instant;
@@ -87,10 +88,23 @@ impl FenceWatermarks {
         verdict == Verdict::Trusted
     }
 
-    /// Records a number that a script issued on the connection, requested at `sent_at`, and then runs `then`. From now on the fence may lag
-    /// a little, and for a while unchecked numbers may be trusted. Does nothing if the number was requested before all watermarks were last
-    /// ended: then it proves nothing. An [`end`](Self::end) comes before both steps or after both.
-    pub(crate) fn note(&self, epoch: u64, number: u64, sent_at: Moment, then: impl FnOnce()) {
+    /// Notes the outcome of a script that was called at `sent_at` and answered in that epoch. From now on the fence may lag a little, if the script
+    /// has issued a number.
+    pub(crate) fn note(&self, transport: &Transport, epoch: u64, outcome: &Outcome, sent_at: Moment) {
+        let number = match outcome {
+            Outcome::Acquire(AcquireOutcome::Acquired(grant))
+            | Outcome::Poll(PollOutcome::Acquired(grant))
+            | Outcome::Release(ReleaseOutcome::Passed(grant)) => grant.number,
+            Outcome::Extend(ExtendOutcome::Extended(Extension { numbers: Some(numbers), .. })) => *numbers.end(),
+            _ => return,
+        };
+        self.note_number(epoch, number, sent_at, || transport.stamp(epoch));
+    }
+
+    /// Records a number that a script issued on the connection, requested at `sent_at`, and then runs `then`. For a while unchecked numbers
+    /// may be trusted. Does nothing if the number was requested before all watermarks were last ended: then it proves nothing. An
+    /// [`end`](Self::end) comes before both steps or after both.
+    fn note_number(&self, epoch: u64, number: u64, sent_at: Moment, then: impl FnOnce()) {
         let mut state = self.0.lock();
         if state.ended.is_some_and(|ended| sent_at <= ended) {
             return;

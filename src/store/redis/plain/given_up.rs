@@ -6,6 +6,7 @@
 
 use crate::log;
 use crate::port::{ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
+use crate::store::redis::transport::KeyHash;
 use crate::sync::Mutex;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -68,7 +69,8 @@ impl GivenUp {
             }
             _ => Cow::Borrowed(request),
         };
-        Exchange { request, sent }
+        let hash = KeyHash::of(sent.key());
+        Exchange { request, sent, hash }
     }
 
     /// Returns the outcome of the request, from that of what was sent for it.
@@ -123,6 +125,8 @@ pub(crate) struct Exchange<'a> {
     request: &'a Request<'a>,
     /// What is sent: the request, or a release in its place.
     pub(crate) sent: Cow<'a, Request<'a>>,
+    /// The hash of its key.
+    pub(crate) hash: KeyHash,
 }
 
 #[cfg(test)]

@@ -4,13 +4,11 @@
 //! |---|---|
 //! | `scripts.rs` | the Lua scripts, requests as calls of them, and a call as bytes |
 //! | `reply.rs` | replies as outcomes, and their elements |
-//! | `breaking.rs` | forced breaks |
 //! | `directory.rs` | what is asked for people: requests and replies |
 //! | `message.rs` | what the scripts publish |
 //! | `keys.rs` | the names of all that a lock has in Redis, and the slots of a Cluster |
 
 pub(super) mod acks;
-pub(super) mod breaking;
 pub(super) mod directory;
 pub(super) mod keys;
 pub(super) mod message;

@@ -66,17 +66,6 @@ fn inspection(reply: &Value) -> Option<Inspection> {
     }
 }
 
-/// The highest fence number that an outcome carries.
-pub(crate) fn number_of(outcome: &Outcome) -> Option<u64> {
-    match outcome {
-        Outcome::Acquire(AcquireOutcome::Acquired(grant))
-        | Outcome::Poll(PollOutcome::Acquired(grant))
-        | Outcome::Release(ReleaseOutcome::Passed(grant)) => Some(grant.number),
-        Outcome::Extend(ExtendOutcome::Extended(Extension { numbers: Some(numbers), .. })) => Some(*numbers.end()),
-        _ => None,
-    }
-}
-
 fn acquire(reply: &Value) -> Option<AcquireOutcome> {
     if let Value::Int(_) = reply {
         return Some(AcquireOutcome::Acquired(Grant::new(number(reply)?, 0)));

@@ -5,9 +5,8 @@
 //! `SHARDNUMSUB` for `NUMSUB`, and the name of the channel, which begins as the name of the queue does.
 
 use super::acks;
-use super::breaking::{told_key, words};
 use super::keys::{FENCE, broken_key, gapped_key, queue_name, slot_fence_key, tag_for};
-use crate::port::{Claim, Request};
+use crate::port::{Break, Claim, Request};
 use crate::store::redis::net::resp::Word::{self, Parts, Stamped, Text};
 use crate::store::redis::net::resp::{Packed, Stamp};
 use ::redis::Script as Hashed;
@@ -147,6 +146,8 @@ fn code_of(chunk: &'static str) -> &'static str {
 /// `EVAL` to a server that does not know the script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
+    /// The key that the call is about. All its keys are in the slot of that key.
+    pub(crate) key: &'a str,
     kind: CallKind<'a>,
     /// Whether it does with fewer keys: see [`alone`](Self::alone).
     is_alone: bool,
@@ -158,45 +159,37 @@ pub(crate) struct Call<'a> {
 #[derive(Clone, Copy, Debug)]
 enum CallKind<'a> {
     Request(&'a Request<'a>),
-    /// Who holds a key and who waits for it.
-    Lockers(&'a str),
-    /// To keep, delete or read the client record in this key.
-    Record(&'a str, &'a [&'a str]),
-    /// A command of plain words, which goes to the server of this key.
-    Words(&'a str, &'a [&'a str]),
+    /// Who holds the key and who waits for it.
+    Lockers,
+    /// To keep, delete or read the client record in the key.
+    Record(&'a [&'a str]),
+    /// A command of plain words, which goes to the server of the key.
+    Words(&'a [&'a str]),
 }
 
 impl<'a> Call<'a> {
-    const fn new(kind: CallKind<'a>) -> Self {
-        Self { kind, is_alone: false, asking: false }
-    }
-
     /// The call that carries out a request.
     pub(crate) const fn of(request: &'a Request<'a>) -> Self {
-        Self::new(CallKind::Request(request))
+        Self { key: request.key(), kind: CallKind::Request(request), is_alone: false, asking: false }
+    }
+
+    const fn new(key: &'a str, kind: CallKind<'a>) -> Self {
+        Self { key, kind, is_alone: false, asking: false }
     }
 
     /// The call that names the lockers of a key.
     pub(crate) const fn lockers(key: &'a str) -> Self {
-        Self::new(CallKind::Lockers(key))
+        Self::new(key, CallKind::Lockers)
     }
 
     /// The call that keeps, deletes or reads the client record in this key.
     pub(crate) const fn record(key: &'a str, args: &'a [&'a str]) -> Self {
-        Self::new(CallKind::Record(key, args))
+        Self::new(key, CallKind::Record(args))
     }
 
     /// A command of plain words, which goes to the server of a key and has no keys.
     pub(crate) const fn words(key: &'a str, words: &'a [&'a str]) -> Self {
-        Self::new(CallKind::Words(key, words))
-    }
-
-    /// Returns the key that the call is about. All its keys are in the slot of that key.
-    pub(crate) const fn key(&self) -> &'a str {
-        match self.kind {
-            CallKind::Request(request) => request.key(),
-            CallKind::Lockers(key) | CallKind::Record(key, _) | CallKind::Words(key, _) => key,
-        }
+        Self::new(key, CallKind::Words(words))
     }
 
     /// Returns the call that does the same with fewer keys, for a slot that is moving: an extension that asks for no numbers can do with the
@@ -213,7 +206,7 @@ impl<'a> Call<'a> {
             CallKind::Request(Request::DelayRelease(..) | Request::Probe(_) | Request::Broken { .. })
             | CallKind::Record(..)
             | CallKind::Words(..) => false,
-            CallKind::Request(_) | CallKind::Lockers(_) => true,
+            CallKind::Request(_) | CallKind::Lockers => true,
         }
     }
 
@@ -228,7 +221,7 @@ impl<'a> Call<'a> {
     }
 
     fn write(&self, to: &mut CallWriter<'_>) {
-        let (key, mut tag) = (self.key(), itoa::Buffer::new());
+        let (key, mut tag) = (self.key, itoa::Buffer::new());
         let queue = queue_name(tag.format(tag_for(key)), key);
         let fence = match to.form {
             Form::Server => Cow::Borrowed(FENCE),
@@ -238,9 +231,9 @@ impl<'a> Call<'a> {
         let keys = [Text(key), Parts(&queue), Text(&fence)];
         let request = match self.kind {
             CallKind::Request(request) => request,
-            CallKind::Words(_, words) => return to.packed.words(words),
-            CallKind::Lockers(_) => return to.call(&LOCKERS, &keys[..2], &[Text(MOST_NAMED)]),
-            CallKind::Record(_, args) => {
+            CallKind::Words(words) => return to.packed.words(words),
+            CallKind::Lockers => return to.call(&LOCKERS, &keys[..2], &[Text(MOST_NAMED)]),
+            CallKind::Record(args) => {
                 let args: SmallVec<[_; 4]> = args.iter().copied().map(Text).collect();
                 return to.call(&RECORD, &keys[..1], &args);
             }
@@ -325,6 +318,23 @@ impl CallWriter<'_> {
         args.extend([Text(length), Text(every)]);
         self.call(&RELEASE, &with(*keys, &gapped_key(claim.key)), &args);
     }
+}
+
+/// The longest locker that is told by whom it was broken. Those of this crate are shorter, and nobody else asks.
+const LONGEST_LOCKER: usize = 256;
+
+/// The key in which the order for a forced break is noted. What is noted for a locker that is too long is never looked at.
+fn told_key(order: &Break<'_>) -> String {
+    broken_key(order.key, if is_told(order) { order.locker } else { "" })
+}
+
+fn is_told(order: &Break<'_>) -> bool {
+    order.locker.len() <= LONGEST_LOCKER
+}
+
+/// What the key says of an order: by whom, a space, and why. Nothing for a locker that is not told.
+fn words(order: &Break<'_>) -> String {
+    if is_told(order) { [order.by, " ", order.reason].concat() } else { String::new() }
 }
 
 /// A time in whole milliseconds.

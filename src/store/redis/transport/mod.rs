@@ -211,11 +211,6 @@ impl<C: Connector> Transport<C> {
         self.batch(limit)
     }
 
-    /// Chooses the connection for commands about a key. While the route lives, all calls for the key take that connection.
-    pub(crate) fn route(&self, hash: KeyHash, limit: Duration) -> Route {
-        Route::enter(&self.routes, hash, self.choose(limit))
-    }
-
     /// Returns the epoch in which a command on this route would be written at the moment `at`, unless a new epoch begins before it is
     /// written. `None` if the connection was not written to recently, so that the next command begins a new epoch.
     pub(crate) fn warm_epoch(&self, route: &Route, at: Instant) -> Option<u64> {
@@ -224,14 +219,13 @@ impl<C: Connector> Transport<C> {
 
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order.
     pub(crate) fn round_trip(&self, batch: Batch<'_>, limit: Duration, at_limit: AtLimit) -> Replies {
-        let at = now();
-        self.end(self.begin(batch, at, end_of(limit, at), WaitOrder::AtOnce), limit, at_limit)
+        self.end(self.begin(batch, now(), limit, WaitOrder::AtOnce), limit, at_limit)
     }
 
-    /// Sends commands, unless the deadline has come by the moment `at`, when the batch was begun. [`end`](Self::end) must follow, and
-    /// `waits` says when. If it does not follow at once, or if the batch has several parts, this call does not wait for a connect that the
-    /// batch needs, and the caller can begin the rest.
-    pub(crate) fn begin(&self, batch: Batch<'_>, mut at: Instant, deadline: Instant, waits: WaitOrder) -> Begun {
+    /// Sends commands. Their limit counts from the moment `at`, when the batch was begun. [`end`](Self::end) must follow, and `waits` says
+    /// when. If it does not follow at once, or if the batch has several parts, this call does not wait for a connect that the batch needs,
+    /// and the caller can begin the rest.
+    pub(crate) fn begin(&self, batch: Batch<'_>, mut at: Instant, limit: Duration, waits: WaitOrder) -> Begun {
         let waits = if batch.parts.len() == 1 { waits } else { WaitOrder::AfterOthers };
         // Urgent calls do nothing for others.
         let is_kept = !batch.is_urgent() && self.kept.load(Ordering::Relaxed) != 0; // ORDERING: see `kept`.
@@ -247,6 +241,7 @@ impl<C: Connector> Transport<C> {
             send_kept(kept & !carried);
         }
         let mut calls = SmallVec::with_capacity(parts.len());
+        let deadline = end_of(limit, at);
         for BatchPart { mut packed, route } in parts {
             let mux = route.mux;
             packed.is_confirmed &= self.settings.confirming.is_some();
@@ -315,7 +310,7 @@ impl<C: Connector> Transport<C> {
     /// Sends one command about a key with this hash, and returns without its answer. The callback receives the answer later: when the next reader of the
     /// connection reads it, when [`collect`](Self::collect) is called, or as a failure when the connection breaks.
     pub(crate) fn post(&self, hash: KeyHash, packed: Packed, limit: Duration, callback: Callback) {
-        let route = self.route(hash, limit);
+        let route = Route::enter(&self.routes, hash, self.choose(limit));
         let mux = route.mux;
         let call = Arc::new(PendingCall::new(packed, route, WaitOrder::AtOnce, Some(callback)));
         self.muxes[mux].post(&call, end_of(limit, now()), PostTime::Now);

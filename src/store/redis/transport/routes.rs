@@ -22,9 +22,6 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
-/// The number of hashes.
-const HASHES: usize = 1024;
-
 /// The bits below this one count the calls in flight of an entry; the other bits are the number of the mux.
 const MUX_SHIFT: u32 = 24;
 const COUNT: u32 = (1 << MUX_SHIFT) - 1;
@@ -51,7 +48,7 @@ pub(crate) struct Route {
 
 impl KeyHash {
     /// The number of hashes.
-    pub(crate) const COUNT: usize = HASHES;
+    pub(crate) const COUNT: usize = 1024;
 
     pub(crate) fn of(key: &str) -> Self {
         // The hash is FNV-1a, which takes a few instructions a byte. An attacker can choose keys with equal hashes. That does no harm: such
@@ -60,27 +57,13 @@ impl KeyHash {
         for byte in key.as_bytes() {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
-        Self(((hash ^ hash >> 32) % HASHES as u64) as u16)
+        Self(((hash ^ hash >> 32) % Self::COUNT as u64) as u16)
     }
 }
 
 impl Routes {
     pub(crate) fn new() -> Self {
-        Self((0..HASHES).map(|_| AtomicU32::new(0)).collect())
-    }
-
-    /// Counts a call in and returns its mux: the one its key is on, or else the preferred one.
-    fn enter(&self, hash: KeyHash, preferred: usize) -> usize {
-        let entry = &self.0[usize::from(hash.0)];
-        // ORDERING: the successful exchange pairs with `leave`. The load, and an exchange that fails, need only a recent value.
-        let mut seen = entry.load(Ordering::Acquire);
-        loop {
-            let next = if seen & COUNT == 0 { (preferred as u32) << MUX_SHIFT | 1 } else { seen + 1 };
-            match entry.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return (next >> MUX_SHIFT) as usize,
-                Err(now) => seen = now,
-            }
-        }
+        Self((0..KeyHash::COUNT).map(|_| AtomicU32::new(0)).collect())
     }
 
     /// Returns `true` if no call is in flight.
@@ -108,9 +91,21 @@ impl Route {
         Self { routes: Arc::clone(routes), mux, keys: SmallVec::new() }
     }
 
-    /// Counts one more call in. It takes the mux that its key is on, or else the preferred one.
+    /// Counts a call in. It takes the mux that its key is on, or else the preferred one.
     pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> Self {
-        Self { routes: Arc::clone(routes), mux: routes.enter(hash, preferred), keys: smallvec![hash] }
+        let entry = &routes.0[usize::from(hash.0)];
+        // ORDERING: the successful exchange pairs with `leave`. The load, and an exchange that fails, need only a recent value.
+        let mut seen = entry.load(Ordering::Acquire);
+        loop {
+            let next = if seen & COUNT == 0 { (preferred as u32) << MUX_SHIFT | 1 } else { seen + 1 };
+            match entry.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    let mux = (next >> MUX_SHIFT) as usize;
+                    return Self { routes: Arc::clone(routes), mux, keys: smallvec![hash] };
+                }
+                Err(now) => seen = now,
+            }
+        }
     }
 
     /// Moves the keys of these calls to another mux. Returns `false` if other calls for one of the keys are in flight.

@@ -296,8 +296,11 @@ impl<'a, C: Connector> Reader<'a, C> {
             // writer.
             let until = waits.then(|| deadline.min(reader.oldest + mux.settings.patience()).min(at + ROLE_CHECK));
             let arrived = reader.fill(until);
-            match reader.take_in(arrived, Some((own, deadline))) {
-                Some(back) if waits => (reader, at) = (back, now()),
+            if waits {
+                at = now();
+            }
+            match reader.take_in(arrived, at, Some((own, deadline))) {
+                Some(back) if waits => reader = back,
                 Some(back) => {
                     back.put_down(own);
                     return false;
@@ -329,7 +332,7 @@ impl<'a, C: Connector> Reader<'a, C> {
         while let Some(mut reader) = Reader::begin(mux, None, wanted) {
             let arrived = reader.fill(None);
             let more = matches!(arrived.result, Ok(true));
-            reader.take_in(arrived, None);
+            reader.take_in(arrived, now(), None);
             if !more {
                 break;
             }
@@ -353,8 +356,8 @@ impl<'a, C: Connector> Reader<'a, C> {
         Arrived { replies, result }
     }
 
-    /// Delivers what was read. Returns the reader if it must go on, and hands the role on otherwise. `own` is the call of a caller that
-    /// reads until its answer is there, with the caller's deadline.
+    /// Delivers what was read at the moment `at`. Returns the reader if it must go on, and hands the role on otherwise. `own` is the call of a
+    /// caller that reads until its answer is there, with the caller's deadline.
     ///
     /// 1. Under the mutex, gives the replies to their calls, and queues the calls that must be sent again. The callers of later replies are
     ///    woken after that, so their next calls are queued behind these.
@@ -364,9 +367,8 @@ impl<'a, C: Connector> Reader<'a, C> {
     /// 4. Keeps the role, or gives it back and promotes a successor while it still holds the mutex. So while a caller waits for a reply,
     ///    there is no moment with neither a reader nor a successor.
     /// 5. Without the mutex, wakes the callers whose replies have come, and the successor.
-    fn take_in(self, arrived: Arrived, own: Option<(&Arc<PendingCall>, Instant)>) -> Option<Self> {
+    fn take_in(self, arrived: Arrived, at: Instant, own: Option<(&Arc<PendingCall>, Instant)>) -> Option<Self> {
         let Self { mux, role, epoch, inbound, .. } = self;
-        let at = now();
         let (mut woken, mut again) = (Woken::new(), VecDeque::new());
         let mut state = mux.state.lock();
         let Some(session) = state.session_of(epoch) else {

@@ -369,11 +369,14 @@ impl PendingCall {
         core.phase = CallPhase::Written;
         (core.epoch, core.came) = (epoch, 0);
         if self.is_posted {
-            let is_new = |text: &&'static str| !spelt.iter().any(|known| std::ptr::eq(*known, *text));
-            let new: Vec<_> = core.packed.short_texts().filter(is_new).collect();
-            if !new.is_empty() {
+            let known = spelt.len();
+            for text in core.packed.short_texts() {
+                if !spelt.iter().any(|known| std::ptr::eq(*known, text)) {
+                    spelt.push(text);
+                }
+            }
+            if spelt.len() > known {
                 core.packed.spell_out_all();
-                spelt.extend(new);
             }
         }
         let start = bytes.len();

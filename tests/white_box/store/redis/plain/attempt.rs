@@ -84,15 +84,15 @@ fn a_key_that_was_busy_is_contended_until_some_successes_in_a_row() {
     let busy = Outcome::Acquire(AcquireOutcome::Busy(Busy::new("l-2", None)));
     assert!(!contention.is_at(key));
     for _ in 0..3 {
-        contention.note(name, &busy);
+        contention.note(key, &busy);
         assert!(contention.is_at(key));
-        (1..SUCCESSES).for_each(|_| contention.note(name, &taken));
+        (1..SUCCESSES).for_each(|_| contention.note(key, &taken));
         assert!(contention.is_at(key));
     }
-    contention.note(name, &taken);
+    contention.note(key, &taken);
     assert!(!contention.is_at(key));
-    contention.note(name, &Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
+    contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 0 }));
     assert!(!contention.is_at(key));
-    contention.note(name, &Outcome::Release(ReleaseOutcome::Released { waiting: 1 }));
+    contention.note(key, &Outcome::Release(ReleaseOutcome::Released { waiting: 1 }));
     assert!(contention.is_at(key));
 }

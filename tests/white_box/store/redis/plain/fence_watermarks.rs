@@ -12,7 +12,7 @@ fn at(ms: u64) -> Moment {
 
 fn proved() -> (FenceWatermarks, Watermark) {
     let trust = FenceWatermarks::new();
-    trust.note(FIRST, 100, at(0), || ());
+    trust.note_number(FIRST, 100, at(0), || ());
     let watermark = trust.of(2, FIRST, at(10)).expect("fresh");
     (trust, watermark)
 }
@@ -58,10 +58,10 @@ fn a_proof_is_of_one_epoch_of_one_connection_alone() {
     }
     assert_eq!(trust.of(2, SECOND, at(10)), None);
     assert_eq!(trust.judge(watermark, SECOND, 101, at(20)), Verdict::Expired);
-    trust.note(SECOND, 50, at(20), || ());
+    trust.note_number(SECOND, 50, at(20), || ());
     assert_eq!(trust.judge(watermark, FIRST, 101, at(30)), Verdict::Expired);
     // A late reply from the first connection changes nothing.
-    trust.note(FIRST, 60, at(30), || ());
+    trust.note_number(FIRST, 60, at(30), || ());
     assert_eq!(trust.of(2, SECOND, at(30)).map(|watermark| (watermark.epoch, watermark.highest)), Some((SECOND, 50)));
 }
 
@@ -71,9 +71,9 @@ fn what_was_sent_for_before_an_end_proves_nothing() {
     let (trust, watermark) = proved();
     trust.end(at(20), || ());
     assert_eq!(trust.judge(watermark, FIRST, 101, at(30)), Verdict::Expired);
-    trust.note(FIRST, 102, at(19), || ());
+    trust.note_number(FIRST, 102, at(19), || ());
     assert_eq!(trust.of(2, FIRST, at(30)), None);
-    trust.note(FIRST, 103, at(21), || ());
+    trust.note_number(FIRST, 103, at(21), || ());
     assert!(trust.of(2, FIRST, at(30)).is_some());
     // A new watermark does not make a number valid that was requested under an old one, whether it is high or low.
     assert_eq!(trust.judge(watermark, FIRST, 101, at(30)), Verdict::Expired);
@@ -84,7 +84,7 @@ fn what_was_sent_for_before_an_end_proves_nothing() {
 #[test]
 fn a_number_has_to_be_above_those_of_all_connections() {
     let (trust, _) = proved();
-    trust.note(FIRST + 1, 500, at(10), || ());
+    trust.note_number(FIRST + 1, 500, at(10), || ());
     let watermark = trust.of(2, FIRST, at(20)).expect("fresh");
     assert_eq!(trust.judge(watermark, FIRST, 400, at(30)), Verdict::FenceReset);
     assert_eq!(trust.judge(watermark, FIRST, 501, at(30)), Verdict::Trusted);

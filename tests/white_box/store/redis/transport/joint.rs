@@ -115,8 +115,8 @@ fn open(server: &Server) -> Transport<Server> {
     transport
 }
 
-fn begin(transport: &Transport<Server>, deadline: Instant) -> Begun {
-    transport.begin(batch(transport, SHORT), Instant::now(), deadline, WaitOrder::AfterOthers)
+fn begin(transport: &Transport<Server>, at: Instant, limit: Duration) -> Begun {
+    transport.begin(batch(transport, SHORT), at, limit, WaitOrder::AfterOthers)
 }
 
 fn is_answered(transport: &Transport<Server>, begun: Begun, limit: Duration) -> bool {
@@ -130,10 +130,10 @@ fn an_answer_that_has_come_is_read_after_the_deadline_too() {
     let [hung, healthy] = [(); 2].map(|()| Server::default());
     let transports = [&hung, &healthy].map(open);
     hung.0.lock().hangs = true;
-    let deadline = Instant::now() + SHORT;
-    let [first, second] = transports.each_ref().map(|transport| begin(transport, deadline));
+    let at = Instant::now();
+    let [first, second] = transports.each_ref().map(|transport| begin(transport, at, SHORT));
     assert!(!is_answered(&transports[0], first, SHORT));
-    assert!(Instant::now() >= deadline);
+    assert!(Instant::now() >= at + SHORT);
     assert!(is_answered(&transports[1], second, SHORT));
     assert_eq!([&hung, &healthy].map(|server| server.0.lock().cuts), [1, 0]);
 }
@@ -143,7 +143,7 @@ fn an_answer_that_has_come_is_read_after_the_deadline_too() {
 fn a_batch_without_time_breaks_no_connection() {
     let server = Server::default();
     let transport = open(&server);
-    let begun = begin(&transport, Instant::now());
+    let begun = begin(&transport, Instant::now(), Duration::ZERO);
     assert!(!is_answered(&transport, begun, SHORT));
     let mut state = server.0.lock();
     assert_eq!((state.cuts, state.writes.len()), (0, 1));
@@ -157,8 +157,8 @@ fn a_full_connection_keeps_nobody_from_beginning_elsewhere() {
     let [full, other] = [(); 2].map(|()| Server::default());
     let transports = [&full, &other].map(open);
     full.0.lock().is_full = true;
-    let deadline = Instant::now() + LONG;
-    let [first, second] = transports.each_ref().map(|transport| begin(transport, deadline));
+    let at = Instant::now();
+    let [first, second] = transports.each_ref().map(|transport| begin(transport, at, LONG));
     assert!(full.0.lock().writes[1..].iter().all(|may_wait| !may_wait), "{:?}", full.0.lock().writes);
     full.0.lock().is_full = false;
     assert!(is_answered(&transports[0], first, LONG));
@@ -173,7 +173,7 @@ fn an_idle_connection_is_closed() {
     transport.end_idle(LONG);
     assert_eq!(server.0.lock().cuts, 0);
     server.0.lock().hangs = true;
-    let due = begin(&transport, Instant::now() + LONG);
+    let due = begin(&transport, Instant::now(), LONG);
     thread::sleep(2 * SHORT);
     transport.end_idle(SHORT);
     assert_eq!(server.0.lock().cuts, 0, "a reply is due");
