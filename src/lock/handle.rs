@@ -140,7 +140,6 @@ impl Handle {
     }
 
     /// Leaves once the hold of this owner, a thread or a [`Hold`](crate::Hold), that has this token; without a token, whichever hold the thread has.
-    #[inline]
     pub(crate) fn leave(&self, owner: u64, token: Option<u64>) -> Exit {
         let exit = self.key.hold.leave(owner, token);
         if matches!(exit, Exit::Last) && owner::is_thread(owner) {
@@ -152,10 +151,13 @@ impl Handle {
     /// Unlocks once, as [`leave`](Self::leave) says.
     #[inline]
     pub(crate) fn unlock(&self, owner: u64, token: Option<u64>) -> Result<(), Error> {
-        match self.leave(owner, token) {
-            Exit::Inner => Ok(()),
-            exit => self.end(exit, AfterRelease::Awaited),
-        }
+        if self.key.hold.leave_inner(owner, token) { Ok(()) } else { self.unlock_last(owner, token) }
+    }
+
+    /// Unlocks a hold that probably ends. A function of its own, so that inner unlocks keep no room for it on the stack.
+    #[inline(never)]
+    fn unlock_last(&self, owner: u64, token: Option<u64>) -> Result<(), Error> {
+        self.end(self.leave(owner, token), AfterRelease::Awaited)
     }
 
     /// Unlocks once, and has nobody get the key until so long after the hold began. Returns how much of that is left.
@@ -170,10 +172,15 @@ impl Handle {
     /// Unlocks for a guard or a hold that was dropped.
     #[inline]
     pub(crate) fn unlock_dropped(&self, owner: u64, token: u64) {
-        match self.leave(owner, Some(token)) {
-            Exit::Inner => {}
-            exit => self.note_dropped(self.end(exit, AfterRelease::Unawaited)),
+        if !self.key.hold.leave_inner(owner, Some(token)) {
+            self.unlock_last_dropped(owner, token);
         }
+    }
+
+    /// The same for a hold that probably ends: see [`unlock_last`](Self::unlock_last).
+    #[inline(never)]
+    fn unlock_last_dropped(&self, owner: u64, token: u64) {
+        self.note_dropped(self.end(self.leave(owner, Some(token)), AfterRelease::Unawaited));
     }
 
     /// Notes that nobody is to get the key until so long after the hold with this token began. Returns until when. Fails if the store cannot do
