@@ -143,9 +143,8 @@ impl Handle {
 
     /// Leaves once the hold of the calling thread, or of a [`Hold`](crate::Hold) with this number, that has this token; without a token, whichever
     /// hold the thread has.
-    #[inline]
     pub(crate) fn leave(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Exit {
-        let exit = self.key.hold.leave(number.map_or_else(current_thread, HoldNumber::get), token);
+        let exit = self.key.hold.leave(owner_of(number), token);
         if matches!(exit, Exit::Last) && number.is_none() {
             owner::hold_ends();
         }
@@ -155,10 +154,13 @@ impl Handle {
     /// Unlocks once, as [`leave`](Self::leave) says.
     #[inline]
     pub(crate) fn unlock(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Result<(), Error> {
-        match self.leave(number, token) {
-            Exit::Inner => Ok(()),
-            exit => self.end(exit, AfterRelease::Awaited),
-        }
+        if self.key.hold.leave_inner(owner_of(number), token) { Ok(()) } else { self.unlock_last(number, token) }
+    }
+
+    /// Unlocks a hold that probably ends. A function of its own, so that inner unlocks keep no room for it on the stack.
+    #[inline(never)]
+    fn unlock_last(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Result<(), Error> {
+        self.end(self.leave(number, token), AfterRelease::Awaited)
     }
 
     /// Unlocks once, and has nobody get the key until so long after the hold began. Returns how much of that is left.
@@ -168,7 +170,7 @@ impl Handle {
         token: u64,
         at_least: Duration,
     ) -> Result<Duration, Error> {
-        let until = self.delay_release(number.map_or_else(current_thread, HoldNumber::get), token, at_least);
+        let until = self.delay_release(owner_of(number), token, at_least);
         match self.leave(number, Some(token)) {
             Exit::Inner => until.map(|_| Duration::ZERO),
             exit => self.end(exit, AfterRelease::Awaited).and(until).map(|until| self.left_until(until)),
@@ -178,9 +180,16 @@ impl Handle {
     /// Unlocks for a guard or a hold that was dropped.
     #[inline]
     pub(crate) fn unlock_dropped(&self, number: Option<&HoldNumber>, token: u64) {
-        match self.leave(number, Some(token)) {
-            Exit::Inner => {}
-            exit => self.end_dropped(exit),
+        if !self.key.hold.leave_inner(owner_of(number), Some(token)) {
+            self.unlock_last_dropped(number, token);
+        }
+    }
+
+    /// The same for a hold that probably ends: see [`unlock_last`](Self::unlock_last).
+    #[inline(never)]
+    fn unlock_last_dropped(&self, number: Option<&HoldNumber>, token: u64) {
+        if let Err(error) = self.end(self.leave(number, Some(token)), AfterRelease::Unawaited) {
+            self.note_dropped(&error);
         }
     }
 
@@ -223,14 +232,13 @@ impl Handle {
         Unlock::new(&self.client.parts, &self.key, reply).unlock(exit)
     }
 
-    fn end_dropped(&self, exit: Exit) {
-        if let Err(error) = self.end(exit, AfterRelease::Unawaited) {
-            self.note_dropped(&error);
-        }
-    }
-
     fn note_dropped(&self, error: &Error) {
         // Lost leases and unanswered releases have already been logged with their causes.
         log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
     }
+}
+
+/// Returns the number of the hold that belongs to no thread, or that of the calling thread.
+fn owner_of(number: Option<&HoldNumber>) -> u64 {
+    number.map_or_else(current_thread, HoldNumber::get)
 }

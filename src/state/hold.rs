@@ -108,19 +108,29 @@ impl CurrentHold {
         Reentry::Entered
     }
 
-    /// Unlocks once, for the thread with this number, the hold with this token. Without a token it unlocks the hold that the thread has. It
-    /// takes only a few steps, because callers use it in hot loops. After an exit that is not an inner one,
-    /// [`Unlock`](crate::client::unlock::Unlock) does the rest.
+    /// Unlocks once, for the thread with this number, the hold with this token, if the thread has entered it more than once. Without a token it
+    /// is whichever hold the thread has. It takes only a few steps, because callers use it in hot loops. If it returns `false`, nothing has
+    /// changed: call [`leave`](Self::leave), which handles every case.
     #[inline]
-    pub(crate) fn leave(&self, thread: u64, token: Option<u64>) -> Exit {
-        let owner = self.owner.load(Ordering::Acquire); // ORDERING: pairs with `begin`.
-        let count = self.count.load(Ordering::Relaxed); // ORDERING: Relaxed: the owner's own count.
-        let is_other = token.is_some() && token != Some(self.token());
-        if owner == thread && !is_other && count > 1 {
+    pub(crate) fn leave_inner(&self, thread: u64, token: Option<u64>) -> bool {
+        // ORDERING: Acquire pairs with `begin`, which publishes the hold. Relaxed: the owner's own count.
+        let (owner, count) = (self.owner.load(Ordering::Acquire), self.count.load(Ordering::Relaxed));
+        let is_inner = owner == thread && token.is_none_or(|token| token == self.token()) && count > 1;
+        if is_inner {
             self.count.store(count - 1, Ordering::Relaxed); // ORDERING: as above.
+        }
+        is_inner
+    }
+
+    /// Unlocks once, as [`leave_inner`](Self::leave_inner) does, in every case. After an exit that is not an inner one,
+    /// [`Unlock`](crate::client::unlock::Unlock) does the rest.
+    pub(crate) fn leave(&self, thread: u64, token: Option<u64>) -> Exit {
+        if self.leave_inner(thread, token) {
             return Exit::Inner;
         }
-        if owner & !LOST != thread || is_other {
+        let owner = self.owner.load(Ordering::Acquire); // ORDERING: pairs with `begin`.
+        let count = self.count.load(Ordering::Relaxed); // ORDERING: Relaxed: the owner's own count.
+        if owner & !LOST != thread || token.is_some_and(|token| token != self.token()) {
             return Exit::NotHeld;
         }
         if count <= 1 {
