@@ -239,6 +239,7 @@ impl Handle {
 }
 
 /// Returns the number of the hold that belongs to no thread, or that of the calling thread.
+#[inline]
 fn owner_of(number: Option<&HoldNumber>) -> u64 {
     number.map_or_else(current_thread, HoldNumber::get)
 }
