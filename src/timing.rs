@@ -147,6 +147,9 @@ pub(crate) fn campaign_pause(lease: Duration) -> Duration {
 /// forged one.
 pub(crate) const BROKEN_PAUSE: Duration = Duration::from_secs(1);
 
+/// The pause between two looks whether the thread of a hold knows of it, when the hold already lasts so long that it is to be reported.
+pub(crate) const UNTOLD_PAUSE: Duration = Duration::from_millis(100);
+
 /// If round trips are long, a lease is extended earlier, but no earlier than this after its last extension.
 pub(crate) fn earliest_extension(lease: Duration) -> Duration {
     lease / 6

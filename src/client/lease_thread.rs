@@ -245,7 +245,11 @@ struct LongHold {
 impl LongHold {
     /// Returns the hold of a tenure if it is to be reported now. Call it with the key's mutex held.
     fn of(key: &Arc<Key>, tenure: &mut Tenure, now: Moment) -> Option<Self> {
-        (tenure.is_confirmed && tenure.hold.warns(now)).then(|| Self {
+        if !tenure.is_confirmed {
+            tenure.hold.warns_later(now);
+            return None;
+        }
+        tenure.hold.warns(now).then(|| Self {
             key: Arc::clone(key),
             owner: key.hold.owner(),
             token: key.hold.token(),

@@ -254,6 +254,13 @@ impl HoldTimes {
         }
         is_due
     }
+
+    /// Puts the report off until its thread knows of the hold. What is due in the past would be asked about without a pause.
+    pub(crate) fn warns_later(&mut self, now: Moment) {
+        if now >= self.warns_at {
+            self.warns_at = now + timing::UNTOLD_PAUSE;
+        }
+    }
 }
 
 /// What a client knows of others that wait for the key of its tenure.

@@ -134,3 +134,19 @@ fn a_message_of_a_break_that_comes_while_a_check_is_under_way_is_checked_too() {
     t.lease.checked(sent + timing::BROKEN_PAUSE);
     assert!(due(&t) > sent + timing::BROKEN_PAUSE * 2);
 }
+
+/// A hold whose thread has not yet run is not asked about again and again because it is to be reported.
+#[test]
+fn the_report_of_a_hold_that_its_thread_does_not_know_of_is_put_off() {
+    let sent = Moment::from_nanos(1_000_000_000);
+    let settings = DLockConfig::new("T", "x").with_lease(Duration::from_secs(60));
+    let settings = Arc::new(settings.with_hold_warning(Duration::from_millis(1)));
+    let mut t = Tenure::new("me-1".into(), settings, Grant::new(7, 0), sent);
+    t.begin(sent);
+    let now = sent + Duration::from_secs(1);
+    assert!(t.due(Duration::ZERO) < now);
+    t.hold.warns_later(now);
+    assert!(t.due(Duration::ZERO) > now);
+    let later = t.due(Duration::ZERO);
+    assert!(later < now + Duration::from_secs(1) && t.hold.warns(later) && !t.hold.warns(later));
+}
