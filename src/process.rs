@@ -13,11 +13,11 @@ impl Process {
         Self(Guard::default())
     }
 
-    /// Returns whether the calling process is a forked child of this one, with a copy of its memory. Costs a load: the C library calls what counts
-    /// the forks (`pthread_atfork`).
+    /// Returns whether the calling process is a forked child of this one, with a copy of its memory. This loads a counter, which a handler of
+    /// `pthread_atfork` increments in a child.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
-        // The copy remembers the fork, and this one must not.
+        // A guard tells of a fork once. So this asks a copy of it.
         self.0.clone().detected_fork()
     }
 

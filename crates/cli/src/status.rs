@@ -62,7 +62,12 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(of(&error), error.to_string())
+        let (status, message) = (of(&error), error.to_string());
+        match &error {
+            // Of a URL that it was given, the library shows no login. Its advice has the form of one.
+            Error::InvalidConfig { what, .. } if *what == "URL" => Self { status, message },
+            _ => Self::new(status, message),
+        }
     }
 }
 
@@ -125,6 +130,14 @@ pub(crate) fn say(message: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_form_of_a_url_is_shown_as_it_is() {
+        let advice = "write redis://[user][:password@]host[:port][/db]";
+        let of = |what| Failure::from(Error::invalid_config(what, "redis://u:secret@h", advice)).message;
+        assert!(of("URL").ends_with(advice), "{}", of("URL"));
+        assert!(!of("lock_target").contains("secret"), "{}", of("lock_target"));
+    }
 
     #[test]
     fn a_login_is_not_shown_wherever_it_stands() {

@@ -62,7 +62,8 @@ impl fmt::Display for Sharded {
     }
 }
 
-pub(crate) fn classify(error: &DriverError, was_sent: bool) -> Error {
+/// Classifies the error of a command. `otherwise` is what is known of it if the error does not say more.
+pub(crate) fn classify(error: &DriverError, otherwise: BackendFailure) -> Error {
     let words = words(error);
     let failed = |failure| match &*error.kind {
         ErrorKind::Io(cause) => Error::backend_caused_by(failure, words.clone(), std::sync::Arc::clone(cause)),
@@ -76,8 +77,7 @@ pub(crate) fn classify(error: &DriverError, was_sent: bool) -> Error {
         (ErrorKind::Shutdown, _) => Error::ShutDown,
         (_, Some(10107 | 13435 | 10058 | 112 | DUPLICATE)) => failed(BackendFailure::NotExecuted),
         (_, Some(14031)) => failed(BackendFailure::Refused),
-        _ if was_sent => failed(BackendFailure::Unknown),
-        _ => failed(BackendFailure::NotExecuted),
+        _ => failed(otherwise),
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_router_is_unsupported_and_words_are_short() {
-        let refused = classify(&DriverError::custom(Sharded), false);
+        let refused = classify(&DriverError::custom(Sharded), BackendFailure::NotExecuted);
         assert!(matches!(refused, Error::Unsupported { .. }) && refused.to_string().contains("mongos"), "{refused}");
         let long = DriverError::custom("w".repeat(10_000));
         assert!(words(&long).chars().count() <= 301);

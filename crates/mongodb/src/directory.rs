@@ -7,11 +7,10 @@
 
 use crate::entry::Entry;
 use crate::expression::{ABSENT, after, literal, or, set, sum, text, words};
-use crate::link::{Link, lockpings, locks};
+use crate::link::{Link, lockpings, locks, look, look_at};
 use crate::processor::MongoLockProcessor;
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::error::Error as DriverError;
-use mongodb::{Collection, Database};
+
 use redis_dlock::Error;
 use redis_dlock::port::{Directory, Inspection, KeyFilter, ListPage, Parties};
 use std::sync::Arc;
@@ -19,27 +18,6 @@ use std::time::Duration;
 
 /// How many keys a page has.
 const PAGE: usize = 1000;
-
-/// Reads the documents that match, each with the server's time of now. A document may be out of date, if a deposed primary answers: nothing is
-/// decided by it.
-pub(crate) async fn look(
-    collection: &Collection<Document>,
-    stages: impl IntoIterator<Item = Document>,
-) -> Result<Vec<Document>, DriverError> {
-    let stages = stages.into_iter().chain([set(doc! { "at": "$$NOW" })]);
-    let mut cursor = collection.aggregate(stages).await?;
-    let mut found = Vec::new();
-    while cursor.advance().await? {
-        found.push(cursor.deserialize_current()?);
-    }
-    Ok(found)
-}
-
-/// Reads the document of one key.
-pub(crate) async fn look_at(database: &Database, key: &str) -> Result<Option<Document>, DriverError> {
-    let found = look(&locks(database), [doc! { "$match": { "_id": key, "ts": { "$type": "long" } } }]).await?;
-    Ok(found.into_iter().next())
-}
 
 impl Directory for MongoLockProcessor {
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {

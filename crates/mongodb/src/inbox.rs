@@ -18,8 +18,8 @@
 //! one and asks about all that it waits for. An event comes when a majority has the write, so no message tells what may be rolled back.
 //!
 //! *A single server* has no change streams. There, the task of an inbox asks once a second what its client was granted, and which of its locks
-//! others wait for, and tells that. A client believes that it hears this: otherwise it would pass a lock among its own threads, or let it
-//! linger, for as long as it hears nothing.
+//! others wait for, and tells that. A client with an open inbox counts on hearing that others wait. Without these messages, it would pass a
+//! lock among its own threads, or let it linger, without an end.
 
 use crate::classify::{code, words};
 use crate::expression::{gt, long, millis, now, sum};

@@ -15,6 +15,7 @@
 //! | no retries of writes | a command is executed once, also by a server that does not recognise the second one. The client polls instead |
 
 use crate::classify::{Sharded, classify, code, words};
+use crate::expression::set;
 use crate::timing::{COMMAND, CONNECTING, LATE, PINGS, SELECTION};
 use crossbeam_channel::{Receiver, Sender};
 use mongodb::bson::{Document, doc};
@@ -156,7 +157,7 @@ impl Link {
         let sent = Arc::new(AtomicBool::new(false));
         let command = SENT.scope(Arc::clone(&sent), async { work(self.database().await?).await });
         let result = tokio::time::timeout(left, command).await;
-        let was_sent = sent.load(Ordering::Relaxed);
+        let failure = if sent.load(Ordering::Relaxed) { BackendFailure::Unknown } else { BackendFailure::NotExecuted };
         match result {
             Ok(Ok(value)) => {
                 self.note_answer();
@@ -166,15 +167,14 @@ impl Link {
                 if code(&error).is_some() {
                     self.has_answered.store(true, Ordering::Relaxed);
                 }
-                Err(classify(&error, was_sent))
-            }
-            Err(_) if was_sent => {
-                let message = format!("the server has not answered within {left:?}");
-                Err(Error::backend(BackendFailure::Unknown, message))
+                Err(classify(&error, failure))
             }
             Err(_) => {
-                let message = format!("there was no connection to a primary within {left:?}");
-                Err(Error::backend(BackendFailure::NotExecuted, message))
+                let message = match failure {
+                    BackendFailure::Unknown => format!("the server has not answered within {left:?}"),
+                    _ => format!("there was no connection to a primary within {left:?}"),
+                };
+                Err(Error::backend(failure, message))
             }
         }
     }
@@ -204,8 +204,10 @@ impl Link {
         options.max_pool_size = Some(options.max_pool_size.unwrap_or(CONNECTIONS).max(FEWEST));
         options.app_name.get_or_insert_with(|| "redis-dlock".into());
         options.command_event_handler = Some(EventHandler::callback(|event| {
-            if matches!(event, CommandEvent::Started(_)) {
-                // Other commands are the driver's own.
+            // The others are the driver's own, on other tasks, and the look at what the server is.
+            if let CommandEvent::Started(started) = event
+                && started.command_name != "hello"
+            {
                 let _ = SENT.try_with(|sent| sent.store(true, Ordering::Relaxed));
             }
         }));
@@ -267,6 +269,27 @@ pub(crate) fn locks(database: &Database) -> Collection<Document> {
 
 pub(crate) fn lockpings(database: &Database) -> Collection<Document> {
     database.collection(PINGS_OF)
+}
+
+/// Reads the documents that match, each with the server's time of now. A document may be out of date, if a deposed primary answers: nothing is
+/// decided by it.
+pub(crate) async fn look(
+    collection: &Collection<Document>,
+    stages: impl IntoIterator<Item = Document>,
+) -> Result<Vec<Document>, DriverError> {
+    let stages = stages.into_iter().chain([set(doc! { "at": "$$NOW" })]);
+    let mut cursor = collection.aggregate(stages).await?;
+    let mut found = Vec::new();
+    while cursor.advance().await? {
+        found.push(cursor.deserialize_current()?);
+    }
+    Ok(found)
+}
+
+/// Reads the document of one key.
+pub(crate) async fn look_at(database: &Database, key: &str) -> Result<Option<Document>, DriverError> {
+    let found = look(&locks(database), [doc! { "$match": { "_id": key, "ts": { "$type": "long" } } }]).await?;
+    Ok(found.into_iter().next())
 }
 
 /// The error of a task that has ended without a result.

@@ -37,7 +37,7 @@
 //! | a majority does not acknowledge in time (`writeConcernError`) | the write may stay or be rolled back: unknown |
 //! | the new primary's clock is behind | leases end late, by the difference; numbers rise all the same. `behind` shows it, and the log warns |
 //! | the new primary's clock is ahead | leases end early, by the difference, and two clients may believe to hold the key. Tokens rise, so a resource that checks them is safe |
-//! | a deposed primary has not the document of the key | it writes nothing, and so no majority is asked. The holder is told of a loss that is none, and a waiter that it waits no more; nobody gets the key by that. Only a request that names one server gets there |
+//! | a deposed primary has not the document of the key | it writes nothing, and so no majority is asked. The holder is told of a loss that has not happened, or a waiter that it no longer waits. Nobody gets the key by that. Only a client with `directConnection=true` asks such a server |
 //! | two first acquires of a key race to insert its document | one of them fails as a duplicate without a change, and is sent again |
 
 use crate::expression::{

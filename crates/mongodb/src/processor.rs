@@ -1,10 +1,9 @@
 //! What a program makes, and the port: requests in, commands out, and outcomes from the documents that come back.
 
 use crate::classify::{DUPLICATE, code, words};
-use crate::directory::look_at;
 use crate::entry::Entry;
 use crate::inbox::MongoInbox;
-use crate::link::{Link, locks, lost};
+use crate::link::{Link, locks, look_at, lost};
 use crate::operation::Command;
 use crate::timing::{COMMAND, ELECTION, LATE, LONGEST_DELAY, SHORTEST, SKEW};
 use mongodb::bson::{Document, doc};

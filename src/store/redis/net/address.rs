@@ -130,6 +130,9 @@ fn reason(url: &str, cause: &RedisError) -> &'static str {
         Some("consul" | "consul+https") => {
             "unsupported scheme: ConsulLockProcessor::new of the crate dlock-consensus takes this URL"
         }
+        Some("mongodb" | "mongodb+srv") => {
+            "unsupported scheme: MongoLockProcessor::new of the crate dlock-mongodb takes this URL, and so does its dlock"
+        }
         Some(scheme) if !is_redis(scheme) => "unsupported scheme",
         Some(_) => "the host or the port cannot be read",
     })

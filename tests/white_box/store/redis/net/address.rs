@@ -29,6 +29,7 @@ fn of_an_unusable_url_only_a_known_scheme_is_shown_and_the_reason() {
         ("s3crt://redis://host", none, "unsupported scheme"),
         ("etcd://ann:s3crt@host", none, "EtcdLockProcessor::new"),
         ("consul://s3crt@host", none, "ConsulLockProcessor::new"),
+        ("mongodb://ann:s3crt@host", none, "MongoLockProcessor::new"),
         ("REDIS://host:s3crt", none, "the host or the port"),
         ("redis://ann:s3crt", "redis", "the host or the port"),
         ("redis://ann:s3crt@host:port", "redis", "the host or the port"),
