@@ -110,7 +110,8 @@ impl DLockConfig {
 
     /// Sets the fraction of the lease after which it is extended, from 0.1 to 0.85. Defaults to 0.75, as in JVM DLock. If the store
     /// may be away for a while during a failover ([`StoreLimits::outage`](crate::processor::StoreLimits::outage)), the default is smaller, so
-    /// that the rest of the lease outlives the failover, but at least a third.
+    /// that the rest of the lease outlives the failover, but at least a third. A store that is asked about many locks together
+    /// ([`StoreLimits::asks_together`](crate::processor::StoreLimits::asks_together)) has it extended up to a sixth of the lease earlier.
     pub fn with_renew_at(mut self, part: f64) -> Self {
         self.renew_at = Some(part);
         self

@@ -103,7 +103,7 @@ fn micros(nanos: u64) -> f64 {
 }
 
 /// From token, process, beginning and end of all holds: the times between holds of different processes.
-fn hand_overs(holds: &[u64]) -> Vec<f64> {
+pub(crate) fn hand_overs(holds: &[u64]) -> Vec<f64> {
     let mut holds: Vec<_> = holds.chunks_exact(4).collect();
     holds.sort_unstable();
     holds.windows(2).filter(|two| two[0][1] != two[1][1]).map(|two| micros(two[1][2] - two[0][3])).collect()

@@ -58,12 +58,12 @@ fn versions() -> String {
     format!("{crates}; of others, go.mod, package-lock.json and pom.xml in benches/peers")
 }
 
-fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
 /// The directory where the peers are built.
-fn target(plan: &Plan) -> PathBuf {
+pub(crate) fn target(plan: &Plan) -> PathBuf {
     plan.directory.parent().unwrap().join("peers")
 }
 
@@ -112,7 +112,7 @@ fn java(target: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Runs a command to its end. Fails with one line.
-fn succeed(command: &mut Command) -> Result<(), String> {
+pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|e| format!("{program} cannot be started: {e}"))?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -155,14 +155,14 @@ impl RenewalTask {
             return None;
         }
         long.extend(LongHold::of(&key, tenure, now));
-        let trip = parts.renewals.trip();
-        if now < tenure.due(trip) {
+        let pace = parts.renewals.pace();
+        if now < tenure.due(pace) {
             parts.renewals.put(&key, tenure);
             return None;
         }
         let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
         let kept = tenure.kept();
-        let extend = now >= tenure.lease.extend_at(trip);
+        let extend = now >= tenure.lease.extend_at(pace);
         // The thread must notice when the deadline passes, whatever happens in this round.
         parts.renewals.look_at(&key, tenure, deadline);
         drop(state);

@@ -8,7 +8,7 @@ use crate::port::StoreLimits;
 use crate::state::key::Key;
 use crate::state::machine::{Ended, Phase, State, Taker};
 use crate::state::task::Watcher;
-use crate::state::tenure::Tenure;
+use crate::state::tenure::{Pace, Tenure};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::timer::Timer;
@@ -19,6 +19,7 @@ use std::time::Duration;
 pub(crate) struct Renewals {
     clock: Timer,
     limits: StoreLimits,
+    beats_from: Option<Moment>,
     tenures: Mutex<Tenures>,
     pub(super) thread: Worker,
     /// The slowest recent round trip, in nanoseconds.
@@ -42,6 +43,7 @@ impl Renewals {
         Self {
             clock: core.clock.clone(),
             limits: core.limits,
+            beats_from: core.limits.asks_together.then(|| core.clock.now()),
             tenures: Mutex::new(Tenures { looks: Schedule::new(), deadlines: Schedule::new() }),
             thread,
             trip: AtomicU64::new(0),
@@ -108,7 +110,7 @@ impl Renewals {
 
     /// Adds a new tenure, or notes that it is due at another moment.
     pub(super) fn put(&self, key: &Arc<Key>, tenure: &Tenure) {
-        self.look_at(key, tenure, tenure.due(self.trip()));
+        self.look_at(key, tenure, tenure.due(self.pace()));
     }
 
     /// Sets when the thread must look at a kept tenure.
@@ -172,6 +174,11 @@ impl Renewals {
     /// Returns the slowest recent round trip. A lease that is short for it is renewed earlier.
     pub(super) fn trip(&self) -> Duration {
         Duration::from_nanos(self.trip.load(Ordering::Relaxed)) // ORDERING: Relaxed: a statistic.
+    }
+
+    /// Returns what the times of asking depend on.
+    pub(super) fn pace(&self) -> Pace {
+        Pace { trip: self.trip(), beats_from: self.beats_from }
     }
 
     /// Returns how long the lease thread may ask what no lease depends on: a quarter of what the most urgent lease has left, and never

@@ -51,6 +51,10 @@ pub struct StoreLimits {
     /// [`Request::Broken`](super::Request::Broken). The default is `false`:
     /// [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock) fails as unsupported.
     pub breaks: bool,
+    /// Whether extensions and probes of many tenures cost the store little more than those of one if the client sends them together. The client
+    /// then asks about all tenures with the same lease at the same moments, up to a sixth of the lease earlier than each would need. The default
+    /// is `false`.
+    pub asks_together: bool,
     /// For how long the store can keep a key from everybody after a hold has ended: [`Request::DelayRelease`](super::Request::DelayRelease).
     /// The default is zero: the store cannot. [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) then fails as unsupported.
     pub longest_release_delay: Duration,
@@ -103,6 +107,7 @@ impl Default for StoreLimits {
             numbers: false,
             settles: false,
             breaks: false,
+            asks_together: false,
             longest_release_delay: Duration::ZERO,
         }
     }

@@ -137,6 +137,7 @@
 //! | send a release without waiting for the reply | [`posting`](LockProcessor::posting) | dropped guards that do not wait |
 //! | end a locker for certain | [`StoreLimits::settles`] | a clean-up after lost replies that ends with one answer |
 //! | take a key from its holder by force | [`StoreLimits::breaks`] | [`break_lock`](crate::DLockGenerator::break_lock) |
+//! | answer many extensions and probes by few requests | [`StoreLimits::asks_together`] | the client sends those of all tenures together |
 //! | replace a holder by a text that ends later | [`StoreLimits::longest_release_delay`] | [`unlock_after`](crate::DLockGuard::unlock_after) |
 //! | tell people about its locks | [`directory`](LockProcessor::directory) | `describe` and `list` |
 //!

@@ -158,8 +158,8 @@ impl Tenure {
     }
 
     /// Returns when the lease thread must look at this tenure next. The lease is due before its deadline.
-    pub(crate) fn due(&self, trip: Duration) -> Moment {
-        self.lease.due(trip).min(self.hold.ends).min(self.hold.warns_at)
+    pub(crate) fn due(&self, pace: impl Into<Pace>) -> Moment {
+        self.lease.due(pace.into()).min(self.hold.ends).min(self.hold.warns_at)
     }
 
     /// Returns why and when the tenure was lost.
@@ -298,6 +298,21 @@ impl Others {
     }
 }
 
+/// What a client's times of asking about its tenures depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// The slowest recent round trip.
+    pub(crate) trip: Duration,
+    /// Since when beats are counted, where the store is asked about many tenures together.
+    pub(crate) beats_from: Option<Moment>,
+}
+
+impl From<Duration> for Pace {
+    fn from(trip: Duration) -> Self {
+        Self { trip, beats_from: None }
+    }
+}
+
 /// The lease of one tenure: the moment until which the key is certainly ours, and the moments at which the lease thread must ask about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
@@ -358,20 +373,35 @@ impl Lease {
         self.deadline.since(now) < self.spare / 2
     }
 
-    /// Returns when to extend the lease: at its configured fraction, or earlier if otherwise several round trips of
-    /// this length would not fit before the deadline.
-    pub(crate) fn extend_at(&self, trip: Duration) -> Moment {
+    /// Returns when to extend the lease: at its configured fraction, or earlier if otherwise several round trips would not fit before the
+    /// deadline.
+    pub(crate) fn extend_at(&self, pace: impl Into<Pace>) -> Moment {
+        let pace = pace.into();
         let planned = self.deadline.before(self.spare);
-        let trips = trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE);
-        if trips <= self.spare {
-            return planned;
-        }
-        planned.min(self.deadline.before(trips).max(self.renewed_at + timing::earliest_extension(self.length)))
+        let trips = pace.trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE);
+        let earliest = self.renewed_at + timing::earliest_extension(self.length);
+        let at = if trips <= self.spare { planned } else { planned.min(self.deadline.before(trips).max(earliest)) };
+        let beat = self.on_beat(pace, at);
+        // A lease that is to be extended again before the next beat has none.
+        if beat > self.renewed_at { beat } else { at }
     }
 
     /// Returns when the lease thread must ask about the key next.
-    fn due(&self, trip: Duration) -> Moment {
-        self.extend_at(trip).min(self.probe_at).min(self.doubted_at).min(self.check_at)
+    fn due(&self, pace: Pace) -> Moment {
+        let probe_at = self.on_beat(pace, self.probe_at);
+        self.extend_at(pace).min(probe_at).min(self.doubted_at).min(self.check_at)
+    }
+
+    /// Returns the last beat by this moment, so that one batch asks about all tenures with this lease. A beat comes every sixth of the lease, as
+    /// a probe does: a probe that is put forward to a beat comes after the last one, which was not before the beat before.
+    fn on_beat(&self, pace: Pace, at: Moment) -> Moment {
+        let length = u64::try_from(timing::probe_pause(self.length).as_nanos()).unwrap_or(u64::MAX).max(1);
+        match pace.beats_from {
+            Some(from) if from <= at && at != Moment::NEVER => {
+                at.before(Duration::from_nanos((at.as_nanos() - from.as_nanos()) % length))
+            }
+            _ => at,
+        }
     }
 
     /// Notes that a reply has extended the lease.

@@ -2,7 +2,9 @@
 
 mod costs;
 mod crowd;
+mod go;
 mod herd;
+mod idle;
 #[allow(dead_code, unused_imports, reason = "the tests use more of it")]
 #[path = "../../../tests/support/consensus/mod.rs"]
 mod kit;
@@ -27,6 +29,8 @@ const LEASE: Duration = Duration::from_secs(3600);
 /// A store, and who else locks there.
 trait Peer: ConsensusStore {
     const PEER: &'static str;
+    /// The package for Go.
+    const GO: &'static str;
     /// How long our pair may take, relative to the peer's.
     const PAIR: Option<f64>;
 
@@ -35,6 +39,7 @@ trait Peer: ConsensusStore {
 
 impl Peer for Consul {
     const PEER: &'static str = "`consul lock`";
+    const GO: &'static str = "`api.Lock`";
     const PAIR: Option<f64> = Some(0.7);
 
     fn peer(address: &str, name: &str) -> Box<dyn Way> {
@@ -44,6 +49,7 @@ impl Peer for Consul {
 
 impl Peer for Etcd {
     const PEER: &'static str = "`etcdctl lock`";
+    const GO: &'static str = "`concurrency.Mutex`";
     const PAIR: Option<f64> = None;
 
     fn peer(address: &str, name: &str) -> Box<dyn Way> {
@@ -87,9 +93,11 @@ fn of<V: Peer>(plan: &Plan, section: &mut Section) {
     }
     let header = ["microseconds", "lock, `unlock()`", V::PEER, "relative", "hand-over", V::PEER, "relative"];
     section.table(&header, &rows);
+    go::run::<V>(plan, section);
     costs::run::<V>(plan, section);
     crowd::run::<V>(plan, section);
     herd::run::<V>(plan, section);
+    idle::run::<V>(plan, section);
 }
 
 /// Microseconds of a pair without contention, ours and the peer's.

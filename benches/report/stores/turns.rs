@@ -10,18 +10,25 @@ use crate::support::worker::{argument, listen, now, say};
 use std::thread;
 
 /// The names of the two ways, for a process that takes turns.
-const OURS: &str = "ours";
+pub(super) const OURS: &str = "ours";
 const PEERS: &str = "peers";
 
 /// Microseconds of a hand-over, ours and the peer's.
 pub(super) fn measure<V: Peer>(plan: &Plan, servers: &V) -> [Vec<f64>; 2] {
-    let window = plan.size(500_000_000, 100_000_000);
-    let (url, address) = (servers.url("bench"), servers.address());
-    let variant = |way: &'static str| -> Variant<'_> {
-        let mut taking = Taking::begin_job(Place::Anywhere, "turns", &[V::NAME, way, &url, address]);
-        Box::new(move || median(&taking.turns(window)))
-    };
-    interleave(plan.rounds, &mut [OURS, PEERS].map(variant)).try_into().unwrap()
+    interleave(plan.rounds, &mut [OURS, PEERS].map(|way| variant(plan, servers, way))).try_into().unwrap()
+}
+
+/// Two processes that take turns in one of the ways.
+pub(super) fn variant<V: Peer>(plan: &Plan, servers: &V, way: &'static str) -> Variant<'static> {
+    let window = window(plan);
+    let arguments = [V::NAME, way, &servers.url("bench"), servers.address()];
+    let mut taking = Taking::begin_job(Place::Anywhere, "turns", &arguments);
+    Box::new(move || median(&taking.turns(window)))
+}
+
+/// For how many nanoseconds they do.
+pub(super) fn window(plan: &Plan) -> u64 {
+    plan.size(500_000_000, 100_000_000)
 }
 
 /// A worker that locks and unlocks.

@@ -2,8 +2,11 @@
 //!
 //! A lease is not what holds a key here; the session is, and renewing it is no write. But somebody may have deleted the entry, or given it to
 //! another session. So each renewal is followed by a look at the key, which a majority confirms.
+//!
+//! What a look says of a tenure is the same whether it was made for this one alone or for [many](super::together).
 
 use super::deadline::Deadline;
+use super::snapshot::Snapshot;
 use super::store::{ConsensusStore, Rewritten};
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, ExtendOutcome, Extension, NotOurs, ProbeOutcome};
@@ -21,14 +24,18 @@ impl Extend<'_> {
     /// between the renewal and the look is not given away.
     pub(super) fn extend(&self) -> Result<ExtendOutcome, Error> {
         let (session, snapshot) = self.store.renew(self.claim, self.deadline)?;
-        let held = session.as_ref().and_then(|session| snapshot.is_held_by(&session.id, self.claim.locker));
-        Ok(match held {
+        Ok(self.extended(session.as_ref().map(|session| session.id.as_str()), &snapshot))
+    }
+
+    /// Returns what comes of an extension by which this session was renewed, if one was, before the key was seen so.
+    pub(super) fn extended(&self, session: Option<&str>, snapshot: &Snapshot) -> ExtendOutcome {
+        match session.and_then(|session| snapshot.is_held_by(session, self.claim.locker)) {
             Some(holder) => {
                 self.store.sessions.note_wanted(self.claim.locker, snapshot.waiting() > 0);
                 ExtendOutcome::Extended(Extension::while_waiting(snapshot.waiting()).with_number(holder.index))
             }
             None => ExtendOutcome::NotOurs(NotOurs::new(snapshot.locker())),
-        })
+        }
     }
 
     /// The same, with a new number: that of a write of our own. No other write has its index, so no other tenure has its number. It is one number, not
@@ -50,7 +57,14 @@ impl Extend<'_> {
         let snapshot = self.store.look(self.claim.key, self.deadline)?;
         let known = self.store.sessions.of(self.claim.locker).map(|tenure| tenure.session.id);
         let session = known.as_deref().or_else(|| snapshot.session_of(self.claim.locker));
-        let is_ours = session.is_some_and(|session| snapshot.is_held_by(session, self.claim.locker).is_some());
-        Ok(if is_ours { ProbeOutcome::Ours } else { ProbeOutcome::NotOurs(NotOurs::new(snapshot.locker())) })
+        Ok(self.probed(session, &snapshot))
+    }
+
+    /// Returns what comes of a probe that has found the key so, where the locker has this session.
+    pub(super) fn probed(&self, session: Option<&str>, snapshot: &Snapshot) -> ProbeOutcome {
+        match session.and_then(|session| snapshot.is_held_by(session, self.claim.locker)) {
+            Some(_) => ProbeOutcome::Ours,
+            None => ProbeOutcome::NotOurs(NotOurs::new(snapshot.locker())),
+        }
     }
 }

@@ -24,7 +24,7 @@ use super::timing::{CONNECTING, PATIENCE};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use redis_dlock::{BackendFailure, Error};
 use std::fmt;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 #[cfg(feature = "tls")]
@@ -59,6 +59,9 @@ pub(super) struct Call<'a> {
     pub(super) secret: Option<(&'static str, &'a str)>,
     /// Whether it does no harm to send it again after a request without an answer.
     pub(super) is_repeatable: bool,
+    /// Whether it is a stream, and its answer, too, a line for each part. Its connection ends with the answer, and the lines count that have
+    /// come when its time is over.
+    pub(super) is_stream: bool,
 }
 
 /// What a server answered.
@@ -238,6 +241,9 @@ pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<Str
     if !call.body.is_empty() {
         request = request.header("content-type", "application/json");
     }
+    if call.is_stream {
+        request = request.header("connection", "close");
+    }
     if let Some((name, secret)) = call.secret {
         let mut secret = http::HeaderValue::from_str(secret)
             .map_err(|_| Error::denied("the password or token contains characters that no header may contain"))?;
@@ -260,9 +266,23 @@ fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<
     let index = response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
     let is_of_consul = response.headers().keys().any(|name| name.as_str().starts_with("x-consul-"));
     let is_filtered = response.headers().contains_key("x-consul-results-filtered-by-acls");
-    let body = response.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
+    let body = response.body_mut().with_config().limit(LONGEST_ANSWER);
+    let body = if call.is_stream { lines(body.reader()) } else { body.read_to_string() };
     // Whatever the status said, the answer was not read.
     Ok(Answer { status, index, is_of_consul, is_filtered, body: body.map_err(|e| failure(server, e))? })
+}
+
+/// Reads the lines of a stream to its end, or as far as they come: each whole line is an answer of its own.
+fn lines(mut stream: impl Read) -> Result<String, ureq::Error> {
+    let mut text = Vec::new();
+    let read = stream.read_to_end(&mut text);
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    match read {
+        Err(error) if whole == 0 => return Err(ureq::Error::from(error)),
+        Err(_) => text.truncate(whole),
+        Ok(_) => {}
+    }
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Returns whether the next server is asked after this error. An error that names a reason of the store would be the same there.
@@ -315,5 +335,29 @@ fn io_error(error: ureq::Error) -> io::Error {
         ureq::Error::Io(error) => error,
         ureq::Error::Timeout(timeout) => io::Error::new(ErrorKind::TimedOut, timeout.to_string()),
         other => io::Error::other(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Breaks off after this text.
+    struct Broken(&'static [u8]);
+
+    impl Read for Broken {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(into)? {
+                0 => Err(ErrorKind::TimedOut.into()),
+                count => Ok(count),
+            }
+        }
+    }
+
+    #[test]
+    fn whole_lines_of_a_stream_count_whatever_comes_after_them() {
+        assert_eq!(lines("a\nb".as_bytes()).expect("an end"), "a\nb");
+        assert_eq!(lines(Broken(b"a\nb\nc")).expect("two lines"), "a\nb\n");
+        assert!(lines(Broken(b"a")).is_err());
     }
 }

@@ -5,6 +5,10 @@
 //! | session | lease | session with the behaviour `delete` |
 //! | index | revision | Raft index |
 //! | an entry is held | it is attached to a lease, or to none | it is locked by a session |
+//! | many sessions are renewed by | one request, a stream | a request each |
+//! | many keys are looked at by | a transaction of 128 reads | the same; 64 before Consul 1.14 |
+//!
+//! What concerns many is an offer to ask less. A store without it does the same one by one, and no outcome says which of both it was.
 
 use super::deadline::Deadline;
 use super::timing::{A_YEAR, COMMAND, ELECTION};
@@ -91,6 +95,9 @@ pub(super) struct Life {
     pub(super) delay: Duration,
 }
 
+/// At how many prefixes a transaction looks: both stores take as many operations by default.
+pub(super) const LOOKS: usize = 128;
+
 /// Returns what every such store can keep to. Its leader counts a session, and a new leader begins all sessions again: so the end of a dead
 /// holder, or
 /// of a dead waiter before us, may come after an election, and three leases are enough for it. Nobody but the leader knows how much of a
@@ -139,6 +146,16 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// Starts the life of a session again. `false` says that it has ended, or that a server which has just begun to lead does not know it yet.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error>;
 
+    /// Does the same for several, the most urgent ones first.
+    fn renew_all(&self, sessions: &[&str], deadline: Deadline) -> Vec<Result<bool, Error>> {
+        sessions.iter().map(|session| self.renew(session, deadline)).collect()
+    }
+
+    /// How many sessions are renewed before the first look at what they hold. A store that renews one with each request begins to look early.
+    fn renewed_together(&self) -> usize {
+        LOOKS
+    }
+
     /// Ends a session, and deletes what it holds. Afterwards no request with this session takes effect, also if it had ended before.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error>;
 
@@ -147,6 +164,12 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
 
     /// Returns the entries with a prefix as the majority has them, never a stale copy.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
+
+    /// Does the same for several prefixes, [`LOOKS`] at most, all at one index. None is the beginning of another one. Of each prefix it returns
+    /// the first two entries at least, in the order of their paths: of a key the lock's, and one of those who wait.
+    fn look_all(&self, prefixes: &[String], deadline: Deadline) -> Result<Vec<Vec<Entry>>, Error> {
+        prefixes.iter().map(|prefix| self.look(prefix, deadline)).collect()
+    }
 
     /// Returns some of the entries with a prefix, in the order of their paths and from this path on, as they are at one index; and whether
     /// there are more. If there are, it returns one at least. A store that has no pages returns all.

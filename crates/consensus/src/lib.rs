@@ -40,6 +40,7 @@
 // |---|---|
 // | `processor.rs` | the port: requests in, outcomes out |
 // | `acquire.rs`, `extend.rs`, `release.rs`, `breaking.rs` | the operations, each a value with the store, the claim and the limit |
+// | `together.rs` | the extensions and probes of many tenures by few requests |
 // | `directory.rs`, `presence.rs` | what people are told; the sessions of a process that serve no tenure |
 // | `store.rs`, `gift.rs` | what several of them do: give a key on, write it again, end a session; the table of transactions |
 // | `sessions.rs` | the sessions of a process: each tenure has one |
@@ -97,6 +98,7 @@ mod sync;
 mod timing;
 #[cfg(feature = "tls")]
 mod tls;
+mod together;
 mod url;
 #[cfg(test)]
 #[path = "../tests/white_box/mod.rs"]

@@ -1,6 +1,6 @@
 //! The port of a consensus store: requests in, outcomes out. Each request is a value of its own, which has the store, the claim and the limit.
 //!
-//! The servers have no requests that concern several keys of different sessions. So a batch is executed one by one, and its limit is shared.
+//! A batch of extensions and probes is executed [together](super::together). Any other is executed one by one, and its limit is shared.
 
 use super::acquire::Acquire;
 use super::breaking::{Breaking, broken};
@@ -11,6 +11,7 @@ use super::kv::{Transaction, Write};
 use super::release::Release;
 use super::store::ConsensusStore;
 use super::timing::CLOSING;
+use super::together::{Kept, Together};
 use redis_dlock::Error;
 use redis_dlock::port::{
     Claim, Directory, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue, one_by_one,
@@ -20,12 +21,16 @@ use std::time::Duration;
 /// What a client asks of a store.
 impl LockProcessor for ConsensusStore {
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
-        one_by_one(requests, limit, |request, limit| execute(self, request, Deadline::after(limit.time())))
+        match Kept::all(&self.sessions, requests) {
+            Some(kept) => Together { store: self, kept: &kept, deadline: Deadline::after(limit.time()) }.run(),
+            None => one_by_one(requests, limit, |request, limit| execute(self, request, Deadline::after(limit.time()))),
+        }
     }
 
     fn limits(&self) -> StoreLimits {
         let mut limits = self.kv.limits();
         (limits.numbers, limits.settles, limits.breaks) = (true, true, true);
+        limits.asks_together = true;
         limits
     }
 

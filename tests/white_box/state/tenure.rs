@@ -49,6 +49,29 @@ fn the_lease_thread_looks_every_sixth_and_at_three_quarters() {
     assert_eq!(at(&t), 550);
 }
 
+/// Where a store is asked about many tenures together, each is asked about at a beat, at least as often as alone, and never twice at one beat.
+///
+/// Shows: G3, G5.
+#[test]
+fn tenures_that_began_at_different_times_are_due_at_the_same_beats() {
+    let at = |ms| Moment::from_nanos(1_000_000_000) + Duration::from_millis(ms);
+    let pace = Pace { trip: Duration::from_millis(1), beats_from: Some(at(0)) };
+    for (granted, extension) in [(0, 400), (49, 400), (50, 500), (99, 500)] {
+        let mut t = tenure(600, at(granted));
+        for beat in (100..extension).step_by(100) {
+            assert_eq!((t.due(pace), t.lease.extend_at(pace)), (at(beat), at(extension)));
+            t.lease.checked(at(beat + 20));
+        }
+        assert_eq!(t.due(pace), at(extension));
+        t.lease.renewed(at(extension + 20));
+        assert_eq!((t.due(pace), t.lease.extend_at(pace)), (at(extension + 100), at(extension + 400)));
+    }
+    // No beat comes between two extensions of a lease that is extended very early.
+    let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(600)).with_renew_at(0.1);
+    let t = Tenure::new("me-1".into(), Arc::new(settings), Grant::new(7, 0), at(10));
+    assert_eq!(t.due(pace), at(70));
+}
+
 /// Shows: G3.
 #[test]
 fn a_lease_that_is_short_for_the_network_is_extended_earlier() {

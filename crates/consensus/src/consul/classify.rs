@@ -26,9 +26,13 @@ const BEFORE: [&str; 5] = [
 /// What a Consul that is not Enterprise says of a namespace or a partition.
 const ENTERPRISE: &str = "Consul Enterprise feature";
 
+/// What Consul says of a transaction with more operations than it takes: 64 before Consul 1.14, 128 since then.
+pub(super) const TOO_LONG: &str = "Transaction contains too many operations";
+
 /// Returns whether this is an error that Consul may send without a header of its own: before a request has reached its API.
 pub(super) fn is_error_of_consul(status: u16, words: &str) -> bool {
-    let known = ["Your IP is issuing too many", "Permission denied", "ACL not found", "rpc error", ENTERPRISE];
+    let known =
+        ["Your IP is issuing too many", "Permission denied", "ACL not found", "rpc error", ENTERPRISE, TOO_LONG];
     status >= 400 && BEFORE.iter().chain(&known).any(|text| words.contains(text))
 }
 

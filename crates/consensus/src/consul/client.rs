@@ -14,7 +14,7 @@
 //! An answer counts as Consul's only if it has a header of Consul's, or is an error that Consul sends without one. Before the first such answer,
 //! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes.
 
-use super::classify::{Failure, classify, is_error_of_consul};
+use super::classify::{Failure, TOO_LONG, classify, is_error_of_consul};
 use super::encode;
 use super::place::Place;
 use crate::deadline::Deadline;
@@ -116,7 +116,7 @@ impl Client {
         };
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let path = self.place.in_path(path);
-        let call = Call { method, path: &path, body: &body, secret, is_repeatable };
+        let call = Call { method, path: &path, body: &body, secret, is_repeatable, is_stream: false };
         self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
@@ -140,7 +140,7 @@ impl Client {
         let path = format!("/v1/kv/{}?recurse&index={since}&wait={}ms", encode::in_url(path), wait.as_millis());
         let path = self.place.in_path(&path);
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
-        let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true };
+        let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true, is_stream: false };
         // The server adds up to a sixteenth to the time, so that not all queries end at once.
         let patience = wait + wait / 16 + LATE;
         let reply =
@@ -154,14 +154,15 @@ impl Client {
             return Err(answer.foreign(API));
         }
         self.http.prove();
-        if !TELLING.contains(&answer.status) {
+        let is_too_long = answer.body.contains(TOO_LONG);
+        if !TELLING.contains(&answer.status) && !is_too_long {
             return match classify(answer.status, &answer.body) {
                 Failure::NoSession => Ok(None),
                 Failure::Other(error) => Err(error),
             };
         }
         // What is not there has a text or nothing as its answer.
-        let body = if answer.status == 404 { Value::Null } else { parse(&answer.body, "Consul")? };
+        let body = if answer.status == 404 || is_too_long { Value::Null } else { parse(&answer.body, "Consul")? };
         Ok(Some(Reply { status: answer.status, index: answer.index, is_filtered: answer.is_filtered, body }))
     }
 }

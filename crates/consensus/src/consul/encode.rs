@@ -10,6 +10,9 @@
 //! | say | `lock`, `unlock` | 2 |
 //! | delete | `delete` | 0 |
 //!
+//! A transaction that looks at many prefixes has a verb for each. Consul tells all of their entries in one list, and the path of each says whose it
+//! is. It is refused as a whole if it has more verbs than the server takes.
+//!
 //! `lock` has a session hold an entry that it holds already, or that nobody holds; it fails otherwise. So passing the lock is `unlock` and
 //! `lock`, in one transaction: nobody comes between. An entry that keeps value, flags and session is no change for Consul, and keeps its index.
 
@@ -90,6 +93,20 @@ pub(super) fn transaction(transaction: &Transaction) -> Value {
         operations.push(verb("get-tree", &transaction.look, &json!({})));
     }
     operations.into()
+}
+
+/// A transaction that only looks, at the entries with each of these prefixes.
+pub(super) fn looks(prefixes: &[String]) -> Value {
+    prefixes.iter().map(|prefix| verb("get-tree", prefix, &json!({}))).collect()
+}
+
+/// Reads the answer to such looks. Consul tells all entries in one list.
+pub(super) fn looked(answer: &Value, prefixes: &[String]) -> Option<Vec<Vec<Entry>>> {
+    let results = answer.get("Results")?.as_array().map(Vec::as_slice).unwrap_or_default();
+    let entries: Option<Vec<_>> = results.iter().map(|result| entry(result.get("KV")?)).collect();
+    let mut entries = entries?;
+    let mut of = |prefix: &String| entries.extract_if(.., |entry| entry.path.starts_with(prefix)).collect();
+    Some(prefixes.iter().map(&mut of).collect())
 }
 
 /// How many results a transaction has before those of its look. Deletions and checks that something is not there have none.

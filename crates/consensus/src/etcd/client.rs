@@ -16,6 +16,10 @@
 //! | anything else of etcd | an error by its code and words: see `classify.rs` |
 //! | anything that is not etcd's | an error that says so |
 //!
+//! A body that is an array here is a stream of requests, one document after another, and so is the answer to it. A server that is written in Go
+//! throws away what it has not read of a request when it begins to answer, unless the connection ends with that answer. So a stream ends its
+//! connection. Of 1,000 renewals on a connection that is kept, a server answered 18 to all (shown on etcd 3.4.23).
+//!
 //! An answer counts as etcd's only if it has what each of them has. Before the first such answer, whatever else answers is told at once, because
 //! the URL may lead to a web server, or to an etcd without its gateway, which no waiting changes.
 
@@ -23,7 +27,7 @@ use super::classify::{Failure, classify};
 use super::encode;
 use crate::deadline::Deadline;
 use crate::http::{Answer, Call, Http, failure};
-use crate::json::{parse, to_base64};
+use crate::json::{number, parse, to_base64};
 use crate::stream::Stream;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -47,6 +51,9 @@ pub(super) struct Login {
     pub(super) user: String,
     pub(super) password: String,
 }
+
+/// What renews leases.
+const KEEPALIVE: &str = "/v3/lease/keepalive";
 
 /// What a call comes to if nothing failed on the way.
 enum Reply {
@@ -98,9 +105,12 @@ impl Client {
         is_repeatable: bool,
         deadline: Deadline,
     ) -> Result<Reply, Error> {
-        let body = body.to_string();
+        let (body, is_stream) = match body {
+            Value::Array(stream) => (stream.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"), true),
+            body => (body.to_string(), false),
+        };
         let secret = token.map(|token| ("authorization", token));
-        let call = Call { method: Method::POST, path, body: &body, secret, is_repeatable };
+        let call = Call { method: Method::POST, path, body: &body, secret, is_repeatable, is_stream };
         self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
@@ -121,6 +131,46 @@ impl Client {
         Ok(Some(token).filter(|token| !token.is_empty()))
     }
 
+    /// Reads the answer to the renewal of a lease.
+    fn is_renewed(&self, answer: &Value) -> Result<bool, Error> {
+        if let Some(error) = answer.get("error") {
+            return Err(Error::backend(BackendFailure::Unknown, format!("etcd did not renew a lease: {error}")));
+        }
+        // A leader that has been replaced and does not know it yet renews in vain (etcd's issue 15247). `term` shows others.
+        if encode::term(answer).is_some_and(|term| term < self.term.load(Ordering::SeqCst)) {
+            let message = "a server of etcd renewed a lease that does not lead any more";
+            return Err(Error::backend(BackendFailure::Unknown, message));
+        }
+        // The gateway leaves out what is zero, and a lease that has ended has no time left.
+        let left = answer.get("result").and_then(|result| number(result.get("TTL")?));
+        Ok(left.is_some_and(|left| left > 0))
+    }
+
+    /// Renews leases by one request, which is a stream of theirs. The server answers each in its turn. Whatever it leaves out, because the time is
+    /// over, or something in between has cut the stream, or knows no streams, is renewed alone, until that fails.
+    pub(super) fn renew_some(&self, leases: &[&str], deadline: Deadline) -> Vec<Result<bool, Error>> {
+        let body = leases.iter().map(|lease| json!({ "ID": lease })).collect();
+        let answers = self.call(KEEPALIVE, &body, true, deadline).ok().flatten().unwrap_or_default();
+        let answers = answers.as_array().map_or(std::slice::from_ref(&answers), Vec::as_slice);
+        let mut failed = None;
+        let renewed = |(n, lease): (usize, &&str)| {
+            let answer = answers.get(n).filter(|answer| answer.pointer("/result/ID").is_some_and(|id| id == *lease));
+            match (answer, &failed) {
+                (Some(answer), _) => self.is_renewed(answer),
+                (None, Some(error)) => Err(Error::clone(error)),
+                (None, None) => self.renew_one(lease, deadline).inspect_err(|error| failed = Some(error.clone())),
+            }
+        };
+        leases.iter().enumerate().map(renewed).collect()
+    }
+
+    /// The leader renews, and answers for itself alone: the protocol compares the term with that of a look, which a majority confirms.
+    pub(super) fn renew_one(&self, lease: &str, deadline: Deadline) -> Result<bool, Error> {
+        let body = json!({ "ID": lease });
+        let Some(answer) = self.call(KEEPALIVE, &body, true, deadline)? else { return Ok(false) };
+        self.is_renewed(&answer)
+    }
+
     /// Opens the stream of the changes of an entry from an index on; `None` for those from now on. It lasts for `life`.
     pub(super) fn watch(
         &self,
@@ -136,7 +186,14 @@ impl Client {
         let body = json!({ "create_request": create }).to_string();
         let token = self.token(deadline)?;
         let secret = token.as_deref().map(|token| ("authorization", token));
-        let call = Call { method: Method::POST, path: "/v3/watch", body: &body, secret, is_repeatable: true };
+        let call = Call {
+            method: Method::POST,
+            path: "/v3/watch",
+            body: &body,
+            secret,
+            is_repeatable: true,
+            is_stream: false,
+        };
         let mut stream = Stream::open(&self.http, &call, life, deadline)?;
         if stream.status == 200 {
             return Ok(stream);
@@ -159,7 +216,8 @@ impl Client {
                            in with user:password@ and no client certificate";
             return Err(Error::unsupported(message));
         }
-        let body = parse(&answer.body, "etcd").ok().filter(|body| is_of_etcd(answer.status, body));
+        let body = parse(&answer.body, "etcd").ok().or_else(|| stream(&answer.body));
+        let body = body.filter(|body| is_of_etcd(answer.status, body.get(0).unwrap_or(body)));
         let body = body.ok_or_else(|| answer.foreign(GATEWAY))?;
         self.http.prove();
         if answer.status == 200 {
@@ -180,6 +238,12 @@ const COMMON_NAME: &str = "CommonName of client sending a request against gatewa
 /// What is missing where an answer is not of the gateway: the most frequent mistakes.
 const GATEWAY: &str = "etcd's JSON gateway does: check the host, the port and the path of the URL, and that etcd was not started with \
                        --enable-grpc-gateway=false";
+
+/// Reads a stream of answers that has ended.
+fn stream(body: &str) -> Option<Value> {
+    let answers: Result<Vec<_>, _> = serde_json::Deserializer::from_str(body).into_iter().collect();
+    answers.ok().filter(|answers| !answers.is_empty()).map(Value::Array)
+}
 
 /// Returns whether this is an answer of etcd's gateway: each success has a header, and each error the code of gRPC.
 fn is_of_etcd(status: u16, body: &Value) -> bool {

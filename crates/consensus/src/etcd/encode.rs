@@ -10,6 +10,8 @@
 //! | it has not changed | its last change has this revision |
 //! | nobody waits | each entry with the prefix was created at revision 0: there is none |
 //!
+//! A transaction that only reads is no entry of the log: the server asks a majority whether it still knows all, once for all of its reads.
+//!
 //! An entry that is put with a lease belongs to it from then on, and to no other one. So passing the lock to a waiter is one put with its lease.
 
 use crate::json::{from_base64, number, to_base64};
@@ -25,6 +27,21 @@ pub(super) fn range(prefix: &str) -> Value {
 pub(super) fn page(prefix: &str, from: &[u8], most: usize) -> Value {
     json!({ "key": to_base64(from), "range_end": to_base64(end_of(prefix)), "limit": most.to_string() })
 }
+
+/// A transaction that only looks, at the first entries with each of these prefixes. It has no comparison, so it always succeeds.
+pub(super) fn looks(prefixes: &[String]) -> Value {
+    let look = |prefix: &String| json!({ "request_range": page(prefix, prefix.as_bytes(), FIRST) });
+    json!({ "success": prefixes.iter().map(look).collect::<Vec<_>>() })
+}
+
+/// Reads the answer to so many looks.
+pub(super) fn looked(answer: &Value, count: usize) -> Option<Vec<Vec<Entry>>> {
+    let responses = answer.get("responses")?.as_array().filter(|responses| responses.len() == count)?;
+    responses.iter().map(|response| entries(response.get("response_range")?)).collect()
+}
+
+/// How many entries of each key such a transaction tells: the lock's, and one of those who wait. The gateway passes on no answer of more than 4 MiB.
+const FIRST: usize = 2;
 
 /// The first key behind all that have this prefix.
 fn end_of(prefix: &str) -> Vec<u8> {
@@ -94,8 +111,11 @@ pub(super) fn committed(answer: &Value) -> Option<Committed> {
     }
 }
 
-/// Returns the term of whoever answered.
+/// Returns the term of whoever answered; the highest one of a stream of answers.
 pub(super) fn term(answer: &Value) -> Option<u64> {
+    if let Some(answers) = answer.as_array() {
+        return answers.iter().filter_map(term).max();
+    }
     let header = |value: &Value| number(value.get("header")?.get("raft_term")?);
     header(answer).or_else(|| header(answer.get("result")?))
 }

@@ -9,6 +9,9 @@
 //! A lease is kept by the leader, and renewing it is no write: the leader counts, and a new leader begins all leases again. So an election makes
 //! leases longer, never shorter. What is shorter than an election is nevertheless no lease to choose: the holder cannot renew it meanwhile.
 //!
+//! Renewals need no order among one another, and each has an answer of its own. So many of them are one stream, and those that were answered count
+//! even if the stream breaks.
+//!
 //! etcd grants no lease that is shorter than one and a half of its election time-outs, and makes it longer without saying so in an error. A dead
 //! holder would then keep others out for longer than the lease says, so shorter leases are refused here, by name.
 
@@ -16,12 +19,11 @@ use super::client::{Client, odd};
 use super::encode;
 use super::watch::Watch;
 use crate::deadline::Deadline;
-use crate::json::number;
 use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction, limits};
 use crate::sync::atomic::Ordering;
 use crate::timing::etcd::{SHORTEST, TICK};
+use redis_dlock::Error;
 use redis_dlock::port::{Claim, StoreLimits};
-use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,21 +65,18 @@ impl Kv for Arc<Client> {
         self.term.load(Ordering::SeqCst)
     }
 
-    /// The leader renews, and answers for itself alone: the protocol compares the term with that of a look, which a majority confirms.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
-        let body = json!({ "ID": session });
-        let Some(answer) = self.call("/v3/lease/keepalive", &body, true, deadline)? else { return Ok(false) };
-        if let Some(error) = answer.get("error") {
-            return Err(Error::backend(BackendFailure::Unknown, format!("etcd did not renew a lease: {error}")));
-        }
-        // A leader that has been replaced and does not know it yet renews in vain (etcd's issue 15247). `term` shows others.
-        if encode::term(&answer).is_some_and(|term| term < self.term()) {
-            let message = "a server of etcd renewed a lease that does not lead any more";
-            return Err(Error::backend(BackendFailure::Unknown, message));
-        }
-        // The gateway leaves out what is zero, and a lease that has ended has no time left.
-        let left = answer.get("result").and_then(|result| number(result.get("TTL")?));
-        Ok(left.is_some_and(|left| left > 0))
+        self.renew_one(session, deadline)
+    }
+
+    /// One request renews all leases, each by itself, the most urgent ones first. A server that takes long for each has renewed some of them when
+    /// the time is over.
+    fn renew_all(&self, sessions: &[&str], deadline: Deadline) -> Vec<Result<bool, Error>> {
+        self.renew_some(sessions, deadline)
+    }
+
+    fn renewed_together(&self) -> usize {
+        usize::MAX
     }
 
     /// The end of a lease is a write: when it is answered, a majority has it, and a transaction that names the lease is refused. A lease that
@@ -108,6 +107,19 @@ impl Kv for Arc<Client> {
             match answer.as_ref().and_then(encode::some_entries).ok_or_else(|| odd("the entries"))? {
                 (entries, Some(last)) if entries.is_empty() => from = [&last[..], b"\0"].concat(),
                 (entries, last) => return Ok((entries, last.is_some())),
+            }
+        }
+    }
+
+    fn look_all(&self, prefixes: &[String], deadline: Deadline) -> Result<Vec<Vec<Entry>>, Error> {
+        match self.call("/v3/kv/txn", &encode::looks(prefixes), true, deadline) {
+            // The server's setting `--max-txn-ops`.
+            Err(Error::Backend { message, .. }) if message.contains("too many operations") && prefixes.len() > 1 => {
+                let (some, others) = prefixes.split_at(prefixes.len() / 2);
+                Ok([self.look_all(some, deadline)?, self.look_all(others, deadline)?].concat())
+            }
+            answer => {
+                answer?.and_then(|answer| encode::looked(&answer, prefixes.len())).ok_or_else(|| odd("the entries"))
             }
         }
     }

@@ -1,9 +1,12 @@
 //! What a lock costs the servers: entries in the log on which they agree, and requests.
 
-use crate::consensus::{ConsensusStore, Counter, counted_url};
+use crate::consensus::{ConsensusStore, Counter, Etcd, Look, counted_url};
+use crate::support::claim;
 use crate::support::crew::{Member, eventually, spawn};
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use redis_dlock::port::Operations;
+use redis_dlock::port::{
+    AcquireOutcome, ExtendOutcome, LONGEST_KEY, Limit, Operations, Outcome, ProbeOutcome, Request,
+};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::time::Duration;
 
@@ -12,6 +15,7 @@ on_each_store!(
     a_lock_that_lingers_is_taken_up_without_a_request,
     a_hand_over_between_clients_is_one_write_to_the_log,
     a_release_causes_as_many_requests_with_twenty_waiters_as_with_one,
+    two_hundred_tenures_are_kept_by_few_requests,
 );
 
 /// So long that nobody renews or asks meanwhile.
@@ -161,4 +165,52 @@ fn requests_of_a_release<V: ConsensusStore>(waiters: u64) -> u64 {
 fn a_release_causes_as_many_requests_with_twenty_waiters_as_with_one<V: ConsensusStore>() {
     let (one, twenty) = (requests_of_a_release::<V>(1), requests_of_a_release::<V>(20));
     assert!(0 < twenty && twenty <= one, "{one} with one waiter, {twenty} with twenty");
+}
+
+/// Each has an outcome of its own: one whose entry was deleted is lost, and one whose session has ended, and no other.
+fn two_hundred_tenures_are_kept_by_few_requests<V: ConsensusStore>() {
+    let servers = V::start(1);
+    let counter = Counter::to(servers.address());
+    let store = V::processor(&counted_url(&servers, &counter, "a"));
+    // The last ten have names that are as long as names may be.
+    let name = |n: usize| if n < 200 { format!("k{n}") } else { format!("{n}{}", "%".repeat(LONGEST_KEY - 3)) };
+    let names: Vec<_> = (0..210).map(|n| (name(n), format!("c-{n}"))).collect();
+    let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker, LEASE)).collect();
+    for claim in &claims {
+        assert!(matches!(store.acquire(claim, LEASE), Ok(AcquireOutcome::Acquired(_))));
+    }
+    let run_some = |extends: bool, count: usize| {
+        let before = counter.requests();
+        let request = |claim: &_| if extends { Request::Extend(*claim) } else { Request::Probe(*claim) };
+        let requests: Vec<_> = claims[..count].iter().map(request).collect();
+        let outcomes = store.run(&requests, Limit::Call(LEASE));
+        let is_ours = |outcome| match outcome {
+            Ok(Outcome::Probe(ProbeOutcome::Ours) | Outcome::Extend(ExtendOutcome::Extended(_))) => true,
+            Ok(Outcome::Probe(ProbeOutcome::NotOurs(_)) | Outcome::Extend(ExtendOutcome::NotOurs(_))) => false,
+            other => panic!("{other:?}"),
+        };
+        let lost: Vec<_> = outcomes.into_iter().map(is_ours).enumerate().filter(|(_, is_ours)| !is_ours).collect();
+        (counter.requests() - before, lost.into_iter().map(|(n, _)| n).collect::<Vec<_>>())
+    };
+    let run = |extends| run_some(extends, 200);
+    // A transaction looks at 128 keys. A stream of renewals is one request to etcd.
+    let renewals = if V::NAME == Etcd::NAME { 1 } else { 200 };
+    // The first look of a client of Consul without a token asks what it may see.
+    run(false);
+    assert_eq!(run(false), (2, vec![]));
+    assert_eq!(run(true), (renewals + 2, vec![]));
+    for locker in ["d-1", "e-1", "f-1"] {
+        store.join(&claim("k5", locker, LEASE), LEASE).unwrap();
+    }
+    let waiting = |outcome| match outcome {
+        Ok(Outcome::Extend(ExtendOutcome::Extended(extension))) => extension.waiting > 0,
+        other => panic!("{other:?}"),
+    };
+    let outcomes = store.run(&[4, 5, 6].map(|n: usize| Request::Extend(claims[n])), Limit::Call(LEASE));
+    assert_eq!(outcomes.into_iter().map(waiting).collect::<Vec<_>>(), [false, true, false]);
+    let Some(Look::Held { session, .. }) = servers.look_at("a/k77/.lock")() else { panic!("k77 is not held") };
+    servers.end_session(&session);
+    assert!(servers.delete("a/k150/.lock"));
+    assert_eq!(run(false).1, [77, 150]);
+    assert_eq!(run_some(true, 210).1, [77, 150]);
 }

@@ -4,7 +4,9 @@ use crate::consensus::{ConsensusStore, Consul, Etcd};
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::process::signal;
 use redis_dlock::port::Operations;
-use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause};
+use redis_dlock::{
+    BackendFailure, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LossCause,
+};
 use rustix::process::Signal;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -39,6 +41,13 @@ fn delayed<V: ConsensusStore>(url: &str) -> DistributedReentrantLock {
 fn lock<V: ConsensusStore>(url: &str, lease: Duration) -> DistributedReentrantLock {
     let generator = DLockGenerator::new(V::processor(url)).unwrap();
     generator.generate_with(DLockConfig::new("STORES", "x").with_lease(lease)).unwrap()
+}
+
+/// So many locks of one client that several requests renew their leases.
+fn many<V: ConsensusStore>(url: &str) -> Vec<DistributedReentrantLock> {
+    let generator = DLockGenerator::new(V::processor(url)).unwrap();
+    let config = |n: u32| DLockConfig::new("MANY", n.to_string()).with_lease(V::LONG_LEASE);
+    (0..150).map(|n| generator.generate_with(config(n)).unwrap()).collect()
 }
 
 /// A process that holds the lock, and that with a lock-delay. Killed when dropped.
@@ -194,6 +203,8 @@ fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Cons
     let mut servers = V::start(3);
     let url = servers.url("a");
     let (held, other) = (lock::<V>(&url, V::LONG_LEASE), lock::<V>(&url, V::LONG_LEASE));
+    let many = many::<V>(&url);
+    let guards: Vec<_> = many.iter().map(|lock| lock.lock().unwrap()).collect();
     let mut last = 0;
     for is_killed in [true, false] {
         let guard = held.lock().unwrap();
@@ -219,6 +230,7 @@ fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Cons
         // For longer than the lease: it is renewed by the next leader.
         std::thread::sleep(V::LONG_LEASE + V::LONG_LEASE / 2);
         assert!(guard.is_valid(), "{:?}", guard.loss());
+        assert!(guards.iter().all(DLockGuard::is_valid));
         guard.unlock().unwrap();
         let token = waiter.join();
         assert!(token > last);
@@ -239,12 +251,16 @@ fn a_server_that_hangs_costs_no_lease_while_the_others_answer<V: ConsensusStore>
     let follower = (servers.leader() + 1) % 3;
     let mut ports = servers.ports();
     ports.rotate_left(follower);
-    let lock = lock::<V>(&servers.url_by(&ports, "a"), V::LONG_LEASE);
+    let url = servers.url_by(&ports, "a");
+    let lock = lock::<V>(&url, V::LONG_LEASE);
+    let many = many::<V>(&url);
+    let guards: Vec<_> = many.iter().map(|lock| lock.lock().unwrap()).collect();
     for _ in 0..2 {
         let guard = lock.lock().unwrap();
         servers.servers()[follower].signal(Signal::STOP);
         std::thread::sleep(V::LONG_LEASE + V::LONG_LEASE / 2);
         assert!(guard.is_valid(), "{:?}", guard.loss());
+        assert!(guards.iter().all(DLockGuard::is_valid));
         guard.unlock().unwrap();
         servers.servers()[follower].signal(Signal::CONT);
     }

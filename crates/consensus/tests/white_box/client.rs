@@ -6,8 +6,8 @@ use crate::message;
 use crate::names::Names;
 use crate::store::ConsensusStore;
 use redis_dlock::port::{
-    AcquireOutcome, Break, BreakOutcome, Claim, DelayReleaseOutcome, Grant, Message, Operations, PollOutcome,
-    ProbeOutcome, ReleaseDelay, ReleaseOutcome,
+    AcquireOutcome, Break, BreakOutcome, Claim, DelayReleaseOutcome, ExtendOutcome, Grant, Limit, LockProcessor,
+    Message, Operations, Outcome, PollOutcome, ProbeOutcome, ReleaseDelay, ReleaseOutcome, Request,
 };
 use redis_dlock::{BackendFailure, Error};
 use shuttle::rand::{Rng, thread_rng};
@@ -191,6 +191,9 @@ impl Client {
                 Ok(_) => {}
             }
         }
+        if thread_rng().gen_ratio(1, 3) {
+            self.extend_with_another(claim);
+        }
         entry.ask(|| true);
         if self.delays && thread_rng().gen_bool(0.5) {
             self.delay(claim);
@@ -202,6 +205,20 @@ impl Client {
             return End::Delayed;
         }
         if thread_rng().gen_bool(0.5) { End::HandOver } else { End::Release }
+    }
+
+    /// Extends the hold together with the probe of a tenure that there is not.
+    /// Shows: G3.
+    fn extend_with_another(&self, claim: &Claim<'_>) {
+        let absent = Claim::new("another", &self.name, "absent-1", LEASE);
+        let requests = [Request::Extend(*claim), Request::Probe(absent)];
+        match self.store.run(&requests, Limit::Call(LEASE)).into_iter().next() {
+            Some(Ok(Outcome::Extend(ExtendOutcome::Extended(_))) | Err(_)) => {}
+            other if !self.servers.is_meddled_with() => {
+                self.object(format_args!("is told of a hold: {other:?}"));
+            }
+            _ => {}
+        }
     }
 
     /// Ends a hold, and keeps everybody from the key. It repeats that as often as it takes.

@@ -22,6 +22,8 @@ pub(crate) enum Mutant {
     LeavesTheQueueUnlooked,
     /// A session is believed to have ended because a renewal says so.
     BelievesRenewals,
+    /// The same of a renewal among others.
+    BelievesRenewalsOfMany,
     /// A break takes the key from whoever holds it by then.
     BreaksWhoever,
     /// A delayed release that is repeated does not know its mark.
@@ -79,6 +81,7 @@ macro_rules! caught_each {
 caught_each! {
     gives_unchecked: GivesUnchecked, LEAVING, LEFT;
     believes_renewals: BelievesRenewals, TWO_FAULTY, LEFT_OR_TWICE;
+    believes_renewals_of_many: BelievesRenewalsOfMany, TWO_FAULTY, LEFT_OR_TWICE;
     doubts_nothing: DoubtsNothing, TWO_FAULTY, LEFT_OR_TWICE;
     holds_what_is_doomed: HoldsWhatIsDoomed, TWO_FAULTY, LEFT_OR_TWICE;
     hears_the_last: HearsTheLast, TWO, FORGOTTEN;
