@@ -25,9 +25,15 @@ use crate::timing::consul::{LONGEST, LONGEST_LIFE};
 use redis_dlock::port::{Claim, StoreLimits};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
+use std::iter;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 use ureq::http::Method;
+
+/// How many sessions are renewed at once.
+const LANES: usize = 8;
 
 /// Reads why a transaction was refused. Consul names the verb that failed by its place, and the reason in words alone: they are those of its
 /// source (`agent/consul/state/txn.go`, `kvs_endpoint.go`).
@@ -86,6 +92,25 @@ impl Kv for Arc<Client> {
         let path = format!("/v1/session/renew/{session}");
         let reply = self.call(Method::PUT, &path, &Value::Null, true, deadline)?;
         Ok(reply.is_some_and(|reply| reply.status == 200))
+    }
+
+    /// Consul renews a session with each request, so several are under way at once: far from the servers one after another would take too long for
+    /// the leases. The most urgent ones come first in each lane. A lane for which there is no thread follows the others.
+    fn renew_all(&self, sessions: &[&str], deadline: Deadline) -> Vec<Result<bool, Error>> {
+        let count = sessions.len().clamp(1, LANES);
+        let renew = |session: &&str| self.renew(session, deadline);
+        let lane = &|n| sessions.iter().skip(n).step_by(count).map(renew).collect::<Vec<_>>();
+        let mut lanes: Vec<_> = thread::scope(|scope| {
+            let begin = |n| thread::Builder::new().name("dlock-renew".into()).spawn_scoped(scope, move || lane(n));
+            let others: Vec<_> = (1..count).map(begin).collect();
+            let first = lane(0);
+            let others = others.into_iter().zip(1..).map(|(other, n)| match other {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                Err(_) => lane(n),
+            });
+            iter::once(first).chain(others).map(Vec::into_iter).collect()
+        });
+        (0..sessions.len()).filter_map(|n| lanes[n % count].next()).collect()
     }
 
     /// Ends a session, and makes sure of it.
