@@ -165,8 +165,8 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// Returns the entries with a prefix as the majority has them, never a stale copy.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
 
-    /// Does the same for several prefixes, [`LOOKS`] at most, all at one index. None is the beginning of another one. Of each prefix it returns
-    /// the first two entries at least, in the order of their paths: of a key the lock's, and one of those who wait.
+    /// Does the same for several prefixes, [`LOOKS`] at most, all at one index. None is the beginning of another one. Of a key it returns
+    /// the lock's entry and the next one at least, in the order of their paths: so one of those who wait.
     fn look_all(&self, prefixes: &[String], deadline: Deadline) -> Result<Vec<Vec<Entry>>, Error> {
         prefixes.iter().map(|prefix| self.look(prefix, deadline)).collect()
     }

@@ -38,7 +38,7 @@ impl Names {
 
     /// The lock's entry. Go's `api.LockKey` takes this path, and `consul lock` takes the one above it and adds the rest.
     pub(super) fn lock(&self, key: &str) -> String {
-        self.of(key) + ".lock"
+        self.of(key) + LOCK_ENTRY
     }
 
     /// The prefix of the waiters of a key.
@@ -83,6 +83,9 @@ impl Names {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
 }
+
+/// The name of a lock's entry below its key. It comes before the waiters in the order of names.
+pub(super) const LOCK_ENTRY: &str = ".lock";
 
 /// The beginning of every lock's unique key.
 const LOCK: &str = "DLOCK_";

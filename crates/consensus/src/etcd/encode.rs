@@ -16,6 +16,7 @@
 
 use crate::json::{from_base64, number, to_base64};
 use crate::kv::{Check, Committed, Entry, Transaction, Write};
+use crate::names::LOCK_ENTRY;
 use serde_json::{Value, json};
 
 /// A request for all entries with a prefix.
@@ -28,9 +29,13 @@ pub(super) fn page(prefix: &str, from: &[u8], most: usize) -> Value {
     json!({ "key": to_base64(from), "range_end": to_base64(end_of(prefix)), "limit": most.to_string() })
 }
 
-/// A transaction that only looks, at the first entries with each of these prefixes. It has no comparison, so it always succeeds.
+/// A transaction that only looks, at the first entries with each of these prefixes; of a key from its lock's on, because another program may have
+/// written others before that. It has no comparison, so it always succeeds.
 pub(super) fn looks(prefixes: &[String]) -> Value {
-    let look = |prefix: &String| json!({ "request_range": page(prefix, prefix.as_bytes(), FIRST) });
+    let look = |prefix: &String| {
+        let from = if prefix.ends_with('/') { format!("{prefix}{LOCK_ENTRY}") } else { prefix.clone() };
+        json!({ "request_range": page(prefix, from.as_bytes(), FIRST) })
+    };
     json!({ "success": prefixes.iter().map(look).collect::<Vec<_>>() })
 }
 

@@ -199,6 +199,8 @@ fn two_hundred_tenures_are_kept_by_few_requests<V: ConsensusStore>() {
     run(false);
     assert_eq!(run(false), (2, vec![]));
     assert_eq!(run(true), (renewals + 2, vec![]));
+    // What is nobody's of ours, and comes before the lock in the order of names.
+    ["a/k6/!", "a/k6/+", "a/k6/-"].into_iter().for_each(|path| servers.put(path, "x"));
     for locker in ["d-1", "e-1", "f-1"] {
         store.join(&claim("k5", locker, LEASE), LEASE).unwrap();
     }
