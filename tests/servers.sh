@@ -51,7 +51,7 @@ need_redis() {
 
 # The tests of etcd run where etcd is, and where it can be installed. One of them needs `etcdctl`.
 need_etcd() {
-    if { command -v "$etcd" && command -v etcdctl; } >/dev/null || [[ -n ${ETCD_BIN:-} ]] || ! command -v apt-get >/dev/null; then
+    if { command -v "$etcd" && command -v etcdctl; } >/dev/null || [[ $etcd != etcd ]] || ! command -v apt-get >/dev/null; then
         return
     fi
     if [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; then
@@ -183,11 +183,12 @@ offer() {
     fi
 }
 
-# The beginnings of the names of the tests whose programs are missing: a pattern.
+# The beginnings of the names of the tests whose programs are missing: a pattern. Such a test has the program's name in a module's, or its
+# own name begins with it.
 missing_stores() {
     local store missing='$^'
     for store in etcd consul promtool; do
-        command -v "${!store}" >/dev/null || missing+="|(.*::)?$store(::|_)"
+        command -v "${!store}" >/dev/null || missing+="|(.*(::|_))?$store::|(.*::)?${store}_"
     done
     echo "$missing"
 }
