@@ -349,15 +349,19 @@ slowest() {
 # The parts that guard what has changed since a commit: those that ARCHITECTURE.md names in the room of each changed file, and those of changed tests.
 parts_of_changes() {
     local file
-    git diff --name-only "$1" -- | while read -r file; do
+    # New files, too, which git does not know yet.
+    { git diff --name-only "$1" -- && git ls-files --others --exclude-standard; } | while read -r file; do
         case $file in
-            src/manual/run_book.md) echo "it documents command" ;;
+            src/manual/run_book.md | src/manual/metrics.md) echo "it documents command" ;;
+            src/manual/operations.md) echo "it documents command unit" ;;
             src/manual/recipes.md) echo "it documents command recipes" ;;
             src/manual/*) echo "it documents" ;;
             crates/mongodb/*) echo mongodb ;;
             src/* | crates/*/src/* | scripts/*) room_guards "$file" ;;
             tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
-            tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
+            tests/it/*) echo "it cluster sentinel slow" ;;
+            # The kit of all tests.
+            tests/support/*) echo "it cluster sentinel slow command consensus faults" ;;
             tests/faults/*) echo "faults every-fault mutants" ;;
             crates/consensus/src/*) room_guards "$file" ;;
             crates/consensus/tests/white_box/*) echo schedules ;;
@@ -369,7 +373,9 @@ parts_of_changes() {
             crates/cli/package.sh | tests/package.sh) echo package ;;
             tests/recipes/*) echo recipes ;;
             tests/embedded/*) echo embedded ;;
+            tests/examples/pictures.rs) echo "it examples" ;;
             tests/examples/*) echo examples ;;
+            crates/cli/README.md) echo "it documents command" ;;
             benches/*) echo benches ;;
             *.md) echo "it documents" ;;
             *) echo "${dev[*]} ${ci[*]}" ;;
@@ -443,6 +449,7 @@ if [[ $rung != dev ]]; then
 fi
 if [[ $rung == all ]]; then
     need_consul
+    need_promtool
 fi
 all_parts=()
 for name in "${lists[@]}"; do

@@ -127,6 +127,19 @@ build_promtool() {
         "github.com/prometheus/prometheus/cmd/promtool@$prometheus"
 }
 
+# The alerts of the manual are fired by promtool. Its build takes minutes of processor time, once.
+need_promtool() {
+    if command -v "$promtool" >/dev/null || ! command -v go >/dev/null; then
+        return
+    fi
+    if build_promtool; then
+        promtool=$built_promtool
+        export PROMTOOL_BIN=$promtool
+    else
+        echo "tests/run.sh: Go could not build promtool, see above"
+    fi
+}
+
 # SecantusDB's server speaks MongoDB's protocol. It is a process beside the tests: its licence is the GPL.
 secantus_version=0.5.3-beta.196
 built_secantus=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/secantusd-rs-$secantus_version

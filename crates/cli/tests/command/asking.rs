@@ -7,6 +7,7 @@ use redis_dlock::{DLockConfig, DLockGenerator};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::fs;
+use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 fn json(text: &str) -> Value {
@@ -238,7 +239,8 @@ fn the_first_process_of_a_container_ends_at_signals() {
     kit.server.hold(super::kit::KEY, "host-1-ff-1");
     let inside = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
     if !Command::new("unshare").args(inside).arg("true").status().is_ok_and(|status| status.success()) {
-        return eprintln!("no namespaces of processes here: what ends there is not judged");
+        let _ = writeln!(io::stderr(), "SKIPPED: no namespaces of processes here");
+        return;
     }
     for (words, signal) in [
         (&["wait", "JOB", "x"][..], Signal::TERM),
