@@ -302,7 +302,7 @@ pub(crate) struct Doctor {
     /// Waits for a server that is away for at most this time. Without it, that is a finding
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
-    /// How long the examination of one server may take
+    /// How long the examination of one server may take, with the first connect
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) limit: Duration,
     /// Prints one JSON document: {"worst", "findings": [{"server", "subject", "severity", "message", "advice"}, …]}. "severity" and
