@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Distributed locks on Redis, etcd or Consul for shell scripts and cron jobs.
 #[derive(Debug, Parser)]
 #[command(name = "dlock", version, after_help = WHERE, subcommand_required = true, arg_required_else_help = false)]
-pub(crate) struct Arguments {
+pub(crate) struct Arguments<A: Subcommand = Action> {
     #[command(flatten)]
     pub(crate) reach: Reach,
     /// How messages on standard error are written: as text, or as one JSON document a line, {"time", "program", "pid", "message"}
@@ -32,7 +32,26 @@ pub(crate) struct Arguments {
     )]
     log_format: LogFormat,
     #[command(subcommand)]
-    pub(crate) action: Action,
+    pub(crate) action: A,
+}
+
+/// What begins most often. The definition of all subcommands takes longer than the rest of the arguments.
+#[derive(Debug, Subcommand)]
+enum OnlyRun {
+    Run(Run),
+}
+
+impl Arguments {
+    /// Reads the arguments of this process, of which one may be `run`.
+    pub(crate) fn read(may_run: bool) -> Result<Self, clap::Error> {
+        if may_run
+            && let Ok(Arguments { reach, log_format, action: OnlyRun::Run(run) }) = Arguments::<OnlyRun>::try_parse()
+        {
+            return Ok(Self { reach, log_format, action: Action::Run(run) });
+        }
+        // What is wrong, and help, are told by the whole definition.
+        Self::try_parse()
+    }
 }
 
 /// The heading of what is neither of the server nor of the lock: the usual one. That of a flattened struct would go on.
@@ -302,7 +321,7 @@ pub(crate) struct Doctor {
     /// Waits for a server that is away for at most this time. Without it, that is a finding
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
-    /// How long the examination of one server may take
+    /// How long the examination of one server may take, with the first connect
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) limit: Duration,
     /// Prints one JSON document: {"worst", "findings": [{"server", "subject", "severity", "message", "advice"}, …]}. "severity" and
@@ -454,7 +473,8 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Arguments::command().debug_assert();
+        <Arguments>::command().debug_assert();
+        Arguments::<OnlyRun>::command().debug_assert();
     }
 
     #[test]

@@ -25,7 +25,6 @@ mod wait;
 mod watch;
 
 use args::{Action, Arguments};
-use clap::Parser;
 use clap::error::ErrorKind;
 use settings::{Rules, Settings};
 use std::io::{self, Write};
@@ -40,7 +39,7 @@ pub fn run(others: &'static [OtherStore]) -> ExitCode {
     store::know(others);
     status::read_format(std::env::args_os());
     let processes = run::Others::start();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::read(processes.is_some()) {
         Ok(arguments) => arguments,
         Err(said) => return explain(&said).into(),
     };

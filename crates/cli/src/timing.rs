@@ -52,7 +52,8 @@ pub(crate) const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 /// How long a `dlock run` without a command waits for the store after a signal.
 pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long it waits for the release after a command that has got a signal. Docker kills ten seconds after its signal.
+/// How long it waits for the release after the command, at least, and at most if the command has got a signal: Docker kills ten seconds after its
+/// signal.
 pub(crate) const RELEASES_WITHIN: Duration = Duration::from_secs(2);
 
 /// The pauses between two looks of `dlock wait`.
