@@ -39,6 +39,9 @@ pub(crate) const SCRAPER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a store has to tell `dlock exporter` of its locks: half of what Prometheus waits for a page.
 pub(crate) const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long it has to tell who waits for them.
+pub(crate) const WAITING_WITHIN: Duration = Duration::from_secs(2);
+
 /// The pause after the operating system has refused a connection.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

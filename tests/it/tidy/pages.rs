@@ -176,6 +176,10 @@ fn leads_to(page: &str, label: &str, target: &str, pages: &BTreeMap<String, Stri
         assert_eq!(target, format!("{path}.md{fragment}"), "{page}: [{label}]");
         return format!("crate::manual::{label}");
     }
+    if target.ends_with(".json") {
+        // No item has it.
+        return format!("https://docs.rs/crate/redis-dlock/latest/source/{MANUAL}{target}");
+    }
     let file = package().join(page).with_file_name(target);
     let source = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{page}: [{label}]: {error}"));
     let name = path.rsplit("::").next().expect("a name");
