@@ -33,7 +33,7 @@ ci=(checks cluster consensus faults documents)
 ci_beside=(embedded slow command sentinel tasks examples)
 all_computing=(model every-schedule)
 all=(every-check cluster consensus faults every-fault documents benches)
-all_beside=(embedded slow command sentinel tasks examples lock-elsewhere newer-etcd mongodb mutants recipes package long)
+all_beside=(embedded slow command sentinel tasks examples lock-elsewhere newer-etcd mongodb mutants recipes two-versions package long)
 
 # The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
 cluster='cluster::|support_cluster::|conformance::cluster::|.*::on_cluster::|breaking::server::on_a_cluster|acl::cluster'
@@ -173,7 +173,7 @@ part_tasks() {
 part_documents() { cargo test --locked "${crates[@]}" --doc; }
 part_examples() {
     # As users run them, but with all features, whose libraries are there already.
-    cargo build --locked "${crates[@]}" -p contend -p dlock-examples --example contend --example cron --example leader --example table
+    cargo build --locked "${crates[@]}" -p contend -p dlock-examples --example contend --example cron --example leader --example table --example hold
     tests/examples.sh "${CARGO_TARGET_DIR:-target}/debug/examples" "$redis"
     # A store as somebody else writes it, on the port alone: in a build of few crates, without the other stores.
     tests --threads 8 -p sqlite-store
@@ -187,11 +187,24 @@ part_recipes() {
     cargo fmt --check --manifest-path tests/recipes/Cargo.toml
     tests --manifest-path tests/recipes/Cargo.toml --target-dir target/recipes
 }
+# Version 0.1 beside the present one. It is the commit that ended the first release's entry in the changelog.
+first_version=91d5f8ae62485a07fa6c32474949ea0f1f346826
+part_two-versions() {
+    if ! git cat-file -e "$first_version^{commit}" 2>/dev/null; then
+        echo "SKIPPED: version 0.1 is not there: the history does not have the commit $first_version"
+        return
+    fi
+    rm -rf target/two-versions/0.1
+    mkdir -p target/two-versions/0.1
+    git archive "$first_version" | tar -x -C target/two-versions/0.1
+    cargo fmt --check --manifest-path tests/two_versions/Cargo.toml
+    tests --threads 4 --manifest-path tests/two_versions/Cargo.toml --target-dir target/two-versions/target
+}
 # The command as people install it: a static program, and a Debian package.
 part_package() {
     need_musl
     local tool
-    for tool in musl-gcc rustup dpkg; do
+    for tool in musl-gcc rustup dpkg openssl; do
         if ! command -v "$tool" >/dev/null; then
             echo "SKIPPED: $tool is not there"
             return
@@ -354,6 +367,7 @@ parts_of_changes() {
         case $file in
             src/manual/run_book.md | src/manual/metrics.md) echo "it documents command" ;;
             src/manual/operations.md) echo "it documents command unit" ;;
+            benches/sizing.sh | src/manual/sizing.md) echo "it documents examples" ;;
             src/manual/recipes.md) echo "it documents command recipes" ;;
             src/manual/*) echo "it documents" ;;
             crates/mongodb/*) echo mongodb ;;
@@ -372,6 +386,7 @@ parts_of_changes() {
             crates/cli/tests/*) echo command ;;
             crates/cli/package.sh | tests/package.sh) echo package ;;
             tests/recipes/*) echo recipes ;;
+            tests/two_versions/*) echo two-versions ;;
             tests/embedded/*) echo embedded ;;
             tests/examples/pictures.rs) echo "it examples" ;;
             tests/examples/*) echo examples ;;

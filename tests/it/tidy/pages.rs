@@ -219,6 +219,20 @@ fn each_test_that_a_page_names_exists() {
     assert!(count > 5, "the search finds too little");
 }
 
+/// Each page of the manual has a row with a test, in the order of the pages' names.
+#[test]
+fn every_page_of_the_manual_has_a_test() {
+    let pages = pages();
+    let rows = pages[".github/CONTRIBUTING.md"].lines().filter_map(|line| {
+        let (name, tests) = line.strip_prefix("| [")?.split_once("](../src/manual/")?;
+        assert!(tests.contains(".rs::"), "no test of {name}");
+        Some(name)
+    });
+    let rows: Vec<_> = rows.collect();
+    let names = pages.keys().filter_map(|page| page.strip_prefix(MANUAL)?.strip_suffix(".md"));
+    assert_eq!(rows, names.filter(|name| *name != "index").collect::<Vec<_>>());
+}
+
 #[test]
 fn the_least_compiler_is_the_same_everywhere() {
     let of = |manifest: &str| {
