@@ -165,9 +165,9 @@ part_mutants() {
 }
 # The command waits for processes and terminals.
 part_command() { tests --but "$missing_stores" --threads 4 "${crates[@]}" --test command; }
-# Tasks that await the lock, on runtimes that no other test needs. The web service is a program that a test starts.
+# Tasks that await the lock, on runtimes that no other test needs, and a program that traces. Tests start the example programs.
 part_tasks() {
-    cargo build --locked -p dlock-tasks --example web
+    cargo build --locked -p dlock-tasks --example web --example traced
     tests --threads 2 -p dlock-tasks --test tasks
 }
 part_documents() { cargo test --locked "${crates[@]}" --doc; }

@@ -9,6 +9,7 @@ use clap::builder::{NonEmptyStringValueParser, Resettable, Str};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
+use redis_dlock::DLockConfig;
 use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +20,8 @@ use std::time::Duration;
 pub(crate) struct Arguments<A: Subcommand = Action> {
     #[command(flatten)]
     pub(crate) reach: Reach,
-    /// How messages on standard error are written: as text, or as one JSON document a line, {"time", "program", "pid", "message"}
+    /// How messages on standard error are written: as text, or as one JSON document a line, {"time", "level", "program", "pid", "message"}.
+    /// "level" is error, warn or info. Where they are known, there are also "lock", its key, and "holder", "host" and "reason" of who has it
     // It is read before all other arguments: see `status::read_format`.
     #[arg(
         long,
@@ -212,6 +214,19 @@ pub(crate) enum Action {
     },
 }
 
+impl Action {
+    /// The lock that it is about.
+    pub(crate) fn lock(&self) -> Option<&LockName> {
+        match self {
+            Self::Run(Run { lock, .. })
+            | Self::Show(Show { lock, .. })
+            | Self::Wait(Wait { lock, .. })
+            | Self::Break(Break { lock, .. }) => Some(lock),
+            _ => None,
+        }
+    }
+}
+
 /// One lock.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LockName {
@@ -221,6 +236,12 @@ pub(crate) struct LockName {
     /// What is locked. The lock's key on the server is DLOCK_{TYPE}_{TARGET}
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
+}
+
+impl LockName {
+    pub(crate) fn key(&self) -> String {
+        DLockConfig::new(&*self.lock_type, &self.target).unique_key().to_owned()
+    }
 }
 
 /// Some locks.

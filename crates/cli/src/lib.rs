@@ -45,6 +45,9 @@ pub fn run(others: &'static [OtherStore]) -> ExitCode {
     };
     let Arguments { reach, action, .. } = arguments;
     let processes = if matches!(action, Action::Run(_)) { processes } else { None };
+    if let Some(lock) = action.lock() {
+        status::are_about(lock.key());
+    }
     if !matches!(action, Action::Run(_))
         && let Err(failure) = process_one::hear_signals()
     {
@@ -74,6 +77,6 @@ fn explain(said: &clap::Error) -> u8 {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         return 0;
     }
-    status::say(status::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
+    status::complain(status::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
     status::USAGE
 }

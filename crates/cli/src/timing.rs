@@ -66,6 +66,9 @@ pub(crate) const FREE_LOOKS: RangeInclusive<Duration> = Duration::from_millis(10
 /// is.
 pub(crate) const LOOK_LATE: Duration = Duration::from_secs(1);
 
+/// How long the end of `dlock run` waits for the last lines of the library, if nobody reads them.
+pub(crate) const LOGGED_WITHIN: Duration = Duration::from_millis(100);
+
 /// How long `dlock run --verbose` waits before it says for whom.
 pub(crate) const WAIT_TOLD: Duration = Duration::from_secs(1);
 

@@ -9,7 +9,7 @@ mod http;
 
 use crate::args::Exporter;
 use crate::settings::Settings;
-use crate::status::{Failure, UNREACHABLE, say};
+use crate::status::{Failure, UNREACHABLE, inform, say};
 use crate::store::Store;
 use crate::timing;
 use figures::{Figures, Named};
@@ -37,7 +37,7 @@ pub(crate) fn serve(settings: &Settings, wanted: &Exporter) -> Result<u8, Failur
     };
     let thread = thread::Builder::new().name("dlock-serve".to_owned()).spawn(move || http::serve(&listener, page));
     thread.map_err(|error| Failure::system("cannot start a thread", error))?;
-    say(&format!("serving http://{address}/metrics"));
+    inform(&format!("serving http://{address}/metrics"), None);
     let mut scraper = Scraper::new(settings, wanted);
     while let Ok(give) = asked.recv() {
         let page = scraper.scrape();
@@ -82,7 +82,7 @@ impl<'a> Scraper<'a> {
         let is_up = match self.list() {
             Ok(locks) => {
                 if self.failed_with.take().is_some() {
-                    say("the server tells of its locks again");
+                    inform("the server tells of its locks again", None);
                 }
                 let until = Instant::now() + timing::WAITING_WITHIN;
                 let store = self.connection.as_ref().and_then(|connection| connection.store.directory());

@@ -37,6 +37,7 @@ mod group;
 mod guard;
 mod kept;
 mod launch;
+mod library;
 mod narrator;
 mod refusal;
 mod signals;
@@ -110,17 +111,17 @@ impl Others {
 /// Runs the command. Returns the status of `dlock`.
 pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
     let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
-    match others.map_err(NoCommand::Failure).and_then(|others| try_run(reach, wanted, others)) {
+    let ended = others.map_err(NoCommand::Failure).and_then(|others| try_run(reach, wanted, others));
+    library::finish();
+    match ended {
         Ok(Outcome { status, interrupted: None }) => status,
         Ok(Outcome { status, interrupted: Some(signal) }) => {
             signals::die_of(signal);
             status
         }
         Err(NoCommand::Signal(signal)) => signals::end_by(signal),
-        Err(NoCommand::Failure(Failure { status, message })) => {
-            if !message.is_empty() {
-                say(&message);
-            }
+        Err(NoCommand::Failure(failure)) => {
+            let status = failure.tell();
             if status == status::NOT_ACQUIRED { wanted.not_acquired_status } else { status }
         }
     }
@@ -161,6 +162,7 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, NoCom
     let (events, inbox) = channel();
     let cancel = CancelToken::new();
     signals.listen(events.clone(), cancel.clone())?;
+    library::hear(wanted.verbose);
     connect(builder, events, limit)?;
 
     let (generator, limits) = connected(&inbox, limit)?;
@@ -223,7 +225,7 @@ fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGe
         // The client record is removed.
         Release::Done => close(generator),
         Release::TooLate(error) if outcome.status != status::LOST => {
-            say(&error.to_string());
+            status::complain(&error.to_string());
             if wanted.on_lost == OnLost::Stop {
                 return Outcome { status: status::LOST, interrupted: None };
             }
