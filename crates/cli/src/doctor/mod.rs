@@ -49,10 +49,13 @@ pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failur
     Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })
 }
 
+/// The outcome of a connect, and how much is left of `--limit`.
+type Connected = (Result<Store, Error>, Duration);
+
 /// Waits for the server as long as that is wanted, and connects to Redis: a connect finds out by itself that a node belongs to a Cluster. Why another
-/// one fails is what the examination tells. It runs on a thread, because it has limits of its own. Returns its outcome, and how much is left of
-/// `--limit`; `None` if it has not ended in time, or there is none.
-fn connect(builder: &Builder, wanted: &Doctor) -> Result<Option<(Result<Store, Error>, Duration)>, Failure> {
+/// one fails is what the examination tells. It runs on a thread, because it has limits of its own. Returns `None` if it has not ended in time, or if
+/// there is none.
+fn connect(builder: &Builder, wanted: &Doctor) -> Result<Option<Connected>, Failure> {
     let wait = wanted.wait.unwrap_or_default();
     let of_connect = if matches!(builder, Builder::Redis(_)) { wanted.limit } else { Duration::ZERO };
     let (begun, limit, builder) = (Instant::now(), wait.saturating_add(of_connect), builder.clone());
