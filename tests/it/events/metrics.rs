@@ -349,7 +349,8 @@ fn another_server_is_counted_and_a_refusal() {
         let generator = builder.build(RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
         let lock = generator.generate_with(config("x", 60_000)).unwrap();
         let mut answers = || {
-            eventually("it answers", || lock.try_lock().is_ok());
+            let pair = || lock.try_lock().is_ok_and(|guard| guard.is_some_and(|guard| guard.unlock().is_ok()));
+            eventually("it answers", pair);
             figures.add(&snapshotter);
             figures.count("dlock_new_servers_total{}")
         };
@@ -361,7 +362,9 @@ fn another_server_is_counted_and_a_refusal() {
         server.run::<()>(&["RPUSH", lock.key(), "x"]);
         assert!(lock.try_lock().is_err());
         figures.add(&snapshotter);
-        assert_eq!(figures.sum("dlock_not_acquired_total"), 1);
+        // A first call after the restart may have failed.
+        let others = figures.count("dlock_not_acquired_total{lock_type=TEST,why=store_failed}");
+        assert_eq!(figures.sum("dlock_not_acquired_total") - others, 1);
         assert_eq!(figures.count("dlock_not_acquired_total{lock_type=TEST,why=refused}"), 1);
     });
 }
