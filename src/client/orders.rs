@@ -2,14 +2,12 @@
 //! be confirmed, the end of the client.
 
 use super::cleanup::InFlight;
-use super::worker::Worker;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::state::key::Key;
 use crate::state::machine::Waiter;
 use crate::state::task::{Reply, Watcher};
 use crate::state::tenure::Tenure;
-use crate::sync::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,26 +55,5 @@ impl Order {
             Self::Confirm(Confirmation { key, .. }) => Some(key),
             Self::ShutDown | Self::Drop(_) => None,
         }
-    }
-}
-
-/// The orders that are not carried out yet.
-#[derive(Default)]
-pub(super) struct Orders(Mutex<Vec<Order>>);
-
-impl Orders {
-    /// Adds an order, and wakes the thread.
-    pub(super) fn add(&self, order: Order, thread: &Worker, now: Moment) {
-        self.0.lock().push(order);
-        thread.wake_and_expect_more(now);
-    }
-
-    /// Puts orders back that were not carried out.
-    pub(super) fn put_back(&self, orders: impl IntoIterator<Item = Order>) {
-        self.0.lock().extend(orders);
-    }
-
-    pub(super) fn take(&self) -> Vec<Order> {
-        std::mem::take(&mut *self.0.lock())
     }
 }
