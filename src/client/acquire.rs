@@ -488,10 +488,9 @@ impl Asker<'_, '_> {
                 parts.subscription.gets_ready_to_hear(&parts.core, key, || self.acquire.command_limit() / 4)
             }
         };
-        let first = if wait { Question::join } else { Question::acquire };
         let locker = parts.core.next_locker(self.acquire.settings);
         key.state.lock().ask_about(&locker);
-        first(locker, Arc::clone(self.acquire.settings))
+        Question::fresh(locker, Arc::clone(self.acquire.settings), wait)
     }
 
     fn question_again(&self, unsettled: Unsettled) -> Question {

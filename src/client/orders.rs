@@ -6,7 +6,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::state::key::Key;
 use crate::state::machine::Waiter;
-use crate::state::task::{Reply, Watcher};
+use crate::state::task::{TaskReply, Watcher};
 use crate::state::tenure::Tenure;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +25,11 @@ pub(super) struct EndedTenure {
 }
 
 /// The outcome of a release, for a task that may wait for it.
-pub(crate) type Released = Arc<Reply<Result<(), Error>>>;
+pub(crate) type ReleaseReply = Arc<TaskReply<Result<(), Error>>>;
 
 pub(super) enum Order {
     /// Give this tenure back. It is counted as a thread inside until that is done.
-    GiveBack { ended: EndedTenure, released: Option<Released>, in_flight: InFlight },
+    GiveBack { ended: EndedTenure, released: Option<ReleaseReply>, in_flight: InFlight },
     /// Extend the lease of this locker, and wake its task, which has the hold.
     Confirm(Confirmation),
     /// Shut the client down: its last hold has ended after the closing, or its last handle is gone.
