@@ -328,13 +328,16 @@ fn a_renewal_is_in_time_late_or_failed_and_tells_how_near_a_loss_was() {
         let mut left = Vec::new();
         for (after, result) in [(760, "in_time"), (880, "late"), (760, "failed")] {
             store.set_reachable(result != "failed");
+            left.extend((result != "failed").then_some((990 - after) as f64));
             clock.advance(Duration::from_secs(after));
+            let samples = "dlock_lease_left_seconds{lock_type=TEST}";
+            // A snapshot may have the one and not yet the other.
             eventually(result, || {
                 figures.add(&snapshotter);
                 figures.count(&format!("dlock_renewals_total{{lock_type=TEST,result={result}}}")) == 1
+                    && figures.samples(samples).len() == left.len()
             });
-            left.extend((result != "failed").then_some((990 - after) as f64));
-            assert_eq!(figures.samples("dlock_lease_left_seconds{lock_type=TEST}"), left);
+            assert_eq!(figures.samples(samples), left);
         }
         assert_eq!(figures.sum("dlock_renewals_total"), 3);
     });
