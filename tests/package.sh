@@ -53,7 +53,7 @@ works_in() {
     for url in "redis://redis.internal:$port" "rediss://redis.internal:$((port + 1))"; do
         options=(--url "$url")
         [[ $url == redis:* ]] || options+=(--ca /authority.pem)
-        got=$(within "$root" /dlock run "${options[@]}" JOB x -- /dlock show "${options[@]}" JOB x 2>&1) || fail "in $root, $url: $got"
+        got=$(within "$root" /dlock run --no-wait "${options[@]}" JOB x -- /dlock show "${options[@]}" JOB x 2>&1) || fail "in $root, $url: $got"
         grep -q 'DLOCK_JOB_x' <<<"$got" || fail "in $root, $url: $got"
     done
 }
@@ -97,7 +97,7 @@ if [[ -n ${ALPINE_ROOT:-} ]]; then
     works_in "$alpine"
     takes_the_systems "$alpine"
     # Its own shell runs below the lock.
-    got=$(within "$alpine" /dlock run --url "redis://redis.internal:$port" JOB x -- /bin/sh -c '. /etc/os-release; echo "$ID $DLOCK_KEY"')
+    got=$(within "$alpine" /dlock run --no-wait --url "redis://redis.internal:$port" JOB x -- /bin/sh -c '. /etc/os-release; echo "$ID $DLOCK_KEY"')
     [[ $got == 'alpine DLOCK_JOB_x' ]] || fail "in Alpine's root: $got"
 else
     echo "SKIPPED: Alpine's root is not there: ALPINE_ROOT names its archive"

@@ -91,7 +91,7 @@ fn ended(worker: &mut Child) {
 #[test]
 fn a_broken_holder_of_the_first_version_finds_out_by_its_probe() {
     let server = RedisServer::start();
-    // A tenth of the time in which a renewal would say so.
+    // A probe comes after half a second, and a renewal, which would say so, too, after more than two.
     let holder = earlier_with(&server, Duration::from_secs(3));
     let guard = holder.lock().unwrap();
     let present = present(&server);
@@ -133,8 +133,13 @@ fn a_release_by_the_first_version_drops_places_that_are_kept() {
     let lock = present.generate_with(config()).unwrap();
     let first_lock = earlier(&server);
     for by_the_first in [false, true] {
-        let guards =
-            if by_the_first { (None, Some(first_lock.lock().unwrap())) } else { (Some(lock.lock().unwrap()), None) };
+        let release: Box<dyn FnOnce() + '_> = if by_the_first {
+            let guard = first_lock.lock().unwrap();
+            Box::new(|| guard.unlock().unwrap())
+        } else {
+            let guard = lock.lock().unwrap();
+            Box::new(|| guard.unlock().unwrap())
+        };
         let waiter = earlier(&server);
         let (has_it, had) = channel();
         let (go, goes) = channel::<()>();
@@ -148,10 +153,7 @@ fn a_release_by_the_first_version_drops_places_that_are_kept() {
         // In front of it stands a locker whose client has no inbox.
         let queue = server.queue_of(KEY).unwrap();
         server.run::<()>(&["LPUSH", &queue, "60000 nobody-1"]);
-        match guards {
-            (Some(guard), _) => guard.unlock().unwrap(),
-            (_, guard) => guard.unwrap().unlock().unwrap(),
-        }
+        release();
         had.recv_timeout(crew::HANG).unwrap();
         let keeps = server.waiters_of(KEY) == ["nobody-1"];
         assert_eq!(keeps, !by_the_first, "{:?}", server.entries_of(KEY));
@@ -168,7 +170,8 @@ fn a_lock_that_is_kept_after_its_hold_is_held_for_the_first_version() {
     let present = present(&server);
     let kept = Duration::from_secs(40);
     present.generate_with(config()).unwrap().lock().unwrap().unlock_after(kept).unwrap();
-    let other = earlier(&server);
+    // It asks every sixth of its lease.
+    let other = earlier_with(&server, Duration::from_secs(3));
     assert!(other.try_lock().unwrap().is_none());
     let holder = other.holder().unwrap().unwrap();
     assert!(holder.remaining.unwrap() <= kept, "{holder:?}");

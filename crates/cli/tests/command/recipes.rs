@@ -90,8 +90,10 @@ fn the_service_and_its_timer() {
     let [units, programs] = ["etc/systemd/system", "usr/local/bin"].map(|path| root.join(path));
     [&units, &programs].iter().for_each(|path| fs::create_dir_all(path).unwrap());
     fs::copy(env!("CARGO_BIN_EXE_dlock"), programs.join("dlock")).unwrap();
-    for target in ["sysinit", "basic", "shutdown", "timers", "time-set", "time-sync", "network-online"] {
-        fs::write(units.join(target).with_extension("target"), "[Unit]\n").unwrap();
+    for unit in fs::read_dir("/usr/lib/systemd/system").unwrap().map(|unit| unit.unwrap().path()) {
+        if unit.extension().is_some_and(|is| is == "target") {
+            fs::copy(&unit, units.join(unit.file_name().unwrap())).unwrap();
+        }
     }
     let complaints = |service: &str| {
         let [service, timer] =
