@@ -366,11 +366,11 @@ fn the_first_locks_are_shown_before_the_last_ones_are_found() {
     kit.server.run::<()>(&["EVAL", fill, "0"]);
     for words in [&["ls"][..], &["ls", "--json"]] {
         kit.server.run::<()>(&["CONFIG", "RESETSTAT"]);
-        let (mut reader, writer) = std::io::pipe().unwrap();
+        let (mut reader, writer) = io::pipe().unwrap();
         let mut running = Killed(kit.dlock(words).stdout(writer).spawn().unwrap());
         // There is room for 64 KiB in the pipe: it waits there with some hundred locks, and most of the server's keys before it.
         let mut begun = [0; 100];
-        std::io::Read::read_exact(&mut reader, &mut begun).unwrap();
+        io::Read::read_exact(&mut reader, &mut begun).unwrap();
         drop(reader);
         eventually("it has ended", || running.0.try_wait().unwrap().is_some());
         let stats: String = kit.server.run(&["INFO", "commandstats"]);

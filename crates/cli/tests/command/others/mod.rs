@@ -131,7 +131,7 @@ impl Locker {
         // Who does not read may have ended.
         let _ = running.0.stdin.take().unwrap().write_all(b"a line");
         let mut out = String::new();
-        std::io::Read::read_to_string(&mut running.0.stdout.take().unwrap(), &mut out).unwrap();
+        io::Read::read_to_string(&mut running.0.stdout.take().unwrap(), &mut out).unwrap();
         running.0.wait().unwrap();
         out
     }
