@@ -152,7 +152,7 @@ pub struct ListedLock {
 
 /// What a key contains after [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after): nobody holds the lock, and nobody gets it before
 /// the end of a time. Any program that may write to the store can forge it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DelayedRelease {
     /// The locker of the hold that has ended.
@@ -183,7 +183,7 @@ impl DelayedRelease {
     /// Reads what a key contains. `None` if that is not the mark of a delayed release.
     #[must_use]
     pub fn of_locker(text: &str) -> Option<Self> {
-        let (mut locker, mut found) = (None, Self::empty());
+        let (mut locker, mut found) = (None, Self::default());
         let millis = |value: &str| value.parse().ok().map(Duration::from_millis).unwrap_or_default();
         for (name, value) in fields::read(text.strip_prefix(DELAYED)?) {
             match name {
@@ -231,27 +231,13 @@ impl DelayedRelease {
     /// A hold of this process.
     pub(crate) fn of_this_process(host: &str) -> Self {
         let this = ClientRecord::of_this_process(host, SystemTime::UNIX_EPOCH, &[]);
-        Self { program: this.program, host: this.host, pid: this.pid, ..Self::empty() }
+        Self { program: this.program, host: this.host, pid: this.pid, ..Self::default() }
     }
 
     /// Says that it ends now, for a store that does not tell what is left of the delay. Elsewhere that tells when the hold has ended, by the
     /// clock of the store.
     pub(crate) fn ending_now(self) -> Self {
         Self { ended: Some(SystemTime::now()), ..self }
-    }
-
-    fn empty() -> Self {
-        Self {
-            locker: String::new(),
-            held_for: Duration::ZERO,
-            delay: Duration::ZERO,
-            ended: None,
-            holder_name: None,
-            reason: None,
-            program: None,
-            host: None,
-            pid: None,
-        }
     }
 }
 

@@ -96,7 +96,6 @@ mod process;
 mod state;
 mod store;
 mod sync;
-mod timer;
 mod timing;
 #[cfg(feature = "tls")]
 mod tls;

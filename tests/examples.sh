@@ -49,3 +49,34 @@ if [[ $terms != 6 ]]; then
     exit 1
 fi
 "$examples/table"
+
+# The commands of the manual's page "Sizing", with smaller numbers and for a second. Each prints rows of the page's tables, and counts its processes.
+root=$(dirname "$0")/..
+page=$root/src/manual/sizing.md
+fail() {
+    echo "tests/examples.sh: $1" >&2
+    exit 1
+}
+if command -v redis-cli >/dev/null; then
+    commands=$(sed -n '/^benches\/sizing.sh/{s/ *#.*//;p}' "$page")
+    [[ $(wc -l <<<"$commands") == 5 ]] || fail "the page of sizing has other commands than were tested: $commands"
+    while read -r script words; do
+        words=${words/10000/30}
+        words=${words/300/3}
+        # shellcheck disable=SC2086
+        HOLD=$examples/hold COUNTED=1 REDIS_SERVER_BIN=$redis "$root/$script" $words >"$directory/rows"
+        while IFS='|' read -r _ name value _; do
+            grep -qF "|$name|" "$page" || fail "no table of the page has the row$name of $script $words"
+            case "$words:$name" in
+                # A process that holds has one thread of ours, and one that waits has three.
+                'held 1 3: threads, ours ' | *' 3: connections ') least=3 ;;
+                'waiting 3: threads, ours ') least=9 ;;
+                *) least=0 ;;
+            esac
+            [[ ${value%%.*} -ge $least ]] || fail "$script $words:$name is$value"
+        done <"$directory/rows"
+        [[ $(wc -l <"$directory/rows") -ge 8 ]] || fail "$script $words: $(cat "$directory/rows")"
+    done <<<"$commands"
+else
+    echo "SKIPPED: redis-cli is not there"
+fi

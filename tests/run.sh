@@ -33,7 +33,7 @@ ci=(checks cluster consensus faults documents)
 ci_beside=(embedded slow command sentinel tasks examples)
 all_computing=(model every-schedule)
 all=(every-check cluster consensus faults every-fault documents benches)
-all_beside=(embedded slow command sentinel tasks examples lock-elsewhere newer-etcd mongodb mutants recipes package long)
+all_beside=(embedded slow command sentinel tasks examples lock-elsewhere newer-etcd mongodb mutants recipes two-versions package long)
 
 # The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
 cluster='cluster::|support_cluster::|conformance::cluster::|.*::on_cluster::|breaking::server::on_a_cluster|acl::cluster'
@@ -165,15 +165,15 @@ part_mutants() {
 }
 # The command waits for processes and terminals.
 part_command() { tests --but "$missing_stores" --threads 4 "${crates[@]}" --test command; }
-# Tasks that await the lock, on runtimes that no other test needs. The web service is a program that a test starts.
+# Tasks that await the lock, on runtimes that no other test needs, and a program that traces. Tests start the example programs.
 part_tasks() {
-    cargo build --locked -p dlock-tasks --example web
+    cargo build --locked -p dlock-tasks --example web --example traced
     tests --threads 2 -p dlock-tasks --test tasks
 }
 part_documents() { cargo test --locked "${crates[@]}" --doc; }
 part_examples() {
     # As users run them, but with all features, whose libraries are there already.
-    cargo build --locked "${crates[@]}" -p contend -p dlock-examples --example contend --example cron --example leader --example table
+    cargo build --locked "${crates[@]}" -p contend -p dlock-examples --example contend --example cron --example leader --example table --example hold
     tests/examples.sh "${CARGO_TARGET_DIR:-target}/debug/examples" "$redis"
     # A store as somebody else writes it, on the port alone: in a build of few crates, without the other stores.
     tests --threads 8 -p sqlite-store
@@ -187,11 +187,24 @@ part_recipes() {
     cargo fmt --check --manifest-path tests/recipes/Cargo.toml
     tests --manifest-path tests/recipes/Cargo.toml --target-dir target/recipes
 }
+# Version 0.1 beside the present one. It is the commit that ended the first release's entry in the changelog.
+first_version=91d5f8ae62485a07fa6c32474949ea0f1f346826
+part_two-versions() {
+    if ! git cat-file -e "$first_version^{commit}" 2>/dev/null; then
+        echo "SKIPPED: version 0.1 is not there: the history does not have the commit $first_version"
+        return
+    fi
+    rm -rf target/two-versions/0.1
+    mkdir -p target/two-versions/0.1
+    git archive "$first_version" | tar -x -C target/two-versions/0.1
+    cargo fmt --check --manifest-path tests/two_versions/Cargo.toml
+    tests --threads 4 --manifest-path tests/two_versions/Cargo.toml --target-dir target/two-versions/target
+}
 # The command as people install it: a static program, and a Debian package.
 part_package() {
     need_musl
     local tool
-    for tool in musl-gcc rustup dpkg; do
+    for tool in musl-gcc rustup dpkg openssl; do
         if ! command -v "$tool" >/dev/null; then
             echo "SKIPPED: $tool is not there"
             return
@@ -349,15 +362,20 @@ slowest() {
 # The parts that guard what has changed since a commit: those that ARCHITECTURE.md names in the room of each changed file, and those of changed tests.
 parts_of_changes() {
     local file
-    git diff --name-only "$1" -- | while read -r file; do
+    # New files, too, which git does not know yet.
+    { git diff --name-only "$1" -- && git ls-files --others --exclude-standard; } | while read -r file; do
         case $file in
-            src/manual/run_book.md) echo "it documents command" ;;
+            src/manual/run_book.md | src/manual/metrics.md) echo "it documents command" ;;
+            src/manual/operations.md) echo "it documents command unit" ;;
+            benches/sizing.sh | src/manual/sizing.md) echo "it documents examples" ;;
             src/manual/recipes.md) echo "it documents command recipes" ;;
             src/manual/*) echo "it documents" ;;
             crates/mongodb/*) echo mongodb ;;
             src/* | crates/*/src/* | scripts/*) room_guards "$file" ;;
             tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
-            tests/it/* | tests/support/*) echo "it cluster sentinel slow" ;;
+            tests/it/*) echo "it cluster sentinel slow" ;;
+            # The kit of all tests.
+            tests/support/*) echo "it cluster sentinel slow command consensus faults" ;;
             tests/faults/*) echo "faults every-fault mutants" ;;
             crates/consensus/src/*) room_guards "$file" ;;
             crates/consensus/tests/white_box/*) echo schedules ;;
@@ -368,8 +386,11 @@ parts_of_changes() {
             crates/cli/tests/*) echo command ;;
             crates/cli/package.sh | tests/package.sh) echo package ;;
             tests/recipes/*) echo recipes ;;
+            tests/two_versions/*) echo two-versions ;;
             tests/embedded/*) echo embedded ;;
+            tests/examples/pictures.rs) echo "it examples" ;;
             tests/examples/*) echo examples ;;
+            crates/cli/README.md) echo "it documents command" ;;
             benches/*) echo benches ;;
             *.md) echo "it documents" ;;
             *) echo "${dev[*]} ${ci[*]}" ;;
@@ -443,6 +464,7 @@ if [[ $rung != dev ]]; then
 fi
 if [[ $rung == all ]]; then
     need_consul
+    need_promtool
 fi
 all_parts=()
 for name in "${lists[@]}"; do

@@ -51,7 +51,7 @@ need_redis() {
 
 # The tests of etcd run where etcd is, and where it can be installed. One of them needs `etcdctl`.
 need_etcd() {
-    if { command -v "$etcd" && command -v etcdctl; } >/dev/null || [[ -n ${ETCD_BIN:-} ]] || ! command -v apt-get >/dev/null; then
+    if { command -v "$etcd" && command -v etcdctl; } >/dev/null || [[ $etcd != etcd ]] || ! command -v apt-get >/dev/null; then
         return
     fi
     if [[ $(id -u) -eq 0 ]] || command -v sudo >/dev/null; then
@@ -127,6 +127,19 @@ build_promtool() {
         "github.com/prometheus/prometheus/cmd/promtool@$prometheus"
 }
 
+# The alerts of the manual are fired by promtool. Its build takes minutes of processor time, once.
+need_promtool() {
+    if command -v "$promtool" >/dev/null || ! command -v go >/dev/null; then
+        return
+    fi
+    if build_promtool; then
+        promtool=$built_promtool
+        export PROMTOOL_BIN=$promtool
+    else
+        echo "tests/run.sh: Go could not build promtool, see above"
+    fi
+}
+
 # SecantusDB's server speaks MongoDB's protocol. It is a process beside the tests: its licence is the GPL.
 secantus_version=0.5.3-beta.196
 built_secantus=${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/secantusd-rs-$secantus_version
@@ -183,11 +196,12 @@ offer() {
     fi
 }
 
-# The beginnings of the names of the tests whose programs are missing: a pattern.
+# The beginnings of the names of the tests whose programs are missing: a pattern. Such a test has the program's name in a module's, or its
+# own name begins with it.
 missing_stores() {
     local store missing='$^'
     for store in etcd consul promtool; do
-        command -v "${!store}" >/dev/null || missing+="|(.*::)?$store(::|_)"
+        command -v "${!store}" >/dev/null || missing+="|(.*(::|_))?$store::|(.*::)?${store}_"
     done
     echo "$missing"
 }

@@ -16,7 +16,9 @@ for tool in rustup musl-gcc dpkg; do
     fi
 done
 rustup --quiet target add "$target"
-cargo build --quiet --locked --profile dist -p dlock-cli --all-features --target "$target"
+# Relative relocations in short form: the table is read at the start, and takes memory.
+cargo rustc --quiet --locked --profile dist -p dlock-cli --bin dlock --all-features --target "$target" -- \
+    -C link-arg=-Wl,-z,pack-relative-relocs -C "link-arg=-T$PWD/crates/cli/layout.ld"
 dlock=${CARGO_TARGET_DIR:-target}/$target/dist/dlock
 
 # Where Debian's programs look for each file.

@@ -29,7 +29,7 @@ use crate::client::turn::Turn;
 use crate::client::turn_end::wait_more;
 use crate::client::twin;
 use crate::client::wait_limit::WaitLimit;
-use crate::clock::Moment;
+use crate::clock::{Moment, Sleeper};
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::event::How;
@@ -39,7 +39,6 @@ use crate::state::machine::{Phase, State, Taker, Waiter};
 use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::{MutexGuard, thread};
-use crate::timer::Sleeper;
 use crate::timing;
 use park::{Parked, Patience};
 use std::sync::Arc;
@@ -489,10 +488,9 @@ impl Asker<'_, '_> {
                 parts.subscription.gets_ready_to_hear(&parts.core, key, || self.acquire.command_limit() / 4)
             }
         };
-        let first = if wait { Question::join } else { Question::acquire };
         let locker = parts.core.next_locker(self.acquire.settings);
         key.state.lock().ask_about(&locker);
-        first(locker, Arc::clone(self.acquire.settings))
+        Question::fresh(locker, Arc::clone(self.acquire.settings), wait)
     }
 
     fn question_again(&self, unsettled: Unsettled) -> Question {

@@ -2,7 +2,7 @@
 
 use super::activity::Inside;
 use super::give_back::{GiveBack, Repeat};
-use super::orders::{Order, Released};
+use super::orders::{Order, ReleaseReply};
 use super::parts::Parts;
 use super::turn::Turn;
 use crate::clock::Moment;
@@ -86,7 +86,7 @@ fn end_lingering(parts: &Parts) {
 }
 
 /// Gives back the tenures that tasks have left to the retry thread, which has ended. Returns what these tasks are to be told.
-fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(Released, Result<(), Error>)> {
+fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Result<(), Error>)> {
     let (mut ended, mut others, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     for order in parts.take_orders().into_iter().chain(slow) {
         match order {

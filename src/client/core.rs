@@ -2,7 +2,7 @@
 
 use super::activity::Activity;
 use super::events::{Events, Hooks};
-use crate::clock::Clock;
+use crate::clock::{Clock, Timer};
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::log;
@@ -12,7 +12,6 @@ use crate::state::key::KeyTable;
 use crate::state::locker::ClientId;
 use crate::state::tenure::Tenure;
 use crate::sync::catch_panic;
-use crate::timer::Timer;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -125,15 +125,16 @@ impl<'c> GiveBack<'c> {
         }
     }
 
-    /// Sends the request, waits for the reply, and tells of the end of the hold. Fails as [`releases::give_back`] does.
+    /// Sends the request, waits for the reply, and tells of the end of the hold. Fails as [`ReleaseTries::send`] does.
     pub(super) fn send(self) -> Result<(), Error> {
         let core = &self.parts.core;
         if self.next.is_some() {
             let outcome = core.run(&self.request(), core.limits.command);
             return self.answered(outcome, Repeat::Here);
         }
-        let released = releases::give_back(self.parts, &self.ended.key.name, &self.ended.tenure);
-        self.given_back(released)
+        let Self { parts, ended, turn, tries, .. } = self;
+        let released = tries.send(parts, &ended.key.name, &ended.tenure);
+        tell(parts, ended, released, Some(turn))
     }
 
     /// Tells of the end of the hold, after a release with this outcome.
@@ -167,7 +168,7 @@ impl<'c> GiveBack<'c> {
 }
 
 /// Handles the reply to a hand-over to the `next` locker. Returns the turn if it is not over; otherwise, has told of the end of the hold. The
-/// first value fails as [`releases::give_back`] does.
+/// first value fails as [`ReleaseTries::send`] does.
 fn handed_over<'c>(
     parts: &'c Parts,
     ended: &EndedTenure,
@@ -221,10 +222,11 @@ fn give_back_after(
     perhaps_done: bool,
 ) -> Result<(), Error> {
     let (name, tenure) = (&ended.key.name, &ended.tenure);
+    let mut tries = ReleaseTries::of(&parts.core, tenure, ended.at);
+    tries.perhaps_done = perhaps_done;
     match repeat {
-        Repeat::Here if perhaps_done => releases::give_back_again(parts, name, tenure),
-        Repeat::Here => releases::give_back(parts, name, tenure),
-        Repeat::Later => ReleaseTries::of(&parts.core, tenure, ended.at).end_last(parts, name, tenure, Err(error)),
+        Repeat::Here => tries.send(parts, name, tenure),
+        Repeat::Later => tries.end_last(parts, name, tenure, Err(error)),
     }
 }
 
@@ -262,7 +264,7 @@ fn end_hand_over(parts: &Parts, turn: Turn<'_>, answer: Answer, sent_at: Moment)
         parts.retries.give_up_grant(&key.name, &locker);
     }
     if let Some((turn, unwanted)) = end_retry(turn, answer, sent_at) {
-        let _ = releases::give_back(parts, &key.name, &unwanted);
+        let _ = ReleaseTries::of(&parts.core, &unwanted, sent_at).send(parts, &key.name, &unwanted);
         drop(turn);
     }
 }

@@ -24,7 +24,7 @@
 //! | `renewals.rs`, `retries.rs`, `cleanup.rs` | parts: what `dlock-lease` and `dlock-retry` have to do, and when; the clean-up list |
 //! | `delayed.rs` | a release that is delayed: what the key contains, and what ends it |
 //! | `subscription.rs` | a part: whether the client hears of grants |
-//! | `orders.rs`, `alarms.rs` | two parts for tasks: what they leave to `dlock-retry`, and when they are to be woken |
+//! | `orders.rs`, `alarms.rs` | for tasks: what they leave to `dlock-retry`; a part that knows when they are to be woken |
 //! | `slow_nodes.rs` | a part with two more threads, for keys whose servers keep others waiting |
 //! | `describe.rs`, `record.rs` | two parts for people: who holds and who waits; what the client says of itself |
 //! | `core.rs` | store, clock, identity and keys, which every part knows |
@@ -204,13 +204,5 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         closing::end(&self.parts);
-    }
-}
-
-#[cfg(all(test, dlock_shuttle))]
-impl Client {
-    /// Lets the model check that the parts are dropped with their handles.
-    pub(crate) fn downgrade(&self) -> std::sync::Weak<Parts> {
-        Arc::downgrade(&self.parts)
     }
 }

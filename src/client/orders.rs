@@ -2,14 +2,12 @@
 //! be confirmed, the end of the client.
 
 use super::cleanup::InFlight;
-use super::worker::Worker;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::state::key::Key;
 use crate::state::machine::Waiter;
-use crate::state::task::{Reply, Watcher};
+use crate::state::task::{TaskReply, Watcher};
 use crate::state::tenure::Tenure;
-use crate::sync::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,11 +25,11 @@ pub(super) struct EndedTenure {
 }
 
 /// The outcome of a release, for a task that may wait for it.
-pub(crate) type Released = Arc<Reply<Result<(), Error>>>;
+pub(crate) type ReleaseReply = Arc<TaskReply<Result<(), Error>>>;
 
 pub(super) enum Order {
     /// Give this tenure back. It is counted as a thread inside until that is done.
-    GiveBack { ended: EndedTenure, released: Option<Released>, in_flight: InFlight },
+    GiveBack { ended: EndedTenure, released: Option<ReleaseReply>, in_flight: InFlight },
     /// Extend the lease of this locker, and wake its task, which has the hold.
     Confirm(Confirmation),
     /// Shut the client down: its last hold has ended after the closing, or its last handle is gone.
@@ -57,26 +55,5 @@ impl Order {
             Self::Confirm(Confirmation { key, .. }) => Some(key),
             Self::ShutDown | Self::Drop(_) => None,
         }
-    }
-}
-
-/// The orders that are not carried out yet.
-#[derive(Default)]
-pub(super) struct Orders(Mutex<Vec<Order>>);
-
-impl Orders {
-    /// Adds an order, and wakes the thread.
-    pub(super) fn add(&self, order: Order, thread: &Worker, now: Moment) {
-        self.0.lock().push(order);
-        thread.wake_and_expect_more(now);
-    }
-
-    /// Puts orders back that were not carried out.
-    pub(super) fn put_back(&self, orders: impl IntoIterator<Item = Order>) {
-        self.0.lock().extend(orders);
-    }
-
-    pub(super) fn take(&self) -> Vec<Order> {
-        std::mem::take(&mut *self.0.lock())
     }
 }

@@ -6,7 +6,7 @@
 use super::alarms::Alarms;
 use super::core::Core;
 use super::describe::Describe;
-use super::orders::{Order, Orders};
+use super::orders::Order;
 use super::record::Record;
 use super::renewals::Renewals;
 use super::retries::Retries;
@@ -16,6 +16,7 @@ use super::subscription::Subscription;
 use super::worker::{Round, Worker};
 use crate::clock::Moment;
 use crate::state::machine::Waiter;
+use crate::sync::Mutex;
 use std::sync::{Arc, Weak};
 
 pub(crate) struct Parts {
@@ -25,7 +26,8 @@ pub(crate) struct Parts {
     /// What is asked for, cleaned up and collected.
     pub(crate) retries: Arc<Retries>,
     pub(super) slow_nodes: SlowNodeWorkers,
-    orders: Orders,
+    /// What tasks have ordered, and the retry thread has not taken yet.
+    orders: Mutex<Vec<Order>>,
     /// When tasks are to be woken.
     pub(super) alarms: Alarms,
     pub(super) subscription: Arc<Subscription>,
@@ -63,7 +65,7 @@ impl Parts {
                     renewals: Backlog::new(worker("dlock-lease-2", rounds.lease_on_slow_nodes)),
                     retries: Backlog::new(worker("dlock-retry-2", rounds.retry_on_slow_nodes)),
                 },
-                orders: Orders::default(),
+                orders: Mutex::default(),
                 alarms: Alarms::new(worker("dlock-alarm", rounds.alarm)),
                 record: Record::new(has_record),
                 describe: Describe::default(),
@@ -81,17 +83,18 @@ impl Parts {
 
     /// Leaves an order to the retry thread.
     pub(super) fn order(&self, order: Order) {
-        self.orders.add(order, &self.retries.thread, self.core.clock.now());
+        self.orders.lock().push(order);
+        self.retries.thread.wake_and_expect_more(self.core.clock.now());
     }
 
     /// Leaves orders again that were not carried out.
     pub(super) fn put_back_orders(&self, orders: impl IntoIterator<Item = Order>) {
-        self.orders.put_back(orders);
+        self.orders.lock().extend(orders);
         self.retries.wake();
     }
 
     pub(super) fn take_orders(&self) -> Vec<Order> {
-        self.orders.take()
+        std::mem::take(&mut *self.orders.lock())
     }
 
     /// Wakes a waiting task whose wait a thread of the client has ended, and counts it out. Call it with no mutex held.

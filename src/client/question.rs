@@ -37,15 +37,10 @@ pub(crate) enum Answer {
 }
 
 impl Question {
-    /// Creates the first request for a locker, which looks at the key alone.
-    pub(crate) fn acquire(locker: Arc<str>, settings: Arc<DLockConfig>) -> Self {
-        let about = Unsettled { locker, settings, answered: false, counts_from: Moment::NEVER };
-        Self { about, again: false, wait: false }
-    }
-
-    /// Creates the first request for a locker that may join the store's queue, because the inbox will receive a grant.
-    pub(crate) fn join(locker: Arc<str>, settings: Arc<DLockConfig>) -> Self {
-        Self { wait: true, ..Self::acquire(locker, settings) }
+    /// Creates the first request for a locker. With `wait`, the locker may join the store's queue, because the inbox will receive a grant.
+    /// Otherwise the store looks at the key alone.
+    pub(super) fn fresh(locker: Arc<str>, settings: Arc<DLockConfig>, wait: bool) -> Self {
+        Self { about: Unsettled { locker, settings, answered: false, counts_from: Moment::NEVER }, again: false, wait }
     }
 
     /// Takes the turn of the retry thread if threads wait for the key, and returns what to ask.
@@ -59,8 +54,7 @@ impl Question {
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Self::again(unsettled),
-            None if wait => Self::join(parts.core.next_locker(&settings), settings),
-            None => Self::acquire(parts.core.next_locker(&settings), settings),
+            None => Self::fresh(parts.core.next_locker(&settings), settings, wait),
         };
         state.phase = Phase::Asking { turn: None, about: None };
         state.ask_about(&question.about.locker);

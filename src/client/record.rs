@@ -19,6 +19,7 @@ pub(crate) struct Record {
     state: Mutex<RecordState>,
 }
 
+#[derive(Default)]
 struct RecordState {
     /// When it is written next; `None` before the first lock.
     due: Option<Moment>,
@@ -33,9 +34,7 @@ struct RecordState {
 
 impl Record {
     pub(super) fn new(is_on: bool) -> Self {
-        let state =
-            RecordState { due: None, put_off: 0, listens: false, line: None, is_written: false, has_warned: false };
-        Self { is_on, started: SystemTime::now(), state: Mutex::new(state) }
+        Self { is_on, started: SystemTime::now(), state: Mutex::default() }
     }
 
     /// Returns when the record is written next.

@@ -33,42 +33,11 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Releases a tenure, or delays its release if nobody is to get the key yet. After three failed tries, leaves it to the clean-up list. Fails
-/// with [`Error::LeaseLost`] if the key was no longer ours, and otherwise with the error of the last try.
-pub(super) fn give_back(parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
-    release(parts, key, tenure, false)
-}
-
-/// Releases a tenure again, after a release of it that may have been executed. Fails as [`give_back`] does.
-pub(super) fn give_back_again(parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
-    release(parts, key, tenure, true)
-}
-
-/// Releases a tenure. `perhaps_done` says that an earlier release of it may have been executed.
-fn release(parts: &Parts, key: &str, tenure: &Tenure, perhaps_done: bool) -> Result<(), Error> {
-    if !parts.core.is_ours(&tenure.locker) {
-        // It is of an identity that a twin has, too: see `twin.rs`.
-        return Ok(());
-    }
-    let claim = parts.core.ending(key, tenure);
-    let mut now = parts.core.clock.now();
-    let mut tries = ReleaseTries { perhaps_done, ..ReleaseTries::of(&parts.core, tenure, now) };
-    loop {
-        let left = tenure.deadline().since(now);
-        let outcome = parts.core.run(&tries.request(claim, now), release_limit(&parts.core, left));
-        match tries.end(parts, key, tenure, left, outcome) {
-            Some(released) => return released,
-            None => thread::sleep(tries.pause(tenure)),
-        }
-        now = parts.core.clock.now();
-    }
-}
-
 /// The tries of one release that have failed.
 pub(super) struct ReleaseTries {
     failures: u32,
     /// Whether one of them, or an earlier release, may have been executed.
-    perhaps_done: bool,
+    pub(super) perhaps_done: bool,
     /// What delays the release, if something does.
     delayed: Option<Delayed>,
 }
@@ -81,6 +50,25 @@ impl ReleaseTries {
 
     pub(super) fn is_delayed(&self) -> bool {
         self.delayed.is_some()
+    }
+
+    /// Releases the tenure, or delays its release if nobody is to get the key yet. After three failed tries, leaves it to the clean-up list.
+    /// Fails with [`Error::LeaseLost`] if the key was no longer ours, and otherwise with the error of the last try.
+    pub(super) fn send(mut self, parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
+        if !parts.core.is_ours(&tenure.locker) {
+            // It is of an identity that a twin has, too: see `twin.rs`.
+            return Ok(());
+        }
+        let claim = parts.core.ending(key, tenure);
+        loop {
+            let now = parts.core.clock.now();
+            let left = tenure.deadline().since(now);
+            let outcome = parts.core.run(&self.request(claim, now), release_limit(&parts.core, left));
+            match self.end(parts, key, tenure, left, outcome) {
+                Some(released) => return released,
+                None => thread::sleep(self.pause(tenure)),
+            }
+        }
     }
 
     /// Returns the request for a try now.

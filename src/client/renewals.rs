@@ -3,7 +3,7 @@
 
 use super::core::Core;
 use super::worker::{Schedule, Worker};
-use crate::clock::Moment;
+use crate::clock::{Moment, Timer};
 use crate::port::StoreLimits;
 use crate::state::key::Key;
 use crate::state::machine::{Ended, Phase, State, Taker};
@@ -11,7 +11,6 @@ use crate::state::task::Watcher;
 use crate::state::tenure::{Pace, Tenure};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::timer::Timer;
 use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;

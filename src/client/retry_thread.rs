@@ -10,7 +10,7 @@ use super::cleanup::{Ending, InFlight, PendingCleanup, ROUND};
 use super::closing;
 use super::give_back::{GiveBack, Repeat};
 use super::lease_thread;
-use super::orders::{Confirmation, Order, Released};
+use super::orders::{Confirmation, Order, ReleaseReply};
 use super::parts::Parts;
 use super::question::Question;
 use super::releases::PostReleases;
@@ -182,24 +182,23 @@ struct Errands<'c> {
     has_posted: bool,
     /// Whether these releases go out with the requests of the round.
     are_kept_back: bool,
-    shuts_down: bool,
-    /// What is dropped when the round is over.
-    drops: Vec<Box<dyn Send + Sync>>,
+    afterwards: Afterwards,
 }
 
 /// A tenure that goes back to the store.
 struct Errand<'c> {
     back: GiveBack<'c>,
-    released: Option<Released>,
+    released: Option<ReleaseReply>,
     counted: (InFlight, Inside<'c>),
 }
 
 /// What is left of a round, for its end: wakers may do anything, such as close the client or drop its last handle.
 #[derive(Default)]
 struct Afterwards {
-    outcomes: Vec<(Released, Result<(), Error>)>,
+    outcomes: Vec<(ReleaseReply, Result<(), Error>)>,
     confirmed: Vec<Arc<Waiter>>,
     shuts_down: bool,
+    /// What is dropped when the round is over.
     drops: Vec<Box<dyn Send + Sync>>,
 }
 
@@ -215,13 +214,12 @@ impl<'c> Errands<'c> {
             confirmations: Vec::new(),
             has_posted: false,
             are_kept_back: false,
-            shuts_down: false,
-            drops: Vec::new(),
+            afterwards: Afterwards::default(),
         };
         while let Some(order) = errands.orders.pop_front() {
             match order {
-                Order::ShutDown => errands.shuts_down = true,
-                Order::Drop(last) => errands.drops.push(last),
+                Order::ShutDown => errands.afterwards.shuts_down = true,
+                Order::Drop(last) => errands.afterwards.drops.push(last),
                 Order::Confirm(confirmation) => errands.confirmations.push(confirmation),
                 Order::GiveBack { ended, released, in_flight } => {
                     let counted = (in_flight, Inside::of_release(&parts.core.activity));
@@ -271,17 +269,12 @@ impl<'c> Errands<'c> {
     /// Handles the replies.
     fn answered(mut self, mut results: impl Iterator<Item = Result<Outcome, Error>>, sent_at: Moment) -> Afterwards {
         let parts = self.parts;
-        let mut afterwards = Afterwards {
-            shuts_down: std::mem::take(&mut self.shuts_down),
-            drops: std::mem::take(&mut self.drops),
-            ..Afterwards::default()
-        };
         for (errand, result) in std::mem::take(&mut self.tenures).into_iter().zip(&mut results) {
             let Errand { back, released, counted: _counted } = errand;
             let outcome = catch_panic(|| back.answered(result, Repeat::Later)).unwrap_or_else(|| Err(unsent()));
-            afterwards.outcomes.extend(released.map(|released| (released, outcome)));
+            self.afterwards.outcomes.extend(released.map(|released| (released, outcome)));
         }
-        self.give_up(&mut afterwards);
+        self.give_up();
         for (Confirmation { key, locker, waiter, .. }, result) in
             std::mem::take(&mut self.confirmations).into_iter().zip(&mut results)
         {
@@ -290,32 +283,33 @@ impl<'c> Errands<'c> {
             if let Some(task) = &waiter.task {
                 task.note_extended(locker, failure);
             }
-            afterwards.confirmed.push(waiter);
+            self.afterwards.confirmed.push(waiter);
         }
-        afterwards
+        std::mem::take(&mut self.afterwards)
     }
 
     /// Ends what is not sent: the tenures of twins, or all of them after a panic. Those that are ours go on the clean-up list.
-    fn give_up(&mut self, afterwards: &mut Afterwards) {
+    fn give_up(&mut self) {
         for errand in self.of_twins.drain(..).chain(self.posted.drain(..)).chain(self.tenures.drain(..)) {
             let outcome = errand.back.answered(Err(unsent()), Repeat::Later);
-            afterwards.outcomes.extend(errand.released.map(|released| (released, outcome)));
+            self.afterwards.outcomes.extend(errand.released.map(|released| (released, outcome)));
         }
     }
 }
 
 impl Drop for Errands<'_> {
     fn drop(&mut self) {
-        let mut afterwards = Afterwards::default();
-        self.give_up(&mut afterwards);
+        self.give_up();
         for Confirmation { locker, waiter, .. } in self.confirmations.drain(..) {
             if let Some(task) = &waiter.task {
                 task.note_extended(locker, Some(unsent()));
             }
-            afterwards.confirmed.push(waiter);
+            self.afterwards.confirmed.push(waiter);
         }
-        let shut_down = self.shuts_down.then_some(Order::ShutDown);
-        self.parts.put_back_orders(self.orders.drain(..).chain(self.drops.drain(..).map(Order::Drop)).chain(shut_down));
+        let mut afterwards = std::mem::take(&mut self.afterwards);
+        let shut_down = afterwards.shuts_down.then_some(Order::ShutDown);
+        let drops = afterwards.drops.drain(..).map(Order::Drop);
+        self.parts.put_back_orders(self.orders.drain(..).chain(drops).chain(shut_down));
         afterwards.tell();
     }
 }

@@ -5,11 +5,11 @@ use super::events::Events;
 use super::renewals::Renewals;
 use super::retries::Retries;
 use super::subscription::Subscription;
+use crate::clock::Timer;
 use crate::log;
 use crate::port::LockProcessor;
 use crate::state::key::KeyTable;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::timer::Timer;
 use std::sync::Arc;
 
 /// See the module. The store has a weak pointer to this, and not to the client, because the client owns the store. Clients can share a store,

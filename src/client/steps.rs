@@ -58,7 +58,7 @@ use crate::client::question::Answer;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::Busy;
-use crate::state::task::{Attempt, Recall};
+use crate::state::task::{AskProgress, Recall};
 use crate::state::tenure::Unsettled;
 use std::time::Duration;
 
@@ -116,16 +116,16 @@ pub(super) struct Asking {
     is_one_attempt: bool,
     /// Whether the store can say when a lease ends.
     remaining_known: bool,
-    pub(super) attempt: Attempt,
+    pub(super) attempt: AskProgress,
 }
 
 impl Asking {
     pub(super) fn new(is_one_attempt: bool, remaining_known: bool) -> Self {
-        Self { is_one_attempt, remaining_known, attempt: Attempt::default() }
+        Self { is_one_attempt, remaining_known, attempt: AskProgress::default() }
     }
 
     /// Goes on with the single attempt of a task, which asks no second time for the lease's end.
-    pub(super) fn of_task(attempt: Attempt) -> Self {
+    pub(super) fn of_task(attempt: AskProgress) -> Self {
         Self { is_one_attempt: true, remaining_known: false, attempt }
     }
 

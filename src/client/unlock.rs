@@ -16,7 +16,7 @@ use crate::client::events::Queued;
 use crate::client::give_back::GiveBack;
 use crate::client::lease_thread;
 use crate::client::loss;
-use crate::client::orders::{EndedTenure, Order, Released};
+use crate::client::orders::{EndedTenure, Order, ReleaseReply};
 use crate::client::parts::Parts;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -87,7 +87,7 @@ impl<'c> Unlock<'c> {
 
     /// Ends the hold of a task, without waiting for the store. Returns `false` if that is all. Otherwise the retry thread gives the tenure back,
     /// and then leaves the outcome in `released`.
-    pub(crate) fn unlock_for_task(self, exit: Exit, released: Option<Released>) -> Result<bool, Error> {
+    pub(crate) fn unlock_for_task(self, exit: Exit, released: Option<ReleaseReply>) -> Result<bool, Error> {
         let parts = self.parts;
         if parts.retries.thread.start().is_err() {
             // Without that thread, the calling one does it.

@@ -1,10 +1,9 @@
 //! How long a thread is willing to wait, and how another thread can end the wait.
 
-use crate::clock::Moment;
+use crate::clock::{Moment, Registration, Sleeper, Sleepers};
 use crate::error::Error;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::timer::{Registration, Sleeper, Sleepers};
 use crate::timing::{SHORTEST_COMMAND, next_trip};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::panic::{RefUnwindSafe, UnwindSafe};

@@ -1,14 +1,13 @@
 //! A worker is one named thread that works when something is due, and sleeps otherwise. It ends when it is told to, or when its subject is
 //! gone. A [`Schedule`] says what is due when. This file knows nothing of locks.
 
-use crate::clock::Moment;
+use crate::clock::{AT_WORK, Moment, Registration, Sleeper, Timer};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::process::Process;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
-use crate::timer::{AT_WORK, Registration, Sleeper, Timer};
 use crate::timing::{AWAKE, PAUSE_AFTER_PANIC};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

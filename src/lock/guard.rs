@@ -5,6 +5,7 @@ use crate::error::{Error, LeaseLoss};
 use crate::lock::handle::Handle;
 use crossbeam_channel::Receiver;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
@@ -70,7 +71,6 @@ use std::time::Duration;
 pub struct DLockGuard<'a> {
     handle: &'a Handle,
     token: u64,
-    done: bool,
     _of_this_thread: PhantomData<OfThisThread>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) trait TheThreadThatLocksMustUnlock {}
 impl<'a> DLockGuard<'a> {
     #[inline]
     pub(super) fn new(handle: &'a Handle, token: u64) -> Self {
-        Self { handle, token, done: false, _of_this_thread: PhantomData }
+        Self { handle, token, _of_this_thread: PhantomData }
     }
 
     pub(super) fn acquire(handle: &'a Handle, limit: &WaitLimit<'_>) -> Result<Option<Self>, Error> {
@@ -176,9 +176,9 @@ impl<'a> DLockGuard<'a> {
     ///   the key is free at the latest when the lease ends.
     /// * [`Error::NotHeld`]: [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) had already ended the hold.
     #[inline]
-    pub fn unlock(mut self) -> Result<(), Error> {
-        self.done = true;
-        self.handle.unlock(None, Some(self.token))
+    pub fn unlock(self) -> Result<(), Error> {
+        let guard = ManuallyDrop::new(self);
+        guard.handle.unlock(None, Some(guard.token))
     }
 
     /// Unlocks, and keeps everybody from the lock until so long after the hold began: a job that may run at most once in that time calls this.
@@ -214,17 +214,15 @@ impl<'a> DLockGuard<'a> {
     /// assert!(left > Duration::from_secs(590) && lock.try_lock()?.is_none());
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
-    pub fn unlock_after(mut self, at_least: Duration) -> Result<Duration, Error> {
-        self.done = true;
-        self.handle.unlock_after(None, self.token, at_least)
+    pub fn unlock_after(self, at_least: Duration) -> Result<Duration, Error> {
+        let guard = ManuallyDrop::new(self);
+        guard.handle.unlock_after(None, guard.token, at_least)
     }
 }
 
 impl Drop for DLockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.done {
-            self.handle.unlock_dropped(None, self.token);
-        }
+        self.handle.unlock_dropped(None, self.token);
     }
 }

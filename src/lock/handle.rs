@@ -6,7 +6,7 @@ use crate::client::acquire::Acquire;
 #[cfg(feature = "async")]
 use crate::client::acquire::{TaskAcquire, TaskWait};
 use crate::client::loss;
-use crate::client::orders::Released;
+use crate::client::orders::ReleaseReply;
 use crate::client::unlock::{AfterRelease, Unlock};
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
@@ -209,7 +209,7 @@ impl Handle {
         &self,
         number: &HoldNumber,
         token: u64,
-        released: Option<Released>,
+        released: Option<ReleaseReply>,
     ) -> Result<bool, Error> {
         let exit = self.leave(Some(number), Some(token));
         Unlock::new(&self.client.parts, &self.key, AfterRelease::Elsewhere).unlock_for_task(exit, released)

@@ -16,7 +16,7 @@ use crate::lock::reentrant::DistributedReentrantLock;
 use crate::log;
 use crate::state::hold::Exit;
 use crate::state::owner::HoldNumber;
-use crate::state::task::Reply;
+use crate::state::task::TaskReply;
 use crossbeam_channel::{Receiver, bounded};
 #[cfg(feature = "async")]
 use std::future::poll_fn;
@@ -63,14 +63,14 @@ pub struct Holds {
 #[derive(Debug, Default)]
 struct Several {
     /// In the order in which they were taken, which is that of their keys.
-    taken: Vec<Taken>,
+    taken: Vec<TakenLock>,
     /// Whether a task has taken them. Their drop does not block then.
     is_of_task: bool,
 }
 
 /// One of them.
 #[derive(Debug)]
-struct Taken {
+struct TakenLock {
     /// The place of the lock in the caller's list.
     place: usize,
     lock: DistributedReentrantLock,
@@ -192,7 +192,7 @@ impl Holds {
                 });
                 let Some(hold) = taken.await? else { break };
                 let (number, token) = hold.into_parts();
-                several.taken.push(Taken { place: *place, lock: lock.clone(), token, number: Some(number) });
+                several.taken.push(TakenLock { place: *place, lock: lock.clone(), token, number: Some(number) });
             }
             if let Some(taken) = several.or_anew(locks.len(), &limit) {
                 return taken.map(|several| several.map(|several| Self { several }));
@@ -207,11 +207,12 @@ impl Holds {
     ///
     /// The output of the future is an error as that of [`release`](Self::release). A release that had no answer is repeated in the background.
     pub fn release_async(mut self) -> impl Future<Output = Result<(), Error>> + Send + Sync + 'static {
-        let released = self.several.taken.drain(..).map(|taken| {
-            let (name, release) = (Arc::clone(&taken.handle().key.name), taken.release_for_task());
+        let released = self.several.taken.drain(..).filter_map(|taken| {
+            let release = ReleaseFuture::of(taken.handle(), taken.number.as_ref()?, taken.token);
+            let name = Arc::clone(&taken.handle().key.name);
             // The future owns no handle, so it may be dropped anywhere.
             taken.lock.handle.drop_by_task();
-            (name, release)
+            Some((name, release))
         });
         let releases: Vec<_> = released.collect();
         async move {
@@ -272,7 +273,7 @@ impl Several {
                     in_vain.cancel();
                 }
                 let Some((number, token)) = take(lock, &limit_of_one)? else { break };
-                several.taken.push(Taken { place: *place, lock: lock.clone(), token, number });
+                several.taken.push(TakenLock { place: *place, lock: lock.clone(), token, number });
             }
             if let Some(taken) = several.or_anew(locks.len(), limit) {
                 return taken;
@@ -281,7 +282,7 @@ impl Several {
     }
 
     /// Returns the reply that comes when the lock that was taken last is lost. `None` if there is none, or for a single attempt, which does not wait.
-    fn loss_of_last(&self, limit: &WaitLimit<'_>) -> Option<Arc<Reply<()>>> {
+    fn loss_of_last(&self, limit: &WaitLimit<'_>) -> Option<Arc<TaskReply<()>>> {
         let last = self.taken.last().filter(|_| !limit.is_one_attempt)?;
         Some(last.handle().key.watch_by_reply(last.token))
     }
@@ -305,7 +306,7 @@ impl Several {
     }
 
     /// Returns the locks in the order of the caller's list.
-    fn in_order(&self) -> Vec<&Taken> {
+    fn in_order(&self) -> Vec<&TakenLock> {
         let mut taken: Vec<_> = self.taken.iter().collect();
         taken.sort_by_key(|taken| taken.place);
         taken
@@ -330,7 +331,7 @@ impl Several {
     }
 }
 
-impl Taken {
+impl TakenLock {
     fn handle(&self) -> &Handle {
         &self.lock.handle
     }
@@ -338,14 +339,6 @@ impl Taken {
     /// Unlocks once, without what is left to do after that.
     fn leave(&self) -> Exit {
         self.handle().leave(self.number.as_ref(), Some(self.token))
-    }
-
-    #[cfg(feature = "async")]
-    fn release_for_task(&self) -> ReleaseFuture {
-        match &self.number {
-            Some(number) => ReleaseFuture::of(self.handle(), number, self.token),
-            None => ReleaseFuture::known(Ok(())),
-        }
     }
 }
 

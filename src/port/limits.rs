@@ -58,6 +58,9 @@ pub struct StoreLimits {
     /// For how long the store can keep a key from everybody after a hold has ended: [`Request::DelayRelease`](super::Request::DelayRelease).
     /// The default is zero: the store cannot. [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) then fails as unsupported.
     pub longest_release_delay: Duration,
+    /// The shortest such time: after a shorter one the store still keeps the key for so long. This is for people: the client does not use it.
+    /// The default is zero.
+    pub shortest_release_delay: Duration,
 }
 
 impl StoreLimits {
@@ -109,6 +112,7 @@ impl Default for StoreLimits {
             breaks: false,
             asks_together: false,
             longest_release_delay: Duration::ZERO,
+            shortest_release_delay: Duration::ZERO,
         }
     }
 }

@@ -125,19 +125,16 @@ impl CurrentHold {
     /// Unlocks once, as [`leave_inner`](Self::leave_inner) does, in every case. After an exit that is not an inner one,
     /// [`Unlock`](crate::client::unlock::Unlock) does the rest.
     pub(crate) fn leave(&self, thread: u64, token: Option<u64>) -> Exit {
-        if self.leave_inner(thread, token) {
-            return Exit::Inner;
-        }
-        let owner = self.owner.load(Ordering::Acquire); // ORDERING: pairs with `begin`.
-        let count = self.count.load(Ordering::Relaxed); // ORDERING: Relaxed: the owner's own count.
+        // ORDERING: as in `leave_inner`.
+        let (owner, count) = (self.owner.load(Ordering::Acquire), self.count.load(Ordering::Relaxed));
         if owner & !LOST != thread || token.is_some_and(|token| token != self.token()) {
             return Exit::NotHeld;
         }
         if count <= 1 {
             return Exit::Last;
         }
-        self.count.store(count - 1, Ordering::Relaxed); // ORDERING: as above.
-        Exit::InnerLost
+        self.count.store(count - 1, Ordering::Relaxed); // ORDERING: Relaxed: the owner's own count.
+        if owner == thread { Exit::Inner } else { Exit::InnerLost }
     }
 
     /// Returns the hold count of a hold that has not ended. To others than the owner it may be out of date.

@@ -7,7 +7,7 @@ use crate::process::Process;
 use crate::state::hold::CurrentHold;
 use crate::state::machine::{Phase, State, Waiter};
 use crate::state::owner;
-use crate::state::task::{Reply, Watcher};
+use crate::state::task::{TaskReply, Watcher};
 use crate::sync::{Mutex, MutexGuard, before_notifying};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::any::Any;
@@ -83,8 +83,8 @@ impl Key {
     }
 
     /// Returns the reply that comes when the hold with this token is lost.
-    pub(crate) fn watch_by_reply(&self, token: u64) -> Arc<Reply<()>> {
-        let reply = Arc::new(Reply::default());
+    pub(crate) fn watch_by_reply(&self, token: u64) -> Arc<TaskReply<()>> {
+        let reply = Arc::new(TaskReply::default());
         let Some(mut state) = self.state_here() else { return reply };
         if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
             if self.hold.is_lost() {

@@ -121,7 +121,7 @@ pub(crate) fn is_thread(number: u64) -> bool {
 }
 
 /// The holds of one thread. Dropped when the thread ends.
-struct Holds {
+struct ThreadHolds {
     thread: u64,
     count: Cell<usize>,
 }
@@ -129,10 +129,10 @@ struct Holds {
 thread_local! {
     // It needs neither a destructor nor lazy initialization, so it is readable until the very end of the thread, in one step.
     static NUMBER: Cell<u64> = const { Cell::new(NOBODY) };
-    static HOLDS: Holds = Holds { thread: current_thread(), count: Cell::new(0) };
+    static HOLDS: ThreadHolds = ThreadHolds { thread: current_thread(), count: Cell::new(0) };
 }
 
-impl Drop for Holds {
+impl Drop for ThreadHolds {
     fn drop(&mut self) {
         let mut books = BOOKS.lock();
         let name = books.names.remove(&self.thread);

@@ -59,13 +59,13 @@ struct Answers {
     was_asked: bool,
     /// How the store has granted the hold, if the answer to a request says that.
     granted: Option<How>,
-    extension: Extension,
-    attempt: Attempt,
+    extension: ConfirmingExtension,
+    attempt: AskProgress,
 }
 
 /// The extension that confirms the hold, if the hold needs one.
 #[derive(Debug, Default)]
-pub(crate) enum Extension {
+pub(crate) enum ConfirmingExtension {
     #[default]
     None,
     /// A thread of the client has been told to send it, for this locker.
@@ -77,7 +77,7 @@ pub(crate) enum Extension {
 /// How far a caller is that asks the store: see the table in [`steps`](crate::client). A thread has it for one turn, a task with a single
 /// attempt for all of its turns.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Attempt {
+pub(crate) struct AskProgress {
     /// Whether a reply said that another client has the key.
     pub(crate) is_busy: bool,
     /// The error of an acquire whose outcome was polled.
@@ -154,47 +154,47 @@ impl Task {
 
     /// Notes how the extension has ended that confirms the hold of this locker.
     pub(crate) fn note_extended(&self, locker: Arc<str>, failure: Option<Error>) {
-        self.answers.lock().extension = Extension::Over(locker, failure);
+        self.answers.lock().extension = ConfirmingExtension::Over(locker, failure);
     }
 
-    /// Takes how the extension has ended that confirms the hold of this locker. After [`Extension::None`], the caller must order it.
-    pub(crate) fn take_extension(&self, locker: &Arc<str>) -> Extension {
+    /// Takes how the extension has ended that confirms the hold of this locker. After [`ConfirmingExtension::None`], the caller must order it.
+    pub(crate) fn take_extension(&self, locker: &Arc<str>) -> ConfirmingExtension {
         let mut answers = self.answers.lock();
-        let ordered = Extension::Ordered(Arc::clone(locker));
+        let ordered = ConfirmingExtension::Ordered(Arc::clone(locker));
         match std::mem::replace(&mut answers.extension, ordered) {
-            Extension::Over(of, failure) if of == *locker => {
-                answers.extension = Extension::None;
-                Extension::Over(of, failure)
+            ConfirmingExtension::Over(of, failure) if of == *locker => {
+                answers.extension = ConfirmingExtension::None;
+                ConfirmingExtension::Over(of, failure)
             }
-            Extension::Ordered(of) if of == *locker => Extension::Ordered(of),
+            ConfirmingExtension::Ordered(of) if of == *locker => ConfirmingExtension::Ordered(of),
             // That of an earlier hold says nothing about this one.
-            _ => Extension::None,
+            _ => ConfirmingExtension::None,
         }
     }
 
-    pub(crate) fn attempt(&self) -> Attempt {
+    pub(crate) fn attempt(&self) -> AskProgress {
         self.answers.lock().attempt.clone()
     }
 
-    pub(crate) fn set_attempt(&self, attempt: Attempt) {
+    pub(crate) fn set_attempt(&self, attempt: AskProgress) {
         self.answers.lock().attempt = attempt;
     }
 }
 
 /// A value that a thread of the client leaves for a task.
 #[derive(Debug)]
-pub(crate) struct Reply<T> {
+pub(crate) struct TaskReply<T> {
     value: Mutex<Option<T>>,
     waker: WakerCell,
 }
 
-impl<T> Default for Reply<T> {
+impl<T> Default for TaskReply<T> {
     fn default() -> Self {
         Self { value: Mutex::new(None), waker: WakerCell::default() }
     }
 }
 
-impl<T> Reply<T> {
+impl<T> TaskReply<T> {
     /// Leaves the value, and wakes the task. Call it with no mutex held.
     pub(crate) fn set(&self, value: T) {
         *self.value.lock() = Some(value);
@@ -213,7 +213,7 @@ impl<T> Reply<T> {
 pub(crate) enum Watcher {
     Channel(Sender<()>),
     /// A task. Its future may be gone.
-    Task(Weak<Reply<()>>),
+    Task(Weak<TaskReply<()>>),
 }
 
 impl Watcher {

@@ -159,7 +159,7 @@ fn a_grant_that_was_on_its_way_is_checked_at_once() {
     let clock = Arc::new(ManualClock::new());
     clock.advance(Duration::from_secs(5));
     let store = Replaced(MemoryLockProcessor::with_clock(clock.clone()), Arc::default());
-    let generator = DLockGenerator::builder().clock(clock).build(store.clone()).unwrap();
+    let generator = DLockGenerator::builder().clock(clock.clone()).build(store.clone()).unwrap();
     let lock = generator.generate("CHANGE", "x").unwrap();
     let told = store.clone();
     *store.1.meanwhile.lock() = Some(Box::new(move || told.replace()));
@@ -167,7 +167,8 @@ fn a_grant_that_was_on_its_way_is_checked_at_once() {
     eventually("the new server is asked about it", || store.1.probes.lock().iter().any(|key| key == lock.key()));
     assert!(guard.is_valid());
     guard.unlock().unwrap();
-    // A grant of the server that is known is not.
+    // A grant of the server that is known is not: it is one that is asked for after the change.
+    clock.advance(Duration::from_millis(1));
     store.1.probes.lock().clear();
     let calm = generator.generate("CHANGE", "z").unwrap();
     calm.lock().unwrap().unlock().unwrap();

@@ -3,6 +3,7 @@
 mod beside;
 mod citations;
 mod examples;
+mod mistakes;
 mod pages;
 mod pictures;
 mod shape;

@@ -10,7 +10,9 @@ fn main() {
     println!("cargo::rerun-if-changed=page.rs");
     println!("cargo::rerun-if-changed=../../src/manual/recipes.md");
     let out = env::var_os("OUT_DIR").expect("the directory for what is made");
-    for program in ["orders.rs", "report_before.rs", "report_after.rs", "export.rs"] {
+    for program in
+        ["orders.rs", "report_before.rs", "report_after.rs", "stock_before.rs", "stock_after.rs", "export.rs"]
+    {
         let text = page::file(&format!("// {program}"));
         fs::write(Path::new(&out).join(program), text).expect("the file");
     }

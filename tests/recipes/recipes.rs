@@ -5,17 +5,22 @@
 
 mod page;
 
+use dlock_consensus::ConsulLockProcessor;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::CronJob;
 use page::file;
+use redis_dlock::DLockGenerator;
+use redlock::RedLock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::io::{self, BufRead, BufReader, Write};
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -259,7 +264,41 @@ fn the_program_that_used_rslock() {
 }
 
 #[test]
-fn the_program_that_used_consuls_api_lock() {
+fn the_program_that_used_redlock() {
+    let server = Server::redis();
+    let before = || run(env!("CARGO_BIN_EXE_stock_before"), &server.url());
+    let after = || run(env!("CARGO_BIN_EXE_stock_after"), &server.url());
+    assert_eq!((before(), after()), ("counted\n".to_owned(), "counted\n".to_owned()));
+    // Each is kept out by its own key alone.
+    server.tell("SET stock other PX 60000");
+    assert_eq!((before(), after()), ("somebody else counts\n".to_owned(), "counted\n".to_owned()));
+    server.tell("DEL stock");
+    server.tell("SET DLOCK_STOCK_all other PX 60000");
+    assert_eq!((before(), after()), ("counted\n".to_owned(), "somebody else counts\n".to_owned()));
+}
+
+/// Rows of the table about redlock.
+#[test]
+fn redlock_loses_in_silence_and_needs_all_servers_to_answer() {
+    let server = Server::redis();
+    let redlock = RedLock::new(vec![server.url()]);
+    let lock = redlock.lock(b"stock", 2_000).unwrap().unwrap();
+    eventually("its time is over", || redlock.lock(b"stock", 60_000).unwrap().is_some());
+    redlock.unlock(&lock);
+    assert!(redlock.lock(b"stock", 60_000).unwrap().is_none());
+    // The key of a lock that is dropped stays.
+    drop(redlock.lock(b"other", 60_000).unwrap().unwrap());
+    assert!(redlock.lock(b"other", 60_000).unwrap().is_none());
+
+    let others = [Server::redis(), Server::redis()];
+    let [first, second] = [&others[0], &others[1]].map(Server::url);
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let with_one_away = RedLock::new(vec![first, second, format!("redis://{nobody}")]);
+    assert!(with_one_away.lock(b"stock", 60_000).is_err());
+}
+
+/// A server of Consul with its own leader, and its address.
+fn consul() -> Option<(Server, String)> {
     let program = env::var("CONSUL_BIN").unwrap_or_else(|_| "consul".to_owned());
     let words = |port: u16| {
         let mut words: Vec<_> =
@@ -273,7 +312,7 @@ fn the_program_that_used_consuls_api_lock() {
         }
         words
     };
-    let Some(server) = Server::start(&program, words) else { return };
+    let server = Server::start(&program, words)?;
     let address = format!("127.0.0.1:{}", server.port);
     let peers = ["operator", "raft", "list-peers", &format!("-http-addr={address}")];
     let leader = || {
@@ -281,19 +320,90 @@ fn the_program_that_used_consuls_api_lock() {
         told.is_ok_and(|out| String::from_utf8_lossy(&out.stdout).contains("leader"))
     };
     eventually("Consul has a leader", leader);
-    let steps = "step 1\nstep 2\nstep 3\n";
-    assert_eq!(run(env!("CARGO_BIN_EXE_export"), &address), steps);
+    Some((server, address))
+}
+
+/// Builds programs in Go, which are in files of these names.
+fn build_in_go(directory: &Path, files: &[(&str, &str)]) {
+    for name in ["go.mod", "go.sum"] {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("go").join(name);
+        fs::copy(from, directory.join(name)).unwrap();
+    }
+    for (name, text) in files {
+        fs::write(directory.join(name), text).unwrap();
+        printed(Command::new("go").current_dir(directory).args(["build", name]).output().unwrap());
+    }
+}
+
+/// A program that was started with an address, and what it has printed so far.
+struct Started {
+    process: Killed,
+    lines: Receiver<String>,
+}
+
+impl Started {
+    fn with(program: impl AsRef<OsStr>, address: &str) -> Self {
+        let mut command = Command::new(program);
+        let mut process = command.arg(address).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (line, lines) = channel();
+        let said = BufReader::new(process.stdout.take().unwrap()).lines();
+        thread::spawn(move || said.map_while(Result::ok).try_for_each(|said| line.send(said)));
+        Self { process: Killed(process), lines }
+    }
+
+    fn line(&self) -> String {
+        self.lines.recv_timeout(HANG).expect("a line")
+    }
+
+    /// Closes its input, and waits for its end. Returns the rest.
+    fn rest(mut self) -> Vec<String> {
+        drop(self.process.0.stdin.take());
+        assert!(self.process.0.wait().unwrap().success());
+        self.lines.iter().collect()
+    }
+}
+
+#[test]
+fn the_program_that_used_consuls_api_lock() {
+    let Some((_server, address)) = consul() else { return };
+    let steps = ["step 1", "step 2", "step 3"];
+    let after = env!("CARGO_BIN_EXE_export");
+    assert_eq!(Started::with(after, &address).rest(), steps);
     if !are_there(&["go"]) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("export.go"), file("// export.go")).unwrap();
-    for name in ["go.mod", "go.sum"] {
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("go").join(name);
-        fs::copy(from, directory.path().join(name)).unwrap();
-    }
-    let mut build = Command::new("go");
-    printed(build.current_dir(directory.path()).args(["build", "-o", "export", "export.go"]).output().unwrap());
-    assert_eq!(run(directory.path().join("export").to_str().unwrap(), &address), steps);
-    assert_eq!(run(env!("CARGO_BIN_EXE_export"), &address), steps);
+    build_in_go(directory.path(), &[("export.go", file("// export.go")), ("holder.go", include_str!("go/holder.go"))]);
+    let [before, go_holder] = ["export", "holder"].map(|name| directory.path().join(name));
+    assert_eq!(Started::with(&before, &address).rest(), steps);
+
+    // While one of them holds, the other one waits. Whoever waits has a session.
+    let generator = DLockGenerator::new(ConsulLockProcessor::new(&format!("consul://{address}")).unwrap()).unwrap();
+    let lock = generator.generate("EXPORT", "nightly").unwrap();
+    let guard = lock.lock().unwrap();
+    let waiting = Started::with(&before, &address);
+    eventually("the Go program has a session", || sessions(&address) == 2);
+    thread::sleep(Duration::from_millis(300));
+    assert!(waiting.lines.try_recv().is_err(), "the Go program is inside, too");
+    guard.unlock().unwrap();
+    assert_eq!(waiting.rest(), steps);
+
+    let holder = Started::with(&go_holder, &address);
+    assert_eq!(holder.line(), "held");
+    assert!(lock.try_lock().unwrap().is_none());
+    let waiting = Started::with(after, &address);
+    eventually("the program waits", || lock.inspect().unwrap().waiting == 1);
+    assert!(waiting.lines.try_recv().is_err(), "the new program is inside, too");
+    assert_eq!(holder.rest(), [""; 0]);
+    assert_eq!(waiting.rest(), steps);
+}
+
+/// How many sessions Consul has.
+fn sessions(address: &str) -> usize {
+    let mut connection = TcpStream::connect(address).unwrap();
+    let request = format!("GET /v1/session/list HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer.matches("\"ID\":").count()
 }

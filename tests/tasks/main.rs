@@ -278,6 +278,16 @@ fn dropped_futures_leave_nothing() {
     }
 }
 
+/// The lines of the facade `log` are events of the span that the thread is in, and each hold has a span of its own.
+#[test]
+fn a_program_that_traces_sees_its_locks_in_spans() {
+    let output = Command::new(example("traced")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let has = |words: [&str; 3]| text.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(has(["TRACE order{number=4711}: ", "redis_dlock::acquire: ", "held, token "]), "{text}");
+    assert!(has(["INFO hold{key=\"DLOCK_ORDER_4711\" token=", "how=\"free\"", "released held="]), "{text}");
+}
+
 /// A thousand requests for one order at once: one works, and all others are told by whom.
 #[test]
 fn a_web_service_answers_409_with_the_holder() {

@@ -89,7 +89,7 @@ fn a_mark_is_read_back_and_is_nobodys_locker() {
     assert_eq!(crate::port::marks(&text), None, "{text}");
     assert_eq!(mark.ended_ago(Some(Duration::from_secs(86_000))), Some(Duration::from_secs(400)));
     assert_eq!(mark.ended_ago(Some(Duration::MAX)), Some(Duration::ZERO), "its key was given more time");
-    let none = DelayedRelease { ended: None, ..DelayedRelease::empty() };
+    let none = DelayedRelease { ended: None, ..DelayedRelease::default() };
     assert_eq!(none.ended_ago(None), None);
 
     let long = DelayedRelease {

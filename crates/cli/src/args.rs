@@ -9,6 +9,7 @@ use clap::builder::{NonEmptyStringValueParser, Resettable, Str};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use nix::sys::signal::Signal;
+use redis_dlock::DLockConfig;
 use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,10 +17,11 @@ use std::time::Duration;
 /// Distributed locks on Redis, etcd or Consul for shell scripts and cron jobs.
 #[derive(Debug, Parser)]
 #[command(name = "dlock", version, after_help = WHERE, subcommand_required = true, arg_required_else_help = false)]
-pub(crate) struct Arguments {
+pub(crate) struct Arguments<A: Subcommand = Action> {
     #[command(flatten)]
     pub(crate) reach: Reach,
-    /// How messages on standard error are written: as text, or as one JSON document a line, {"time", "program", "pid", "message"}
+    /// How messages on standard error are written: as text, or as one JSON document a line, {"time", "level", "program", "pid", "message"}.
+    /// "level" is error, warn or info. Where they are known, there are also "lock", its key, and "holder", "host" and "reason" of who has it
     // It is read before all other arguments: see `status::read_format`.
     #[arg(
         long,
@@ -32,7 +34,26 @@ pub(crate) struct Arguments {
     )]
     log_format: LogFormat,
     #[command(subcommand)]
-    pub(crate) action: Action,
+    pub(crate) action: A,
+}
+
+/// What begins most often. The definition of all subcommands takes longer than the rest of the arguments.
+#[derive(Debug, Subcommand)]
+enum OnlyRun {
+    Run(Run),
+}
+
+impl Arguments {
+    /// Reads the arguments of this process, of which one may be `run`.
+    pub(crate) fn read(may_run: bool) -> Result<Self, clap::Error> {
+        if may_run
+            && let Ok(Arguments { reach, log_format, action: OnlyRun::Run(run) }) = Arguments::<OnlyRun>::try_parse()
+        {
+            return Ok(Self { reach, log_format, action: Action::Run(run) });
+        }
+        // What is wrong, and help, are told by the whole definition.
+        Self::try_parse()
+    }
 }
 
 /// The heading of what is neither of the server nor of the lock: the usual one. That of a flattened struct would go on.
@@ -193,6 +214,19 @@ pub(crate) enum Action {
     },
 }
 
+impl Action {
+    /// The lock that it is about.
+    pub(crate) fn lock(&self) -> Option<&LockName> {
+        match self {
+            Self::Run(Run { lock, .. })
+            | Self::Show(Show { lock, .. })
+            | Self::Wait(Wait { lock, .. })
+            | Self::Break(Break { lock, .. }) => Some(lock),
+            _ => None,
+        }
+    }
+}
+
 /// One lock.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LockName {
@@ -202,6 +236,12 @@ pub(crate) struct LockName {
     /// What is locked. The lock's key on the server is DLOCK_{TYPE}_{TARGET}
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
+}
+
+impl LockName {
+    pub(crate) fn key(&self) -> String {
+        DLockConfig::new(&*self.lock_type, &self.target).unique_key().to_owned()
+    }
 }
 
 /// Some locks.
@@ -302,7 +342,7 @@ pub(crate) struct Doctor {
     /// Waits for a server that is away for at most this time. Without it, that is a finding
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
-    /// How long the examination of one server may take
+    /// How long the examination of one server may take, with the first connect
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) limit: Duration,
     /// Prints one JSON document: {"worst", "findings": [{"server", "subject", "severity", "message", "advice"}, …]}. "severity" and
@@ -454,7 +494,8 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Arguments::command().debug_assert();
+        <Arguments>::command().debug_assert();
+        Arguments::<OnlyRun>::command().debug_assert();
     }
 
     #[test]

@@ -25,7 +25,6 @@ mod wait;
 mod watch;
 
 use args::{Action, Arguments};
-use clap::Parser;
 use clap::error::ErrorKind;
 use settings::{Rules, Settings};
 use std::io::{self, Write};
@@ -40,12 +39,15 @@ pub fn run(others: &'static [OtherStore]) -> ExitCode {
     store::know(others);
     status::read_format(std::env::args_os());
     let processes = run::Others::start();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::read(processes.is_some()) {
         Ok(arguments) => arguments,
         Err(said) => return explain(&said).into(),
     };
     let Arguments { reach, action, .. } = arguments;
     let processes = if matches!(action, Action::Run(_)) { processes } else { None };
+    if let Some(lock) = action.lock() {
+        status::are_about(lock.key());
+    }
     if !matches!(action, Action::Run(_))
         && let Err(failure) = process_one::hear_signals()
     {
@@ -75,6 +77,6 @@ fn explain(said: &clap::Error) -> u8 {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         return 0;
     }
-    status::say(status::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
+    status::complain(status::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
     status::USAGE
 }

@@ -1,6 +1,6 @@
 //! What is printed for people and for programs.
 
-use crate::status::{self, Failure};
+use crate::status::Failure;
 use anstream::AutoStream;
 use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
@@ -27,10 +27,7 @@ fn write_to(mut out: impl Write, bytes: &[u8]) -> Result<bool, Failure> {
 
 /// Says what has failed, and returns the status.
 pub(crate) fn end(outcome: Result<u8, Failure>) -> u8 {
-    outcome.unwrap_or_else(|failure| {
-        status::say(&failure.message);
-        failure.status
-    })
+    outcome.unwrap_or_else(|failure| failure.tell())
 }
 
 /// A table that is printed in parts. The first two columns are texts, the others numbers, which stand at the right.

@@ -9,14 +9,14 @@ use clap_mangen::Man;
 
 pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "dlock", &mut text);
+    clap_complete::generate(shell, &mut <Arguments>::command(), "dlock", &mut text);
     output::write(&text)?;
     Ok(0)
 }
 
 /// The page of `dlock`, or of one of its subcommands.
 pub(crate) fn manual(of: Option<&str>) -> Result<u8, Failure> {
-    let mut command = Arguments::command();
+    let mut command = <Arguments>::command();
     command.build();
     let page = match of {
         None => command,

@@ -4,9 +4,7 @@ use crate::args::{LockName, Show};
 use crate::output::{self, millis, one_line, time};
 use crate::settings::Settings;
 use crate::status::{Failure, NOT_HELD};
-use redis_dlock::{
-    ClientRecord, DLockConfig, DLockGenerator, DelayedRelease, Description, Error, Party, Told, WaitingThread,
-};
+use redis_dlock::{ClientRecord, DLockGenerator, DelayedRelease, Description, Error, Party, Told, WaitingThread};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
@@ -95,7 +93,7 @@ fn waiter(waiter: &WaitingThread) -> Value {
 
 /// The key of a lock in quotation marks.
 pub(crate) fn key(lock: &LockName) -> String {
-    format!("{:?}", DLockConfig::new(&*lock.lock_type, &lock.target).unique_key())
+    format!("{:?}", lock.key())
 }
 
 /// Returns the locker of the lock's holder. A lock that is kept after its hold has ended has none; one in its lock-delay has, because what its

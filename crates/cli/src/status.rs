@@ -1,7 +1,8 @@
 //! Exit statuses and messages.
 
 use clap::ValueEnum;
-use redis_dlock::Error;
+use log::Level;
+use redis_dlock::{DelayedRelease, Error, Party};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -45,13 +46,56 @@ pub(crate) fn of(error: &Error) -> u8 {
 pub(crate) struct Failure {
     pub(crate) status: u8,
     pub(crate) message: String,
+    /// Whom the message names.
+    holder: Option<Box<Holder>>,
+}
+
+/// Who holds a lock, or has held it last, for the fields of a message.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    locker: String,
+    host: Option<String>,
+    reason: Option<String>,
+}
+
+impl Holder {
+    /// One of whom nothing else is known.
+    pub(crate) fn of(locker: String) -> Self {
+        Self { locker, host: None, reason: None }
+    }
+}
+
+impl From<&Party> for Holder {
+    fn from(party: &Party) -> Self {
+        let host = party.client.as_ref().and_then(|client| client.host.clone());
+        let reason = party.told.as_ref().and_then(|told| told.reason.clone());
+        Self { locker: party.locker.clone(), host, reason }
+    }
+}
+
+impl From<&DelayedRelease> for Holder {
+    fn from(ended: &DelayedRelease) -> Self {
+        Self { locker: ended.locker.clone(), host: ended.host.clone(), reason: ended.reason.clone() }
+    }
 }
 
 impl Failure {
     /// The message of a wrong usage may repeat an argument that is a URL.
     pub(crate) fn new(status: u8, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { status, message: if status == USAGE { without_logins(&message) } else { message } }
+        Self { status, message: if status == USAGE { without_logins(&message) } else { message }, holder: None }
+    }
+
+    /// The message names this holder.
+    pub(crate) fn naming(mut self, holder: impl Into<Holder>) -> Self {
+        self.holder = Some(Box::new(holder.into()));
+        self
+    }
+
+    /// Says it, and returns the status.
+    pub(crate) fn tell(&self) -> u8 {
+        tell(Level::Error, &self.message, self.holder.as_deref());
+        self.status
     }
 
     /// A failure of the operating system.
@@ -65,7 +109,7 @@ impl From<Error> for Failure {
         let (status, message) = (of(&error), error.to_string());
         match &error {
             // Of a URL that it was given, the library shows no login. Its advice has the form of one.
-            Error::InvalidConfig { what, .. } if *what == "URL" => Self { status, message },
+            Error::InvalidConfig { what, .. } if *what == "URL" => Self { status, message, holder: None },
             _ => Self::new(status, message),
         }
     }
@@ -114,17 +158,60 @@ pub(crate) fn without_logins(text: &str) -> String {
     text.split_inclusive('\n').map(line).collect()
 }
 
-/// Prints a message. Does nothing if nobody can read it.
+/// The key of the lock that the arguments name.
+static LOCK: OnceLock<String> = OnceLock::new();
+
+/// Notes which lock the messages are about.
+pub(crate) fn are_about(key: String) {
+    let _ = LOCK.set(key);
+}
+
+/// Says that something is wrong, or takes long, and `dlock` goes on.
 pub(crate) fn say(message: &str) {
+    tell(Level::Warn, message, None);
+}
+
+/// Says what goes on in good order.
+pub(crate) fn inform(message: &str, holder: Option<&Holder>) {
+    tell(Level::Info, message, holder);
+}
+
+/// Says that something has failed.
+pub(crate) fn complain(message: &str) {
+    tell(Level::Error, message, None);
+}
+
+/// Prints a message. Does nothing if nobody can read it.
+pub(crate) fn tell(level: Level, message: &str, holder: Option<&Holder>) {
     let line = match FORMAT.get() {
-        Some(LogFormat::Json) => {
-            let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
-            json!({ "time": time, "program": "dlock", "pid": std::process::id(), "message": message }).to_string()
-        }
+        Some(LogFormat::Json) => document(level, message, holder),
         _ => format!("dlock: {message}"),
     };
     // One write, so that messages of several processes do not mix.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// The message with what it is about, as far as that is known.
+fn document(level: Level, message: &str, holder: Option<&Holder>) -> String {
+    let mut document = json!({
+        "time": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        "level": level.as_str().to_ascii_lowercase(),
+        "program": "dlock",
+        "pid": std::process::id(),
+        "message": message,
+    });
+    let fields = [
+        ("lock", LOCK.get()),
+        ("holder", holder.map(|holder| &holder.locker)),
+        ("host", holder.and_then(|holder| holder.host.as_ref())),
+        ("reason", holder.and_then(|holder| holder.reason.as_ref())),
+    ];
+    for (name, text) in fields {
+        if let Some(text) = text {
+            document[name] = text.as_str().into();
+        }
+    }
+    document.to_string()
 }
 
 #[cfg(test)]

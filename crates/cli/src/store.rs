@@ -120,14 +120,19 @@ impl Store {
         }
     }
 
-    pub(crate) fn generator(self, builder: GeneratorBuilder) -> Result<DLockGenerator, Error> {
+    /// The store, for whoever asks it for more than locks.
+    pub(crate) fn shared(self) -> Arc<dyn LockProcessor> {
         match self {
-            Self::Redis(store) => builder.build(store),
+            Self::Redis(store) => Arc::new(store),
             #[cfg(feature = "etcd")]
-            Self::Etcd(store) => builder.build(store),
+            Self::Etcd(store) => Arc::new(store),
             #[cfg(feature = "consul")]
-            Self::Consul(store) => builder.build(store),
-            Self::Other(store) => builder.build(store),
+            Self::Consul(store) => Arc::new(store),
+            Self::Other(store) => store,
         }
+    }
+
+    pub(crate) fn generator(self, builder: GeneratorBuilder) -> Result<DLockGenerator, Error> {
+        builder.build(self.shared())
     }
 }

@@ -39,6 +39,9 @@ pub(crate) const SCRAPER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a store has to tell `dlock exporter` of its locks: half of what Prometheus waits for a page.
 pub(crate) const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long it has to tell who waits for them.
+pub(crate) const WAITING_WITHIN: Duration = Duration::from_secs(2);
+
 /// The pause after the operating system has refused a connection.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -52,7 +55,8 @@ pub(crate) const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 /// How long a `dlock run` without a command waits for the store after a signal.
 pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long it waits for the release after a command that has got a signal. Docker kills ten seconds after its signal.
+/// How long it waits for the release after the command, at least, and at most if the command has got a signal: Docker kills ten seconds after its
+/// signal.
 pub(crate) const RELEASES_WITHIN: Duration = Duration::from_secs(2);
 
 /// The pauses between two looks of `dlock wait`.
@@ -61,6 +65,9 @@ pub(crate) const FREE_LOOKS: RangeInclusive<Duration> = Duration::from_millis(10
 /// If a look of `dlock wait` takes longer than this, the server does not answer. So long before the end of `--timeout` the holder is asked who it
 /// is.
 pub(crate) const LOOK_LATE: Duration = Duration::from_secs(1);
+
+/// How long the end of `dlock run` waits for the last lines of the library, if nobody reads them.
+pub(crate) const LOGGED_WITHIN: Duration = Duration::from_millis(100);
 
 /// How long `dlock run --verbose` waits before it says for whom.
 pub(crate) const WAIT_TOLD: Duration = Duration::from_secs(1);

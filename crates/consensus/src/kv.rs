@@ -111,6 +111,7 @@ pub(super) fn limits(shortest_lease: Duration) -> StoreLimits {
     limits.dead_waiters = DeadWaiters::AfterLeases(3);
     limits.remaining_known = false;
     limits.longest_release_delay = A_YEAR;
+    limits.shortest_release_delay = shortest_lease;
     limits
 }
 

@@ -2,10 +2,9 @@
 
 use crate::client::parts::Parts;
 use crate::client::wait_limit::WaitLimit;
-use crate::clock::Moment;
+use crate::clock::{AT_WORK, Moment, Sleeper, Timer};
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State, Waiter};
-use crate::timer::{AT_WORK, Sleeper, Timer};
 use crate::timing::STORE_LOOK_PAUSES;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -21,7 +21,7 @@ use crate::error::{BackendFailure, Error};
 use crate::event::How;
 use crate::state::key::Key;
 use crate::state::machine::{Phase, Waiter};
-use crate::state::task::{Extension, Task};
+use crate::state::task::{ConfirmingExtension, Task};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -267,9 +267,11 @@ impl<'c> TaskAcquire<'c> {
             None => {
                 let (locker, kept) = state.kept().map(|tenure| (Arc::clone(&tenure.locker), tenure.kept()))?;
                 match task.take_extension(&locker) {
-                    Extension::Over(_, failure) => self.call.after_extension(&mut state, self.call.call(how), failure),
-                    Extension::Ordered(_) => return None,
-                    Extension::None => {
+                    ConfirmingExtension::Over(_, failure) => {
+                        self.call.after_extension(&mut state, self.call.call(how), failure)
+                    }
+                    ConfirmingExtension::Ordered(_) => return None,
+                    ConfirmingExtension::None => {
                         drop(state);
                         let (key, waiter) = (Arc::clone(key), Arc::clone(waiter));
                         parts.order(Order::Confirm(Confirmation { key, locker, kept, waiter }));

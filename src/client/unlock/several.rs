@@ -6,12 +6,10 @@ use crate::client::give_back::{GiveBack, Repeat};
 use crate::client::parts::Parts;
 use crate::client::releases;
 use crate::error::Error;
-use crate::port::Outcome;
 use crate::state::hold::Exit;
 use crate::state::key::Key;
 use crate::sync::thread;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A tenure that is given back with others.
 struct Returned<'c> {
@@ -20,14 +18,6 @@ struct Returned<'c> {
     back: GiveBack<'c>,
     // Dropped last: the end of the client waits for the release.
     _leaving: Leaving<'c>,
-}
-
-/// What a reply means to a tenure that is given back.
-enum Reply<'c> {
-    /// The outcome for the key in this place.
-    Over(usize, Result<(), Error>),
-    /// The release is to be tried again.
-    Again(Returned<'c>),
 }
 
 /// Does for several keys what is left to do after a thread has unlocked each of them once. Releases that nobody waits for are posted together. All
@@ -56,14 +46,7 @@ pub(crate) fn unlock_all<'c>(
     let (posted, _leaving): (Vec<_>, Vec<_>) = posted.into_iter().unzip();
     GiveBack::post_all(parts, posted, |store, releases, limit| store.post_releases(releases, limit));
     while !returned.is_empty() {
-        let mut again = Vec::new();
-        for reply in give_back(parts, returned) {
-            match reply {
-                Reply::Over(place, outcome) => outcomes[place] = outcome,
-                Reply::Again(returned) => again.push(returned),
-            }
-        }
-        returned = again;
+        returned = give_back(parts, returned, &mut outcomes);
         if let Some(pause) = returned.iter().map(|returned| returned.back.pause()).min() {
             thread::sleep(pause);
         }
@@ -71,8 +54,12 @@ pub(crate) fn unlock_all<'c>(
     outcomes
 }
 
-/// Gives tenures back in one batch.
-fn give_back<'c>(parts: &'c Parts, returned: Vec<Returned<'c>>) -> Vec<Reply<'c>> {
+/// Gives tenures back in one batch, and notes the outcomes for their keys. Returns those whose releases are to be tried again.
+fn give_back<'c>(
+    parts: &'c Parts,
+    returned: Vec<Returned<'c>>,
+    outcomes: &mut [Result<(), Error>],
+) -> Vec<Returned<'c>> {
     // What is of an identity that a twin has, too, is not sent: see `twin.rs`.
     let (ours, twins): (Vec<_>, Vec<_>) =
         returned.into_iter().partition(|returned| parts.core.is_ours(&returned.back.tenure().locker));
@@ -80,25 +67,22 @@ fn give_back<'c>(parts: &'c Parts, returned: Vec<Returned<'c>>) -> Vec<Reply<'c>
     let left = |returned: &Returned<'_>| returned.back.tenure().deadline().since(now);
     let longest = ours.iter().map(left).max().unwrap_or_default();
     let requests: Vec<_> = ours.iter().map(|returned| returned.back.request()).collect();
-    let outcomes = parts.core.batch(&requests, releases::release_limit(&parts.core, longest));
+    let results = parts.core.batch(&requests, releases::release_limit(&parts.core, longest));
     drop(requests);
-    let answered = ours.into_iter().zip(outcomes).map(|(returned, outcome)| {
-        let left = left(&returned);
-        returned.answered(left, outcome)
-    });
-    let dropped = twins.into_iter().map(|Returned { place, back, .. }| Reply::Over(place, back.given_back(Ok(()))));
-    answered.chain(dropped).collect()
-}
-
-impl<'c> Returned<'c> {
-    /// Interprets the reply to a request that was sent when so much of the lease was `left`.
-    fn answered(mut self, left: Duration, outcome: Result<Outcome, Error>) -> Reply<'c> {
-        if self.back.hands_over() {
-            return Reply::Over(self.place, self.back.answered(outcome, Repeat::Here));
+    for Returned { place, back, .. } in twins {
+        outcomes[place] = back.given_back(Ok(()));
+    }
+    let mut again = Vec::new();
+    for (mut returned, result) in ours.into_iter().zip(results) {
+        let (place, left) = (returned.place, left(&returned));
+        if returned.back.hands_over() {
+            outcomes[place] = returned.back.answered(result, Repeat::Here);
+            continue;
         }
-        match self.back.end_try(left, outcome) {
-            Some(released) => Reply::Over(self.place, self.back.given_back(released)),
-            None => Reply::Again(self),
+        match returned.back.end_try(left, result) {
+            Some(released) => outcomes[place] = returned.back.given_back(released),
+            None => again.push(returned),
         }
     }
+    again
 }

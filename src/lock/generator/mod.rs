@@ -51,7 +51,7 @@ const LONGEST_REASON: usize = 256;
 /// ```
 #[derive(Clone, Debug)]
 pub struct DLockGenerator {
-    pub(super) client: Arc<Client>,
+    pub(crate) client: Arc<Client>,
     leases: Arc<DefaultLeases>,
     short_leases: Arc<ShortLeases>,
 }
@@ -578,13 +578,5 @@ impl DLockGenerator {
             }
             _ => Err(error),
         }
-    }
-}
-
-#[cfg(all(test, dlock_shuttle))]
-impl DLockGenerator {
-    /// For the model, which checks that the parts end with their handles.
-    pub(crate) fn downgrade(&self) -> std::sync::Weak<crate::client::parts::Parts> {
-        self.client.downgrade()
     }
 }

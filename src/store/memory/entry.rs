@@ -68,9 +68,9 @@ impl Environment<String> for Scene<'_> {
 
 /// The state of one key.
 #[derive(Debug, Default)]
-pub(super) struct Entry(spec::KeyState<String>);
+pub(super) struct KeyEntry(spec::KeyState<String>);
 
-impl Entry {
+impl KeyEntry {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,6 +1,6 @@
 //! The processor of the embedded store: what its clones do for their clients.
 
-use super::entry::{Entry, Scene};
+use super::entry::{KeyEntry, Scene};
 use super::inbox::MemoryInbox;
 use super::inboxes::InboxLink;
 #[cfg(any(test, feature = "test-util"))]
@@ -80,7 +80,7 @@ impl MemoryLockProcessor {
 
     /// Runs one atomic operation on one key, for a client. Fails with [`Error::Backend`] while the store is unreachable; the operation is then
     /// not executed.
-    pub(super) fn serve<R>(&self, key: &str, act: impl FnOnce(&mut Entry, &mut Scene<'_>) -> R) -> Result<R, Error> {
+    pub(super) fn serve<R>(&self, key: &str, act: impl FnOnce(&mut KeyEntry, &mut Scene<'_>) -> R) -> Result<R, Error> {
         let mut store = self.shared.store.lock();
         self.link.check()?;
         // The clock is read under the mutex, so that operations see the time in the order in which they happen.
@@ -196,7 +196,7 @@ impl MemoryLockProcessor {
     }
 
     /// Runs one atomic operation on one key, even while the store is unreachable.
-    fn on_key<R>(&self, key: &str, act: impl FnOnce(&mut Entry, &mut Scene<'_>) -> R) -> R {
+    fn on_key<R>(&self, key: &str, act: impl FnOnce(&mut KeyEntry, &mut Scene<'_>) -> R) -> R {
         let mut store = self.shared.store.lock();
         // The clock is read under the mutex, so that operations see the time in the order in which they happen.
         store.on_key(self.shared.clock.now(), key, act)

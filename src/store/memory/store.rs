@@ -1,6 +1,6 @@
 //! The keys and the inboxes of a store, behind one mutex.
 
-use super::entry::{Entry, Scene};
+use super::entry::{KeyEntry, Scene};
 use super::inboxes::Inboxes;
 use crate::clock::{Clock, Moment};
 use crate::port::Broken;
@@ -20,7 +20,7 @@ pub(super) struct Shared {
 /// Everything behind the mutex.
 pub(super) struct Store {
     /// The keys that are held, waited for or remembered for a gap, and those for which all of this ended after the last sweep.
-    pub(super) keys: HashMap<String, Entry>,
+    pub(super) keys: HashMap<String, KeyEntry>,
     /// The number of keys that starts the next sweep: twice as many as the last one left. So sweeping costs constant time for each new
     /// key, and the ended leases of dead clients at most double the memory.
     pub(super) sweep_at: usize,
@@ -46,7 +46,12 @@ impl Store {
     }
 
     /// Runs one atomic operation on one key: forgets what has expired, acts, and removes an entry that has become empty.
-    pub(super) fn on_key<R>(&mut self, now: Moment, key: &str, act: impl FnOnce(&mut Entry, &mut Scene<'_>) -> R) -> R {
+    pub(super) fn on_key<R>(
+        &mut self,
+        now: Moment,
+        key: &str,
+        act: impl FnOnce(&mut KeyEntry, &mut Scene<'_>) -> R,
+    ) -> R {
         let mut scene = Scene { key, now, inboxes: &mut self.inboxes, denied: &self.denied };
         if let Some(entry) = self.keys.get_mut(key) {
             entry.expire(now);
@@ -56,7 +61,7 @@ impl Store {
             }
             result
         } else {
-            let mut entry = Entry::default();
+            let mut entry = KeyEntry::default();
             let result = act(&mut entry, &mut scene);
             if !entry.is_empty() {
                 self.insert(now, key, entry);
@@ -65,7 +70,7 @@ impl Store {
         }
     }
 
-    fn insert(&mut self, now: Moment, key: &str, entry: Entry) {
+    fn insert(&mut self, now: Moment, key: &str, entry: KeyEntry) {
         if self.keys.len() >= self.sweep_at {
             self.sweep(now);
         }

@@ -6,8 +6,6 @@ mod builder;
 mod directory;
 mod server;
 
-use directory::{Scanned, unlisted};
-
 pub use builder::RedisBuilder;
 pub use server::Server;
 
@@ -16,12 +14,11 @@ use super::net::classify::classify;
 use super::node::{CallOptions, Node};
 use super::plain::{Answered, Exchange, GivenUp, Tried, with_place};
 use super::script::acks::{self, ReplicaAcks};
-use super::script::directory as listing;
-use super::script::keys::{Slot, record_key};
+use super::script::keys::Slot;
 use super::script::reply::{self, mismatch};
 use super::script::scripts::Call;
 use super::script::timing::KEEP;
-use super::sentinel::Outage;
+use super::sentinel::OutageLimit;
 use super::topology::Topology;
 use super::transport::{AtLimit, CallReplies, Callback, KeyHash, PostTime, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
@@ -59,7 +56,7 @@ pub struct RedisLockProcessor {
     /// Knows which words must be hidden when an error of the server is shown.
     pub(super) address: Arc<Address>,
     pub(super) io_timeout: Duration,
-    outage: Outage,
+    outage: OutageLimit,
     /// How many replicas must acknowledge, if some must.
     acks: Option<ReplicaAcks>,
     given_up: GivenUp,
@@ -116,7 +113,7 @@ impl RedisLockProcessor {
         topology: Topology,
         address: Address,
         io_timeout: Duration,
-        outage: Outage,
+        outage: OutageLimit,
         acks: Option<ReplicaAcks>,
     ) -> Self {
         Self { topology, address: Arc::new(address), io_timeout, outage, acks, given_up: GivenUp::default() }
@@ -308,50 +305,6 @@ impl RedisLockProcessor {
             Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
             value => Ok(value),
         }
-    }
-
-    /// Reads or writes the record of a client.
-    fn record(&self, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
-        let key = record_key(client);
-        match self.topology.call_one(Call::record(&key, args), CallOptions::within(limit))?.value {
-            Value::ServerError(e) => Err(self.address.hide(classify(&e, &key))),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns some names of keys, where to go on, and which master does not answer. In a Cluster, the text for where to go on is the cursor and the
-    /// address of the node.
-    fn scan(&self, from: Option<&str>, limit: Duration) -> Result<Scanned, Error> {
-        let (cursor, address) = from.unwrap_or("0").split_once(' ').unwrap_or((from.unwrap_or("0"), ""));
-        if cursor.is_empty() || !cursor.bytes().all(|b| b.is_ascii_digit()) {
-            let hint = "give what the page before has told, or None to begin";
-            return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
-        }
-        let cluster = match &self.topology {
-            Topology::One(one) => {
-                let reply = one.node.say(&listing::scan(cursor), limit)?;
-                let (next, names) = listing::scanned(&reply).map_err(|e| self.address.hide(e))?;
-                return Ok((names, (next != "0").then_some(next), None));
-            }
-            Topology::Cluster(cluster) => cluster,
-        };
-        let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
-            return Ok((Vec::new(), None, None));
-        };
-        let behind = behind.map(|behind| format!("0 {behind}"));
-        // If the node is gone, the one behind it begins again.
-        let cursor = if own == address { cursor } else { "0" };
-        let reply = match cluster.ask_master(&node, &listing::scan(cursor), limit) {
-            Ok(reply) => reply,
-            // The others know of their locks all the same.
-            Err(error) if error.is_transient() => {
-                return Ok((Vec::new(), behind, Some(format!("{own}: {}", unlisted(&error)))));
-            }
-            Err(error) => return Err(error),
-        };
-        let (next, names) = listing::scanned(&reply).map_err(|e| self.address.hide(e))?;
-        let next = if next == "0" { behind } else { Some(format!("{next} {own}")) };
-        Ok((names, next, None))
     }
 }
 

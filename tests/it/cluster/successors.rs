@@ -4,6 +4,7 @@ use super::{Client, Queued, lock, store, target_on};
 use crate::support::LONG;
 use crate::support::cluster::{Cluster, Node, Plan, Seen, slot_of};
 use crate::support::crew::{answered, eventually, slowly, spawn};
+use crate::support::stalls::played_again;
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::processor::LockProcessor;
 use std::collections::BTreeSet;
@@ -125,7 +126,7 @@ fn all_hear_in_time(goes: &impl Fn(&mut Cluster)) -> bool {
     let after = clock_of(&cluster, 3) - released_at;
     let mut order = queued.all_served();
     if after >= Duration::from_secs(1) {
-        eprintln!("played again: all heard again only after {after:?}");
+        played_again(&format!("all heard again only after {after:?}"));
         return false;
     }
     let first = order.remove(0);

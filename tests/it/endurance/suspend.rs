@@ -9,6 +9,7 @@ use redis_dlock::{
     Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, MemoryLockProcessor, Moment,
     SystemClock,
 };
+use std::io::{self, Write};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -211,6 +212,8 @@ fn the_time_of_a_suspend_counts() {
             let there = Duration::from_nanos(now.parse().unwrap());
             assert!(there >= SLEPT, "{there:?}");
         }
-        None => eprintln!("no namespaces of time here: which clock it is, is not judged"),
+        None => {
+            let _ = writeln!(io::stderr(), "SKIPPED: no namespaces of time here: which clock it is, is not judged");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! each test has a process of its own.
 
 use super::page;
+use crate::support::RedisServer;
 use crate::support::allocations::allocations_of_this_thread;
 use crate::support::crew::{answered, eventually, spawn};
 use crate::support::lab::{Lab, alone_on_both_stores, config};
@@ -9,7 +10,10 @@ use crate::support::process::alone;
 use crossbeam_channel::bounded;
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use redis_dlock::{CancelToken, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, MemoryLockProcessor};
+use redis_dlock::{
+    CancelToken, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, ManualClock, MemoryLockProcessor,
+    RedisLockProcessor,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -134,6 +138,11 @@ fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
         let calls = figures.samples(&format!("dlock_store_seconds{{call={call},result=answered}}"));
         assert!(!calls.is_empty() && calls.iter().all(|took| *took >= 0.0), "{call}: {calls:?}");
     }
+    let renewed = ["in_time", "late"]
+        .map(|result| figures.count(&format!("dlock_renewals_total{{lock_type=TEST,result={result}}}")));
+    let left = figures.samples("dlock_lease_left_seconds{lock_type=TEST}");
+    assert_eq!(left.len() as u64, renewed.iter().sum::<u64>(), "{left:?}");
+    assert!(left.iter().all(|left| (0.0..0.3).contains(left)), "{left:?}");
     for (name, unit) in &figures.units {
         assert_eq!(*unit, Some(if name.ends_with("_seconds") { "seconds" } else { "count" }), "{name}");
     }
@@ -173,7 +182,10 @@ fn calls_that_get_nothing_are_counted_by_reason(lab: &Lab) {
     let cancel = CancelToken::new();
     cancel.cancel();
     assert!(lock.lock_cancellable(&cancel).unwrap().is_none());
-    let cancelled = 1 + give_up(&lock);
+    let cancelled = 1 + give_up(&lock, || {
+        figures.add(&snapshotter);
+        figures.gauges["dlock_waiting_threads{lock_type=TEST}"]
+    });
     guard.unlock().unwrap();
     // A reentry is no attempt.
     let guard = lock.lock().unwrap();
@@ -190,20 +202,22 @@ fn calls_that_get_nothing_are_counted_by_reason(lab: &Lab) {
     assert_eq!(figures.sum("dlock_acquired_total"), 1);
 }
 
-/// Drops futures that wait for the lock, and returns how many.
-fn give_up(lock: &DistributedReentrantLock) -> u64 {
+/// Drops futures that wait for the lock, and returns how many. While they wait, they are counted.
+fn give_up(lock: &DistributedReentrantLock, mut waiting: impl FnMut() -> f64) -> u64 {
     #[cfg(feature = "async")]
     {
         use futures_lite::future::{block_on, poll_once};
-        let mut waiting = Box::pin(lock.hold_async());
-        assert!(block_on(poll_once(&mut waiting)).is_none());
+        let mut one = Box::pin(lock.hold_async());
+        assert!(block_on(poll_once(&mut one)).is_none());
+        assert_eq!(waiting(), 1.0);
         // This one has not begun to wait.
-        drop((waiting, lock.hold_async()));
+        drop((one, lock.hold_async()));
+        assert_eq!(waiting(), 0.0);
         1
     }
     #[cfg(not(feature = "async"))]
     {
-        let _ = lock;
+        let _ = (lock, waiting());
         0
     }
 }
@@ -227,6 +241,18 @@ fn what_is_held_and_known_is_counted(lab: &Lab) {
     assert_eq!(gauges(), [1.0, 1.0]);
     first.unlock().unwrap();
     assert_eq!(gauges(), [0.0, 1.0]);
+    // Holds of no thread.
+    let hold = x.hold().unwrap();
+    assert_eq!(gauges()[0], 1.0);
+    hold.release().unwrap();
+    assert_eq!(gauges()[0], 0.0);
+    #[cfg(feature = "async")]
+    futures_lite::future::block_on(async {
+        let hold = x.hold_async().await.unwrap();
+        assert_eq!(gauges()[0], 1.0);
+        hold.release_async().await.unwrap();
+        assert_eq!(gauges()[0], 0.0);
+    });
     // A hold that ends with its client.
     generator.generate_with(config("z", 60_000)).unwrap().unguarded().lock().unwrap();
     assert_eq!(gauges()[0], 1.0);
@@ -284,6 +310,65 @@ fn a_store_that_fails_and_events_that_are_dropped_are_recorded() {
         assert_eq!(failing(), [0.0, 0.0]);
         assert_eq!(figures.count("dlock_dropped_events_total{}"), dropped);
         assert_eq!(figures.count("dlock_not_acquired_total{lock_type=TEST,why=store_failed}"), 4);
+        assert_eq!(figures.samples("dlock_store_seconds{call=acquire,result=failed}").len(), 4);
+    });
+}
+
+/// An extension is due at three quarters of the lease, and is late from 87 % on: `times.rs`.
+#[test]
+fn a_renewal_is_in_time_late_or_failed_and_tells_how_near_a_loss_was() {
+    alone("it::events::metrics::a_renewal_is_in_time_late_or_failed_and_tells_how_near_a_loss_was", || {
+        let (builder, snapshotter) = metered();
+        let mut figures = Figures::default();
+        let clock = Arc::new(ManualClock::new());
+        let store = MemoryLockProcessor::with_clock(clock.clone());
+        let generator = builder.clock(clock.clone()).build(store.clone()).unwrap();
+        let lock = generator.generate_with(config("x", 1_000_000)).unwrap();
+        let _guard = lock.lock().unwrap();
+        let mut left = Vec::new();
+        for (after, result) in [(760, "in_time"), (880, "late"), (760, "failed")] {
+            store.set_reachable(result != "failed");
+            left.extend((result != "failed").then_some((990 - after) as f64));
+            clock.advance(Duration::from_secs(after));
+            let samples = "dlock_lease_left_seconds{lock_type=TEST}";
+            // A snapshot may have the one and not yet the other.
+            eventually(result, || {
+                figures.add(&snapshotter);
+                figures.count(&format!("dlock_renewals_total{{lock_type=TEST,result={result}}}")) == 1
+                    && figures.samples(samples).len() == left.len()
+            });
+            assert_eq!(figures.samples(samples), left);
+        }
+        assert_eq!(figures.sum("dlock_renewals_total"), 3);
+    });
+}
+
+#[test]
+fn another_server_is_counted_and_a_refusal() {
+    alone("it::events::metrics::another_server_is_counted_and_a_refusal", || {
+        let mut server = RedisServer::start();
+        let (builder, snapshotter) = metered();
+        let mut figures = Figures::default();
+        let generator = builder.build(RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
+        let lock = generator.generate_with(config("x", 60_000)).unwrap();
+        let mut answers = || {
+            let pair = || lock.try_lock().is_ok_and(|guard| guard.is_some_and(|guard| guard.unlock().is_ok()));
+            eventually("it answers", pair);
+            figures.add(&snapshotter);
+            figures.count("dlock_new_servers_total{}")
+        };
+        assert_eq!(answers(), 0);
+        server.kill();
+        server.restart();
+        assert_eq!(answers(), 1);
+        // The key is somebody else's.
+        server.run::<()>(&["RPUSH", lock.key(), "x"]);
+        assert!(lock.try_lock().is_err());
+        figures.add(&snapshotter);
+        // A first call after the restart may have failed.
+        let others = figures.count("dlock_not_acquired_total{lock_type=TEST,why=store_failed}");
+        assert_eq!(figures.sum("dlock_not_acquired_total") - others, 1);
+        assert_eq!(figures.count("dlock_not_acquired_total{lock_type=TEST,why=refused}"), 1);
     });
 }
 

@@ -49,16 +49,17 @@ pub(crate) fn on_a_running_machine(longest: Duration, scene: impl Fn()) {
         let stalls = stalls.stop();
         match played {
             Ok(()) => return,
-            Err(_) if stalls > 0 && play < PLAYS => tell(stalls, longest),
+            Err(_) if stalls > 0 && play < PLAYS => played_again(&format!("{stalls} stalls of more than {longest:?}")),
             Err(failure) => resume_unwind(failure),
         }
     }
 }
 
-/// Writes the line although the test may pass: what is printed by a macro is shown for a test that fails only.
-fn tell(stalls: usize, longest: Duration) {
+/// Tells that the calling test plays a scene again, and why. The line is written although the test may pass: what is printed by a macro is
+/// shown for a test that fails only.
+pub(crate) fn played_again(why: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("a test");
-    let line = format!("played again: {test}: {stalls} stalls of more than {longest:?}\n");
+    let line = format!("played again: {test}: {why}\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

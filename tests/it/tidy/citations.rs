@@ -11,6 +11,8 @@
 use super::{is_test_only, package, sources};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 /// `G1` is `('G', 1)`.
 type Number = (char, u32);
@@ -23,16 +25,10 @@ const DEFINED_IN: [(&str, &str); 4] = [
     ("src/client/steps.rs", "//! * **"),
 ];
 
-/// What stands on the rung `all` alone (tests/README.md). A number that is cited nowhere else would be shown by no run of CI.
-const ON_NO_RUNG_OF_CI: [&str; 7] = [
-    "tests/faults/long.rs",
-    "tests/faults/mutants.rs",
-    "tests/faults/scenarios/cluster/",
-    "tests/faults/scenarios/meddling.rs",
-    "tests/faults/scenarios/sentinel/",
-    "tests/faults/scenarios/unheard.rs",
-    "tests/it/cluster/lock.rs",
-];
+/// What stands on the rung `all` alone (tests/README.md), beside most of `FAULTS`. A number that is cited nowhere else would be shown by no run of CI.
+const ON_NO_RUNG_OF_CI: &str = "tests/it/cluster/lock.rs";
+/// The tests of faults, of which CI runs those whose names `tests/run.sh` has in a pattern.
+const FAULTS: &str = "tests/faults/";
 
 /// How many of the tests that cite a number the table names.
 const NAMED: usize = 3;
@@ -77,14 +73,38 @@ fn begins_tests(line: &str) -> bool {
     ["#[cfg(test)]", "#[cfg(all(test,"].into_iter().any(|begin| line.starts_with(begin))
 }
 
+/// Of tests of faults by their names, those that CI runs.
+fn run_by_ci(names: &BTreeSet<String>) -> BTreeSet<String> {
+    let script = fs::read_to_string(package().join("tests/run.sh")).expect("the script");
+    let pieces = script.lines().filter_map(|line| line.strip_prefix("few_faults")?.split('\'').nth(1));
+    let pattern = pieces.collect::<String>();
+    let mut grep = Command::new("grep")
+        .args(["-E", &format!("^({pattern})")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("grep");
+    let lines = names.iter().map(|name| format!("{name}\n")).collect::<String>();
+    grep.stdin.take().expect("its input").write_all(lines.as_bytes()).expect("it reads");
+    let found = grep.wait_with_output().expect("it ends").stdout;
+    String::from_utf8(found).expect("names").lines().map(str::to_owned).collect()
+}
+
+/// The name of a test of faults that stands in this file.
+fn name_of(file: &str, subject: &str) -> Option<String> {
+    let module = file.strip_prefix(FAULTS)?.strip_suffix(".rs")?;
+    Some(format!("{}::{subject}", module.strip_suffix("/mod").unwrap_or(module).replace('/', "::")))
+}
+
 /// Who cites each number, on the rungs of CI.
 fn citations() -> BTreeMap<Number, BTreeSet<String>> {
     let mut files = Vec::new();
     ["src", "tests", "crates"].iter().for_each(|root| sources(&package().join(root), &mut files));
     let mut citations = BTreeMap::<Number, BTreeSet<String>>::new();
+    let mut faults = BTreeMap::new();
     for path in &files {
         let file = path.strip_prefix(package()).expect("below").to_str().expect("a name").replace('\\', "/");
-        if ON_NO_RUNG_OF_CI.iter().any(|rung| file.starts_with(rung)) {
+        if file == ON_NO_RUNG_OF_CI {
             continue;
         }
         let text = fs::read_to_string(path).expect("a text");
@@ -95,7 +115,9 @@ fn citations() -> BTreeMap<Number, BTreeSet<String>> {
         for (place, line) in lines.iter().enumerate() {
             is_test |= begins_tests(line);
             let Some(list) = cited(line) else { continue };
-            let who = format!("{file}: {}", subject(&lines[place + 1..]));
+            let subject = subject(&lines[place + 1..]);
+            let who = format!("{file}: {subject}");
+            faults.extend(name_of(&file, subject).map(|name| (who.clone(), name)));
             assert!(is_test, "{who} is no test");
             let list = list.strip_suffix('.').unwrap_or_else(|| panic!("{who}: a full stop ends the citation"));
             for word in list.split(", ") {
@@ -104,6 +126,11 @@ fn citations() -> BTreeMap<Number, BTreeSet<String>> {
             }
         }
     }
+    let run = run_by_ci(&faults.values().cloned().collect());
+    assert!(!run.is_empty() && run.len() < faults.len(), "the pattern is not read: {run:?}");
+    let is_run = |who: &String| faults.get(who).is_none_or(|name| run.contains(name));
+    citations.values_mut().for_each(|who| who.retain(is_run));
+    citations.retain(|_, who| !who.is_empty());
     citations
 }
 

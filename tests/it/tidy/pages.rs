@@ -176,6 +176,10 @@ fn leads_to(page: &str, label: &str, target: &str, pages: &BTreeMap<String, Stri
         assert_eq!(target, format!("{path}.md{fragment}"), "{page}: [{label}]");
         return format!("crate::manual::{label}");
     }
+    if target.ends_with(".json") {
+        // No item has it.
+        return format!("https://docs.rs/crate/redis-dlock/latest/source/{MANUAL}{target}");
+    }
     let file = package().join(page).with_file_name(target);
     let source = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{page}: [{label}]: {error}"));
     let name = path.rsplit("::").next().expect("a name");
@@ -213,6 +217,20 @@ fn each_test_that_a_page_names_exists() {
         }
     }
     assert!(count > 5, "the search finds too little");
+}
+
+/// Each page of the manual has a row with a test, in the order of the pages' names.
+#[test]
+fn every_page_of_the_manual_has_a_test() {
+    let pages = pages();
+    let rows = pages[".github/CONTRIBUTING.md"].lines().filter_map(|line| {
+        let (name, tests) = line.strip_prefix("| [")?.split_once("](../src/manual/")?;
+        assert!(tests.contains(".rs::"), "no test of {name}");
+        Some(name)
+    });
+    let rows: Vec<_> = rows.collect();
+    let names = pages.keys().filter_map(|page| page.strip_prefix(MANUAL)?.strip_suffix(".md"));
+    assert_eq!(rows, names.filter(|name| *name != "index").collect::<Vec<_>>());
 }
 
 #[test]

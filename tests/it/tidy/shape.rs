@@ -50,7 +50,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("sync::unseen", "src/store/redis/cluster/map.rs"),
     ("sync::unseen", "src/store/redis/cluster/nodes.rs"),
     ("sync::unseen", "src/store/redis/cluster/refresh.rs"),
-    ("sync::unseen", "src/store/redis/net/tls_session.rs"),
+    ("sync::unseen", "src/store/redis/net/tls.rs"),
     ("sync::unseen", "src/store/redis/sentinel/ask.rs"),
     ("sync::unseen", "src/store/redis/sentinel/mod.rs"),
     ("sync::unseen", "src/store/redis/sentinel/watch.rs"),

@@ -7,7 +7,7 @@ mod rights;
 
 use super::finding::{Finding, Findings, Severity, Subject};
 use crate::settings::{Settings, mapped};
-use redis_dlock::{Error, RedisLockProcessor, Server};
+use redis_dlock::{BackendFailure, Error, RedisLockProcessor, Server};
 use std::time::{Duration, Instant};
 
 /// How many slots a Cluster has.
@@ -44,12 +44,7 @@ pub(super) struct Examination {
 pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Duration) -> Vec<Finding> {
     let servers = match store.servers(limit) {
         Ok(servers) => servers,
-        Err(error) => {
-            let mut findings = Findings::of("the servers".to_owned());
-            let (severity, advice) = how_unreachable(&error, Part::Master);
-            findings.add(Subject::Connection, severity, &words_of(&error), Some(advice));
-            return findings.into_list();
-        }
+        Err(error) => return unreachable("the servers".to_owned(), &error),
     };
     let acks = settings.acks();
     let mut findings = Vec::new();
@@ -70,6 +65,22 @@ pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Du
         }
     }
     findings
+}
+
+/// What is found of a server to which no connect has ended in time.
+pub(super) fn silent(store: &RedisLockProcessor, limit: Duration) -> Vec<Finding> {
+    let server = match store.servers(Duration::ZERO).as_deref() {
+        Ok([server]) => server.address(),
+        _ => "the servers".to_owned(),
+    };
+    unreachable(server, &Error::backend(BackendFailure::Unknown, format!("no answer within {limit:?} (--limit)")))
+}
+
+fn unreachable(server: String, error: &Error) -> Vec<Finding> {
+    let mut findings = Findings::of(server);
+    let (severity, advice) = how_unreachable(error, Part::Master);
+    findings.add(Subject::Connection, severity, &words_of(error), Some(advice));
+    findings.into_list()
 }
 
 impl Examination {

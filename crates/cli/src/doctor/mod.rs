@@ -25,19 +25,20 @@ use crate::status::{Failure, UNSOUND};
 use crate::store::{Builder, Store};
 use anstyle::{AnsiColor, Style};
 use finding::{Finding, Severity};
+use redis_dlock::Error;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::time::Instant;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failure> {
     let builder = settings.builder()?;
-    // A connect to Redis finds out by itself that a node belongs to a Cluster. Why another one fails is what the examination tells.
-    let end = wanted.wait.map_or_else(|| Some(Instant::now()), |wait| Instant::now().checked_add(wait));
-    let must_connect = matches!(builder, Builder::Redis(_)) || wanted.wait.is_some();
-    let connected = must_connect.then(|| builder.wait(end));
+    let connected = connect(&builder, wanted)?;
     let findings = match (builder, connected) {
-        (Builder::Redis(_), Some(Ok(Store::Redis(store)))) => examination::examine(&store, settings, wanted.limit),
-        (Builder::Redis(builder), _) => examination::examine(&builder.build()?, settings, wanted.limit),
+        (Builder::Redis(_), Some((Ok(Store::Redis(store)), left))) => examination::examine(&store, settings, left),
+        (Builder::Redis(builder), Some((_, left))) => examination::examine(&builder.build()?, settings, left),
+        (Builder::Redis(builder), None) => examination::silent(&builder.build()?, wanted.limit),
         #[cfg(feature = "etcd")]
         (Builder::Etcd(builder), _) => voting::etcd::examine(&builder.build()?, wanted.limit)?,
         #[cfg(feature = "consul")]
@@ -46,6 +47,27 @@ pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failur
     };
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
     Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })
+}
+
+/// The outcome of a connect, and how much is left of `--limit`.
+type Connected = (Result<Store, Error>, Duration);
+
+/// Waits for the server as long as that is wanted, and connects to Redis: a connect finds out by itself that a node belongs to a Cluster. Why another
+/// one fails is what the examination tells. It runs on a thread, because it has limits of its own. Returns `None` if it has not ended in time, or if
+/// there is none.
+fn connect(builder: &Builder, wanted: &Doctor) -> Result<Option<Connected>, Failure> {
+    let wait = wanted.wait.unwrap_or_default();
+    let of_connect = if matches!(builder, Builder::Redis(_)) { wanted.limit } else { Duration::ZERO };
+    let (begun, limit, builder) = (Instant::now(), wait.saturating_add(of_connect), builder.clone());
+    if limit.is_zero() {
+        return Ok(None);
+    }
+    let (tell, told) = channel();
+    let connect = move || drop(tell.send(builder.wait(begun.checked_add(wait))));
+    let thread = thread::Builder::new().name("dlock-dial".to_owned()).spawn(connect);
+    thread.map_err(|error| Failure::system("cannot start a thread", error))?;
+    let connected = told.recv_timeout(limit).ok();
+    Ok(connected.map(|connected| (connected, limit.saturating_sub(begun.elapsed()).min(wanted.limit))))
 }
 
 fn worst(findings: &[Finding]) -> Severity {

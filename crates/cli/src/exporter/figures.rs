@@ -3,6 +3,7 @@
 use redis_dlock::ListedLock;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{Display, Write};
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 /// With this each key begins.
@@ -10,6 +11,10 @@ const PREFIX: &str = "DLOCK_";
 
 /// The type of all locks whose types have no series of their own.
 const OTHER: &str = "other";
+
+/// Of how many locks it is asked who waits, and how many that wait for one are remembered: more take too long, and too much memory.
+const MOST_LOCKS: usize = 1000;
+const MOST_WAITING: usize = 100;
 
 /// The types that have series of their own. Prometheus keeps each series for long, so their number has a limit, and a type that has once been seen
 /// stays: a series that ended with the last lock would be a gap, and no zero.
@@ -29,22 +34,25 @@ struct OfType {
     /// How many of them tell how much is left of their lease.
     telling: u64,
     near_end: u64,
-    oldest_wait: Duration,
+    oldest_hold: Duration,
+    /// `None` if nothing is known of those that wait.
+    oldest_wait: Option<Duration>,
     least_left: Option<Duration>,
 }
 
-/// A lock for which others wait: who holds it, and since when that was seen.
-struct Wait {
-    locker: Option<String>,
-    since: Instant,
-}
+/// Lockers, by their hashes, and when each was first seen. A locker is never used twice.
+type Seen = HashMap<u64, Instant>;
 
 /// What is remembered from one scrape to the next.
 pub(super) struct Figures {
     /// A lease that has no more left than this is near its end.
     near: Duration,
     types: Named,
-    waits: HashMap<String, Wait>,
+    hasher: RandomState,
+    /// Those that hold a lock.
+    holders: Seen,
+    /// Those that wait, by the keys of the locks.
+    waiting: HashMap<String, Seen>,
 }
 
 impl Named {
@@ -71,9 +79,8 @@ impl Named {
 }
 
 impl OfType {
-    fn add(&mut self, lock: &ListedLock, near: Duration, waited: Duration) {
+    fn add(&mut self, lock: &ListedLock, near: Duration, held: Duration) {
         self.waiting += lock.waiting;
-        self.oldest_wait = self.oldest_wait.max(waited);
         if lock.locker.is_none() {
             return;
         }
@@ -82,6 +89,7 @@ impl OfType {
             return;
         }
         self.held += 1;
+        self.oldest_hold = self.oldest_hold.max(held);
         if let Some(left) = lock.remaining {
             self.telling += 1;
             self.near_end += u64::from(left <= near);
@@ -92,38 +100,68 @@ impl OfType {
 
 impl Figures {
     pub(super) fn new(near: Duration, types: Named) -> Self {
-        Self { near, types, waits: HashMap::new() }
+        let (holders, waiting) = (Seen::new(), HashMap::new());
+        Self { near, types, hasher: RandomState::new(), holders, waiting }
     }
 
-    /// The page of a scrape that has found these locks, or has failed.
-    pub(super) fn page(&mut self, locks: Option<&[ListedLock]>, now: Instant, took: Duration, failures: u64) -> String {
+    /// The page of a scrape. If it has failed, nothing is known of the locks.
+    pub(super) fn page(&self, is_up: bool, took: Duration, failures: u64) -> String {
         let mut page = Page::default();
-        page.single("up", "gauge", "Whether the store has told of its locks.", u8::from(locks.is_some()));
+        page.single("up", "gauge", "Whether the store has told of its locks.", u8::from(is_up));
         page.single("scrape_seconds", "gauge", "How long the store took to tell.", took.as_secs_f64());
         page.single("scrape_failures_total", "counter", "How often it did not tell.", failures);
-        if let Some(locks) = locks {
-            self.count(locks, now);
+        if is_up {
             self.write(&mut page);
         }
         page.0
     }
 
-    fn count(&mut self, locks: &[ListedLock], now: Instant) {
+    /// Counts the locks that were found. `ask` returns the lockers that wait for a key, the longest wait first, or `None` if the store has no time
+    /// to tell.
+    pub(super) fn count(&mut self, locks: &[ListedLock], ask: impl FnMut(&str) -> Option<Vec<String>>, now: Instant) {
         self.types.seen.values_mut().for_each(|figures| *figures = OfType::default());
         let mut seen = HashSet::new();
-        let mut waits = HashMap::new();
         // A server may tell of a lock twice.
-        for lock in locks.iter().filter(|lock| seen.insert(&lock.key)) {
-            let mut waited = Duration::ZERO;
-            if lock.waiting > 0 {
-                let earlier = self.waits.remove(&lock.key).filter(|wait| wait.locker == lock.locker);
-                let since = earlier.map_or(now, |wait| wait.since);
-                waited = now.saturating_duration_since(since);
-                waits.insert(lock.key.clone(), Wait { locker: lock.locker.clone(), since });
-            }
-            self.types.of(&lock.key).add(lock, self.near, waited);
+        let locks: Vec<_> = locks.iter().filter(|lock| seen.insert(&lock.key)).collect();
+        let mut holders = Seen::new();
+        for lock in &locks {
+            let locker = self.hasher.hash_one((&lock.key, &lock.locker));
+            let since = *holders.entry(locker).or_insert(self.holders.get(&locker).map_or(now, |since| *since));
+            self.types.of(&lock.key).add(lock, self.near, now.saturating_duration_since(since));
         }
-        self.waits = waits;
+        self.holders = holders;
+        self.count_waits(locks, ask, now);
+    }
+
+    /// Counts how long those wait that are in the queues of the locks.
+    fn count_waits(
+        &mut self,
+        mut locks: Vec<&ListedLock>,
+        mut ask: impl FnMut(&str) -> Option<Vec<String>>,
+        now: Instant,
+    ) {
+        let mut before = std::mem::take(&mut self.waiting);
+        locks.retain(|lock| lock.waiting > 0);
+        // Of those that were seen earlier, the waits are longer.
+        locks.sort_by_key(|lock| !before.contains_key(&lock.key));
+        for lock in locks.into_iter().take(MOST_LOCKS) {
+            let earlier = before.remove(&lock.key);
+            let waiting = match ask(&lock.key) {
+                Some(lockers) => {
+                    let since = |locker| *earlier.as_ref().and_then(|seen| seen.get(&locker)).unwrap_or(&now);
+                    let lockers = lockers.iter().take(MOST_WAITING).map(|locker| self.hasher.hash_one(locker));
+                    lockers.map(|locker| (locker, since(locker))).collect()
+                }
+                // Perhaps the next time.
+                None => earlier.unwrap_or_default(),
+            };
+            if let Some(first) = waiting.values().min() {
+                let waited = now.saturating_duration_since(*first);
+                let of = self.types.of(&lock.key);
+                of.oldest_wait = of.oldest_wait.max(Some(waited));
+            }
+            self.waiting.insert(lock.key.clone(), waiting);
+        }
     }
 
     fn write(&self, page: &mut Page) {
@@ -133,8 +171,12 @@ impl Figures {
             Some(of.delayed)
         });
         page.of_types("waiting_processes", "Processes in the queues of the locks.", types, |of| Some(of.waiting));
-        page.of_types("oldest_wait_seconds", "How long others have waited for one holder.", types, |of| {
-            Some(of.oldest_wait.as_secs_f64())
+        page.of_types("oldest_hold_seconds", "How long a process has been seen to hold a lock.", types, |of| {
+            Some(of.oldest_hold.as_secs_f64())
+        });
+        page.of_types("oldest_wait_seconds", "How long a process has been seen in the queue of a lock.", types, |of| {
+            let none = (of.waiting == 0).then_some(Duration::ZERO);
+            of.oldest_wait.or(none).map(|waited| waited.as_secs_f64())
         });
         page.of_types("leases_near_end", "Held locks whose lease ends soon unless it is extended.", types, |of| {
             (of.telling > 0 || of.held == 0).then_some(of.near_end)
@@ -183,6 +225,8 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redis_dlock::{CancelToken, DLockGenerator, MemoryLockProcessor};
+    use std::thread;
 
     #[test]
     fn a_type_ends_at_the_first_underscore_unless_it_is_named() {
@@ -196,5 +240,39 @@ mod tests {
         ] {
             assert_eq!(named.type_of(key), of, "{key}");
         }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_goes_with_the_lock() {
+        let store = MemoryLockProcessor::new();
+        let [generator, other] = [(); 2].map(|()| DLockGenerator::new(store.clone()).expect("a client"));
+        let [lock, waiter] = [&generator, &other].map(|client| client.generate("JOB", "x").expect("a lock"));
+        let held = lock.lock_owned().expect("it is free");
+        let list = || generator.list("*").collect::<Result<Vec<_>, _>>().expect("a list");
+        let mut figures = Figures::new(Duration::ZERO, Named::new(10, Vec::new()));
+        let begun = Instant::now();
+        let cancel = CancelToken::new();
+        thread::scope(|scope| {
+            scope.spawn(|| waiter.lock_cancellable(&cancel).map(drop));
+            while list()[0].waiting == 0 {
+                thread::yield_now();
+            }
+            let mut count = |lockers: Option<usize>, now| {
+                figures.count(&list(), |_| lockers.map(|most| (0..most).map(|n| n.to_string()).collect()), now);
+                let remembered = figures.waiting.values().map(HashMap::len).sum::<usize>() + figures.holders.len();
+                (remembered, figures.types.seen["JOB"].oldest_wait)
+            };
+            // Which one waits is not told.
+            assert_eq!(count(None, begun), (1, None));
+            assert_eq!(count(Some(1000), begun), (1 + MOST_WAITING, Some(Duration::ZERO)));
+            // They are told as long as the store tells nothing else.
+            let later = Duration::from_secs(60);
+            assert_eq!(count(None, begun + later), (1 + MOST_WAITING, Some(later)));
+            assert_eq!(count(Some(1), begun + later), (2, Some(later)));
+            cancel.cancel();
+        });
+        drop(held);
+        figures.count(&[], |_| None, begun);
+        assert!(figures.waiting.is_empty() && figures.holders.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! `dlock exporter`: the figures of all locks of a store, for Prometheus.
 //!
-//! Each scrape lists the locks. The main thread has that done, one scrape at a time, for the threads that serve the scrapers. Whoever asks while the
+//! Each scrape lists the locks, and asks who waits for them. The main thread has that done, one scrape at a time, for the threads that serve the scrapers. Whoever asks while the
 //! locks are listed gets the same page: else scrapers would wait for one another while the store hangs. Nothing is asked between scrapes. If the
 //! store is away, or has not told of its locks in time, the page of that scrape says so.
 
@@ -9,13 +9,16 @@ mod http;
 
 use crate::args::Exporter;
 use crate::settings::Settings;
-use crate::status::{Failure, UNREACHABLE, say};
+use crate::status::{Failure, UNREACHABLE, inform, say};
+use crate::store::Store;
 use crate::timing;
 use figures::{Figures, Named};
+use redis_dlock::port::LockProcessor;
 use redis_dlock::{DLockGenerator, Error, ListedLock};
 use std::io;
 use std::iter;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
@@ -34,7 +37,7 @@ pub(crate) fn serve(settings: &Settings, wanted: &Exporter) -> Result<u8, Failur
     };
     let thread = thread::Builder::new().name("dlock-serve".to_owned()).spawn(move || http::serve(&listener, page));
     thread.map_err(|error| Failure::system("cannot start a thread", error))?;
-    say(&format!("serving http://{address}/metrics"));
+    inform(&format!("serving http://{address}/metrics"), None);
     let mut scraper = Scraper::new(settings, wanted);
     while let Ok(give) = asked.recv() {
         let page = scraper.scrape();
@@ -47,13 +50,20 @@ pub(crate) fn serve(settings: &Settings, wanted: &Exporter) -> Result<u8, Failur
     Ok(0)
 }
 
-/// The locks of a store, and the client that has asked for them.
-type Listed = (DLockGenerator, Result<Vec<ListedLock>, Error>);
+/// A client that asks questions only, and its store.
+#[derive(Clone)]
+struct Connection {
+    generator: DLockGenerator,
+    store: Arc<dyn LockProcessor>,
+}
+
+/// The locks of a store, and the connection by which it was asked for them.
+type Listed = (Connection, Result<Vec<ListedLock>, Error>);
 
 /// What asks the store.
 struct Scraper<'a> {
     settings: &'a Settings,
-    generator: Option<DLockGenerator>,
+    connection: Option<Connection>,
     figures: Figures,
     failures: u64,
     /// The status of what the last scrape has failed with: that is said once.
@@ -63,20 +73,29 @@ struct Scraper<'a> {
 impl<'a> Scraper<'a> {
     fn new(settings: &'a Settings, wanted: &Exporter) -> Self {
         let figures = Figures::new(wanted.near, Named::new(wanted.types, wanted.named.clone()));
-        Self { settings, generator: None, figures, failures: 0, failed_with: None }
+        Self { settings, connection: None, figures, failures: 0, failed_with: None }
     }
 
     /// Asks the store, and returns the page.
     fn scrape(&mut self) -> String {
         let begun = Instant::now();
-        let listed = self.list();
-        let took = begun.elapsed();
-        let locks = match listed {
+        let is_up = match self.list() {
             Ok(locks) => {
                 if self.failed_with.take().is_some() {
-                    say("the server tells of its locks again");
+                    inform("the server tells of its locks again", None);
                 }
-                Some(locks)
+                let until = Instant::now() + timing::WAITING_WITHIN;
+                let store = self.connection.as_ref().and_then(|connection| connection.store.directory());
+                self.figures.count(
+                    &locks,
+                    |key| {
+                        let left = until.saturating_duration_since(Instant::now());
+                        let parties = (!left.is_zero()).then(|| store?.parties(key, left).ok());
+                        parties.flatten().map(|parties| parties.waiting)
+                    },
+                    begun,
+                );
+                true
             }
             Err(failure) => {
                 self.failures += 1;
@@ -84,18 +103,18 @@ impl<'a> Scraper<'a> {
                 if self.failed_with.replace(failure.status) != Some(failure.status) {
                     say(&failure.message);
                 }
-                None
+                false
             }
         };
-        self.figures.page(locks.as_deref(), begun, took, self.failures)
+        self.figures.page(is_up, begun.elapsed(), self.failures)
     }
 
     /// Lists all locks, on a thread that goes on alone if the store takes too long.
     fn list(&mut self) -> Result<Vec<ListedLock>, Failure> {
         let (tell, told) = mpsc::channel();
-        let (settings, generator) = (self.settings.clone(), self.generator.clone());
+        let (settings, connection) = (self.settings.clone(), self.connection.clone());
         let list = move || {
-            let _ = tell.send(list(&settings, generator));
+            let _ = tell.send(list(&settings, connection));
         };
         let thread = thread::Builder::new().name("dlock-list".to_owned()).spawn(list);
         thread.map_err(|error| Failure::system("cannot start a thread", error))?;
@@ -103,15 +122,20 @@ impl<'a> Scraper<'a> {
             let within = timing::LISTED_WITHIN;
             Failure::new(UNREACHABLE, format!("the server has not told of its locks within {within:?}"))
         };
-        let (generator, locks) = told.recv_timeout(timing::LISTED_WITHIN).map_err(late)??;
-        self.generator = Some(generator);
+        let (connection, locks) = told.recv_timeout(timing::LISTED_WITHIN).map_err(late)??;
+        self.connection = Some(connection);
         Ok(locks?)
     }
 }
 
 /// Lists all locks, and connects before that if it must. The locks of a store of which a part does not answer are not whole, so this fails.
-fn list(settings: &Settings, generator: Option<DLockGenerator>) -> Result<Listed, Failure> {
-    let generator = generator.map_or_else(|| settings.connect(), Ok)?;
-    let locks = generator.list("*").collect();
-    Ok((generator, locks))
+fn list(settings: &Settings, connection: Option<Connection>) -> Result<Listed, Failure> {
+    let connection = connection.map_or_else(|| connect(settings), Ok)?;
+    let locks = connection.generator.list("*").collect();
+    Ok((connection, locks))
+}
+
+fn connect(settings: &Settings) -> Result<Connection, Failure> {
+    let store = settings.builder()?.connect()?.shared();
+    Ok(Connection { generator: Settings::asking(Store::Other(Arc::clone(&store)))?, store })
 }

@@ -26,10 +26,20 @@ fn is_done(ended: &DelayedRelease) -> bool {
     !ended.holder_name.as_deref().is_some_and(|name| name.starts_with(AT_LEAST))
 }
 
-/// Fails if the store cannot keep a lock for so long, before the lock is taken.
+/// Fails if the store cannot keep a lock for so long, or for no longer, before the lock is taken.
 pub(crate) fn check(wanted: &Run, limits: &StoreLimits) -> Result<(), Error> {
-    let time = wanted.at_least.or(wanted.once_every);
-    time.map_or(Ok(()), |time| limits.check_release_delay(time))
+    let of = |name, time: Option<Duration>| time.map(|time| (name, time));
+    let Some((name, time)) = of("--at-least", wanted.at_least).or(of("--once-every", wanted.once_every)) else {
+        return Ok(());
+    };
+    limits.check_release_delay(time)?;
+    let shortest = limits.shortest_release_delay;
+    if time < shortest {
+        let hint =
+            format!("this store keeps a lock for {shortest:?} at least: give that or more, or leave the option out");
+        return Err(Error::invalid_config(name, format!("{time:?}"), hint));
+    }
+    Ok(())
 }
 
 /// For how long after its beginning the hold of a command that has ended with this status keeps others out. A command that has failed may

@@ -5,7 +5,7 @@
 
 use super::fork::split_off;
 use super::group::Group;
-use crate::status::{CANNOT_EXECUTE, Failure, NOT_FOUND, SYSTEM, say};
+use crate::status::{CANNOT_EXECUTE, Failure, NOT_FOUND, SYSTEM, are_about, complain};
 use nix::fcntl::OFlag;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
@@ -104,15 +104,16 @@ impl Drop for Launcher {
 fn become_command(parent: Pid, gate: File, command: impl FnOnce(usize) -> Command) -> u8 {
     match await_orders(parent, gate) {
         Ok(Some(Wanted { words, token, key })) => {
+            are_about(key.clone());
             let mut command = command(words);
             let error = command.env(KEY, key).env(TOKEN, token).exec();
-            say(&format!("cannot execute {:?}: {error}", command.get_program()));
+            complain(&format!("cannot execute {:?}: {error}", command.get_program()));
             if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE }
         }
         // Nobody waits for this status.
         Ok(None) => SYSTEM,
         Err(error) => {
-            say(&format!("cannot prepare the command: {error}"));
+            complain(&format!("cannot prepare the command: {error}"));
             SYSTEM
         }
     }

@@ -14,7 +14,7 @@
 //! * *All signals are blocked after the launchers were split off, and before any thread begins*; a thread `dlock-signals` waits for them. Each one is
 //!   an event for the main thread, as are the connection and a loss. A signal that was ignored at the start stays ignored. While there is no command,
 //!   a signal ends `dlock` a second later, even if the main thread still waits for the store. One that the command has got ends `dlock` two seconds
-//!   after the command.
+//!   after the command. Without a signal, a store that does not answer has the time of one command, and two seconds at least.
 //! * *The launcher is started by the main thread*, because the kernel takes the end of the thread that started a process for its parent's death.
 //! * *`dlock` adopts orphans* (`PR_SET_CHILD_SUBREAPER`), so that it sees the last process of the group end, and every daemon: as long as one lives, it has
 //!   a child (`crates/cli/src/run/daemons.rs`). It releases the lock only after that.
@@ -37,6 +37,7 @@ mod group;
 mod guard;
 mod kept;
 mod launch;
+mod library;
 mod narrator;
 mod refusal;
 mod signals;
@@ -59,6 +60,7 @@ use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, Distribu
 use signals::{FORWARDED, Phase, Signals};
 use std::env;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -109,17 +111,17 @@ impl Others {
 /// Runs the command. Returns the status of `dlock`.
 pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
     let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
-    match others.map_err(NoCommand::Failure).and_then(|others| try_run(reach, wanted, others)) {
+    let ended = others.map_err(NoCommand::Failure).and_then(|others| try_run(reach, wanted, others));
+    library::finish();
+    match ended {
         Ok(Outcome { status, interrupted: None }) => status,
         Ok(Outcome { status, interrupted: Some(signal) }) => {
             signals::die_of(signal);
             status
         }
         Err(NoCommand::Signal(signal)) => signals::end_by(signal),
-        Err(NoCommand::Failure(Failure { status, message })) => {
-            if !message.is_empty() {
-                say(&message);
-            }
+        Err(NoCommand::Failure(failure)) => {
+            let status = failure.tell();
             if status == status::NOT_ACQUIRED { wanted.not_acquired_status } else { status }
         }
     }
@@ -160,6 +162,7 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, NoCom
     let (events, inbox) = channel();
     let cancel = CancelToken::new();
     signals.listen(events.clone(), cancel.clone())?;
+    library::hear(wanted.verbose);
     connect(builder, events, limit)?;
 
     let (generator, limits) = connected(&inbox, limit)?;
@@ -185,14 +188,33 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, NoCom
     };
     narrator.acquired(&held);
     let outcome = supervise(wanted, launchers, &mut guard, &inbox, &lock, &held, settings.rules.max_hold)?;
-    signals::command_has_ended(outcome.status);
-    narrator.ended(outcome.status, &held);
+    let release = give_back(wanted, held, outcome, &limits, narrator);
+    Ok(conclude(release, outcome, wanted, generator, started))
+}
+
+/// Gives the lock back after the command.
+fn give_back(
+    wanted: &Run,
+    held: DLockGuard<'_>,
+    outcome: Outcome,
+    limits: &StoreLimits,
+    narrator: Narrator<'_>,
+) -> Release {
     let kept = kept::time_of(wanted, outcome.status, &held);
-    let release = release(held, kept);
+    let unconfirmed = Unconfirmed::of(&held, kept);
+    signals::command_has_ended(outcome.status, limits.command.max(timing::RELEASES_WITHIN), move || {
+        if outcome.status != status::LOST {
+            unconfirmed.say("the store does not answer");
+        }
+        outcome.interrupted.into_iter().for_each(signals::die_of);
+        outcome.status
+    });
+    narrator.ended(outcome.status, &held);
+    let release = release(held, kept, unconfirmed);
     if matches!(release, Release::Done) {
         narrator.released(kept);
     }
-    Ok(conclude(release, outcome, wanted, generator, started))
+    release
 }
 
 /// Ends the client, and returns what `dlock` ends with.
@@ -203,7 +225,7 @@ fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGe
         // The client record is removed.
         Release::Done => close(generator),
         Release::TooLate(error) if outcome.status != status::LOST => {
-            say(&error.to_string());
+            status::complain(&error.to_string());
             if wanted.on_lost == OnLost::Stop {
                 return Outcome { status: status::LOST, interrupted: None };
             }
@@ -387,26 +409,52 @@ enum Release {
     Unanswered,
 }
 
+/// Set when it is known what became of the lock after the command, or when nobody waits for that any more. The thread that waits for the store and
+/// the one that gives it up may come to that at the same time, and one of them says it.
+static SETTLED: OnceLock<()> = OnceLock::new();
+
+/// What it means that the store has not confirmed a release.
+#[derive(Clone, Copy, Debug)]
+struct Unconfirmed {
+    /// How much of the lease was left when the command had ended.
+    left: Duration,
+    is_kept: bool,
+}
+
+impl Unconfirmed {
+    fn of(held: &DLockGuard<'_>, kept: Option<Duration>) -> Self {
+        Self { left: held.remaining(), is_kept: kept.is_some() }
+    }
+
+    /// Says it, and why, unless the lock is settled.
+    fn say(self, why: impl Display) {
+        if SETTLED.set(()).is_err() {
+            return;
+        }
+        let what = if self.is_kept {
+            "the store has not confirmed that it keeps the lock: others may get it, and do the job again, when the lease ends, in"
+        } else {
+            "the lock could not be released: it ends by itself in"
+        };
+        let left = Duration::from_secs(self.left.as_secs() + 1);
+        say(&format!("the command has ended, and {what} {left:?} at most: {why}"));
+    }
+}
+
 /// Releases the lock, or keeps others from it until so long after it was acquired. A loss that comes to light only now is one, too.
-fn release(held: DLockGuard<'_>, kept: Option<Duration>) -> Release {
-    let left = held.remaining();
+fn release(held: DLockGuard<'_>, kept: Option<Duration>, unconfirmed: Unconfirmed) -> Release {
     let released = match kept {
         Some(time) => held.unlock_after(time).map(drop),
         None => held.unlock(),
     };
-    match released {
+    let outcome = match released {
         Ok(()) => Release::Done,
         Err(error @ Error::LeaseLost(_)) => Release::TooLate(error),
         Err(error) => {
-            let left = Duration::from_secs(left.as_secs() + 1);
-            let what = match kept {
-                Some(_) => {
-                    "the store has not confirmed that it keeps the lock: others may get it, and do the job again, when the lease ends, in"
-                }
-                None => "the lock could not be released: it ends by itself in",
-            };
-            say(&format!("the command has ended, and {what} {left:?} at most: {error}"));
+            unconfirmed.say(error);
             Release::Unanswered
         }
-    }
+    };
+    let _ = SETTLED.set(());
+    outcome
 }

@@ -4,7 +4,7 @@ use super::kept;
 use crate::args::{LockName, Run};
 use crate::output::time;
 use crate::show;
-use crate::status::say;
+use crate::status::{Holder, inform};
 use crate::timing;
 use redis_dlock::{DLockGenerator, DLockGuard};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -33,8 +33,9 @@ impl<'a> Narrator<'a> {
         let tell = move || {
             let mut pause = timing::WAIT_TOLD;
             while is_over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let why = why(&generator, &lock);
-                say(&format!("waiting for {} for {}: {why}", show::key(&lock), time(began.elapsed())));
+                let (why, holder) = why(&generator, &lock);
+                let said = format!("waiting for {} for {}: {why}", show::key(&lock), time(began.elapsed()));
+                inform(&said, holder.as_ref());
                 pause = timing::WAIT_TOLD_AGAIN;
             }
         };
@@ -67,20 +68,20 @@ impl<'a> Narrator<'a> {
 
     fn say(self, words: impl FnOnce() -> String) {
         if self.wanted.verbose {
-            say(&words());
+            inform(&words(), None);
         }
     }
 }
 
-/// Why the lock is not acquired yet.
-fn why(generator: &DLockGenerator, lock: &LockName) -> String {
+/// Why the lock is not acquired yet, and who has it.
+fn why(generator: &DLockGenerator, lock: &LockName) -> (String, Option<Holder>) {
     let seen = match generator.describe(&*lock.lock_type, &lock.target) {
         Ok(seen) => seen,
-        Err(error) => return error.to_string(),
+        Err(error) => return (error.to_string(), None),
     };
     match (&seen.delayed_release, &seen.holder) {
-        (Some(ended), _) => kept::in_words(ended, seen.remaining),
-        (None, Some(holder)) => format!("held{}", show::in_words(holder)),
-        (None, None) => "not acquired yet, and nobody holds it".to_owned(),
+        (Some(ended), _) => (kept::in_words(ended, seen.remaining), Some(ended.into())),
+        (None, Some(holder)) => (format!("held{}", show::in_words(holder)), Some(holder.into())),
+        (None, None) => ("not acquired yet, and nobody holds it".to_owned(), None),
     }
 }

@@ -3,7 +3,7 @@
 use super::kept;
 use crate::args::Run;
 use crate::show;
-use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE};
+use crate::status::{Failure, Holder, NOT_ACQUIRED, UNREACHABLE};
 use crate::timing;
 use redis_dlock::{DLockGenerator, DelayedRelease, Description, DistributedReentrantLock};
 use std::sync::mpsc::{Sender, channel};
@@ -21,7 +21,7 @@ pub(super) fn of(generator: &DLockGenerator, wanted: &Run, lock: &DistributedRee
             && let Ok(Description { holder: Some(holder), delayed_release: None, .. }) =
                 generator.describe(&*asked.lock_type, &asked.target)
         {
-            let _ = tell.send(held(&handle, &show::in_words(&holder)));
+            let _ = tell.send(held(&handle, &show::in_words(&holder)).naming(&holder));
         }
     };
     let thread = thread::Builder::new().name("dlock-ask".to_owned()).spawn(ask);
@@ -44,9 +44,9 @@ fn ask_store(lock: &DistributedReentrantLock, tell: &Sender<Failure>) -> bool {
         Ok(Some(holder)) => match DelayedRelease::of_locker(&holder.locker) {
             Some(ended) => {
                 let words = kept::in_words(&ended, holder.remaining);
-                (Failure::new(NOT_ACQUIRED, format!("{key:?} is {words}: not acquired")), false)
+                (Failure::new(NOT_ACQUIRED, format!("{key:?} is {words}: not acquired")).naming(&ended), false)
             }
-            None => (held(lock, &format!(" by {:?}", holder.locker)), true),
+            None => (held(lock, &format!(" by {:?}", holder.locker)).naming(Holder::of(holder.locker)), true),
         },
         Err(error) if error.is_transient() => (unanswered(lock, &error.to_string()), false),
         // Who may not ask learns that much from the attempt.

@@ -92,7 +92,10 @@ impl Signals {
                         // Programs take these two for other orders than to end.
                         Phase::Runs if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {}
                         Phase::Runs => drop(PASSED_ON.set(signal)),
-                        asked => end_after(timing::ENDS_WITHIN, asked, signal),
+                        Phase::Waits => end_after(timing::ENDS_WITHIN, Phase::Waits, move || end_by(signal)),
+                        asked @ Phase::Ends(status) => {
+                            end_after(timing::ENDS_WITHIN, asked, move || unanswered(status));
+                        }
                     }
                 }
             }
@@ -110,11 +113,13 @@ pub(super) fn command_begins() {
     let _ = BEGUN.set(());
 }
 
-/// Tells that it has ended. Who has ended it by a signal waits for this process, too, and not for long.
-pub(super) fn command_has_ended(status: u8) {
+/// Tells that it has ended with this status. From now on this process waits for the store for `limit` at most, and ends as `give_up` says. Who has
+/// ended the command by a signal waits for this process, too, and not for longer than that.
+pub(super) fn command_has_ended(status: u8, limit: Duration, give_up: impl FnOnce() -> u8 + Send + 'static) {
     let _ = ENDED.set(status);
-    if let Some(signal) = PASSED_ON.get() {
-        end_after(timing::RELEASES_WITHIN, phase(), *signal);
+    match PASSED_ON.get() {
+        Some(_) => end_after(timing::RELEASES_WITHIN, phase(), move || unanswered(status)),
+        None => end_after(limit, phase(), give_up),
     }
 }
 
@@ -126,27 +131,23 @@ pub(super) fn phase() -> Phase {
     }
 }
 
-/// Ends this process after a time: the main thread may wait for a store that does not answer.
-fn end_after(time: Duration, asked: Phase, signal: Signal) {
+/// Ends this process after a time with the status that `end` returns: the main thread may wait for a store that does not answer.
+fn end_after(time: Duration, asked: Phase, end: impl FnOnce() -> u8 + Send + 'static) {
     let end = move || {
         thread::sleep(time);
-        if phase() != asked {
-            // The command has begun at the same time, and has the signal.
-            return;
+        // Otherwise the command has begun at the same time, and has the signal.
+        if phase() == asked {
+            process::exit(end().into());
         }
-        let status = match asked {
-            Phase::Ends(status) => {
-                say(
-                    "a signal has ended dlock before the store has answered: the lock ends with its lease at the latest",
-                );
-                status
-            }
-            Phase::Waits | Phase::Runs => end_by(signal),
-        };
-        process::exit(status.into());
     };
     // Without the thread, it takes as long as the store takes.
     let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(end);
+}
+
+/// Says that a signal has ended the wait for the store. Returns the status of the command.
+fn unanswered(status: u8) -> u8 {
+    say("a signal has ended dlock before the store has answered: the lock ends with its lease at the latest");
+    status
 }
 
 /// Ends this process by a signal from the terminal. Returns the status that tells of another one.

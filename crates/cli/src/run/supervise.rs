@@ -8,7 +8,7 @@ use super::launch::{Launcher, Orders};
 use super::signals::OF_TERMINAL;
 use super::terminal::Terminal;
 use crate::args::{OnLost, Run, WithDaemons};
-use crate::status::{self, LOST, SYSTEM, say};
+use crate::status::{self, LOST, SYSTEM, complain};
 use crate::timing;
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgrp};
@@ -295,9 +295,9 @@ impl<'a> Supervisor<'a> {
         }
         match &self.wanted.on_lost {
             OnLost::Stop => self.lose_now(),
-            OnLost::Warn => say(&format!("{loss}; the command goes on")),
+            OnLost::Warn => complain(&format!("{loss}; the command goes on")),
             OnLost::Run(text) => {
-                say(&format!("{loss}; the command goes on, and {text:?} is run"));
+                complain(&format!("{loss}; the command goes on, and {text:?} is run"));
                 if let Hook::Ready(launcher) = &mut self.hook {
                     launcher.open_gate(self.orders);
                     self.hook = Hook::Runs(launcher.group());
@@ -311,7 +311,7 @@ impl<'a> Supervisor<'a> {
         if !self.is_lost && self.is_at_work() {
             self.is_lost = true;
             match self.held.loss() {
-                Some(loss) => say(&format!("{loss}; the command is ended")),
+                Some(loss) => complain(&format!("{loss}; the command is ended")),
                 None => {
                     let left = self.held.remaining();
                     let by_max_hold = |until: Instant| until <= Instant::now() + left + timing::MAX_HOLD_NEAR;
@@ -320,7 +320,7 @@ impl<'a> Supervisor<'a> {
                     } else {
                         "the lease could not be renewed, and"
                     };
-                    say(&format!("{what} is over in {left:.1?}; the command is ended"));
+                    complain(&format!("{what} is over in {left:.1?}; the command is ended"));
                 }
             }
             self.end_all(self.wanted.grace_after_loss(self.max_hold));

@@ -1,6 +1,7 @@
 //! What `dlock run` costs beside the bare command.
 
 use super::kit::{Kit, Start};
+use std::env;
 use std::fs;
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -81,8 +82,9 @@ fn a_free_lock_costs_five_round_trips_at_most() {
     kit.expect_free();
 }
 
-/// Prints the milliseconds of `dlock run … -- true` and of `true`, by turns, so that both have the same machine. For a release build:
-/// `cargo test --release -p dlock-cli --test command -- cost::milliseconds --ignored --nocapture`.
+/// Prints how many milliseconds `dlock run … -- true` and `flock … true` take more than `true`, by turns, so that all have the same machine. For a
+/// release build: `cargo test --release -p dlock-cli --test command -- cost::milliseconds --ignored --nocapture`. `DLOCK` names another program,
+/// such as that of `crates/cli/package.sh`.
 #[test]
 #[ignore = "measures"]
 fn milliseconds() {
@@ -93,21 +95,25 @@ fn milliseconds() {
         assert!(black_box(status).success());
         start.elapsed().as_secs_f64() * 1e3
     };
-    let mut dlock = Command::new(env!("CARGO_BIN_EXE_dlock"));
+    let program = env::var_os("DLOCK").unwrap_or_else(|| env!("CARGO_BIN_EXE_dlock").into());
+    let (mut dlock, mut flock, mut bare) = (Command::new(program), Command::new("flock"), Command::new("true"));
     dlock.args(["run", "JOB", "x", "--", "true"]).env("DLOCK_URL", kit.server.url());
-    let mut bare = Command::new("true");
+    flock.arg(kit.path("file")).arg("true");
     time(&mut dlock);
-    let (mut more, mut without): (Vec<_>, Vec<_>) = (0..300)
-        .map(|_| {
-            let without = time(&mut bare);
-            (time(&mut dlock) - without, without)
-        })
-        .unzip();
-    more.sort_by(f64::total_cmp);
-    without.sort_by(f64::total_cmp);
-    let (fast, slow) = (more[more.len() / 10], more[more.len() / 10 * 9]);
-    let (more, without) = (more[more.len() / 2], without[without.len() / 2]);
-    eprintln!(
-        "dlock run … -- true takes {more:.2} ms more than true (a tenth {fast:.2} at most, another {slow:.2} at least), which takes {without:.2} ms"
-    );
+    let (mut of_dlock, mut of_flock, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..300 {
+        let bare = time(&mut bare);
+        of_dlock.push(time(&mut dlock) - bare);
+        of_flock.push(time(&mut flock) - bare);
+        without.push(bare);
+    }
+    for (name, times) in [
+        ("true", &mut without),
+        ("flock … true, more than that", &mut of_flock),
+        ("dlock run … -- true", &mut of_dlock),
+    ] {
+        times.sort_by(f64::total_cmp);
+        let (fast, median, slow) = (times[times.len() / 10], times[times.len() / 2], times[times.len() / 10 * 9]);
+        eprintln!("{name}: {median:.2} ms (a tenth {fast:.2} at most, another {slow:.2} at least)");
+    }
 }

@@ -3,6 +3,7 @@
 use super::kit::{Killed, Kit, Start, bare};
 use super::support::crew::eventually;
 use super::support::free_port;
+use rustix::process::Signal;
 
 #[test]
 fn a_server_in_order_is_told_to_be_so() {
@@ -67,6 +68,21 @@ fn a_server_that_is_not_there_is_a_finding() {
     assert!(!ended.out.contains("secret"), "{ended:?}");
     let ended = bare(kit.home.path(), &["doctor"]).end().expect(64);
     assert!(ended.err.contains("no server"), "{ended:?}");
+}
+
+/// Whatever a connect may take.
+#[test]
+fn a_server_that_hangs_has_the_time_of_the_limit() {
+    let kit = Kit::new();
+    kit.server.signal(Signal::STOP);
+    let words = ["doctor", "--limit", "1s", "--connect-timeout", "1h", "--io-timeout", "1h"];
+    let ended = kit.dlock(&words).end().expect(1);
+    assert!(ended.out.starts_with(&format!("127.0.0.1:{}\n", kit.server.port())), "{ended:?}");
+    assert!(
+        ended.out.contains("wrong   connection ") && ended.out.contains("no answer within 1s (--limit) → check "),
+        "{ended:?}"
+    );
+    kit.server.signal(Signal::CONT);
 }
 
 #[test]

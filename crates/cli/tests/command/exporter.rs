@@ -103,18 +103,36 @@ fn it_serves_what_is_held_and_who_waits_by_type() {
     let least = first["dlock_store_least_lease_left_seconds LONG_NAME"];
     assert!(least > 0.0 && least <= 60.0, "{least}");
     assert!(!first.contains_key("dlock_store_least_lease_left_seconds KEPT"), "nobody holds it: {first:?}");
-    let waited = |figures: &BTreeMap<String, f64>| figures["dlock_store_oldest_wait_seconds JOB"];
-    thread::sleep(Duration::from_millis(50));
-    let later = waited(&exporter.scrape());
-    assert!(later >= waited(&first) + 0.05, "{later}");
-    // The same lock, held by somebody else.
-    kit.server.run::<()>(&["SET", KEY, "host-1-ff-2", "PX", "60000"]);
-    assert_eq!(waited(&exporter.scrape()), 0.0);
     // A type that has been seen stays.
     kit.server.run::<()>(&["DEL", "DLOCK_LONG_NAME_x", "DLOCK_LONG_NAME_y"]);
     let last = exporter.scrape();
     assert_eq!(last["dlock_store_held_locks LONG_NAME"], 0.0);
     assert_eq!(served(&last), in_the_table(), "the manual names what is served");
+}
+
+on_each_site!(
+    a_wait_goes_on_when_the_holder_changes,
+    a_lease_of_which_nobody_knows_the_rest_is_not_counted_as_far_from_its_end,
+);
+
+fn a_wait_goes_on_when_the_holder_changes<S: Site>() {
+    let kit = KitOn::<S>::begin();
+    let exporter = Exporter::start(&kit, &[]);
+    kit.server.hold(KEY, "host-1-ff-1");
+    let _waiter = kit.run(&[], "true").start();
+    eventually("it waits", || kit.waiting() == 1);
+    let ages = |figures: &BTreeMap<String, f64>| {
+        assert_eq!(figures["dlock_store_waiting_processes JOB"], 1.0, "{figures:?}");
+        ["hold", "wait"].map(|of| figures[&format!("dlock_store_oldest_{of}_seconds JOB")])
+    };
+    let [held, waited] = ages(&exporter.scrape());
+    thread::sleep(Duration::from_millis(50));
+    let later = ages(&exporter.scrape());
+    assert!(later[0] >= held + 0.05 && later[1] >= waited + 0.05, "{later:?}");
+    // The same lock, held by somebody else.
+    kit.server.hold(KEY, "host-1-ff-2");
+    let [held, waited] = ages(&exporter.scrape());
+    assert!(held == 0.0 && waited > later[1], "{held} {waited}");
 }
 
 /// The names of the figures.
@@ -242,8 +260,6 @@ fn a_server_that_hangs_is_a_figure_for_all_who_ask_meanwhile() {
     kit.server.signal(Signal::CONT);
     eventually("it answers", || exporter.scrape()["dlock_store_up"] == 1.0);
 }
-
-on_each_site!(a_lease_of_which_nobody_knows_the_rest_is_not_counted_as_far_from_its_end);
 
 fn a_lease_of_which_nobody_knows_the_rest_is_not_counted_as_far_from_its_end<S: Site>() {
     let kit = KitOn::<S>::begin();

@@ -16,6 +16,7 @@ on_each_site! {
     a_signal_ends_the_wait,
     a_signal_ends_dlock_after_its_command,
     a_signal_for_the_command_ends_dlock_too,
+    a_command_that_ends_by_itself_is_not_kept_by_it,
 }
 
 fn at_the_end_of_the_wait_nobody_is_said_to_hold_the_lock<S: Site>() {
@@ -69,6 +70,21 @@ fn a_signal_for_the_command_ends_dlock_too<S: Site>() {
     running.signal(Signal::TERM);
     let ended = running.end().expect(143);
     assert!(ended.err.contains("a signal has ended dlock before the store has answered"), "{ended:?}");
+    kit.server.signal(Signal::CONT);
+}
+
+/// The release has the time of one command, and its failure is no failure of the command.
+fn a_command_that_ends_by_itself_is_not_kept_by_it<S: Site>() {
+    let mut kit = KitOn::<S>::begin();
+    let running = kit.run(&["--lease", "5m"], "echo in > in; while ! test -e go; do sleep 0.01; done; exit 3").start();
+    kit.line_of("in");
+    kit.server.signal(Signal::STOP);
+    fs::write(kit.path("go"), "").unwrap();
+    let ended = running.end().expect(3);
+    let lines: Vec<_> = ended.err.lines().collect();
+    let [line] = lines[..] else { panic!("one line: {ended:?}") };
+    assert!(line.contains("could not be released: it ends by itself in"), "{line}");
+    assert!(line.ends_with(" at most: the store does not answer"), "no try has failed yet: {line}");
     kit.server.signal(Signal::CONT);
 }
 

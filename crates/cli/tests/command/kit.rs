@@ -7,7 +7,7 @@ use redis_dlock::RedisLockProcessor;
 use redis_dlock::port::{Inspection, LockProcessor, Operations};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -343,4 +343,14 @@ pub(crate) fn lives(group: Pid) -> bool {
 pub(crate) fn state(pid: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether a tool is there. Says so if it is not.
+pub(crate) fn is_there(tool: &str) -> bool {
+    let is_there = Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
+    if !is_there {
+        // Not by `eprintln!`: what a test that passes has printed is not shown.
+        let _ = writeln!(io::stderr(), "SKIPPED: {tool} is not there");
+    }
+    is_there
 }

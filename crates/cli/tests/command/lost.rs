@@ -17,6 +17,8 @@ fn the_command_is_told_to_stop_and_the_status_is_66() {
     kit.server.run::<i64>(&["DEL", KEY]);
     let ended = running.end().expect(66);
     assert!(ended.err.starts_with("dlock: the lease of lock") && ended.err.contains("deleted"), "{ended:?}");
+    // The library, too, has logged it.
+    assert_eq!(ended.err.matches(" was lost ").count(), 1, "{ended:?}");
     assert_eq!(kit.line_of("told"), "told");
     assert!(!lives(group));
     kit.expect_free();
@@ -54,6 +56,29 @@ fn a_server_that_stands_still_or_dies_ends_the_command_at_the_end_of_the_lease()
             eventually("the lock is free", || !kit.is_locked());
         }
     }
+}
+
+/// As the library logs it, once for each attempt. Whoever reads it in time can mend the server before the loss.
+#[test]
+fn a_lease_that_is_not_renewed_is_told_before_it_is_lost() {
+    let mut kit = Kit::new();
+    let err = fs::File::create(kit.path("err")).unwrap();
+    let running = kit.run(&["--lease", "20s", "--log-format", "json"], WORK).stderr(err).start_quietly();
+    kit.pid_of("pid");
+    kit.server.kill();
+    let mut line = String::new();
+    eventually("it is told", || {
+        let text = fs::read_to_string(kit.path("err")).unwrap();
+        let found =
+            text.split_inclusive('\n').find(|line| line.contains("lease renewal failed") && line.ends_with('\n'));
+        line = found.unwrap_or_default().to_owned();
+        !line.is_empty()
+    });
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&line["level"], &line["lock"]), (&"warn".into(), &KEY.into()), "{line}");
+    assert!(line["message"].as_str().unwrap().contains(" left: "), "{line}");
+    running.signal(Signal::TERM);
+    running.end().expect(0);
 }
 
 #[test]

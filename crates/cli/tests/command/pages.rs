@@ -1,19 +1,50 @@
 //! Completions and manual pages, as shells and `man` read them.
 
-use super::kit::{Kit, Start};
+use super::kit::{Kit, Start, is_there};
 use std::fs;
 use std::process::Command;
 
-#[test]
-fn bash_reads_the_completions_and_completes() {
+/// The completions of a shell, in a file of this name.
+fn completions(shell: &str, file: &str) -> Kit {
     let kit = Kit::new();
-    let ended = kit.dlock(&["completions", "bash"]).end().expect(0);
-    fs::write(kit.path("completions"), &ended.out).unwrap();
+    fs::write(kit.path(file), kit.dlock(&["completions", shell]).end().expect(0).out).unwrap();
+    kit
+}
+
+/// What a shell makes of a script.
+fn says(kit: &Kit, program: &str, words: &[&str], script: &str) -> String {
+    let mut shell = Command::new("timeout");
+    shell.args(["25", program]).args(words).arg(script).current_dir(kit.home.path()).env("TERM", "xterm");
+    shell.env("HOME", kit.home.path()).end().expect(0).out
+}
+
+#[test]
+fn shells_read_the_completions_and_complete() {
+    let bash = completions("bash", "completions");
     let script =
         "set -e; . ./completions; COMP_WORDS=(dlock do); COMP_CWORD=1; _dlock dlock do dlock; echo ${COMPREPLY[@]}";
-    let bash = Command::new("bash").args(["--norc", "-c", script]).current_dir(kit.home.path()).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&bash.stdout).trim(), "doctor", "{bash:?}");
-    for shell in ["zsh", "fish", "elvish", "powershell"] {
+    assert_eq!(says(&bash, "bash", &["--norc", "-c"], script), "doctor\n");
+
+    if is_there("fish") {
+        let fish = completions("fish", "completions");
+        says(&fish, "fish", &["--no-config", "--no-execute"], "completions");
+        let completed = says(&fish, "fish", &["--no-config", "-c"], "source completions; complete -C 'dlock do'");
+        assert!(completed.starts_with("doctor\t") && completed.lines().count() == 1, "{completed}");
+    }
+    if is_there("zsh") {
+        let zsh = completions("zsh", "_dlock");
+        says(&zsh, "zsh", &["-n"], "_dlock");
+        // It completes on a terminal alone.
+        let script = r"zmodload zsh/zpty
+            zpty shell zsh -f -i
+            zpty -w shell 'PROMPT=; fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; echo rea''dy'
+            zpty -r shell said '*ready*'
+            zpty -w -n shell $'dlock do\t'
+            zpty -r shell said '*dlock doctor*'";
+        says(&zsh, "zsh", &["-f", "-c"], script);
+    }
+    let kit = Kit::new();
+    for shell in ["elvish", "powershell"] {
         assert!(kit.dlock(&["completions", shell]).end().expect(0).out.contains("no-wait"), "{shell}");
     }
     kit.dlock(&["completions", "cmd"]).end().expect(64);

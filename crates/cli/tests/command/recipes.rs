@@ -3,10 +3,10 @@
 #[path = "../../../../tests/recipes/page.rs"]
 mod page;
 
-use super::kit::{Ended, Kit, Start, with_default_signals};
+use super::kit::{Ended, Kit, Start, is_there, with_default_signals};
 use page::file;
+use rustix::process::Signal;
 use std::fs;
-use std::io::{self, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
@@ -48,16 +48,6 @@ impl Machine {
     }
 }
 
-/// Whether a tool is there. Says so if it is not.
-fn is_there(tool: &str) -> bool {
-    let is_there = Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
-    if !is_there {
-        // Not by `eprintln!`: what a test that passes has printed is not shown.
-        let _ = writeln!(io::stderr(), "SKIPPED: {tool} is not there");
-    }
-    is_there
-}
-
 #[test]
 fn the_crontab() {
     let machine = Machine::new();
@@ -79,27 +69,76 @@ fn the_crontab() {
     machine.is_exported_once(|| machine.starts("sh", &["-c", rest]).end());
 }
 
+/// The value of a line of the service.
+fn of_service(name: &str) -> &'static str {
+    let lines = file("# /etc/systemd/system/export.service").lines();
+    lines.filter_map(|line| line.split_once('=')).find(|(is, _)| *is == name).expect(name).1
+}
+
 #[test]
 fn the_service_and_its_timer() {
     let machine = Machine::new();
-    let service = file("# /etc/systemd/system/export.service");
-    let line = service.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let words: Vec<_> = line.split(' ').collect();
+    let words: Vec<_> = of_service("ExecStart").split(' ').collect();
     machine.is_exported_once(|| machine.starts(words[0], &words[1..]).end());
-    assert!(service.contains("\nSuccessExitStatus=65\n"));
+    assert_eq!(of_service("SuccessExitStatus"), "65");
 
     if !is_there("systemd-analyze") {
         return;
     }
-    // It looks for the program below /usr, unless it has a whole path.
-    let path = format!("ExecStart={}/", machine.kit.path("bin").display());
-    fs::write(machine.kit.path("export.service"), service.replace("ExecStart=", &path)).unwrap();
-    fs::write(machine.kit.path("export.timer"), file("# /etc/systemd/system/export.timer")).unwrap();
-    for unit in ["export.service", "export.timer"] {
-        let unit = machine.kit.path(unit);
-        let judged = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(unit).end().expect(0);
-        assert_eq!(judged.err, "");
+    // A root directory with what systemd looks for: the program, and its own targets.
+    let root = machine.kit.path("root");
+    let [units, programs] = ["etc/systemd/system", "usr/local/bin"].map(|path| root.join(path));
+    [&units, &programs].iter().for_each(|path| fs::create_dir_all(path).unwrap());
+    fs::copy(env!("CARGO_BIN_EXE_dlock"), programs.join("dlock")).unwrap();
+    for unit in fs::read_dir("/usr/lib/systemd/system").unwrap().map(|unit| unit.unwrap().path()) {
+        if unit.extension().is_some_and(|is| is == "target") {
+            fs::copy(&unit, units.join(unit.file_name().unwrap())).unwrap();
+        }
     }
+    let complaints = |service: &str| {
+        let [service, timer] =
+            [("export.service", service), ("export.timer", file("# /etc/systemd/system/export.timer"))].map(
+                |(name, text)| {
+                    fs::write(units.join(name), text).map(|()| format!("/etc/systemd/system/{name}")).unwrap()
+                },
+            );
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["verify", "--man=no", "--root"]).arg(&root).args([service, timer]).end().err
+    };
+    let service = file("# /etc/systemd/system/export.service");
+    assert_eq!(complaints(service), "");
+    // It sees mistakes.
+    for (right, wrong) in [
+        ("KillMode=mixed", "KillMode=mixd"),
+        ("TimeoutStopSec=30", "TimeoutStop=30"),
+        ("EnvironmentFile=/", "EnvironmentFile="),
+        ("ExecStart=dlock ", "ExecStart=dlok "),
+    ] {
+        assert!(service.contains(right), "{right}");
+        assert_ne!(complaints(&service.replacen(right, wrong, 1)), "", "{wrong}");
+    }
+}
+
+/// With this way of killing, systemd sends TERM to `dlock` alone, waits for `TimeoutStopSec`, and then kills all that is left.
+#[test]
+fn the_service_is_stopped() {
+    assert_eq!(of_service("KillMode"), "mixed");
+    let machine = Machine::new();
+    let job = "#!/bin/sh\ntrap 'echo TERM >>got; exit 1' TERM\necho in >in\nwhile :; do sleep 0.01; done\n";
+    machine.program("bin/export-orders", job);
+    let words: Vec<_> = of_service("ExecStart").split(' ').collect();
+    let service = machine.starts(words[0], &words[1..]).start();
+    machine.kit.line_of("in");
+    service.signal(Signal::TERM);
+    service.end().expect(1);
+    assert_eq!(fs::read_to_string(machine.kit.path("got")).unwrap(), "TERM\n");
+    // It has released the lock.
+    machine.starts("dlock", &["show", "EXPORT", "nightly", "--quiet"]).end().expect(1);
+
+    let help = machine.starts("dlock", &["run", "--help"]).end().expect(0).out;
+    let (_, grace) = help.split_once("SIGKILL: ").expect("the grace");
+    let grace: u32 = grace.split('s').next().unwrap().parse().unwrap();
+    assert!(of_service("TimeoutStopSec").parse::<u32>().unwrap() > grace);
 }
 
 #[test]
@@ -124,5 +163,21 @@ fn the_script_that_used_flock() {
         fs::write(machine.kit.path("go"), "").unwrap();
         other.end().expect(0);
         ["in", "go"].iter().for_each(|name| fs::remove_file(machine.kit.path(name)).unwrap());
+    }
+}
+
+/// A second call inside the script waits for itself, or fails.
+#[test]
+fn a_second_call_inside_the_script_does_not_get_the_lock() {
+    let machine = Machine::new();
+    for limit in [&["--no-wait"][..], &["--wait", "100ms"]] {
+        let inner = [&["dlock", "run"], limit, &["BACKUP", "orders", "--", "true"]].concat();
+        machine.starts("dlock", &[&["run", "BACKUP", "orders", "--"], &inner[..]].concat()).end().expect(65);
+    }
+    if is_there("flock") {
+        for limit in [&["-n"][..], &["-w", "0.1"]] {
+            let inner = [&["flock"], limit, &["lock", "true"]].concat();
+            machine.starts("flock", &[&["lock"], &inner[..]].concat()).end().expect(1);
+        }
     }
 }

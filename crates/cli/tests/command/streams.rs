@@ -1,6 +1,6 @@
 //! What the command reads, writes and is given; what `dlock` itself writes where nobody can read it.
 
-use super::kit::{Killed, Kit, Start, with_default_signals};
+use super::kit::{KEY, Killed, Kit, Start, with_default_signals};
 use super::support::crew::eventually;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -40,7 +40,7 @@ fn the_command_knows_the_key_and_the_token() {
         .map(|_| {
             let ended = kit.run(&[], "echo $DLOCK_KEY $DLOCK_TOKEN").end().expect(0);
             let words: Vec<_> = ended.out.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(words[0], super::kit::KEY);
+            assert_eq!(words[0], KEY);
             words[1].parse().unwrap()
         })
         .collect();
@@ -119,7 +119,7 @@ fn a_full_disk_is_told_with_a_status_of_its_own() {
         let mut dlock = kit.dlock(words);
         dlock.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap()
     };
-    kit.server.run::<()>(&["SET", super::kit::KEY, "host-1-ff-1"]);
+    kit.server.run::<()>(&["SET", KEY, "host-1-ff-1"]);
     for words in PRINTING {
         let ended = said(words);
         assert_eq!(ended.status.code(), Some(70), "{words:?}: {ended:?}");
@@ -184,24 +184,39 @@ fn a_verbose_run_says_what_goes_on() {
 #[test]
 fn messages_are_json_documents_if_that_is_wanted() {
     let kit = Kit::new();
-    for (words, status) in [
-        (&["--log-format", "json", "run", "-v", "JOB", "x", "--", "true"][..], 0),
-        (&["run", "JOB", "x", "--log-format=json", "--", "/not/there"], 127),
-        (&["--log-format", "json", "break", "JOB", "x", "--locker", "l"], 1),
-        (&["--log-format", "json", "fly"], 64),
+    for (words, status, level) in [
+        (&["--log-format", "json", "run", "-v", "JOB", "x", "--", "true"][..], 0, "info"),
+        (&["run", "JOB", "x", "--log-format=json", "--", "/not/there"], 127, "error"),
+        (&["run", "JOB", "x", "--grace", "1h", "--log-format=json", "--", "true"], 0, "warn"),
+        (&["--log-format", "json", "break", "JOB", "x", "--locker", "l"], 1, "error"),
+        (&["--log-format", "json", "fly"], 64, "error"),
     ] {
         let ended = kit.dlock(words).end().expect(status);
         assert!(!ended.err.is_empty(), "{words:?}");
         for line in ended.err.lines() {
             let line: serde_json::Value =
                 serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
-            let fields: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
-            assert_eq!(fields, ["message", "pid", "program", "time"], "{line}");
+            let mut fields: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
+            fields.retain(|field| *field != "lock");
+            assert_eq!(fields, ["level", "message", "pid", "program", "time"], "{line}");
+            assert_eq!(line["level"], level, "{line}");
+            assert_eq!(line["lock"].as_str(), words.contains(&"x").then_some(KEY), "{line}");
             assert!(line["pid"].is_u64() && line["time"].as_str().unwrap().ends_with('Z'), "{line}");
         }
     }
+    // Who has the lock is in fields of its own.
+    let _holder = kit.run(&["--reason", "nightly"], "echo in > in; exec sleep 100").start();
+    kit.line_of("in");
+    let mut line = serde_json::Value::Null;
+    eventually("the holder has its record, and answers", || {
+        let ended = kit.run(&["--log-format", "json", "--no-wait"], "true").end().expect(65);
+        line = serde_json::from_str(&ended.err).unwrap();
+        line["reason"] == "nightly" && line["host"].is_string()
+    });
+    assert_eq!(line["holder"].as_str(), kit.inspection().holder.as_deref(), "{line}");
     // Those of the command are its own.
-    let ended = kit.run(&["--log-format", "json"], "echo plain >&2").end().expect(0);
+    let ended =
+        kit.dlock(&["run", "JOB", "y", "--log-format=json", "--", "sh", "-c", "echo plain >&2"]).end().expect(0);
     assert_eq!(ended.err, "plain\n");
     kit.dlock(&["--log-format", "xml", "ls"]).end().expect(64);
 }

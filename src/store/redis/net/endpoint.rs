@@ -16,9 +16,7 @@ use super::handshake::{self, Part};
 use super::identity::{ConnectionCut, Servers};
 use super::link::{Inbound, Link, Outbound};
 #[cfg(feature = "tls")]
-use super::tls::Tls;
-#[cfg(feature = "tls")]
-use super::tls_session::TlsSession;
+use super::tls::{Tls, TlsSession};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::connector::{ReadHalf, WriteHalf};
 use super::resp::{Malformed, Packed, Parser};
 use super::socket::{IoProgress, Socket, Timeout};
 #[cfg(feature = "tls")]
-use super::tls_session::TlsSession;
+use super::tls::TlsSession;
 use ::redis::Value;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;

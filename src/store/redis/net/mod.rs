@@ -8,7 +8,7 @@
 //! | `hosts.rs` | a host and a port, and the map of the addresses that servers tell |
 //! | `endpoint.rs` | how a link is made: dial, TLS, handshake |
 //! | `dial.rs`, `socket.rs` | a socket, with a deadline for each connect, read and write |
-//! | `tls.rs`, `tls_session.rs` | TLS: its settings, and a session shared by the two halves |
+//! | `tls.rs` | TLS: what sessions are made from, and a session shared by the two halves |
 //! | `handshake.rs` | the first commands, and whether the server can carry locks |
 //! | `identity.rs` | which server answers, and what follows when it is another one than before |
 //! | `connector.rs` | what the transport needs from a connection: a seam for models and tests |
@@ -30,6 +30,4 @@ pub(super) mod socket;
 mod timing;
 #[cfg(feature = "tls")]
 pub(super) mod tls;
-#[cfg(feature = "tls")]
-mod tls_session;
 pub(super) mod url;

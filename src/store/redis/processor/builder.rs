@@ -13,7 +13,7 @@ use crate::store::redis::node::{Node, confirming};
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::scripts::{Form, SLACK};
 use crate::store::redis::sentinel::url::{self, Service};
-use crate::store::redis::sentinel::{Outage, Sentinels};
+use crate::store::redis::sentinel::{OutageLimit, Sentinels};
 use crate::store::redis::timing::{CLUSTER_OUTAGE, LONGEST_POLLING, SHORTEST_POLLING};
 use crate::store::redis::topology::{OneServer, Topology};
 use crate::store::redis::transport::{Polling, Transport};
@@ -190,7 +190,7 @@ impl RedisBuilder {
         };
         let map = self.address_map;
         if let Some(seeds) = self.seeds {
-            let outage = Outage { set: self.failover_within.or(Some(CLUSTER_OUTAGE)), sentinels: None };
+            let outage = OutageLimit { set: self.failover_within.or(Some(CLUSTER_OUTAGE)), sentinels: None };
             let address = endpoint.address.clone();
             let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, polling: self.polling, acks };
             let cluster = Cluster::new(cluster::ClusterSettings { seeds, reach, address_map: map });
@@ -198,7 +198,7 @@ impl RedisBuilder {
         }
         let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
         endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
-        let outage = Outage { set: self.failover_within, sentinels };
+        let outage = OutageLimit { set: self.failover_within, sentinels };
         let address = endpoint.address.clone();
         let transport = Transport::new(endpoint, self.io_timeout, self.polling, SLACK, confirming(acks.as_ref()));
         let one = OneServer::new(Node::new(transport, Form::Server, acks), self.io_timeout);

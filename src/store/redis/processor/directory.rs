@@ -3,9 +3,10 @@
 use super::RedisLockProcessor;
 use crate::error::Error;
 use crate::port::{Directory, Inspection, KeyFilter, Limit, ListPage, LockProcessor, Parties, Request};
+use crate::store::redis::net::classify::classify;
 use crate::store::redis::node::CallOptions;
-use crate::store::redis::script::directory;
 use crate::store::redis::script::keys::{key_of_queue, record_key};
+use crate::store::redis::script::reply;
 use crate::store::redis::script::scripts::{Call, millis};
 use crate::store::redis::topology::Topology;
 use ::redis::Value;
@@ -14,12 +15,12 @@ use std::time::{Duration, Instant};
 impl Directory for RedisLockProcessor {
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
         let replied = self.topology.call_one(Call::lockers(key), CallOptions::within(limit))?;
-        directory::parties(key, &replied.value).map_err(|e| self.address.hide(e))
+        reply::parties(key, &replied.value).map_err(|e| self.address.hide(e))
     }
 
     fn list(&self, keys: &KeyFilter, from: Option<&str>, limit: Duration) -> Result<ListPage, Error> {
         let start = Instant::now();
-        let (names, next, mut missing) = self.scan(from, limit)?;
+        let (names, next, mut missing) = scan(self, from, limit)?;
         let left = || limit.saturating_sub(start.elapsed());
         let found: Vec<_> =
             names.iter().filter_map(|name| lock_of(name)).filter(|(key, _)| keys.matches(key)).collect();
@@ -46,11 +47,11 @@ impl Directory for RedisLockProcessor {
     }
 
     fn put_record(&self, client: &str, text: &str, life: Duration, limit: Duration) -> Result<(), Error> {
-        self.record(client, &[text, &millis(life).to_string()], limit)
+        record(self, client, &[text, &millis(life).to_string()], limit)
     }
 
     fn remove_record(&self, client: &str, limit: Duration) -> Result<(), Error> {
-        self.record(client, &[""], limit)
+        record(self, client, &[""], limit)
     }
 
     fn records(&self, clients: &[&str], limit: Duration) -> Result<Vec<Option<String>>, Error> {
@@ -72,11 +73,55 @@ impl Directory for RedisLockProcessor {
     }
 }
 
+/// Reads or writes the record of a client.
+fn record(store: &RedisLockProcessor, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
+    let key = record_key(client);
+    match store.topology.call_one(Call::record(&key, args), CallOptions::within(limit))?.value {
+        Value::ServerError(e) => Err(store.address.hide(classify(&e, &key))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns some names of keys, where to go on, and which master does not answer. In a Cluster, the text for where to go on is the cursor and the
+/// address of the node.
+fn scan(store: &RedisLockProcessor, from: Option<&str>, limit: Duration) -> Result<Scanned, Error> {
+    let (cursor, address) = from.unwrap_or("0").split_once(' ').unwrap_or((from.unwrap_or("0"), ""));
+    if cursor.is_empty() || !cursor.bytes().all(|b| b.is_ascii_digit()) {
+        let hint = "give what the page before has told, or None to begin";
+        return Err(Error::invalid_config("page of a list", format!("{from:?}"), hint));
+    }
+    let cluster = match &store.topology {
+        Topology::One(one) => {
+            let reply = one.node.say(&reply::scan(cursor), limit)?;
+            let (next, names) = reply::scanned(&reply).map_err(|e| store.address.hide(e))?;
+            return Ok((names, (next != "0").then_some(next), None));
+        }
+        Topology::Cluster(cluster) => cluster,
+    };
+    let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
+        return Ok((Vec::new(), None, None));
+    };
+    let behind = behind.map(|behind| format!("0 {behind}"));
+    // If the node is gone, the one behind it begins again.
+    let cursor = if own == address { cursor } else { "0" };
+    let reply = match cluster.ask_master(&node, &reply::scan(cursor), limit) {
+        Ok(reply) => reply,
+        // The others know of their locks all the same.
+        Err(error) if error.is_transient() => {
+            return Ok((Vec::new(), behind, Some(format!("{own}: {}", unlisted(&error)))));
+        }
+        Err(error) => return Err(error),
+    };
+    let (next, names) = reply::scanned(&reply).map_err(|e| store.address.hide(e))?;
+    let next = if next == "0" { behind } else { Some(format!("{next} {own}")) };
+    Ok((names, next, None))
+}
+
 /// Names of keys, where to go on, and which master does not answer.
-pub(super) type Scanned = (Vec<String>, Option<String>, Option<String>);
+type Scanned = (Vec<String>, Option<String>, Option<String>);
 
 /// The words about a master that does not answer.
-pub(super) fn unlisted(error: &Error) -> String {
+fn unlisted(error: &Error) -> String {
     let words = match error {
         Error::Backend { message, .. } => message.clone(),
         error => error.to_string(),

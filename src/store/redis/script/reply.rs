@@ -5,7 +5,7 @@ use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::port::{
     AcquireOutcome, BreakOutcome, Broken, Busy, DelayReleaseOutcome, ExtendOutcome, Extension, Grant, Inspection,
-    NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
+    NotOurs, Outcome, Parties, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::resp::shape;
@@ -152,7 +152,7 @@ fn busy(holder: &Value, pttl: &Value) -> Option<Busy> {
 
 /// The time that `PTTL` tells. The inner value is `None` for a key without a lease.
 #[expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this file")]
-pub(super) fn remaining(pttl: &Value) -> Option<Option<Duration>> {
+fn remaining(pttl: &Value) -> Option<Option<Duration>> {
     match pttl {
         Value::Int(-1) => Some(None),
         Value::Int(ms) => Some(Some(Duration::from_millis(u64::try_from(*ms).unwrap_or(0)))),
@@ -167,7 +167,7 @@ fn not_ours(holder: &Value) -> Option<NotOurs> {
     }
 }
 
-pub(super) fn unexpected(reply: &Value) -> Error {
+fn unexpected(reply: &Value) -> Error {
     let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
     Error::backend(BackendFailure::Unknown, message)
 }
@@ -205,16 +205,57 @@ pub(super) fn read_words(bytes: &[u8]) -> Broken {
     Broken::new(by, reason)
 }
 
+// What is asked for people.
+
+/// Reads who holds a key and who waits for it. Fails with the error that the server's error reply stands for, and with [`Error::Backend`]
+/// (unknown) for an unexpected shape.
+pub(crate) fn parties(key: &str, reply: &Value) -> Result<Parties, Error> {
+    if let Value::ServerError(e) = reply {
+        return Err(classify(e, key));
+    }
+    let read = || match items(reply)? {
+        [holder, pttl, waiting, lockers] => {
+            let holder = if matches!(holder, Value::Nil) { None } else { Some(text(holder)?) };
+            let left = if holder.is_some() { remaining(pttl)? } else { None };
+            let lockers = items(lockers)?.iter().map(text).collect::<Option<_>>()?;
+            Some(Parties::new(holder, left).with_waiting(lockers, natural(waiting)?))
+        }
+        _ => None,
+    };
+    read().ok_or_else(|| unexpected(reply))
+}
+
+/// The words that ask for some of the keys of a server.
+pub(crate) fn scan(cursor: &str) -> [&str; 6] {
+    ["SCAN", cursor, "MATCH", "DLOCK[_:]*", "COUNT", "1000"]
+}
+
+/// Reads the reply to [`scan`]: the next cursor, and the names that are text.
+pub(crate) fn scanned(reply: &Value) -> Result<(String, Vec<String>), Error> {
+    if let Value::ServerError(e) = reply {
+        return Err(classify(e, ""));
+    }
+    let name = |value: &Value| match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        _ => None,
+    };
+    let read = || match items(reply)? {
+        [cursor, names] => Some((name(cursor)?, items(names)?.iter().filter_map(name).collect())),
+        _ => None,
+    };
+    read().ok_or_else(|| unexpected(reply))
+}
+
 // The elements of replies.
 
-pub(super) fn items(reply: &Value) -> Option<&[Value]> {
+fn items(reply: &Value) -> Option<&[Value]> {
     match reply {
         Value::Array(items) => Some(items),
         _ => None,
     }
 }
 
-pub(super) fn natural(value: &Value) -> Option<u64> {
+fn natural(value: &Value) -> Option<u64> {
     match value {
         Value::Int(n) => u64::try_from(*n).ok(),
         _ => None,
@@ -222,7 +263,7 @@ pub(super) fn natural(value: &Value) -> Option<u64> {
 }
 
 /// A holder may be any bytes, because another program may have written the key.
-pub(super) fn text(value: &Value) -> Option<String> {
+fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,

@@ -313,13 +313,13 @@ pub(crate) fn read(reply: &::redis::Value) {
 
 /// How long a store may be away.
 #[derive(Default)]
-pub(crate) struct Outage {
+pub(crate) struct OutageLimit {
     /// What the program has set.
     pub(crate) set: Option<Duration>,
     pub(crate) sentinels: Option<Arc<Sentinels>>,
 }
 
-impl Outage {
+impl OutageLimit {
     pub(crate) fn get(&self) -> Duration {
         self.set.unwrap_or_else(|| self.sentinels.as_ref().map_or(Duration::ZERO, |sentinels| sentinels.outage()))
     }

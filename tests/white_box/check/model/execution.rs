@@ -44,8 +44,10 @@ impl Scenario {
         let passes = self.counts_passes.then_some(self.local_passes);
         let world = Arc::new(World::new(self.faults, passes, self.guests()));
         let parties: Vec<Party> = self.clients.iter().map(|_| self.party(&world)).collect();
-        let watched: Vec<_> =
-            parties.iter().map(|(generator, lock)| (Arc::downgrade(&lock.handle.key), generator.downgrade())).collect();
+        let watched: Vec<_> = parties
+            .iter()
+            .map(|(generator, lock)| (Arc::downgrade(&lock.handle.key), Arc::downgrade(&generator.client.parts)))
+            .collect();
         let seen = Arc::clone(&world);
         let timer = thread::spawn(move || {
             time::run(pace, || {

@@ -110,7 +110,8 @@ impl World {
         if thread_rng().gen_bool(0.5) {
             parties.iter().for_each(|(_, lock)| self.rest(lock, lingers));
         }
-        let ends: Vec<Weak<Parts>> = parties.iter().map(|(generator, _)| generator.downgrade()).collect();
+        let ends: Vec<Weak<Parts>> =
+            parties.iter().map(|(generator, _)| Arc::downgrade(&generator.client.parts)).collect();
         for (generator, lock) in &parties {
             generator.close();
             let state = lock.handle.key.state.lock();

@@ -37,6 +37,11 @@ pub(super) fn runs_here(locker: &Locker, url: &str) {
     assert!(dlock(&["doctor"]).end().expect(0).out.contains("may read and write dlock/"));
     cannot(run(&["--replica-acks", "1"], "true").end(), 64, "--replica-acks is for Redis");
     cannot(run(&["--io-timeout", "1s"], "true").end(), 64, "--io-timeout is for Redis");
+    for option in ["--once-every", "--at-least"] {
+        // The store keeps it for longer.
+        let said = format!("invalid {option} \"1s\": this store keeps a lock for ");
+        cannot(run(&[option, "1s"], "true").end(), 64, &said);
+    }
 }
 
 /// A server that is away is waited for there, too.

@@ -1,0 +1,85 @@
+//! What the library logs, on standard error: its warnings while the command runs, and with `--verbose` all that goes on.
+//!
+//! A line is written by a thread of its own. The library logs on the thread that renews the lease, too, and a reader of standard error that stands still
+//! must not keep that from its work. What finds no room is left out.
+
+use super::signals::{self, Phase};
+use crate::output::one_line;
+use crate::status;
+use crate::timing;
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+/// How many lines wait to be written.
+const ROOM: usize = 64;
+
+/// What the thread is to do.
+enum Order {
+    Write(Level, String),
+    /// Drops the sender when all lines before it are written.
+    Confirm(Sender<()>),
+}
+
+/// Hands lines to the thread, which begins with the first one.
+struct Library(OnceLock<Option<SyncSender<Order>>>);
+
+static LIBRARY: Library = Library(OnceLock::new());
+
+/// Begins to hear it. All signals must be blocked by now, because a thread may begin.
+pub(super) fn hear(verbose: bool) {
+    if log::set_logger(&LIBRARY).is_ok() {
+        log::set_max_level(if verbose { LevelFilter::Info } else { LevelFilter::Warn });
+    }
+}
+
+/// Waits a moment until what was heard is written.
+pub(super) fn finish() {
+    LIBRARY.flush();
+}
+
+/// Whether `dlock` tells the same itself: a loss, with what becomes of the command; before the command, once what keeps it from the lock; and
+/// after it, what becomes of the release.
+fn is_told(level: Level, text: &str) -> bool {
+    let runs = signals::phase() == Phase::Runs || log::max_level() > LevelFilter::Warn;
+    text.starts_with("the lease of lock ") || !runs && level == Level::Warn
+}
+
+impl Log for Library {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        ["redis_dlock", "dlock_"].iter().any(|of| metadata.target().starts_with(of))
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let text = record.args().to_string();
+        if !self.enabled(record.metadata()) || is_told(record.level(), &text) {
+            return;
+        }
+        let begin = || {
+            let (orders, received) = sync_channel(ROOM);
+            let thread = thread::Builder::new().name("dlock-log".to_owned()).spawn(move || write(&received));
+            thread.ok().map(|_| orders)
+        };
+        if let Some(orders) = self.0.get_or_init(begin) {
+            let _ = orders.try_send(Order::Write(record.level(), text));
+        }
+    }
+
+    fn flush(&self) {
+        if let Some(Some(orders)) = self.0.get() {
+            let (confirm, confirmed) = channel::<()>();
+            let sent = orders.try_send(Order::Confirm(confirm));
+            let _ = sent.map(|()| confirmed.recv_timeout(timing::LOGGED_WITHIN));
+        }
+    }
+}
+
+fn write(orders: &Receiver<Order>) {
+    for order in orders {
+        match order {
+            Order::Write(level, text) => status::tell(level, &one_line(&text), None),
+            Order::Confirm(confirm) => drop(confirm),
+        }
+    }
+}
