@@ -154,7 +154,7 @@ impl Client {
             return Err(answer.foreign(API));
         }
         self.http.prove();
-        let is_too_long = answer.body.contains(TOO_LONG);
+        let is_too_long = answer.status == 413 && answer.body.contains(TOO_LONG);
         if !TELLING.contains(&answer.status) && !is_too_long {
             return match classify(answer.status, &answer.body) {
                 Failure::NoSession => Ok(None),

@@ -165,7 +165,7 @@ impl Kv for Arc<Client> {
         }
         match reply.status {
             409 => Err(refused(&reply.body).err().unwrap_or_else(|| odd("the entries"))),
-            413 => {
+            413 if prefixes.len() > 1 => {
                 let (some, others) = prefixes.split_at(prefixes.len() / 2);
                 Ok([self.look_all(some, deadline)?, self.look_all(others, deadline)?].concat())
             }

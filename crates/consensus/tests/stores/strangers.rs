@@ -40,6 +40,16 @@ fn consul_has_an_entry_with_another_flag() {
     lock.lock().unwrap().unlock().unwrap();
 }
 
+/// The words by which Consul refuses a transaction that is too long. An answer has the names of the locks, too.
+#[test]
+fn consul_has_a_lock_whose_name_is_an_error_of_its_own() {
+    let servers = Consul::start(1);
+    let generator = DLockGenerator::new(Consul::processor(&servers.url("team"))).unwrap();
+    let config = DLockConfig::new("STORES", "Transaction contains too many operations").with_lease(LEASE);
+    let lock = generator.generate_with(config).unwrap();
+    lock.try_lock().unwrap().expect("it is free").unlock().unwrap();
+}
+
 #[test]
 fn etcd_has_an_entry_in_a_queue_that_waits_for_ever() {
     let servers = Etcd::start(1);
