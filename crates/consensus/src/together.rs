@@ -5,7 +5,7 @@
 //! | renew the sessions | 1 request | etcd: 1, which is a stream of renewals; Consul: 1,000 |
 //! | look at the keys | 1 request | 8, each a transaction of 128 reads |
 //!
-//! Nothing else differs from what [`Extend`] does for one tenure. Each tenure keeps its own session, and each has an outcome of its own:
+//! Each tenure keeps its own session, and each has an outcome of its own, that of [`Extend`]. On etcd it is told of one who waits, at most:
 //!
 //! | its renewal | the look at its key | outcome |
 //! |---|---|---|
@@ -26,8 +26,9 @@
 //!    know is extended alone, too.
 //! 4. The renewals take two thirds of the time that is left, at most, because without the look all of them are in vain.
 //! 5. Where a look at many keys fails, each tenure asks alone, as if the store had no such look: a right may be missing for one key. Nobody asks
-//!    any more once three in a row have failed.
-//! 6. The most urgent tenures come first, in the order in which the client names them.
+//!    any more once the servers have failed three in a row. A refusal does not count: it says nothing of other keys.
+//! 6. The most urgent tenures come first in each step, in the order in which the client names them. Consul takes all steps for 128 tenures before it
+//!    goes on with the next ones, and those that ask alone come last.
 //!
 //! *Why the looks may be at different indices.* An outcome depends on the entries of one key, and each key is looked at once.
 //!
@@ -47,7 +48,7 @@ use redis_dlock::port::{Claim, Outcome, Request};
 use redis_dlock::{Clock, Error, SystemClock};
 use std::collections::HashSet;
 
-/// After how many failures in a row no further tenure is asked about alone.
+/// After how many failures of the servers in a row no further tenure is asked about alone.
 const FAILURES: usize = 3;
 
 /// How many bytes the names of all keys may have at which one request looks. Consul takes 512 KiB, etcd 1.5 MiB, and a name may have 16 KiB.
@@ -104,8 +105,8 @@ impl Together<'_> {
             None => {
                 let outcome = self.alone(kept);
                 match &outcome {
-                    Ok(_) => failed.clear(),
-                    Err(error) => failed.push(error.clone()),
+                    Err(error @ Error::Backend { .. }) => failed.push(error.clone()),
+                    Ok(_) | Err(_) => failed.clear(),
                 }
                 outcome
             }

@@ -4,7 +4,7 @@ use crate::support::certificates::{authority, certificate, write};
 use crate::support::crew::{eventually, spawn};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use redis_dlock::port::{Claim, LockProcessor, Operations};
+use redis_dlock::port::{AcquireOutcome, Claim, ExtendOutcome, Limit, LockProcessor, Operations, Outcome, Request};
 use redis_dlock::{DLockConfig, DLockGenerator, Error};
 use serde_json::{Value, json};
 use std::net::TcpListener;
@@ -203,7 +203,7 @@ mod etcd {
         let early = store("locks:sesame@");
         answers(&early);
         let ask = |path, body: Value| ask(port, path, &body).unwrap_or_else(|| panic!("{path}"));
-        for user in ["root", "locks", "other"] {
+        for user in ["root", "locks", "other", "fewer"] {
             ask("auth/user/add", json!({ "name": user, "password": "sesame" }));
         }
         ask("auth/role/add", json!({ "name": "root" }));
@@ -214,6 +214,13 @@ mod etcd {
         let right = json!({ "permType": "READWRITE", "key": begin, "range_end": end });
         ask("auth/role/grant", json!({ "name": "locks", "perm": right }));
         ask("auth/user/grant", json!({ "user": "locks", "role": "locks" }));
+        ask("auth/role/add", json!({ "name": "fewer" }));
+        let [begin, end] = ["team/k4/", "team/k40"].map(|text| STANDARD.encode(text));
+        let right = json!({ "permType": "READWRITE", "key": begin, "range_end": end });
+        ask("auth/role/grant", json!({ "name": "fewer", "perm": right }));
+        for role in ["locks", "fewer"] {
+            ask("auth/user/grant", json!({ "user": "fewer", "role": role }));
+        }
         ask("auth/enable", json!({}));
 
         is_handed_over(|| Box::new(store("locks:sesame@")));
@@ -222,6 +229,21 @@ mod etcd {
         assert!(matches!(refusal(&store("locks:wrong@")), Error::Denied { .. }));
         let error = refusal(&store(""));
         assert!(matches!(error, Error::Denied { .. }) && error.to_string().contains("user:password@"), "{error}");
+        // Who loses the right to some keys keeps the other ones, whoever is asked about first.
+        let fewer = store("fewer:sesame@");
+        let names = [0, 1, 2, 3, 4].map(|n| (format!("k{n}"), format!("h-1-c0ffee-{n}")));
+        let claims = names.each_ref().map(|(key, locker)| Claim::new(key, "h-1-c0ffee", locker, LONG));
+        for claim in &claims {
+            assert!(matches!(fewer.acquire(claim, LONG), Ok(AcquireOutcome::Acquired(_))));
+        }
+        let token = ask("auth/authenticate", json!({ "name": "root", "password": "sesame" }))["token"].take();
+        ureq::post(format!("http://127.0.0.1:{port}/v3/auth/user/revoke"))
+            .header("authorization", token.as_str().unwrap())
+            .send(&json!({ "name": "fewer", "role": "locks" }).to_string())
+            .unwrap();
+        let outcomes = fewer.run(&claims.map(Request::Extend), Limit::Call(LONG));
+        assert!(outcomes[..4].iter().all(|outcome| matches!(outcome, Err(Error::Denied { .. }))), "{outcomes:?}");
+        assert!(matches!(outcomes[4], Ok(Outcome::Extend(ExtendOutcome::Extended(_)))), "{outcomes:?}");
         // A server that was restarted does not know the tokens that it has issued.
         let client = DLockGenerator::new(store("locks:sesame@")).unwrap();
         let lock = client.generate_with(DLockConfig::new("SECURE", "y").with_lease(LONG)).unwrap();
