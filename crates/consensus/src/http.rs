@@ -35,6 +35,8 @@ use ureq::{Agent, Timeout, http};
 /// The servers of a store, and the connections to them.
 pub(super) struct Http {
     agent: Agent,
+    /// Those of streams that end theirs.
+    streams: Agent,
     /// Whom the connections are to, if not to a host and port.
     socket: Option<PathBuf>,
     #[cfg(feature = "tls")]
@@ -59,9 +61,20 @@ pub(super) struct Call<'a> {
     pub(super) secret: Option<(&'static str, &'a str)>,
     /// Whether it does no harm to send it again after a request without an answer.
     pub(super) is_repeatable: bool,
-    /// Whether it is a stream, and its answer, too, a line for each part. Its connection ends with the answer, and the lines count that have
-    /// come when its time is over.
+    /// Whether it is a stream, and its answer, too, a line for each part. The lines count that have come when its time is over.
     pub(super) is_stream: bool,
+}
+
+/// The longest stream that leaves its connection open. Go's decoder of JSON reads so many bytes at once.
+const SHORT_STREAM: usize = 512;
+
+impl Call<'_> {
+    /// Whether its connection ends with the answer: a server that is written in Go throws away what it has not read of a request when it
+    /// begins to answer, unless it closes the connection. Such a stream has a connection of its own. If it took one of the others, the next
+    /// request would have to open one: that takes several round trips, and far from the servers there is no time for them.
+    fn ends_connection(&self) -> bool {
+        self.is_stream && self.body.len() > SHORT_STREAM
+    }
 }
 
 /// What a server answered.
@@ -103,12 +116,16 @@ impl Http {
         socket: Option<PathBuf>,
         #[cfg(feature = "tls")] tls: Option<TlsConfig>,
     ) -> Self {
-        Self {
-            agent: agent(
+        let connections = || {
+            agent(
                 socket.as_deref(),
                 #[cfg(feature = "tls")]
                 tls.as_ref(),
-            ),
+            )
+        };
+        Self {
+            agent: connections(),
+            streams: connections(),
             socket,
             #[cfg(feature = "tls")]
             tls,
@@ -137,7 +154,8 @@ impl Http {
         deadline: Deadline,
         read: impl Fn(Answer) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        self.send_by(&self.agent, None, call, deadline, read)
+        let agent = if call.ends_connection() { &self.streams } else { &self.agent };
+        self.send_by(agent, None, call, deadline, read)
     }
 
     /// The same on connections of its own. A server that answers late by intention, such as a blocking query, has all of this time.
@@ -200,6 +218,7 @@ impl Http {
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.agent.clone().shutdown();
+        self.streams.clone().shutdown();
     }
 }
 
@@ -241,7 +260,7 @@ pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<Str
     if !call.body.is_empty() {
         request = request.header("content-type", "application/json");
     }
-    if call.is_stream {
+    if call.ends_connection() {
         request = request.header("connection", "close");
     }
     if let Some((name, secret)) = call.secret {

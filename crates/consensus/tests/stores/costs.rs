@@ -1,6 +1,6 @@
 //! What a lock costs the servers: entries in the log on which they agree, and requests.
 
-use crate::consensus::{ConsensusStore, Counter, Etcd, Look, counted_url};
+use crate::consensus::{ConsensusStore, Counter, Etcd, Look, Quorum, counted_url};
 use crate::support::claim;
 use crate::support::crew::{Member, eventually, spawn};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -8,6 +8,7 @@ use redis_dlock::port::{
     AcquireOutcome, ExtendOutcome, LONGEST_KEY, Limit, Operations, Outcome, ProbeOutcome, Request,
 };
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
+use std::net::TcpStream;
 use std::time::Duration;
 
 on_each_store!(
@@ -199,6 +200,8 @@ fn two_hundred_tenures_are_kept_by_few_requests<V: ConsensusStore>() {
     run(false);
     assert_eq!(run(false), (2, vec![]));
     assert_eq!(run(true), (renewals + 2, vec![]));
+    // So few are a stream that leaves its connection open.
+    assert_eq!(run_some(true, 17), (renewals.min(17) + 1, vec![]));
     // What is nobody's of ours, and comes before the lock in the order of names.
     ["a/k6/!", "a/k6/+", "a/k6/-"].into_iter().for_each(|path| servers.put(path, "x"));
     for locker in ["d-1", "e-1", "f-1"] {
@@ -215,4 +218,28 @@ fn two_hundred_tenures_are_kept_by_few_requests<V: ConsensusStore>() {
     assert!(servers.delete("a/k150/.lock"));
     assert_eq!(run(false).1, [77, 150]);
     assert_eq!(run_some(true, 210).1, [77, 150]);
+}
+
+/// To open one takes several round trips, and each of several servers has a part of the time: far away, all tenures would be lost.
+///
+/// Shows: G3.
+#[test]
+fn etcd_keeps_few_and_many_tenures_by_the_connection_that_is_open() {
+    let servers = Etcd::start(1);
+    let counter = Counter::to(servers.address());
+    let store = Etcd::processor(&counted_url(&servers, &counter, "a"));
+    let names: Vec<_> = (0..40).map(|n| (format!("k{n}"), format!("c-{n}"))).collect();
+    let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker, LEASE)).collect();
+    for claim in &claims {
+        assert!(matches!(store.acquire(claim, LEASE), Ok(AcquireOutcome::Acquired(_))));
+    }
+    let address = counter.address().to_owned();
+    drop(counter);
+    eventually("no other connection opens", || TcpStream::connect(&address).is_err());
+    for count in [10, 40, 10] {
+        let requests: Vec<_> = claims[..count].iter().map(|claim| Request::Extend(*claim)).collect();
+        for outcome in store.run(&requests, Limit::Call(LEASE)) {
+            assert!(matches!(outcome, Ok(Outcome::Extend(ExtendOutcome::Extended(_)))), "of {count}: {outcome:?}");
+        }
+    }
 }
