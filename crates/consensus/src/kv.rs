@@ -6,7 +6,7 @@
 //! | index | revision | Raft index |
 //! | an entry is held | it is attached to a lease, or to none | it is locked by a session |
 //! | many sessions are renewed by | one request, a stream | a request each |
-//! | many keys are looked at by | a transaction of 128 reads | the same; 64 before Consul 1.14 |
+//! | many keys are looked at by | a transaction of 128 reads | the same; of 64 in older versions |
 //!
 //! What concerns many is an offer to ask less. A store without it does the same one by one, and no outcome says which of both it was.
 
@@ -166,8 +166,9 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// Returns the entries with a prefix as the majority has them, never a stale copy.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
 
-    /// Does the same for several prefixes, [`LOOKS`] at most, all at one index. None is the beginning of another one. Of a key it returns
-    /// the lock's entry and the next one at least, in the order of their paths: so one of those who wait.
+    /// Does the same for several prefixes, [`LOOKS`] at most, perhaps at different indices. None is the beginning of another one. Of a key it
+    /// returns the lock's entry and the next one at least, in the order of their paths: one of those who wait, unless another program has written
+    /// an entry that comes before them.
     fn look_all(&self, prefixes: &[String], deadline: Deadline) -> Result<Vec<Vec<Entry>>, Error> {
         prefixes.iter().map(|prefix| self.look(prefix, deadline)).collect()
     }

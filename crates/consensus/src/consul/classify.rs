@@ -26,7 +26,7 @@ const BEFORE: [&str; 5] = [
 /// What a Consul that is not Enterprise says of a namespace or a partition.
 const ENTERPRISE: &str = "Consul Enterprise feature";
 
-/// What Consul says of a transaction with more operations than it takes: 64 before Consul 1.14, 128 since then.
+/// What Consul says of a transaction with more operations than it takes: 128, or 64 in older versions.
 pub(super) const TOO_LONG: &str = "Transaction contains too many operations";
 
 /// Returns whether this is an error that Consul may send without a header of its own: before a request has reached its API.

@@ -46,6 +46,7 @@ pub(super) fn looked(answer: &Value, count: usize) -> Option<Vec<Vec<Entry>>> {
 }
 
 /// How many entries of each key such a transaction tells: the lock's, and one of those who wait. The gateway passes on no answer of more than 4 MiB.
+/// What another program has written between both hides that somebody waits: then the holder hears it by the message of the first waiter alone.
 const FIRST: usize = 2;
 
 /// The first key behind all that have this prefix.
