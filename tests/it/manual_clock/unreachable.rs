@@ -135,8 +135,10 @@ fn a_wait_that_has_begun_ends_when_the_store_goes_and_the_clock_stands_still() {
     }
 }
 
+type Wait = fn(&DistributedReentrantLock, Duration) -> Result<bool, Error>;
+
 /// A thread and a task that wait for so long, and say whether they have got the lock.
-const WAITS: [fn(&DistributedReentrantLock, Duration) -> Result<bool, Error>; 2] = [
+const WAITS: [Wait; 2] = [
     |lock, limit| lock.try_lock_for(limit).map(|got| got.is_some()),
     |lock, limit| block_on(lock.try_hold_async_for(limit)).map(|got| got.is_some()),
 ];
