@@ -4,20 +4,29 @@
 //! The thread `dlock-alarm` does nothing else, so no limit ends late because the store answers late. It is started for the first such moment.
 
 use super::worker::{Schedule, Worker};
-use crate::clock::Moment;
+use crate::clock::{Moment, Timer};
 use crate::error::Error;
-use crate::sync::{Mutex, catch_panic};
+use crate::state::task::wake;
+use crate::sync::Mutex;
+
 use std::task::Waker;
+use std::time::Duration;
 
 pub(super) struct Alarms {
+    clock: Timer,
     /// By the number of the hold that the task waits for.
     wakers: Mutex<Schedule<Waker>>,
     pub(super) thread: Worker,
 }
 
 impl Alarms {
-    pub(super) fn new(thread: Worker) -> Self {
-        Self { wakers: Mutex::new(Schedule::new()), thread }
+    pub(super) fn new(thread: Worker, clock: &Timer) -> Self {
+        Self { clock: clock.clone(), wakers: Mutex::new(Schedule::new()), thread }
+    }
+
+    /// Does as [`set`](Self::set), for a moment that comes after so long.
+    pub(super) fn set_in(&self, number: u64, after: Duration, waker: &Waker) -> Result<(), Error> {
+        self.set(number, self.clock.now() + after, waker)
     }
 
     /// Has the task of this number woken at a moment, and no longer at another one. Fails as [`Worker::start`] does. Call it with no mutex held.
@@ -43,9 +52,7 @@ impl Alarms {
     /// Wakes the tasks whose moments have come. Returns when the next one comes.
     pub(super) fn ring(&self, now: Moment) -> Moment {
         let due = self.wakers.lock().take_due(now, usize::MAX);
-        for waker in due {
-            let _ = catch_panic(|| waker.wake());
-        }
+        due.into_iter().for_each(wake);
         self.wakers.lock().next()
     }
 }

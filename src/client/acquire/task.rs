@@ -10,18 +10,21 @@
 //! A task is counted as a hold from its first poll to its end: see [`Activity::begin_task`](crate::client::activity::Activity::begin_task).
 //! Whoever takes its waiter out of the queue counts it out: the task itself, or a thread of the client that ends its wait.
 
+use super::park::Patience;
 use super::{Acquire, Confirmed, Progress};
 use crate::client::orders::{Confirmation, Order};
 use crate::client::parts::Parts;
 use crate::client::releases;
+use crate::client::unlock::{AfterRelease, Unlock};
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::event::How;
 use crate::state::key::Key;
-use crate::state::machine::{Phase, Waiter};
+use crate::state::machine::{AskedBy, Phase, State, Waiter};
 use crate::state::task::{ConfirmingExtension, Task};
+use crate::sync::MutexGuard;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -32,6 +35,7 @@ pub(crate) struct TaskWait {
     called_at: Option<Moment>,
     slow_at: Option<Moment>,
     stage: Stage,
+    patience: Option<Patience>,
     /// Whether an alarm is set.
     has_alarm: bool,
     /// Whether it is counted among those that wait.
@@ -50,7 +54,15 @@ enum Stage {
 
 impl TaskWait {
     pub(crate) fn new(limit: WaitLimit<'static>) -> Self {
-        Self { limit, called_at: None, slow_at: None, stage: Stage::New, has_alarm: false, is_counted: false }
+        Self {
+            limit,
+            called_at: None,
+            slow_at: None,
+            stage: Stage::New,
+            patience: None,
+            has_alarm: false,
+            is_counted: false,
+        }
     }
 
     /// Returns how long the task is willing to wait.
@@ -119,6 +131,9 @@ impl<'c> TaskAcquire<'c> {
         if std::mem::take(&mut self.wait.has_alarm) {
             self.call.parts.alarms.remove(self.call.owner);
         }
+        if self.wait.patience.take().is_some() {
+            self.call.parts.real_alarms.remove(self.call.owner);
+        }
         if std::mem::take(&mut self.wait.is_counted) {
             self.call.parts.core.events.note_waiting(self.call.settings, false);
         }
@@ -129,16 +144,17 @@ impl<'c> TaskAcquire<'c> {
         let (parts, key) = (self.call.parts, self.call.key);
         let state = key.state.lock();
         if key.hold.is_owned_by(self.call.owner) {
-            drop(state);
-            // Nobody was told of it. The retry thread gives it back, and the next waiter asks.
-            drop(self.call.discard());
-        } else if waiter.task.as_ref().is_some_and(|task| task.take_end().is_some()) {
-            // Whoever has ended the wait has counted it out.
-            return;
-        } else {
+            self.give_back(state);
+        } else if waiter.task.as_ref().is_none_or(|task| task.take_end().is_none()) {
             let _ = self.call.leave(waiter, state);
+            parts.count_out_task();
         }
-        parts.count_out_task();
+        // Otherwise, whoever has ended the wait has counted it out.
+    }
+
+    /// Gives back a hold of which the task was not told.
+    fn give_back(&self, state: MutexGuard<'_, State>) {
+        Unlock::new(self.call.parts, self.call.key, AfterRelease::Elsewhere).unlock_untold(state);
     }
 
     /// Arrives, for the first poll.
@@ -152,6 +168,7 @@ impl<'c> TaskAcquire<'c> {
         }
         let task = if self.call.limit.is_one_attempt { Task::of_one_attempt() } else { Task::default() };
         task.waker.keep(waker);
+        self.wait.patience = Patience::of(self.call.limit, &parts.core.clock);
         parts.core.activity.begin_task()?;
         (self.call.called_at, self.call.slow_at) = parts.core.events.call_begins();
         (self.wait.called_at, self.wait.slow_at) = (self.call.called_at, self.call.slow_at);
@@ -188,7 +205,8 @@ impl<'c> TaskAcquire<'c> {
             return self.call.limit.outcome(end.err()).map(|()| Progress::Ended);
         }
         let now = parts.core.clock.now();
-        if !self.call.limit.is_over(now) {
+        let in_vain = self.wait.patience.as_mut().is_some_and(|patience| patience.is_in_vain(parts, key, &state));
+        if !self.call.limit.is_over(now) && !in_vain {
             drop(state);
             if let Some(at) = self.call.slow_at.take_if(|at| *at <= now) {
                 parts.core.events.tell_slow(key, &waiter.settings, now.since(at), None);
@@ -196,7 +214,10 @@ impl<'c> TaskAcquire<'c> {
             return Ok(Progress::Waits(waiter));
         }
         let is_first = state.queue.front().is_some_and(|first| Arc::ptr_eq(first, &waiter));
-        let is_asking = matches!(state.phase, Phase::Asking { turn: None, .. } | Phase::Waiting { unsettled: None });
+        let is_asking = matches!(
+            state.phase,
+            Phase::Asking { by: AskedBy::Arriving | AskedBy::Client, .. } | Phase::Waiting { unsettled: None }
+        );
         let is_unanswered = is_first && is_asking && !state.has_asked() && state.failure.is_none();
         let left = self.call.leave(&waiter, state);
         parts.count_out_task();
@@ -220,8 +241,7 @@ impl<'c> TaskAcquire<'c> {
                     Some(next) => next,
                     None if self.call.limit.is_over(self.call.parts.core.clock.now()) => {
                         // There is no time to wait for the extension.
-                        drop(self.call.discard());
-                        self.call.parts.count_out_task();
+                        self.give_back(self.call.key.state.lock());
                         return Poll::Ready(Ok(None));
                     }
                     None => return self.pause(waker, self.call.limit.until),
@@ -241,19 +261,26 @@ impl<'c> TaskAcquire<'c> {
 
     /// Waits for the next poll, with an alarm at a moment.
     fn pause(&mut self, waker: &Waker, alarm: Option<Moment>) -> Poll<Result<Option<u64>, Error>> {
-        let Some(waiter) = &self.call.task else { return Poll::Pending };
+        let Some(waiter) = self.call.task.clone() else { return Poll::Pending };
         if !std::mem::replace(&mut self.wait.is_counted, true) {
             self.call.parts.core.events.note_waiting(self.call.settings, true);
         }
-        if let Some(at) = alarm {
-            self.wait.has_alarm = true;
-            if let Err(error) = self.call.parts.alarms.set(self.call.owner, at, waker) {
-                self.give_up(waiter);
-                return Poll::Ready(Err(error));
-            }
+        if let Err(error) = self.set_alarms(waker, alarm) {
+            self.give_up(&waiter);
+            return Poll::Ready(Err(error));
         }
-        self.wait.stage = Stage::Waits(Arc::clone(waiter));
+        self.wait.stage = Stage::Waits(waiter);
         Poll::Pending
+    }
+
+    fn set_alarms(&mut self, waker: &Waker, alarm: Option<Moment>) -> Result<(), Error> {
+        let (parts, owner) = (self.call.parts, self.call.owner);
+        if let Some(patience) = &self.wait.patience {
+            parts.real_alarms.set_in(owner, patience.left(), waker)?;
+        }
+        let Some(at) = alarm else { return Ok(()) };
+        self.wait.has_alarm = true;
+        parts.alarms.set(owner, at, waker)
     }
 
     /// Confirms the task's hold, or gives it back and goes on without it. Returns `None` while the retry thread extends the lease first.
