@@ -39,10 +39,11 @@ pub(super) fn finish() {
     LIBRARY.flush();
 }
 
-/// Whether `dlock` tells the same itself: a loss, with what becomes of the command, and once what keeps it from the lock.
+/// Whether `dlock` tells the same itself: a loss, with what becomes of the command; before the command, once what keeps it from the lock; and
+/// after it, what becomes of the release.
 fn is_told(level: Level, text: &str) -> bool {
-    let waits = signals::phase() == Phase::Waits && log::max_level() == LevelFilter::Warn;
-    text.starts_with("the lease of lock ") || waits && level == Level::Warn
+    let runs = signals::phase() == Phase::Runs || log::max_level() > LevelFilter::Warn;
+    text.starts_with("the lease of lock ") || !runs && level == Level::Warn
 }
 
 impl Log for Library {
