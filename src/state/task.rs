@@ -106,6 +106,13 @@ pub(crate) struct AskProgress {
     pub(crate) wants_place: bool,
 }
 
+impl AskProgress {
+    /// Returns whether no reply has told of the key, and none to an acquire of the caller's own is missing.
+    pub(crate) fn knows_nothing(&self) -> bool {
+        !self.is_busy && self.unanswered.is_none()
+    }
+}
+
 /// The time limit and the pauses of one recall.
 #[derive(Clone, Debug)]
 pub(crate) struct Recall {

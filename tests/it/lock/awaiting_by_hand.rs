@@ -695,6 +695,27 @@ fn a_single_attempt_is_not_told_what_was_asked_before_it_came() {
     assert!(awaited(attempt).unwrap().is_some());
 }
 
+/// The request of the task before it has got lost, so the store does not know the locker that it asks about first.
+#[test]
+fn a_single_attempt_is_not_told_that_the_place_of_another_is_gone() {
+    let scene = Scene::new();
+    let lock = scene.lock("x");
+    let (asking, polling) =
+        (scene.watch.stop_next(Kind::Question, When::Going), scene.watch.stop_next(Kind::Question, When::Going));
+    let mut asks = Box::pin(lock.hold_async());
+    assert!(look(&mut asks).is_pending());
+    asking.wait();
+    drop(asks);
+    let mut attempt = Box::pin(lock.try_hold_async());
+    assert!(look(&mut attempt).is_pending());
+    scene.watch.fail(BackendFailure::Unknown);
+    asking.open();
+    polling.wait();
+    scene.watch.heal();
+    polling.open();
+    assert!(awaited(attempt).unwrap().is_some());
+}
+
 /// It was given the lock by the store, or by a thread that held it.
 #[test]
 fn a_hold_that_nobody_was_told_of_is_no_event() {
