@@ -4,29 +4,21 @@
 //! The thread `dlock-alarm` does nothing else, so no limit ends late because the store answers late. It is started for the first such moment.
 
 use super::worker::{Schedule, Worker};
-use crate::clock::{Moment, Timer};
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::state::task::wake;
 use crate::sync::Mutex;
-
 use std::task::Waker;
-use std::time::Duration;
 
 pub(super) struct Alarms {
-    clock: Timer,
     /// By the number of the hold that the task waits for.
     wakers: Mutex<Schedule<Waker>>,
     pub(super) thread: Worker,
 }
 
 impl Alarms {
-    pub(super) fn new(thread: Worker, clock: &Timer) -> Self {
-        Self { clock: clock.clone(), wakers: Mutex::new(Schedule::new()), thread }
-    }
-
-    /// Does as [`set`](Self::set), for a moment that comes after so long.
-    pub(super) fn set_in(&self, number: u64, after: Duration, waker: &Waker) -> Result<(), Error> {
-        self.set(number, self.clock.now() + after, waker)
+    pub(super) fn new(thread: Worker) -> Self {
+        Self { wakers: Mutex::new(Schedule::new()), thread }
     }
 
     /// Has the task of this number woken at a moment, and no longer at another one. Fails as [`Worker::start`] does. Call it with no mutex held.

@@ -169,7 +169,6 @@ fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     end_lingering(parts);
     parts.retries.thread.stop();
     parts.alarms.thread.stop();
-    parts.real_alarms.thread.stop();
     parts.slow_nodes.retries.thread.stop();
     let (slow, now) = (parts.slow_nodes.retries.take(), parts.core.clock.now());
     slow.cleanups.into_iter().for_each(|cleanup| parts.retries.cleanup.return_untried(cleanup, now));

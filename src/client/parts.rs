@@ -14,7 +14,7 @@ use super::server::ServerWatch;
 use super::slow_nodes::{Backlog, SlowNodeWorkers};
 use super::subscription::Subscription;
 use super::worker::{Round, Worker};
-use crate::clock::{Moment, SystemClock, Timer};
+use crate::clock::Moment;
 use crate::state::machine::Waiter;
 use crate::sync::Mutex;
 use std::sync::{Arc, Weak};
@@ -30,8 +30,6 @@ pub(crate) struct Parts {
     orders: Mutex<Vec<Order>>,
     /// When tasks are to be woken.
     pub(super) alarms: Alarms,
-    /// The same in real time, if the clock is moved by hand.
-    pub(super) real_alarms: Alarms,
     /// The thread that closes the client where the caller may not wait.
     pub(super) closer: Worker,
     pub(super) subscription: Arc<Subscription>,
@@ -51,7 +49,6 @@ pub(super) struct Rounds {
     pub(super) retry: Round<Parts>,
     pub(super) retry_on_slow_nodes: Round<Parts>,
     pub(super) alarm: Round<Parts>,
-    pub(super) real_alarm: Round<Parts>,
     pub(super) close: Round<Parts>,
     /// Listens until the inbox breaks. Returns `None` if the client is gone or stops listening.
     pub(super) listen: fn(&Weak<Parts>) -> Option<Moment>,
@@ -60,9 +57,7 @@ pub(super) struct Rounds {
 impl Parts {
     pub(super) fn new(core: Core, has_record: bool, rounds: &Rounds) -> Arc<Self> {
         let parts = Arc::new_cyclic(|this: &Weak<Self>| {
-            let worker_by = |clock: &Timer, name, round| Worker::new(name, clock, &core.process, this, round);
-            let worker = |name, round| worker_by(&core.clock, name, round);
-            let real = Timer::new(Arc::new(SystemClock));
+            let worker = |name, round| Worker::new(name, &core.clock, &core.process, this, round);
             let (listen, listening) = (rounds.listen, Weak::clone(this));
             let listener = Worker::listening("dlock-listen", &core.clock, &core.process, move |_| listen(&listening));
             let renewals = Arc::new(Renewals::new(&core, worker("dlock-lease", rounds.lease)));
@@ -74,8 +69,7 @@ impl Parts {
                     retries: Backlog::new(worker("dlock-retry-2", rounds.retry_on_slow_nodes)),
                 },
                 orders: Mutex::default(),
-                alarms: Alarms::new(worker("dlock-alarm", rounds.alarm), &core.clock),
-                real_alarms: Alarms::new(worker_by(&real, "dlock-alarm", rounds.real_alarm), &real),
+                alarms: Alarms::new(worker("dlock-alarm", rounds.alarm)),
                 closer: worker("dlock-close", rounds.close),
                 record: Record::new(has_record),
                 describe: Describe::default(),

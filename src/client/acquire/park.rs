@@ -32,7 +32,6 @@ impl Sleeper for Parked {
 /// While such a clock stands still, no limit that counts by it ends. A test may want that for a wait for a lock that is held. But a store
 /// answers in real time, so a wait for its answer must end in real time, too. If the store fails, a call whose limit has passed in real
 /// time ends with the store's failure.
-#[derive(Debug)]
 pub(super) struct Patience {
     ends: Instant,
     pause: Duration,

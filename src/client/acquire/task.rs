@@ -10,7 +10,6 @@
 //! A task is counted as a hold from its first poll to its end: see [`Activity::begin_task`](crate::client::activity::Activity::begin_task).
 //! Whoever takes its waiter out of the queue counts it out: the task itself, or a thread of the client that ends its wait.
 
-use super::park::Patience;
 use super::{Acquire, Confirmed, Progress};
 use crate::client::orders::{Confirmation, Order};
 use crate::client::parts::Parts;
@@ -35,7 +34,6 @@ pub(crate) struct TaskWait {
     called_at: Option<Moment>,
     slow_at: Option<Moment>,
     stage: Stage,
-    patience: Option<Patience>,
     /// Whether an alarm is set.
     has_alarm: bool,
     /// Whether it is counted among those that wait.
@@ -54,15 +52,7 @@ enum Stage {
 
 impl TaskWait {
     pub(crate) fn new(limit: WaitLimit<'static>) -> Self {
-        Self {
-            limit,
-            called_at: None,
-            slow_at: None,
-            stage: Stage::New,
-            patience: None,
-            has_alarm: false,
-            is_counted: false,
-        }
+        Self { limit, called_at: None, slow_at: None, stage: Stage::New, has_alarm: false, is_counted: false }
     }
 
     /// Returns how long the task is willing to wait.
@@ -131,9 +121,6 @@ impl<'c> TaskAcquire<'c> {
         if std::mem::take(&mut self.wait.has_alarm) {
             self.call.parts.alarms.remove(self.call.owner);
         }
-        if self.wait.patience.take().is_some() {
-            self.call.parts.real_alarms.remove(self.call.owner);
-        }
         if std::mem::take(&mut self.wait.is_counted) {
             self.call.parts.core.events.note_waiting(self.call.settings, false);
         }
@@ -168,7 +155,6 @@ impl<'c> TaskAcquire<'c> {
         }
         let task = if self.call.limit.is_one_attempt { Task::of_one_attempt() } else { Task::default() };
         task.waker.keep(waker);
-        self.wait.patience = Patience::of(self.call.limit, &parts.core.clock);
         parts.core.activity.begin_task()?;
         (self.call.called_at, self.call.slow_at) = parts.core.events.call_begins();
         (self.wait.called_at, self.wait.slow_at) = (self.call.called_at, self.call.slow_at);
@@ -205,8 +191,7 @@ impl<'c> TaskAcquire<'c> {
             return self.call.limit.outcome(end.err()).map(|()| Progress::Ended);
         }
         let now = parts.core.clock.now();
-        let in_vain = self.wait.patience.as_mut().is_some_and(|patience| patience.is_in_vain(parts, key, &state));
-        if !self.call.limit.is_over(now) && !in_vain {
+        if !self.call.limit.is_over(now) {
             drop(state);
             if let Some(at) = self.call.slow_at.take_if(|at| *at <= now) {
                 parts.core.events.tell_slow(key, &waiter.settings, now.since(at), None);
@@ -265,7 +250,7 @@ impl<'c> TaskAcquire<'c> {
         if !std::mem::replace(&mut self.wait.is_counted, true) {
             self.call.parts.core.events.note_waiting(self.call.settings, true);
         }
-        if let Err(error) = self.set_alarms(waker, alarm) {
+        if let Err(error) = self.set_alarm(waker, alarm) {
             self.give_up(&waiter);
             return Poll::Ready(Err(error));
         }
@@ -273,14 +258,10 @@ impl<'c> TaskAcquire<'c> {
         Poll::Pending
     }
 
-    fn set_alarms(&mut self, waker: &Waker, alarm: Option<Moment>) -> Result<(), Error> {
-        let (parts, owner) = (self.call.parts, self.call.owner);
-        if let Some(patience) = &self.wait.patience {
-            parts.real_alarms.set_in(owner, patience.left(), waker)?;
-        }
+    fn set_alarm(&mut self, waker: &Waker, alarm: Option<Moment>) -> Result<(), Error> {
         let Some(at) = alarm else { return Ok(()) };
         self.wait.has_alarm = true;
-        parts.alarms.set(owner, at, waker)
+        self.call.parts.alarms.set(self.call.owner, at, waker)
     }
 
     /// Confirms the task's hold, or gives it back and goes on without it. Returns `None` while the retry thread extends the lease first.

@@ -5,11 +5,9 @@ use crate::support::crew::{HANG, spawn};
 use crate::support::lab::{builder, is_listener_on};
 use crate::support::watched::Watched;
 use crate::support::{Asking, claim};
-use futures_lite::future::block_on;
 use redis_dlock::processor::{Limit, Operations};
 use redis_dlock::{
-    BackendFailure, CancelToken, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
-    MemoryLockProcessor, Message, Request,
+    BackendFailure, CancelToken, DLockGenerator, Error, LockProcessor, LossCause, MemoryLockProcessor, Message, Request,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -110,8 +108,6 @@ fn a_wait_with_a_limit_ends_though_nobody_moves_the_clock() {
     assert!(is_unreachable(&lock.unguarded().try_lock_for(limit)));
     assert!(is_unreachable(&lock.try_lock_owned_for(limit)));
     assert!(is_unreachable(&lock.try_with_for(limit, |_| unreachable!("nobody can lock"))));
-    let other = lock.clone();
-    assert!(is_unreachable(&spawn(move || block_on(other.try_hold_async_for(limit))).join()));
     assert_eq!(lock.queue_length(), 0);
 }
 
@@ -119,48 +115,36 @@ fn a_wait_with_a_limit_ends_though_nobody_moves_the_clock() {
 /// Shows: G12.
 #[test]
 fn a_wait_that_has_begun_ends_when_the_store_goes_and_the_clock_stands_still() {
-    for wait in WAITS {
-        let scene = Scene::new();
-        let wire = scene.store.another_connection();
-        let generator = DLockGenerator::builder().clock(scene.clock.clone()).build(wire.clone()).unwrap();
-        let (holder, lock) = (scene.lock(), generator.generate_with(settings()).unwrap());
-        let guard = holder.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || wait(&other, Duration::from_secs(1)));
-        until_waiting(&lock, 1);
-        until("it stands in the queue", || !is_listener_on() || holder.inspect().unwrap().waiting == 1);
-        wire.set_reachable(false);
-        assert!(is_unreachable(&waiter.join()));
-        guard.unlock().unwrap();
-    }
+    let scene = Scene::new();
+    let wire = scene.store.another_connection();
+    let generator = DLockGenerator::builder().clock(scene.clock.clone()).build(wire.clone()).unwrap();
+    let (holder, lock) = (scene.lock(), generator.generate_with(settings()).unwrap());
+    let guard = holder.lock().unwrap();
+    let other = lock.clone();
+    let waiter = spawn(move || other.try_lock_for(Duration::from_secs(1)).map(|got| got.is_some()));
+    until_waiting(&lock, 1);
+    until("it stands in the queue", || !is_listener_on() || holder.inspect().unwrap().waiting == 1);
+    wire.set_reachable(false);
+    assert!(is_unreachable(&waiter.join()));
+    guard.unlock().unwrap();
 }
-
-type Wait = fn(&DistributedReentrantLock, Duration) -> Result<bool, Error>;
-
-/// A thread and a task that wait for so long, and say whether they have got the lock.
-const WAITS: [Wait; 2] = [
-    |lock, limit| lock.try_lock_for(limit).map(|got| got.is_some()),
-    |lock, limit| block_on(lock.try_hold_async_for(limit)).map(|got| got.is_some()),
-];
 
 /// Only an unreachable store ends a wait in real time: a lock that is held does not, so that a test decides when.
 #[test]
 fn a_wait_for_a_holder_goes_on_until_the_clock_is_moved() {
     let limit = Duration::from_millis(20);
-    for wait in WAITS {
-        let scene = Scene::new();
-        let (holder, (lock, watch)) = (scene.lock(), scene.watched_lock());
-        let guard = holder.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || wait(&other, limit));
-        until_waiting(&lock, 1);
-        let asked = watch.count();
-        until("the limit has passed in real time, and the store was asked again", || watch.count() >= asked + 3);
-        assert!(!waiter.is_finished());
-        scene.clock.advance(limit);
-        assert!(!waiter.join().unwrap());
-        guard.unlock().unwrap();
-    }
+    let scene = Scene::new();
+    let (holder, (lock, watch)) = (scene.lock(), scene.watched_lock());
+    let guard = holder.lock().unwrap();
+    let other = lock.clone();
+    let waiter = spawn(move || other.try_lock_for(limit).map(|got| got.is_some()));
+    until_waiting(&lock, 1);
+    let asked = watch.count();
+    until("the limit has passed in real time, and the store was asked again", || watch.count() >= asked + 3);
+    assert!(!waiter.is_finished());
+    scene.clock.advance(limit);
+    assert!(!waiter.join().unwrap());
+    guard.unlock().unwrap();
 }
 
 /// Shows: G1, G5.
