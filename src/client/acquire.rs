@@ -35,7 +35,7 @@ use crate::error::{BackendFailure, Error};
 use crate::event::How;
 use crate::log;
 use crate::state::key::Key;
-use crate::state::machine::{Phase, State, Taker, Waiter};
+use crate::state::machine::{AskedBy, Phase, State, Taker, Waiter};
 use crate::state::owner;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::{MutexGuard, thread};
@@ -199,13 +199,13 @@ impl<'c> Acquire<'c> {
                 parts.retries.thread.wake_and_expect_more(now);
                 return Ok(Progress::Waits(Arc::clone(waiter)));
             }
-            state.phase = Phase::Asking { turn: None, about: None };
+            state.phase = Phase::Asking { by: AskedBy::Arriving, about: None };
             drop(state);
             return self.asker(Turn::of(parts, key)).ask();
         }
-        // A task that has just dropped its hold finds the key free once the retry thread has sent the release.
-        let is_free_soon = self.task.is_some() && state.queue.is_empty() && state.is_release_ordered();
-        if self.limit.is_one_attempt && !is_free_soon {
+        // A task finds the key free once the retry thread has given back what another task has dropped.
+        let may_be_free_soon = self.task.is_some() && state.is_unwanted();
+        if self.limit.is_one_attempt && !may_be_free_soon {
             // Others of this process hold the key, ask for it or wait for it.
             return self.limit.outcome(state.failure.clone()).map(|()| Progress::Ended);
         }
@@ -226,7 +226,7 @@ impl<'c> Acquire<'c> {
         if !is_over && (tenure.others.wait() || !tenure.tokens.advance()) {
             return Lingering::No;
         }
-        let lingering = std::mem::replace(&mut state.phase, Phase::Asking { turn: None, about: None });
+        let lingering = std::mem::replace(&mut state.phase, Phase::Asking { by: AskedBy::Arriving, about: None });
         let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
         if is_over {
             parts.renewals.forget(key);
@@ -309,7 +309,8 @@ impl<'c> Acquire<'c> {
     /// Releases a hold that was lost before its thread was told, and takes the turn to ask again.
     fn discard(&self) -> Turn<'c> {
         let (parts, key) = (self.parts, self.key);
-        let ended = parts.renewals.end_hold(key, &mut key.state.lock(), Phase::Asking { turn: None, about: None });
+        let ended =
+            parts.renewals.end_hold(key, &mut key.state.lock(), Phase::Asking { by: AskedBy::Arriving, about: None });
         if let Some((tenure, _)) = ended {
             parts.retries.release_later(&key.name, &tenure);
         }

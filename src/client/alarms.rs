@@ -6,7 +6,8 @@
 use super::worker::{Schedule, Worker};
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::sync::{Mutex, catch_panic};
+use crate::state::task::wake;
+use crate::sync::Mutex;
 use std::task::Waker;
 
 pub(super) struct Alarms {
@@ -43,9 +44,7 @@ impl Alarms {
     /// Wakes the tasks whose moments have come. Returns when the next one comes.
     pub(super) fn ring(&self, now: Moment) -> Moment {
         let due = self.wakers.lock().take_due(now, usize::MAX);
-        for waker in due {
-            let _ = catch_panic(|| waker.wake());
-        }
+        due.into_iter().for_each(wake);
         self.wakers.lock().next()
     }
 }

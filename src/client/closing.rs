@@ -7,8 +7,10 @@ use super::parts::Parts;
 use super::turn::Turn;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::Phase;
+use crate::state::task::is_waking;
 use crate::sync::{MutexGuard, thread};
 use std::sync::Arc;
 
@@ -18,14 +20,19 @@ pub(crate) struct Leaving<'a>(pub(super) &'a Parts);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        if self.0.core.activity.end_hold() {
-            shut_down_if_needed(self.0);
+        let parts = self.0;
+        if !parts.core.activity.end_hold() {
+            return;
+        }
+        match is_waking() && parts.retries.thread.start().is_ok() {
+            true => parts.order(Order::ShutDown),
+            false => shut_down_if_needed(parts),
         }
     }
 }
 
 /// Turns new and waiting threads away, and waits until they have left. Holds continue, and the last one to end
-/// runs the shutdown.
+/// runs the shutdown. A runtime that calls this while it is told to wake a task does not wait: the thread `dlock-close` does.
 pub(super) fn close(parts: &Parts) {
     if parts.core.process.is_forked() {
         return;
@@ -39,10 +46,32 @@ pub(super) fn close(parts: &Parts) {
         // The pauses of tasks end, too.
         parts.alarms.ring(Moment::NEVER);
     }
-    end_lingering(parts);
-    if parts.core.activity.wait_until_left() {
-        shut_down(parts);
+    if !is_waking() {
+        if has_ended(parts) {
+            shut_down(parts);
+        }
+        return;
     }
+    // What would be waited for may be the work of this thread, or of one that waits for it.
+    match parts.closer.start() {
+        Ok(_) => parts.closer.wake_by(parts.core.clock.now()),
+        Err(Error::ShutDown) => {}
+        Err(error) => log::error!(CLIENT, "the closed client ends with its last handle: {error}"),
+    }
+}
+
+/// Runs the rest of a closing for which nobody waits.
+pub(super) fn close_apart(parts: &Parts, _now: Moment) -> Moment {
+    if has_ended(parts) {
+        shut_down_if_needed(parts);
+    }
+    Moment::NEVER
+}
+
+/// After the closing, waits until all threads have left. Returns whether nothing is held then.
+fn has_ended(parts: &Parts) -> bool {
+    end_lingering(parts);
+    parts.core.activity.wait_until_left()
 }
 
 /// Shuts the client down immediately, because its last handle is dropped. In a forked child there is nothing to
@@ -120,8 +149,9 @@ fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Resu
 fn shut_down(parts: &Parts) {
     let is_down = parts.core.activity.is_down.lock();
     run_shutdown(parts, is_down);
-    // If the retry thread has shut the client down, it could not wait for its own end.
+    // If one of these threads has shut the client down, it could not wait for its own end.
     parts.retries.thread.stop();
+    parts.closer.stop();
 }
 
 /// Shuts the client down unless another thread does. That thread may wait for the calling one to end.
@@ -143,6 +173,8 @@ fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     let (slow, now) = (parts.slow_nodes.retries.take(), parts.core.clock.now());
     slow.cleanups.into_iter().for_each(|cleanup| parts.retries.cleanup.return_untried(cleanup, now));
     let outcomes = give_back_ordered(parts, slow.orders);
+    // Nobody is inside any more for whom it waits.
+    parts.closer.stop();
     // Stop the subscription before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
     parts.subscription.stop();
     parts.retries.await_replies(&parts.core);

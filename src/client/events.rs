@@ -185,11 +185,14 @@ impl Events {
         observer.queue(&Event::Acquired(Acquired { lock, token, waited, how }), Some(sample))
     }
 
-    /// Queues that the hold with this token has ended. Call it with the key's mutex held, or as the thread that has the turn.
+    /// Queues that the hold with this token has ended, if anybody was told of it. Call it with the key's mutex held, or as the thread that has the
+    /// turn.
     #[inline]
     pub(super) fn queue_released(&self, tenure: &Tenure, token: u64, now: Moment, end: HoldEnd) -> Queued {
         match &self.observer {
-            Some(observer) if observer.times_holds() => released(observer, tenure, token, now, end),
+            Some(observer) if tenure.is_confirmed && observer.times_holds() => {
+                released(observer, tenure, token, now, end)
+            }
             _ => Queued::NOTHING,
         }
     }

@@ -18,7 +18,7 @@ use crate::error::{Error, LossCause};
 use crate::log;
 use crate::port::{ExtendOutcome, Extension, Outcome, ProbeOutcome, Request};
 use crate::state::key::Key;
-use crate::state::machine::Phase;
+use crate::state::machine::{AskedBy, Phase};
 use crate::state::owner;
 use crate::state::tenure::Tenure;
 use crate::timing;
@@ -279,7 +279,7 @@ fn end_orphan(parts: &Parts, key: &Arc<Key>, owner: u64) -> bool {
         return false;
     }
     let now = parts.core.clock.now();
-    let ended = parts.renewals.end_hold(key, &mut state, Phase::Asking { turn: None, about: None });
+    let ended = parts.renewals.end_hold(key, &mut state, Phase::Asking { by: AskedBy::Arriving, about: None });
     let Some((mut tenure, watchers)) = ended else { return false };
     drop(state);
     let (_leaving, turn) = (Leaving(parts), Turn::of(parts, key));

@@ -109,6 +109,7 @@ const ROUNDS: Rounds = Rounds {
     retry: retry_thread::round,
     retry_on_slow_nodes: retry_thread::round_on_slow_nodes,
     alarm: |parts, now| parts.alarms.ring(now),
+    close: closing::close_apart,
     listen: listen_thread::listen,
 };
 

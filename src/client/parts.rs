@@ -30,6 +30,8 @@ pub(crate) struct Parts {
     orders: Mutex<Vec<Order>>,
     /// When tasks are to be woken.
     pub(super) alarms: Alarms,
+    /// The thread that closes the client where the caller may not wait.
+    pub(super) closer: Worker,
     pub(super) subscription: Arc<Subscription>,
     /// What the client says of itself in the store.
     pub(super) record: Record,
@@ -47,6 +49,7 @@ pub(super) struct Rounds {
     pub(super) retry: Round<Parts>,
     pub(super) retry_on_slow_nodes: Round<Parts>,
     pub(super) alarm: Round<Parts>,
+    pub(super) close: Round<Parts>,
     /// Listens until the inbox breaks. Returns `None` if the client is gone or stops listening.
     pub(super) listen: fn(&Weak<Parts>) -> Option<Moment>,
 }
@@ -67,6 +70,7 @@ impl Parts {
                 },
                 orders: Mutex::default(),
                 alarms: Alarms::new(worker("dlock-alarm", rounds.alarm)),
+                closer: worker("dlock-close", rounds.close),
                 record: Record::new(has_record),
                 describe: Describe::default(),
                 server: Arc::new(ServerWatch::new(&core, &renewals, &retries, &subscription)),

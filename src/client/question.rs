@@ -10,7 +10,7 @@ use crate::error::{BackendFailure, Error};
 use crate::port::{AcquireOutcome, Busy, Claim, Note, Outcome, PollOutcome, Request};
 use crate::state::key::Key;
 use crate::state::locker;
-use crate::state::machine::Phase;
+use crate::state::machine::{AskedBy, Phase};
 use crate::state::tenure::{Tenure, Unsettled};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Question {
             Some(unsettled) => Self::again(unsettled),
             None => Self::fresh(parts.core.next_locker(&settings), settings, wait),
         };
-        state.phase = Phase::Asking { turn: None, about: None };
+        state.phase = Phase::Asking { by: AskedBy::Client, about: None };
         state.ask_about(&question.about.locker);
         Some((Turn::of(parts, key), question))
     }

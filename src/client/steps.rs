@@ -4,6 +4,7 @@
 //! | what is known | answer | and | step |
 //! |---|---|---|---|
 //! | a recall is under way | the locker is gone | | ask again, looking at the key alone |
+//! | no answer yet | the locker is gone | a single attempt | the same: the locker was that of a waiter before it |
 //! | | the locker is gone | the thread does not wait, or no longer | end, with the failure of the acquire unless the lock is busy |
 //! | | the locker is gone | | ask again |
 //! | no acquire is settled yet | no reply to what may have been executed | there is time | settle: poll that locker |
@@ -24,7 +25,8 @@
 //!   waits or is refused.
 //! * **S20** In one turn, at most one acquire without a reply is settled. At most one request asks for a place because the store has looked
 //!   at the key alone. So a turn ends, whatever the store answers, unless the store knows none of the lockers.
-//! * **S21** A single attempt never waits in the local queue. It polls for its place only while a recall lasts.
+//! * **S21** A single attempt never waits in the local queue. It polls for a place only while a recall lasts, or to settle a locker:
+//!   its own, or that of a task which left the local queue before it. If that one is gone, the attempt asks for itself.
 //! * **S22** If a reply has said that the key is busy, the key counts as busy for the rest of the turn. A lack of time is no error then.
 //!
 //! # How a single attempt gets a lock that only lingers
@@ -133,7 +135,9 @@ impl Asking {
     pub(super) fn next(&mut self, answer: Answer, seen: &Seen) -> Step {
         let ends = self.is_one_attempt || seen.is_over;
         match answer {
-            Answer::Gone if self.attempt.recall.is_some() => Step::Ask(QueuePlace::None),
+            Answer::Gone if self.attempt.recall.is_some() || self.is_one_attempt && self.attempt.knows_nothing() => {
+                Step::Ask(QueuePlace::None)
+            }
             Answer::Gone if ends => {
                 Step::End { abandoned: None, failure: self.attempt.unanswered.take().filter(|_| !self.attempt.is_busy) }
             }

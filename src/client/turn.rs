@@ -7,7 +7,7 @@ use crate::error::{Error, LossCause};
 use crate::log;
 use crate::port::{Outcome, Request};
 use crate::state::key::Key;
-use crate::state::machine::{NextTurn, Phase, State};
+use crate::state::machine::{AskedBy, NextTurn, Phase, State};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl<'c> Turn<'c> {
         mut state: MutexGuard<'_, State>,
         cause: &LossCause,
     ) {
-        let left = Self::leave_lingering(parts, key, &mut state, Phase::Asking { turn: None, about: None });
+        let left = Self::leave_lingering(parts, key, &mut state, Phase::Asking { by: AskedBy::Arriving, about: None });
         drop(state);
         if let Some((turn, tenure)) = left {
             log::debug!(LEASE, "lock {:?}: lost while nobody held it: {cause}", key.name);

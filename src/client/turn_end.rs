@@ -48,6 +48,10 @@ pub(super) fn end_retry<'c>(turn: Turn<'c>, answer: Answer, sent_at: Moment) -> 
             drop(turn);
             refused.iter().for_each(|waiter| parts.dismiss(waiter));
         }
+        // An answer from before the attempt says nothing to it. It asks next, about the same locker if that may have a place.
+        answer if state.first_task().is_some_and(|task| task.is_one_attempt && !task.was_asked()) => {
+            enter_waiting(turn, state, answer.into_unsettled(), sent_at);
+        }
         answer if state.first_task().is_some_and(|task| task.is_one_attempt) => {
             go_on_with_attempt(turn, answer, state, sent_at);
         }

@@ -22,7 +22,7 @@ use crate::error::{Error, LossCause};
 use crate::log;
 use crate::state::key::Key;
 use crate::state::locker::random_number;
-use crate::state::machine::Phase;
+use crate::state::machine::{AskedBy, Phase};
 use std::sync::Arc;
 
 /// Returns the error if the holder of a key shows that another client has this client's identity. `fresh` is the locker that the request
@@ -62,7 +62,8 @@ fn lose(parts: &Parts, key: &Arc<Key>) {
     match &mut state.phase {
         Phase::Held(_) => loss::notice(parts, key, state, LossCause::Cloned, now),
         Phase::Lingering { .. } => {
-            let left = Turn::leave_lingering(parts, key, &mut state, Phase::Asking { turn: None, about: None });
+            let left =
+                Turn::leave_lingering(parts, key, &mut state, Phase::Asking { by: AskedBy::Arriving, about: None });
             drop(state);
             drop(left);
         }

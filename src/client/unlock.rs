@@ -96,13 +96,33 @@ impl<'c> Unlock<'c> {
         let ended = self.end_hold(exit)?;
         let is_given_back = ended.is_some();
         if let Some(ended) = ended {
-            // The closing thread waits for it.
-            parts.core.activity.begin_release();
-            let in_flight = parts.retries.unanswered.add();
-            parts.order(Order::GiveBack { ended, released, in_flight });
+            self.order(ended, released);
         }
         parts.count_out_task();
         Ok(is_given_back)
+    }
+
+    /// Ends a hold of which its task was not told, and counts the task out. The retry thread gives the tenure back.
+    #[cfg(feature = "async")]
+    pub(crate) fn unlock_untold(self, mut state: MutexGuard<'_, State>) {
+        let now = self.parts.core.clock.now();
+        let is_told = state.kept().is_some_and(|tenure| {
+            tenure.is_confirmed = false;
+            tenure.is_lost()
+        });
+        if let Ok(ended) = self.end_tenure(state, is_told, now) {
+            self.order(ended, None);
+        }
+        self.parts.count_out_task();
+    }
+
+    /// Leaves a tenure to the retry thread.
+    fn order(self, ended: EndedTenure, released: Option<ReleaseReply>) {
+        let parts = self.parts;
+        // The closing thread waits for it.
+        parts.core.activity.begin_release();
+        let in_flight = parts.retries.unanswered.add();
+        parts.order(Order::GiveBack { ended, released, in_flight });
     }
 
     /// Ends the hold. The tenure is passed on, or lingers, or is returned and must be given back.

@@ -16,7 +16,8 @@ use std::time::Duration;
 /// [`GeneratorBuilder::clock`](crate::GeneratorBuilder::clock) and to
 /// [`MemoryLockProcessor::with_clock`](crate::MemoryLockProcessor::with_clock). No time passes by itself: on a clock that
 /// nobody moves, `try_lock_for` waits for a lock that is held until it gets it. Only a store that does not answer ends it: then the
-/// call returns the error when its limit has passed in real time, because the answers of a store follow real time.
+/// call returns the error when its limit has passed in real time, because the answers of a store follow real time. A task that
+/// awaits a hold has no such end: if the store does not answer, `try_hold_async_for` waits until the clock is moved.
 ///
 /// [`advance`](Self::advance) moves the clock in one step, as if the process had stood still: nothing is renewed on the way.
 /// [`pass`](Self::pass) moves it as time passes in a process that runs: what becomes due on the way is done on the way.

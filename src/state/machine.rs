@@ -37,9 +37,8 @@
 //!   under the key's mutex, except that the retry thread takes a due key out of its schedule first. In `Held` the
 //!   key is in that schedule only if the tenure says so (`watched`), and the retry thread then only clears that
 //!   flag.
-//! * **S11** `turn` names a thread only in `Asking`; that thread is not in the queue. If `Asking` names no thread, the
-//!   asker is a thread that never parked, or the retry thread. It never names a task: a turn that comes to a task becomes `Waiting`, and the
-//!   key is due at once.
+//! * **S11** `Asking` says who asks. A thread whose turn it is is not in the queue. The asker is never a task: a turn that comes to a task
+//!   becomes `Waiting`, and the key is due at once.
 //! * **S12** Each locker is sent by only one acquire. A locker that ends while the outcome of that acquire is unknown
 //!   goes on the clean-up list.
 //! * **S13** A lost tenure stays `Held` until its owner unlocks: a stale hold still keeps the local threads out. A tenure
@@ -88,12 +87,23 @@ pub(crate) struct Ended {
 #[derive(Debug)]
 pub(crate) enum Phase {
     Idle,
-    Asking { turn: Option<u64>, about: Option<About> },
+    Asking { by: AskedBy, about: Option<About> },
     Waiting { unsettled: Option<Unsettled> },
     // In a box: a tenure is long, and passes through many hands.
     Held(Box<Tenure>),
     Lingering { tenure: Box<Tenure>, until: Moment },
     Releasing { ended: Option<Ended>, about: Option<About> },
+}
+
+/// Who asks the store for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AskedBy {
+    /// A thread that has not parked.
+    Arriving,
+    /// The thread that waited for this owner, and whose turn it is now.
+    Waiter(u64),
+    /// The retry thread, for those that wait, as long as some do.
+    Client,
 }
 
 /// What the mutex of a key protects.
@@ -144,7 +154,7 @@ impl State {
                 self.phase = Phase::Waiting { unsettled: None };
                 return NextTurn::Client;
             }
-            Some(first) => self.phase = Phase::Asking { turn: Some(first.owner), about: None },
+            Some(first) => self.phase = Phase::Asking { by: AskedBy::Waiter(first.owner), about: None },
         }
         self.queue.pop_front().map_or(NextTurn::Nobody, NextTurn::Thread)
     }
@@ -154,9 +164,14 @@ impl State {
         self.queue.front().and_then(|first| first.task.as_ref())
     }
 
-    /// Returns whether the retry thread is about to send a release that a task has ordered.
-    pub(crate) fn is_release_ordered(&self) -> bool {
-        matches!(&self.phase, Phase::Releasing { ended: Some(ended), .. } if ended.is_ordered)
+    /// Returns whether nobody of this process wants the key, and the client itself is about to give it back, or asks for somebody who has left.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        let is_clients = match &self.phase {
+            Phase::Asking { by, .. } => *by == AskedBy::Client,
+            Phase::Releasing { ended, .. } => ended.as_ref().is_none_or(|ended| ended.is_ordered),
+            _ => false,
+        };
+        is_clients && self.queue.is_empty()
     }
 
     /// Takes all tasks out of the queue. If nobody waits then, and only the retry thread would still ask, returns to `Idle`, as
@@ -274,7 +289,7 @@ impl State {
 
     /// Returns whether it is the turn to ask of the thread that waits for this owner.
     pub(crate) fn is_turn_of(&self, owner: u64) -> bool {
-        matches!(self.phase, Phase::Asking { turn: Some(turn), .. } if turn == owner)
+        matches!(self.phase, Phase::Asking { by: AskedBy::Waiter(turn), .. } if turn == owner)
     }
 
     /// Notes the locker of a request, because the inbox may hear of it before the reply arrives.

@@ -10,12 +10,31 @@
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::How;
-use crate::sync::{Mutex, catch_panic};
+use crate::sync::{Mutex, catch_panic, thread_local};
 use crate::timing::{FIRST_RECALL_PAUSE, MOST_RECALLS, RECALL, RECALL_TRIPS};
 use crossbeam_channel::Sender;
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
+
+thread_local! {
+    /// How many wakers the calling thread is inside of.
+    static WAKING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Wakes a task. Whatever a runtime does here, the work of the calling thread goes on.
+pub(crate) fn wake(waker: Waker) {
+    WAKING.with(|waking| waking.set(waking.get() + 1));
+    let _ = catch_panic(|| waker.wake());
+    WAKING.with(|waking| waking.set(waking.get() - 1));
+}
+
+/// Returns whether a runtime runs a task on the calling thread that this thread is waking. The thread may then be in the middle of any work of a
+/// client, so it must not wait for the end of such work.
+pub(crate) fn is_waking() -> bool {
+    WAKING.with(Cell::get) > 0
+}
 
 /// The place for the waker of the task that waits for something. Only the last waker counts, as with every [`Future`].
 #[derive(Debug, Default)]
@@ -35,10 +54,7 @@ impl WakerCell {
     /// Wakes the task whose waker is kept, if there is one. Call it after a change, and with no mutex held.
     pub(crate) fn wake(&self) {
         let waker = self.0.lock().take();
-        if let Some(waker) = waker {
-            // The work of the calling thread goes on, whatever a runtime does.
-            let _ = catch_panic(|| waker.wake());
-        }
+        waker.into_iter().for_each(wake);
     }
 }
 
@@ -88,6 +104,13 @@ pub(crate) struct AskProgress {
     pub(crate) recall: Option<Recall>,
     /// Whether the next request for a task asks for a place in the queue.
     pub(crate) wants_place: bool,
+}
+
+impl AskProgress {
+    /// Returns whether no reply has told of the key, and none to an acquire of the caller's own is missing.
+    pub(crate) fn knows_nothing(&self) -> bool {
+        !self.is_busy && self.unanswered.is_none()
+    }
 }
 
 /// The time limit and the pauses of one recall.

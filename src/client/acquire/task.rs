@@ -14,14 +14,16 @@ use super::{Acquire, Confirmed, Progress};
 use crate::client::orders::{Confirmation, Order};
 use crate::client::parts::Parts;
 use crate::client::releases;
+use crate::client::unlock::{AfterRelease, Unlock};
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{BackendFailure, Error};
 use crate::event::How;
 use crate::state::key::Key;
-use crate::state::machine::{Phase, Waiter};
+use crate::state::machine::{AskedBy, Phase, State, Waiter};
 use crate::state::task::{ConfirmingExtension, Task};
+use crate::sync::MutexGuard;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -129,16 +131,17 @@ impl<'c> TaskAcquire<'c> {
         let (parts, key) = (self.call.parts, self.call.key);
         let state = key.state.lock();
         if key.hold.is_owned_by(self.call.owner) {
-            drop(state);
-            // Nobody was told of it. The retry thread gives it back, and the next waiter asks.
-            drop(self.call.discard());
-        } else if waiter.task.as_ref().is_some_and(|task| task.take_end().is_some()) {
-            // Whoever has ended the wait has counted it out.
-            return;
-        } else {
+            self.give_back(state);
+        } else if waiter.task.as_ref().is_none_or(|task| task.take_end().is_none()) {
             let _ = self.call.leave(waiter, state);
+            parts.count_out_task();
         }
-        parts.count_out_task();
+        // Otherwise, whoever has ended the wait has counted it out.
+    }
+
+    /// Gives back a hold of which the task was not told.
+    fn give_back(&self, state: MutexGuard<'_, State>) {
+        Unlock::new(self.call.parts, self.call.key, AfterRelease::Elsewhere).unlock_untold(state);
     }
 
     /// Arrives, for the first poll.
@@ -196,7 +199,10 @@ impl<'c> TaskAcquire<'c> {
             return Ok(Progress::Waits(waiter));
         }
         let is_first = state.queue.front().is_some_and(|first| Arc::ptr_eq(first, &waiter));
-        let is_asking = matches!(state.phase, Phase::Asking { turn: None, .. } | Phase::Waiting { unsettled: None });
+        let is_asking = matches!(
+            state.phase,
+            Phase::Asking { by: AskedBy::Arriving | AskedBy::Client, .. } | Phase::Waiting { unsettled: None }
+        );
         let is_unanswered = is_first && is_asking && !state.has_asked() && state.failure.is_none();
         let left = self.call.leave(&waiter, state);
         parts.count_out_task();
@@ -220,8 +226,7 @@ impl<'c> TaskAcquire<'c> {
                     Some(next) => next,
                     None if self.call.limit.is_over(self.call.parts.core.clock.now()) => {
                         // There is no time to wait for the extension.
-                        drop(self.call.discard());
-                        self.call.parts.count_out_task();
+                        self.give_back(self.call.key.state.lock());
                         return Poll::Ready(Ok(None));
                     }
                     None => return self.pause(waker, self.call.limit.until),
@@ -241,19 +246,22 @@ impl<'c> TaskAcquire<'c> {
 
     /// Waits for the next poll, with an alarm at a moment.
     fn pause(&mut self, waker: &Waker, alarm: Option<Moment>) -> Poll<Result<Option<u64>, Error>> {
-        let Some(waiter) = &self.call.task else { return Poll::Pending };
+        let Some(waiter) = self.call.task.clone() else { return Poll::Pending };
         if !std::mem::replace(&mut self.wait.is_counted, true) {
             self.call.parts.core.events.note_waiting(self.call.settings, true);
         }
-        if let Some(at) = alarm {
-            self.wait.has_alarm = true;
-            if let Err(error) = self.call.parts.alarms.set(self.call.owner, at, waker) {
-                self.give_up(waiter);
-                return Poll::Ready(Err(error));
-            }
+        if let Err(error) = self.set_alarm(waker, alarm) {
+            self.give_up(&waiter);
+            return Poll::Ready(Err(error));
         }
-        self.wait.stage = Stage::Waits(Arc::clone(waiter));
+        self.wait.stage = Stage::Waits(waiter);
         Poll::Pending
+    }
+
+    fn set_alarm(&mut self, waker: &Waker, alarm: Option<Moment>) -> Result<(), Error> {
+        let Some(at) = alarm else { return Ok(()) };
+        self.wait.has_alarm = true;
+        self.call.parts.alarms.set(self.call.owner, at, waker)
     }
 
     /// Confirms the task's hold, or gives it back and goes on without it. Returns `None` while the retry thread extends the lease first.

@@ -246,6 +246,8 @@ impl DLockGenerator {
     /// Blocks until waiting threads have left. If nothing is held, it also blocks until `dlock-retry`, `dlock-lease` and
     /// `dlock-listen` have ended: a few round trips, or a few commands' time-outs (1 s each) if the server does not answer.
     /// Further calls do nothing more.
+    ///
+    /// An executor that polls inside `wake()` may call it there. It does not block then: the thread `dlock-close` waits in its place.
     pub fn close(&self) {
         self.client.close();
     }

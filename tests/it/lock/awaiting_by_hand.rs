@@ -11,7 +11,8 @@ use futures_lite::future::block_on;
 use parking_lot::Mutex;
 use redis_dlock::processor::{Limit, Outcome, Request, StoreLimits, WaitQueue};
 use redis_dlock::{
-    BackendFailure, DLockGenerator, DistributedReentrantLock, Error, Hold, HoldFuture, Holds, LockProcessor, LossCause,
+    BackendFailure, DLockGenerator, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, HoldFuture, Holds,
+    LockProcessor, LossCause,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::any::Any;
@@ -93,6 +94,14 @@ impl Scene {
     }
 
     fn with(change: impl FnOnce(&mut Odd)) -> Self {
+        Self::made(change, |builder| builder)
+    }
+
+    fn built(build: impl FnOnce(GeneratorBuilder) -> GeneratorBuilder) -> Self {
+        Self::made(|_| (), build)
+    }
+
+    fn made(change: impl FnOnce(&mut Odd), build: impl FnOnce(GeneratorBuilder) -> GeneratorBuilder) -> Self {
         let lab = Lab::memory();
         let (processor, watch) = lab.watched();
         let mut odd = Odd {
@@ -106,7 +115,7 @@ impl Scene {
         change(&mut odd);
         let (when_doubted, ended_on) = (Arc::clone(&odd.when_doubted), Arc::clone(&odd.ended_on));
         // It always hears of grants.
-        let generator = lab.time.builder().build(odd).unwrap();
+        let generator = build(lab.time.builder()).build(odd).unwrap();
         Self { lab, watch, when_doubted, ended_on, generator }
     }
 
@@ -124,6 +133,18 @@ impl Scene {
         self.lab.generator().generate_with(config("x", 30_000)).unwrap().hold().unwrap()
     }
 
+    /// A waker that drops something and closes the client, and what says that it has.
+    fn closer(&self, dropped: impl Send + 'static) -> (Waker, Closed) {
+        let (close_it, closed) = bounded(1);
+        let generator = self.generator.clone();
+        let waker = Once::waker(move || {
+            drop(dropped);
+            generator.close();
+            close_it.send(()).unwrap();
+        });
+        (waker, Closed(closed))
+    }
+
     /// Lets a task hear of its grant, and does not poll it.
     fn grant_by_a_message<F: Future>(&self, task: &mut Pin<Box<F>>) {
         let (held, bell) = (self.held_elsewhere(), Bell::new());
@@ -131,6 +152,15 @@ impl Scene {
         eventually("it waits in the store", || self.lab.waiting(held.lock().key()) == 1);
         held.release().unwrap();
         bell.wait();
+    }
+}
+
+struct Closed(Receiver<()>);
+
+impl Closed {
+    #[track_caller]
+    fn wait(self) {
+        self.0.recv_timeout(HANG).expect("it is closed");
     }
 }
 
@@ -229,32 +259,35 @@ fn a_grant_is_extended_by_the_lease_that_the_client_counts_on() {
 /// The thread that shuts the client down waits for the one that wakes.
 /// Shows: L6.
 #[test]
-fn an_alarm_may_drop_the_last_handle_during_the_shutdown() {
-    let scene = Scene::new();
-    let lock = scene.lock("x");
-    let hold = awaited(lock.hold_async()).unwrap();
-    let (wake, woken) = bounded(1);
-    let (go, may_go) = bounded::<()>(1);
-    let (drop_it, dropped) = bounded(1);
-    let last = lock.clone();
-    let waker = Once::waker(move || {
-        wake.send(()).unwrap();
-        may_go.recv_timeout(HANG).unwrap();
-        drop(last);
-        drop_it.send(()).unwrap();
-    });
-    let mut waits = Box::pin(lock.try_hold_async_for(Duration::from_millis(50)));
-    assert!(poll(&mut waits, &waker).is_pending());
-    scene.lab.time.recv(&woken);
-    drop(waits);
-    scene.generator.close();
-    drop((scene.generator, lock));
-    drop(hold);
-    eventually("it is given back", || scene.lab.leftovers().is_empty());
-    // The shutdown follows. Nothing tells that it has begun.
-    thread::sleep(Duration::from_millis(100));
-    go.send(()).unwrap();
-    dropped.recv_timeout(HANG).expect("the last handle is gone");
+fn an_alarm_may_drop_the_last_handle_or_close_the_client_during_the_shutdown() {
+    let ends: [fn(DLockGenerator); 2] = [drop, |last| last.close()];
+    for end in ends {
+        let scene = Scene::new();
+        let lock = scene.lock("x");
+        let hold = awaited(lock.hold_async()).unwrap();
+        let (wake, woken) = bounded(1);
+        let (go, may_go) = bounded::<()>(1);
+        let (end_it, ended) = bounded(1);
+        let last = scene.generator.clone();
+        let waker = Once::waker(move || {
+            wake.send(()).unwrap();
+            may_go.recv_timeout(HANG).unwrap();
+            end(last);
+            end_it.send(()).unwrap();
+        });
+        let mut waits = Box::pin(lock.try_hold_async_for(Duration::from_millis(50)));
+        assert!(poll(&mut waits, &waker).is_pending());
+        scene.lab.time.recv(&woken);
+        drop(waits);
+        scene.generator.close();
+        drop((scene.generator, lock));
+        drop(hold);
+        eventually("it is given back", || scene.lab.leftovers().is_empty());
+        // The shutdown follows. Nothing tells that it has begun.
+        thread::sleep(Duration::from_millis(100));
+        go.send(()).unwrap();
+        ended.recv_timeout(HANG).expect("it has ended");
+    }
 }
 
 /// Also on the thread for servers that keep others waiting.
@@ -332,18 +365,57 @@ fn the_wake_of_a_release_may_close_the_client() {
     let scene = Scene::new();
     let lock = scene.lock("x");
     let hold = awaited(lock.hold_async()).unwrap();
-    let (close_it, closed) = bounded(1);
-    let generator = scene.generator;
-    let waker = Once::waker(move || {
-        generator.close();
-        close_it.send(()).unwrap();
-    });
+    let (waker, closed) = scene.closer(());
     let releasing = scene.watch.stop_next(Kind::Release, When::Going);
     let mut release = Box::pin(hold.release_async());
     assert!(poll(&mut release, &waker).is_pending());
     releasing.open();
-    closed.recv_timeout(HANG).expect("it is closed");
+    closed.wait();
     assert!(matches!(look(&mut release), Poll::Ready(Ok(()))));
+}
+
+/// One round releases a lock and gets another one. The thread wakes for the latter before it is done with the former, or is left another release
+/// by that wake.
+/// Shows: L6.
+#[test]
+fn a_wake_may_close_the_client_while_its_thread_has_work_that_the_closing_waits_for() {
+    for has_begun in [true, false] {
+        let scene = Scene::new();
+        let [x, y, z] = ["x", "y", "z"].map(|target| scene.lock(target));
+        let held = awaited(x.hold_async()).unwrap();
+        let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
+        let [mut of_y, mut of_z] = [&y, &z].map(|lock| Box::pin(lock.hold_async()));
+        assert!(look(&mut of_z).is_pending());
+        asking.wait();
+        let (release, held) = if has_begun { (Some(held.release_async()), None) } else { (None, Some(held)) };
+        let (waker, closed) = scene.closer(held);
+        assert!(poll(&mut of_y, &waker).is_pending());
+        asking.open();
+        closed.wait();
+        assert!(release.is_none_or(|release| awaited(release).is_ok()));
+        assert!(matches!(look(&mut of_y), Poll::Ready(Ok(_))));
+        drop(of_z);
+        eventually("nothing is left", || scene.lab.leftovers().is_empty());
+        eventually("the client has ended", || scene.ended_on.lock().is_some());
+    }
+}
+
+/// The thread that notices the loss is in `try_lock()`, and the closing waits for those.
+/// Shows: L6.
+#[test]
+fn the_wake_of_a_loss_may_close_the_client() {
+    let scene = Scene::new();
+    let lock = scene.lock("x");
+    let hold = awaited(lock.hold_async()).unwrap();
+    let (waker, closed) = scene.closer(());
+    let mut lost = Box::pin(hold.lost_async());
+    assert!(poll(&mut lost, &waker).is_pending());
+    let mine = scene.lab.holder(lock.key()).unwrap().holder;
+    assert!(matches!(meet_a_twin(&scene, &mine), Error::ShutDown));
+    closed.wait();
+    assert!(look(&mut lost).is_ready());
+    drop(hold);
+    eventually("the client has ended", || scene.ended_on.lock().is_some());
 }
 
 #[test]
@@ -579,13 +651,105 @@ fn a_single_attempt_does_not_wait_for_the_release_of_a_thread() {
     releaser.join();
 }
 
-/// Lets the client find that another one uses its identity.
-fn meet_a_twin(scene: &Scene, locker: &str) {
+/// It is dropped before the client has the store's answer, before the client has given back what came of that, or after it was given the lock.
+#[test]
+fn a_single_attempt_gets_what_its_client_gives_back_for_a_dropped_future() {
+    for (is_given, is_released) in [(false, false), (false, true), (true, true)] {
+        let scene = Scene::new();
+        let lock = scene.lock("x");
+        let mut asking = Some(scene.watch.stop_next(Kind::Acquire, When::Coming));
+        let releasing = scene.watch.stop_next(Kind::Release, When::Going);
+        let (mut given, bell) = (Box::pin(lock.hold_async()), Bell::new());
+        assert!(poll(&mut given, &bell.waker).is_pending());
+        asking.as_ref().unwrap().wait();
+        if is_given {
+            drop(asking.take());
+            bell.wait();
+        }
+        drop(given);
+        if is_released {
+            drop(asking.take());
+            releasing.wait();
+        }
+        let mut attempt = Box::pin(lock.try_hold_async());
+        assert!(look(&mut attempt).is_pending(), "{is_given}, {is_released}");
+        drop((asking, releasing));
+        assert!(awaited(attempt).unwrap().is_some(), "{is_given}, {is_released}");
+    }
+}
+
+/// Another client has taken the lock since the one before was told that it is busy, and has released it.
+#[test]
+fn a_single_attempt_is_not_told_what_was_asked_before_it_came() {
+    let scene = Scene::new();
+    let (lock, held) = (scene.lock("x"), scene.held_elsewhere());
+    let asking = scene.watch.stop_next(Kind::Question, When::Coming);
+    let mut asks = Box::pin(lock.try_hold_async());
+    assert!(look(&mut asks).is_pending());
+    asking.wait();
+    held.release().unwrap();
+    drop(asks);
+    let mut attempt = Box::pin(lock.try_hold_async());
+    assert!(look(&mut attempt).is_pending());
+    asking.open();
+    assert!(awaited(attempt).unwrap().is_some());
+}
+
+/// The request of the task before it has got lost, so the store does not know the locker that it asks about first.
+#[test]
+fn a_single_attempt_is_not_told_that_the_place_of_another_is_gone() {
+    let scene = Scene::new();
+    let lock = scene.lock("x");
+    let (asking, polling) =
+        (scene.watch.stop_next(Kind::Question, When::Going), scene.watch.stop_next(Kind::Question, When::Going));
+    let mut asks = Box::pin(lock.hold_async());
+    assert!(look(&mut asks).is_pending());
+    asking.wait();
+    drop(asks);
+    let mut attempt = Box::pin(lock.try_hold_async());
+    assert!(look(&mut attempt).is_pending());
+    scene.watch.fail(BackendFailure::Unknown);
+    asking.open();
+    polling.wait();
+    scene.watch.heal();
+    polling.open();
+    assert!(awaited(attempt).unwrap().is_some());
+}
+
+/// It was given the lock by the store, or by a thread that held it.
+#[test]
+fn a_hold_that_nobody_was_told_of_is_no_event() {
+    for is_passed_on in [false, true] {
+        let (tell, told) = unbounded();
+        let scene = Scene::built(|builder| builder.on_event(move |event| tell.send(event.clone()).unwrap()));
+        let lock = scene.lock("x");
+        let held = is_passed_on.then(|| lock.hold().unwrap());
+        let (mut given, bell) = (Box::pin(lock.hold_async()), Bell::new());
+        assert!(poll(&mut given, &bell.waker).is_pending());
+        drop(held);
+        bell.wait();
+        drop(given);
+        let last = awaited(lock.hold_async()).unwrap().fencing_token();
+        let tokens = || {
+            told.iter().find_map(|event| match event {
+                Event::Acquired(acquired) => Some((acquired.token, true)),
+                Event::Released(released) => Some((released.token, false)),
+                _ => None,
+            })
+        };
+        let first = is_passed_on.then(|| (tokens().unwrap(), tokens().unwrap()));
+        assert!(first.is_none_or(|((acquired, is), (released, is_still))| acquired == released && is && !is_still));
+        assert_eq!([tokens().unwrap(), tokens().unwrap()], [(last, true), (last, false)]);
+    }
+}
+
+/// Lets the client find that another one uses its identity. Returns what it says then.
+fn meet_a_twin(scene: &Scene, locker: &str) -> Error {
     let (client, number) = locker.rsplit_once('-').unwrap();
     let theirs = format!("{client}-{}", number.parse::<u64>().unwrap() + 1000);
     let twin = scene.lock("twin");
     scene.lab.overwrite(twin.key(), &theirs, Duration::from_secs(60));
-    assert!(matches!(twin.try_lock(), Err(Error::Cloned { .. })));
+    twin.try_lock().unwrap_err()
 }
 
 /// Shows: G1.
@@ -595,7 +759,7 @@ fn what_a_twin_has_too_is_not_released_for_a_task() {
     let lock = scene.lock("x");
     let hold = awaited(lock.hold_async()).unwrap();
     let mine = scene.lab.holder(lock.key()).unwrap().holder;
-    meet_a_twin(&scene, &mine);
+    assert!(matches!(meet_a_twin(&scene, &mine), Error::Cloned { .. }));
     assert_eq!(cause(awaited(hold.release_async())), LossCause::Cloned);
     assert_eq!(scene.lab.holder(lock.key()).unwrap().holder, mine);
     assert_eq!(scene.watch.count_of(Kind::Release), 0);
@@ -613,7 +777,7 @@ fn a_release_that_a_task_has_ordered_before_the_client_met_its_twin_is_not_sent(
     assert!(look(&mut asks).is_pending());
     asking.wait();
     let release = hold.release_async();
-    meet_a_twin(&scene, &mine);
+    assert!(matches!(meet_a_twin(&scene, &mine), Error::Cloned { .. }));
     asking.open();
     awaited(release).unwrap();
     assert_eq!(scene.lab.holder(lock.key()).unwrap().holder, mine);

@@ -162,7 +162,11 @@ fn a_thread_that_waits_follows_the_table() {
 fn a_single_attempt_follows_the_table() {
     use Said::*;
     let rows: &[&[(Said, &str, &str)]] = &[
-        &[(Gone, "", "end")],
+        // It has polled for the place of a waiter before it. Nobody has said to it that the lock is busy.
+        &[(Gone, "", "ask None"), (Looked, "", "refuse")],
+        &[(Gone, "", "ask None"), (NotExecuted, "", "refuse")],
+        &[(Gone, "closed", "ask None"), (Unknown, "closed", "refuse")],
+        &[(UnderWay, "", "poll"), (Gone, "", "end")],
         &[(Looked, "", "refuse")],
         &[(Looked, "place", "refuse")],
         &[(NotExecuted, "", "refuse")],

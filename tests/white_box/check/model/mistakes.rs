@@ -77,6 +77,10 @@ pub(crate) enum Mutant {
     StaysWhenDropped,
     /// A future that is dropped keeps the hold that it was just given.
     KeepsGivenHold,
+    /// A single attempt does not wait for what the client gives back for a dropped future.
+    IgnoresGivingBack,
+    /// A thread that closes the client while it wakes a task waits until all have left.
+    WaitsInWakes,
     /// A task that was given the lock by a message waits for an extension that nobody sends.
     ConfirmsNothing,
     /// Tasks that wait are not sent away when their client is closed.

@@ -61,6 +61,8 @@ caught! {
     keeps_waker_late: KeepsWakerLate, AWAITING, FORGOTTEN;
     stays_when_dropped: StaysWhenDropped, DROPPING, &["left in the store", "closed in", "never at rest", "on and on", "deadlock", "max_steps"];
     keeps_given_hold: KeepsGivenHold, DROPPING, &["closed in", "never at rest", "on and on", "deadlock", "max_steps"];
+    ignores_giving_back: IgnoresGivingBack, DROPPED, &["the lock is free"];
+    waits_in_wakes: WaitsInWakes, WOKEN, FORGOTTEN;
     confirms_nothing: ConfirmsNothing, AWAITING_FAULTY, FORGOTTEN;
     keeps_tasks_at_closing: KeepsTasksAtClosing, AWAITING_CLOSING, &["waits in a closed client"];
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;

@@ -4,8 +4,8 @@ use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
 use super::visitor::Act::{
-    Await, AwaitDropped, AwaitFor, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, For, Host, Keep, Lock,
-    LockAll, LockAllFor, Nap, Try,
+    Await, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close,
+    CloseWhenWoken, For, Host, Keep, Lock, LockAll, LockAllFor, Nap, Try,
 };
 use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
@@ -163,6 +163,14 @@ pub(crate) const DROPPING_FAULTY: Scenario = Scenario { faults: SOME, leaps: tru
 
 pub(crate) const DROPPING_ASKING: Scenario = Scenario { listener: false, ..DROPPING };
 
+/// Futures are dropped, and a single attempt after each of them finds the lock free.
+pub(crate) const DROPPED: Scenario =
+    Scenario { clients: &[&[&[AwaitDropped, AwaitFree, AwaitDropped, AwaitFree]]], ..TWO };
+
+/// A client is closed by a runtime that is told to wake a task.
+pub(crate) const WOKEN: Scenario =
+    Scenario { clients: &[&[&[Await, Await], &[CloseWhenWoken], &[Lock]], &[&[Await]]], ..CLOSING };
+
 /// A client is closed while its tasks wait, hold and release.
 pub(crate) const AWAITING_CLOSING: Scenario =
     Scenario { clients: &[&[&[Await, Await], &[Await, AwaitDropped], &[Close]], &[&[Await]]], ..CLOSING };
@@ -276,8 +284,11 @@ holds! {
     tasks_that_are_dropped_with_faults: DROPPING_FAULTY;
     // Shows: L2, L3.
     tasks_that_are_dropped_unheard: DROPPING_ASKING;
+    tasks_that_come_after_dropped_ones: DROPPED;
     // Shows: L6.
     a_client_that_is_closed_while_tasks_wait: AWAITING_CLOSING;
+    // Shows: L3, L6.
+    a_client_that_is_closed_by_whom_it_wakes: WOKEN;
     // Shows: G1, L3.
     several_locks_at_once: SEVERAL;
     // Shows: G6, L2.

@@ -1,6 +1,6 @@
 //! One thread of an execution: what it does with its lock, and what it checks.
 
-use super::shims::thread;
+use super::shims::{Condvar, Mutex, thread};
 use super::time;
 use super::world::{LEASE, World};
 use crate::clock::Moment;
@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// For how long `Keep` keeps everybody from the lock.
@@ -46,8 +46,12 @@ pub(crate) enum Act {
     AwaitFor(Duration),
     /// Does as `Await` if the lock is free.
     AwaitTry,
+    /// Does as `AwaitTry`. The lock is free, but for what its client gives back.
+    AwaitFree,
     /// Begins to await a [`Hold`], and may drop the future at any step.
     AwaitDropped,
+    /// Awaits a [`Hold`], and closes the thread's client where its task is woken, on the thread that wakes.
+    CloseWhenWoken,
     /// Takes the lock together with another one.
     LockAll,
     /// Does as `LockAll` if both are acquired within this time.
@@ -105,6 +109,10 @@ impl Visitor {
 
     pub(crate) fn play(&self, script: &[Act]) {
         script.iter().for_each(|act| self.act(*act));
+        self.await_carriers();
+    }
+
+    fn await_carriers(&self) {
         for carrier in self.carriers.take() {
             let _ = carrier.join();
         }
@@ -122,6 +130,11 @@ impl Visitor {
                 return self.carry(act, Some(limit), || block_on(self.lock.try_hold_async_for(limit)));
             }
             Act::AwaitTry => return self.carry(act, Some(Duration::ZERO), || block_on(self.lock.try_hold_async())),
+            Act::AwaitFree => {
+                self.await_carriers();
+                return self.carry(act, Some(Duration::ZERO), || block_on(self.lock.try_hold_async()));
+            }
+            Act::CloseWhenWoken => return self.carry(act, Some(Duration::ZERO), || self.close_when_woken()),
             Act::AwaitDropped => {
                 return self.carry(act, Some(Duration::ZERO), || poll_for_a_while(self.lock.hold_async()));
             }
@@ -178,6 +191,7 @@ impl Visitor {
                 self.pass_to_another_thread(hold);
             }
             (None, Ok(None)) => self.object("hold() came back without"),
+            (_, Ok(None)) if matches!(act, Act::AwaitFree) => self.object("the lock is free"),
             (Some(limit), Ok(None)) if time::now() < began + limit => self.object("gave up too early"),
             (_, Ok(None) | Err(Error::ShutDown)) => {}
             (Some(_), Err(Error::Backend { .. })) => {}
@@ -371,6 +385,25 @@ impl Visitor {
         }
     }
 
+    /// Shows: L6.
+    fn close_when_woken(&self) -> Result<Option<Hold>, Error> {
+        let mut future = pin!(self.lock.hold_async());
+        let closer = Arc::new(Closer {
+            generator: Arc::clone(&self.generator),
+            is_closed: Mutex::default(),
+            closed: Condvar::new(),
+        });
+        let polled = future.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&closer))));
+        let Poll::Ready(held) = polled else {
+            let mut is_closed = closer.is_closed.lock();
+            while !*is_closed {
+                closer.closed.wait(&mut is_closed);
+            }
+            return Ok(None);
+        };
+        held.map(Some)
+    }
+
     /// Takes the lock away from whoever is seen to hold it. If nobody holds it for long, there is nothing to do.
     fn break_hold(&self) {
         for _ in 0..LOOKS {
@@ -414,6 +447,21 @@ impl Visitor {
 
     fn object(&self, what: impl Into<String>) {
         self.world.journal.object(format!("{}: {}", self.name, what.into()));
+    }
+}
+
+/// A waker that closes a client.
+struct Closer {
+    generator: Arc<DLockGenerator>,
+    is_closed: Mutex<bool>,
+    closed: Condvar,
+}
+
+impl Wake for Closer {
+    fn wake(self: Arc<Self>) {
+        self.generator.close();
+        *self.is_closed.lock() = true;
+        self.closed.notify_all();
     }
 }
 

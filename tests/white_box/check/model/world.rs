@@ -11,7 +11,7 @@ use crate::lock::DLockGenerator;
 use crate::lock::DistributedReentrantLock;
 use crate::port::Operations;
 use crate::state::key::Key;
-use crate::state::machine::Phase;
+use crate::state::machine::{AskedBy, Phase};
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -88,7 +88,9 @@ impl World {
             Phase::Waiting { unsettled: Some(unsettled) } if self.network.has_heard_grant(&unsettled.locker) => {
                 Some("waits for what it was given")
             }
-            Phase::Asking { turn: Some(turn), .. } if state.queue.iter().any(|waiter| waiter.owner == *turn) => {
+            Phase::Asking { by: AskedBy::Waiter(turn), .. }
+                if state.queue.iter().any(|waiter| waiter.owner == *turn) =>
+            {
                 Some("a thread waits that has its turn")
             }
             phase if matches!(phase, Phase::Held(_)) == key.hold.is_owned_by(0) => Some("held, or not"),
