@@ -463,8 +463,8 @@ if [[ $rung != dev ]]; then
     need_etcd
 fi
 if [[ $rung == all ]]; then
-    need_consul
-    need_promtool
+    need_built consul
+    need_built promtool
 fi
 all_parts=()
 for name in "${lists[@]}"; do

@@ -85,18 +85,6 @@ build_consul() {
     return $status
 }
 
-need_consul() {
-    if command -v "$consul" >/dev/null || ! command -v go >/dev/null; then
-        return
-    fi
-    if build_consul; then
-        consul=$built_consul
-        export CONSUL_BIN=$consul
-    else
-        echo "tests/run.sh: Go could not build Consul, see above"
-    fi
-}
-
 # etcd of each series that is newer than Debian's, for the part `newer-etcd`. Go builds each version once, in a minute.
 newer_etcds=(v3.6.16 v3.7.3)
 newer_etcd() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/etcd-$1"; }
@@ -127,16 +115,17 @@ build_promtool() {
         "github.com/prometheus/prometheus/cmd/promtool@$prometheus"
 }
 
-# The alerts of the manual are fired by promtool. Its build takes minutes of processor time, once.
-need_promtool() {
-    if command -v "$promtool" >/dev/null || ! command -v go >/dev/null; then
+# Builds consul or promtool, unless it is there or Go is not.
+need_built() {
+    local built=built_$1
+    if command -v "${!1}" >/dev/null || ! command -v go >/dev/null; then
         return
     fi
-    if build_promtool; then
-        promtool=$built_promtool
-        export PROMTOOL_BIN=$promtool
+    if "build_$1"; then
+        printf -v "$1" %s "${!built}"
+        export "${1^^}_BIN=${!built}"
     else
-        echo "tests/run.sh: Go could not build promtool, see above"
+        echo "tests/run.sh: Go could not build $1, see above"
     fi
 }
 

@@ -42,13 +42,15 @@ impl Asker {
         };
         let once = told(self.lock.try_lock().map(|got| got.is_some()));
         assert!(is_told(&once), "{once}");
-        // The last question of a timed call has what is left of the time: on a busy machine that may end before the answer.
+        // The last question of a timed call has what is left of the time: on a busy machine that may end before the answer, or before the
+        // connection is there.
         let limit = Duration::from_millis(30);
         let is_named = (0..3).any(|_| {
             let begin = Instant::now();
             let timed = told(self.lock.try_lock_for(limit).map(|got| got.is_some()));
             assert!(begin.elapsed() >= limit, "not before its end");
-            assert!(is_told(&timed) || timed.contains("no answer"), "{timed}");
+            let is_over = ["no answer", "not sent within"].iter().any(|words| timed.contains(words));
+            assert!(is_told(&timed) || is_over, "{timed}");
             is_told(&timed)
         });
         assert!(is_named, "no call was told {words:?}");
