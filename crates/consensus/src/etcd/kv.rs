@@ -15,7 +15,7 @@
 //! etcd grants no lease that is shorter than one and a half of its election time-outs, and makes it longer without saying so in an error. A dead
 //! holder would then keep others out for longer than the lease says, so shorter leases are refused here, by name.
 
-use super::client::{Client, odd};
+use super::client::{EtcdClient, odd};
 use super::encode;
 use super::watch::Watch;
 use crate::deadline::Deadline;
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// How many entries a page of a list has.
 const PAGE: usize = 1000;
 
-impl Kv for Arc<Client> {
+impl Kv for Arc<EtcdClient> {
     fn limits(&self) -> StoreLimits {
         let mut limits = limits(SHORTEST);
         limits.tick = TICK;
