@@ -65,7 +65,7 @@ pub(super) struct HttpCall<'a> {
     pub(super) is_stream: bool,
 }
 
-/// The longest stream that leaves its connection open. Go's decoder of JSON reads so many bytes at once.
+/// The longest stream that leaves its connection open. Go's decoder of JSON reads this many bytes at once.
 const SHORT_STREAM: usize = 512;
 
 impl HttpCall<'_> {
