@@ -65,7 +65,6 @@ const AGAIN: &[(&str, &str)] = &[
     ("Tenure", "crates/conformance/src/tenure.rs"),
     ("Acquire", "crates/consensus/src/acquire.rs"),
     ("Place", "crates/consensus/src/consul/place.rs"),
-    ("Change", "crates/consensus/src/kv.rs"),
     ("Tenure", "crates/consensus/src/sessions.rs"),
     ("Holder", "crates/consensus/src/snapshot.rs"),
     ("Waiter", "crates/consensus/src/snapshot.rs"),
