@@ -93,7 +93,7 @@ impl Signals {
                         SignalTarget::Runs if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {}
                         SignalTarget::Runs => drop(PASSED_ON.set(signal)),
                         SignalTarget::Waits => {
-                            end_after(timing::ENDS_WITHIN, SignalTarget::Waits, move || end_by(signal))
+                            end_after(timing::ENDS_WITHIN, SignalTarget::Waits, move || end_by(signal));
                         }
                         asked @ SignalTarget::Ends(status) => {
                             end_after(timing::ENDS_WITHIN, asked, move || unanswered(status));
