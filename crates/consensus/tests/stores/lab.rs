@@ -55,7 +55,7 @@ macro_rules! on {
     ($store:ident, an_extension_whose_answer_is_late_is_a_loss_even_if_nobody_looked) => {};
     ($store:ident, it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease) => {};
     ($store:ident, it_asks_when_the_holders_lease_ends) => {};
-    // Their limits are shorter than a busy store that votes needs for an answer.
+    // Their limits are shorter than a busy consensus store needs for an answer.
     ($store:ident, a_wait_ends_by_its_limit_or_by_its_token) => {};
     ($store:ident, every_way_to_lock_has_one) => {};
     ($store:ident, $name:ident) => {
