@@ -115,7 +115,7 @@ fn threads_and_processes_that_wait_are_served_afterwards_in_their_order(lab: &La
     let guard = here.lock().unwrap();
     let waiter = |lock: &DistributedReentrantLock| {
         let time = lab.time.clone();
-        wait_by(&lock, move |other| {
+        wait_by(lock, move |other| {
             let guard = other.lock().unwrap();
             let got = (guard.fencing_token(), time.now());
             guard.unlock().unwrap();
