@@ -2,6 +2,7 @@
 
 use crate::consensus::{ConsensusStore, Consul, Etcd};
 use crate::support::crew::{Member, eventually, spawn};
+use crate::support::process::Killed;
 use crate::support::process::signal;
 use redis_dlock::port::Operations;
 use redis_dlock::{
@@ -10,7 +11,7 @@ use redis_dlock::{
 use rustix::process::Signal;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 on_each_store!(
@@ -50,31 +51,20 @@ fn many<V: ConsensusStore>(url: &str) -> Vec<DistributedReentrantLock> {
     (0..150).map(|n| generator.generate_with(config(n)).unwrap()).collect()
 }
 
-/// A process that holds the lock, and that with a lock-delay. Killed when dropped.
-struct Holder(Child);
-
-impl Holder {
-    fn start(url: &str) -> Self {
-        let mut process = Command::new(env::current_exe().unwrap())
-            .args(["faults::holds_until_it_is_killed", "--exact", "--nocapture"])
-            .env(HOLDER, url)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("it holds")));
-        Self(process)
-    }
+/// A process that holds the lock, and that with a lock-delay.
+fn holder(url: &str) -> Killed {
+    let mut process = Command::new(env::current_exe().unwrap())
+        .args(["faults::holds_until_it_is_killed", "--exact", "--nocapture"])
+        .env(HOLDER, url)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("it holds")));
+    Killed(process)
 }
 
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// What the process of a [`Holder`] does. It does nothing in the process of the tests.
+/// What the process of a [`holder`] does. It does nothing in the process of the tests.
 #[test]
 fn holds_until_it_is_killed() {
     if let Ok(url) = env::var(HOLDER) {
@@ -93,7 +83,7 @@ fn holds_until_it_is_killed() {
 fn a_killed_process_keeps_nobody_out_for_long<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
-    let holder = Holder::start(&url);
+    let holder = holder(&url);
     let lock = lock::<V>(&url, V::LEASE);
     assert!(lock.try_lock().unwrap().is_none());
     drop(holder);
@@ -104,7 +94,7 @@ fn a_killed_process_keeps_nobody_out_for_long<V: ConsensusStore>() {
 fn a_lock_delay_keeps_others_out_for_longer_after_a_death_alone<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
-    let holder = Holder::start(&url);
+    let holder = holder(&url);
     let (inside, order) = crossbeam_channel::unbounded();
     let locks = [lock::<V>(&url, V::LEASE), delayed::<V>(&url)];
     let waiters: Vec<_> = locks
@@ -136,7 +126,7 @@ fn a_lock_delay_keeps_others_out_for_longer_after_a_death_alone<V: ConsensusStor
 fn a_stopped_process_has_lost_its_lock_when_it_goes_on<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
-    let holder = Holder::start(&url);
+    let holder = holder(&url);
     let other = lock::<V>(&url, V::LEASE);
     signal(&holder.0, Signal::STOP);
     let guard = other.lock().unwrap();

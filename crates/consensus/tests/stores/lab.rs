@@ -1,12 +1,13 @@
 //! What the tests of the lock in `tests/it` need, on a consensus store: a fresh prefix, and the clients that meet there.
 
-#[path = "../../../../tests/support/elsewhere.rs"]
-mod elsewhere;
+#[path = "../../../../tests/support/lab.rs"]
+mod shared;
 
 use crate::consensus::ConsensusStore;
 use crate::fresh::Fresh;
-pub(crate) use elsewhere::*;
+use crate::support::time::Time;
 use redis_dlock::DLockConfig;
+pub(crate) use shared::*;
 use std::time::Duration;
 
 /// The shortest lease that both stores keep here, and so the unit of the tests' times.
@@ -16,7 +17,7 @@ const SHORTEST: u64 = 2000;
 const LONGEST: u64 = 19 * 3_600_000;
 
 pub(crate) fn on_a_fresh<V: ConsensusStore>() -> Lab {
-    Lab::on(Fresh::<V>::start())
+    Lab::on(Fresh::<V>::start(), Time::default())
 }
 
 /// Settings of a lock of these tests, with a lease that both stores keep.
