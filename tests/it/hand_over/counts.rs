@@ -46,9 +46,9 @@ fn take_turns(processes: usize, clients: usize) -> Cost {
     let guard = lock(&here, HOUR);
     let guard = guard.lock().unwrap();
     let mut actors: Vec<_> = (0..processes).map(|_| Actor::start(&server.url())).collect();
-    let rounds = HAND_OVERS / clients;
+    let (rounds, hold) = (HAND_OVERS / clients, hold_of(clients));
     for actor in &mut actors {
-        actor.contend(&Contest { clients: clients / processes, threads: 1, rounds, lease: HOUR, hold: hold_of(clients) });
+        actor.contend(&Contest { clients: clients / processes, threads: 1, rounds, lease: HOUR, hold });
     }
     eventually("all wait", || queue(&server).len() == clients && inboxes(&server) == clients);
     Commands::forget(&server);
