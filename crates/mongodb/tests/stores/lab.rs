@@ -3,8 +3,8 @@
 #[path = "../../../../tests/support/lab.rs"]
 mod shared;
 
-pub(crate) use shared::*;
 use redis_dlock::DLockConfig;
+pub(crate) use shared::*;
 use std::time::Duration;
 
 /// The shortest lease of these tests: stand-ins of a mongod are slow on a busy machine.
