@@ -5,9 +5,8 @@
 //! `RetryLockThread` has the same two figures.) All requests that are due go to the store in one batch. Messages only make a hand-over
 //! faster: this thread guarantees that a waiter makes progress.
 
-use super::activity::Inside;
 use super::cleanup::{Ending, InFlight, PendingCleanup, ROUND};
-use super::closing;
+use super::closing::{self, Inside};
 use super::give_back::{GiveBack, Repeat};
 use super::lease_thread;
 use super::orders::{Confirmation, Order, ReleaseReply};
@@ -222,7 +221,7 @@ impl<'c> Errands<'c> {
                 Order::Drop(last) => errands.afterwards.drops.push(last),
                 Order::Confirm(confirmation) => errands.confirmations.push(confirmation),
                 Order::GiveBack { ended, released, in_flight } => {
-                    let counted = (in_flight, Inside::of_release(&parts.core.activity));
+                    let counted = (in_flight, Inside::of_release(parts));
                     let errand = Errand { back: GiveBack::of(parts, ended), released, counted };
                     errands.begin(errand);
                 }
