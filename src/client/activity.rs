@@ -93,7 +93,7 @@ impl Activity {
     pub(crate) fn enter(&self) -> bool {
         let is_open = self.stage.load(SeqCst) == OPEN;
         if is_open {
-            self.begin_release();
+            self.inside.fetch_add(1, SeqCst);
         }
         is_open
     }
