@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 const OPEN: u8 = 0;
 /// No thread may enter. The closing thread waits for those inside.
 const CLOSED: u8 = 1;
-/// Nobody waits for those inside.
+/// It is not certain that anybody waits for those inside.
 const LEFT_ALONE: u8 = 2;
 /// No thread is inside any more.
 const DRAINED: u8 = 3;
@@ -104,7 +104,7 @@ impl Activity {
         self.inside.fetch_add(1, SeqCst);
     }
 
-    /// Counts a thread out. Returns `true` as [`end_hold`](Self::end_hold) does, but never while the closing thread waits.
+    /// Counts a thread out. Returns `true` as [`end_hold`](Self::end_hold) does, but never while only a closing thread waits.
     pub(crate) fn leave(&self) -> bool {
         if self.inside.fetch_sub(1, SeqCst) > 1 {
             return false;

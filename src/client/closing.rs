@@ -4,7 +4,7 @@
 //! | the client is | since | a thread that enters | the last thread that leaves | the last hold that ends |
 //! |---|---|---|---|---|
 //! | open | the beginning | is counted | | |
-//! | closed | `close` | leaves at once | wakes the closing thread, which drains the client | |
+//! | closed | `close`, or the drop of the last handle, which goes straight to down | leaves at once | wakes the closing thread, which drains the client | |
 //! | left alone | a `close` that may not wait, because a waker calls it | leaves at once | drains the client | |
 //! | drained | nobody was inside after the closing; if nothing was held either, whoever has seen that shuts the client down | leaves at once | | shuts the client down |
 //! | down | the first shutdown; also that of the last handle, whatever is held | leaves at once | | |
@@ -13,7 +13,7 @@
 //! as a thread inside, in place of the hold.
 //!
 //! *Shuts down* means: itself, or by an order to the retry thread. It is an order where the thread may be in the middle of a client's work (a waker
-//! runs on it, or it is a worker), or where its caller has a limit (it leaves `lock`). The numbers continue those of the protocol in ARCHITECTURE.md:
+//! runs on it, or it is a worker that drops the last handle), or where its caller has a limit (it leaves `lock`). The numbers continue those of the protocol in ARCHITECTURE.md:
 //!
 //! * **S23** A client is shut down while a thread is in `lock` or something is held only if its last handle is gone. What tasks have left to the retry
 //!   thread, and it has not given back, the shutdown gives back.
@@ -118,10 +118,11 @@ pub(super) fn end(parts: &Arc<Parts>) {
         return;
     }
     parts.core.activity.close();
-    if !is_worker() {
+    if !is_worker() && !is_waking() {
         return shut_down(parts);
     }
-    // A task was woken here, and has dropped the last handle. A shutdown waits for this thread, so the retry thread runs it after its round.
+    // A task was woken here, and has dropped the last handle. A shutdown may wait for this thread, or for one that waits for what the waker has. So
+    // the retry thread runs it after its round.
     if parts.retries.thread.start().is_err() {
         return shut_down_if_needed(parts);
     }

@@ -186,7 +186,8 @@ impl Client {
     /// Lets the retry thread drop the client.
     pub(crate) fn drop_later(self) {
         let parts = Arc::clone(&self.parts);
-        if parts.retries.thread.start().is_ok() {
+        // A shutdown that has begun takes the order, too. Waiting for it here would block a task.
+        if !matches!(parts.retries.thread.start(), Err(Error::Backend { .. })) {
             parts.order(Order::Drop(Box::new(self)));
         }
     }

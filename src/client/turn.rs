@@ -27,8 +27,8 @@ impl<'c> Turn<'c> {
         Self { parts, key: Arc::clone(key), mine: true }
     }
 
-    /// Ends the lingering of a tenure if its time is over, others want it, or the client is closed. The caller must release the returned tenure before it drops the
-    /// turn. Call it for a key that was taken out of the retry thread's schedule.
+    /// Ends the lingering of a tenure if its time is over, others want it, or the client is closed. The caller must release the returned tenure
+    /// before it drops the turn. Call it for a key that was taken out of the retry thread's schedule.
     pub(crate) fn of_lingering(parts: &'c Parts, key: &Arc<Key>) -> Option<(Self, Box<Tenure>)> {
         let now = parts.core.clock.now();
         let mut state = key.state.lock();
