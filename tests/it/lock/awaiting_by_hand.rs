@@ -435,6 +435,31 @@ fn a_wake_that_closes_the_client_ends_what_lingers() {
     eventually("the client has ended", || scene.ended_on.lock().is_some());
 }
 
+/// The thread that unlocks wakes the task that comes next. A shutdown on that thread would wait for the other client's threads, and one of them may wait
+/// for the executor.
+/// Shows: L6.
+#[test]
+fn a_wake_on_a_programs_thread_ends_no_client_there() {
+    let (scene, other) = (Scene::new(), Scene::new());
+    drop(other.held());
+    let Scene { generator, ended_on, lab: _lab, .. } = other;
+    let (tell, told) = bounded(1);
+    let waker = Once::waker(move || {
+        drop(generator);
+        tell.send(thread::current().id()).unwrap();
+    });
+    let lock = scene.lock("x");
+    let guard = lock.lock().unwrap();
+    let mut waits = Box::pin(lock.hold_async());
+    assert!(poll(&mut waits, &waker).is_pending());
+    guard.unlock().unwrap();
+    let here = thread::current().id();
+    assert_eq!(told.recv_timeout(HANG), Ok(here));
+    eventually("the other client has ended", || ended_on.lock().is_some());
+    assert_ne!(*ended_on.lock(), Some(here));
+    assert!(look(&mut waits).is_ready());
+}
+
 /// The thread that notices the loss is in `try_lock()`, and the closing waits for those.
 /// Shows: L6.
 #[test]
