@@ -104,7 +104,8 @@ impl Activity {
         self.inside.fetch_add(1, SeqCst);
     }
 
-    /// Counts a thread out. Returns `true` as [`end_hold`](Self::end_hold) does, but never while only a closing thread waits.
+    /// Counts a thread out. Returns `true` as [`end_hold`](Self::end_hold) does. Where a closing thread waits, it wakes that thread, which finds out
+    /// for itself whether anybody is left.
     pub(crate) fn leave(&self) -> bool {
         if self.inside.fetch_sub(1, SeqCst) > 1 {
             return false;

@@ -13,7 +13,8 @@
 //! as a thread inside, in place of the hold.
 //!
 //! *Shuts down* means: itself, or by an order to the retry thread. It is an order where the thread may be in the middle of a client's work (a waker
-//! runs on it, or it is a worker that drops the last handle), or where its caller has a limit (it leaves `lock`). The numbers continue those of the protocol in ARCHITECTURE.md:
+//! runs on it, or it is a worker that drops the last handle), or where its caller has a limit (it leaves `lock`). The numbers continue those of the
+//! protocol in ARCHITECTURE.md:
 //!
 //! * **S23** A client is shut down while a thread is in `lock` or something is held only if its last handle is gone. What tasks have left to the retry
 //!   thread, and it has not given back, the shutdown gives back.

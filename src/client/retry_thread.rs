@@ -154,7 +154,7 @@ fn prepare_for_tasks(parts: &Parts, key: &Arc<Key>) {
 fn orders_on_fast_nodes(parts: &Parts) -> Vec<Order> {
     let mut orders = parts.take_orders();
     let keeps_waiting = |key: &Key| parts.core.processor.keeps_waiting(&key.name);
-    // After a panic there would be no orders to put back.
+    // A panic of the store would lose all orders that are taken here.
     let is_slow =
         |order: &mut Order| order.key().is_some_and(|key| catch_panic(|| keeps_waiting(key)).unwrap_or_default());
     let slow: Vec<_> = orders.extract_if(.., is_slow).collect();

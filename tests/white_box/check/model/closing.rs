@@ -31,43 +31,32 @@ fn hold(activity: &Activity) {
 
 /// One hold ends and another begins while the client is closed. The second hold is then on, so no thread may end the client; the end of
 /// that hold must end it.
+fn a_hold_begins_as_another_ends(activity: &'static Activity, close: fn(&Activity) -> bool) {
+    hold(activity);
+    assert!(activity.enter());
+    activity.close();
+    let comes = thread::spawn(move || {
+        activity.begin_hold();
+        activity.leave()
+    });
+    let closes = thread::spawn(move || close(activity));
+    let goes = activity.end_hold();
+    let ends = [comes.join().expect("no panic"), closes.join().expect("no panic"), goes];
+    assert_eq!(ends, [false; 3], "a thread holds, and the client is ended");
+    assert!(activity.end_hold(), "nobody ends the client");
+}
+
 /// Shows: L6, S23.
 #[test]
 fn a_hold_that_has_begun_keeps_a_closed_client_alive() {
-    every_order(|activity| {
-        hold(activity);
-        assert!(activity.enter());
-        activity.close();
-        let comes = thread::spawn(move || {
-            activity.begin_hold();
-            activity.leave()
-        });
-        let closes = thread::spawn(move || activity.wait_until_left());
-        let goes = activity.end_hold();
-        let ends = [comes.join().expect("no panic"), closes.join().expect("no panic"), goes];
-        assert_eq!(ends, [false; 3], "a thread holds, and the client is ended");
-        assert!(activity.end_hold(), "nobody ends the client");
-    });
+    every_order(|activity| a_hold_begins_as_another_ends(activity, Activity::wait_until_left));
 }
 
-/// The same where nobody waits for those inside.
+/// Nobody waits for those inside.
 /// Shows: L6, S23.
 #[test]
 fn a_hold_that_has_begun_keeps_a_client_alive_that_is_left_alone() {
-    every_order(|activity| {
-        hold(activity);
-        assert!(activity.enter());
-        activity.close();
-        let comes = thread::spawn(move || {
-            activity.begin_hold();
-            activity.leave()
-        });
-        let closes = thread::spawn(move || activity.leave_alone());
-        let goes = activity.end_hold();
-        let ends = [comes.join().expect("no panic"), closes.join().expect("no panic"), goes];
-        assert_eq!(ends, [false; 3], "a thread holds, and the client is ended");
-        assert!(activity.end_hold(), "nobody ends the client");
-    });
+    every_order(|activity| a_hold_begins_as_another_ends(activity, Activity::leave_alone));
 }
 
 /// A thread leaves without a hold, and a hold ends.
