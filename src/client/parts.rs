@@ -94,10 +94,13 @@ impl Parts {
         self.retries.thread.wake_and_expect_more(self.core.clock.now());
     }
 
-    /// Leaves orders again that were not carried out.
+    /// Leaves orders again that were not carried out, if there are any.
     pub(super) fn put_back_orders(&self, orders: impl IntoIterator<Item = Order>) {
-        self.add_orders(orders);
-        self.retries.wake();
+        let mut orders = orders.into_iter().peekable();
+        if orders.peek().is_some() {
+            self.add_orders(orders);
+            self.retries.wake();
+        }
     }
 
     fn add_orders(&self, orders: impl IntoIterator<Item = Order>) {

@@ -80,9 +80,9 @@ pub(crate) const GIVE_UPS_ASKING_FAULTY: Scenario = Scenario { listener: false, 
 /// The only thread of a client gives up while another client has the lock, or gives it to the first one.
 pub(crate) const GIVE_UP: Scenario = Scenario { clients: &[&[&[For(SHORT)]], &[&[Lock]]], ..TWO };
 
-/// The only threads of three clients ask, and give up.
+/// The only threads of two clients ask, and give up.
 pub(crate) const GIVE_UPS_ALONE: Scenario =
-    Scenario { clients: &[&[&[For(SHORT)]], &[&[For(SHORT)]], &[&[For(SHORT)]]], listener: false, ..GIVE_UPS_FAULTY };
+    Scenario { clients: &[&[&[For(SHORT)]], &[&[For(SHORT)]]], listener: false, ..GIVE_UPS_FAULTY };
 
 /// The only waiter of a client gives up, and another comes afterwards.
 pub(crate) const RETURNING: Scenario =
