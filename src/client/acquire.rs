@@ -75,16 +75,6 @@ enum Progress {
     Ended,
 }
 
-/// What an arriving thread gets from a lingering tenure.
-enum Lingering {
-    /// No tenure lingers, or others want it.
-    No,
-    /// The calling thread has the next hold.
-    Taken(Queued),
-    /// The deadline of the tenure has passed. The caller must release the tenure, and has the turn to ask.
-    Over(Box<Tenure>),
-}
-
 /// Whether a hold may begin.
 enum Confirmed {
     /// The hold may begin. Contains the event of the acquisition.
@@ -116,8 +106,14 @@ impl<'c> Acquire<'c> {
             return Ok(None);
         }
         (self.called_at, self.slow_at) = parts.core.events.call_begins();
-        self.prepare()?;
-        let mut progress = self.arrive()?;
+        releases::note_use(parts);
+        let mut progress = match self.take_up_first() {
+            Some(queued) => Progress::Confirmed(queued),
+            None => {
+                self.prepare()?;
+                self.arrive()?
+            }
+        };
         loop {
             progress = match progress {
                 Progress::Confirmed(queued) => {
@@ -140,7 +136,6 @@ impl<'c> Acquire<'c> {
     /// [`Error::Backend`] if the operating system refuses a thread. It is not an error here that the store cannot be reached.
     fn prepare(&self) -> Result<(), Error> {
         let (parts, key) = (self.parts, self.key);
-        releases::note_use(parts);
         if parts.renewals.thread.start()? {
             parts.renewals.thread.wake_by(parts.record.begin(&parts.core));
         }
@@ -169,6 +164,15 @@ impl<'c> Acquire<'c> {
         Ok(())
     }
 
+    /// Takes up a tenure that lingers, before anything is prepared: whoever left it has prepared everything. [`arrive`](Self::arrive) deals with
+    /// one that cannot be taken up.
+    fn take_up_first(&self) -> Option<Queued> {
+        if self.settings.linger.is_zero() {
+            return None;
+        }
+        self.take_up(&mut self.key.state.lock())
+    }
+
     /// Takes what an arriving thread finds: a tenure that lingers, the turn to ask, or a place in the local queue.
     fn arrive(&self) -> Result<Progress, Error> {
         let (parts, key) = (self.parts, self.key);
@@ -177,17 +181,14 @@ impl<'c> Acquire<'c> {
             // The closing thread has looked, or will look, for the tasks in the queue.
             return Err(Error::ShutDown);
         }
-        if matches!(state.phase, Phase::Lingering { .. }) {
-            match self.take_up(&mut state) {
-                Lingering::No => {}
-                Lingering::Taken(queued) => return Ok(Progress::Confirmed(queued)),
-                Lingering::Over(tenure) => {
-                    drop(state);
-                    parts.retries.release_later(&key.name, &tenure);
-                    drop(Turn::of(parts, key));
-                    state = key.state.lock();
-                }
-            }
+        if let Some(queued) = self.take_up(&mut state) {
+            return Ok(Progress::Confirmed(queued));
+        }
+        if let Some(tenure) = self.take_expired(&mut state) {
+            drop(state);
+            parts.retries.release_later(&key.name, &tenure);
+            drop(Turn::of(parts, key));
+            state = key.state.lock();
         }
         if matches!(state.phase, Phase::Idle) {
             if let Some(waiter) = &self.task {
@@ -217,25 +218,32 @@ impl<'c> Acquire<'c> {
         Ok(Progress::Waits(waiter))
     }
 
-    /// Takes up a lingering tenure for the calling thread.
-    fn take_up(&self, state: &mut State) -> Lingering {
+    /// Takes up a tenure that lingers for the calling thread. `None` if there is none, its lease is over, or others want it.
+    fn take_up(&self, state: &mut State) -> Option<Queued> {
         let (parts, key) = (self.parts, self.key);
-        let Phase::Lingering { tenure, .. } = &mut state.phase else { return Lingering::No };
+        let Phase::Lingering { tenure, .. } = &mut state.phase else { return None };
         let now = parts.core.clock.now();
-        let is_over = now >= tenure.deadline();
-        if !is_over && (tenure.others.wait() || !tenure.tokens.advance()) {
-            return Lingering::No;
+        if now >= tenure.deadline() || tenure.others.wait() || !tenure.tokens.advance() {
+            return None;
         }
         let lingering = std::mem::replace(&mut state.phase, Phase::Asking { by: AskedBy::Arriving, about: None });
-        let Phase::Lingering { mut tenure, .. } = lingering else { return Lingering::No };
-        if is_over {
-            parts.renewals.forget(key);
-            return Lingering::Over(tenure);
-        }
+        let Phase::Lingering { mut tenure, .. } = lingering else { return None };
         parts.renewals.grant_next(key, &mut tenure, self.taker(), now);
         let queued = parts.core.events.queue_acquired(&mut tenure, self.call(How::TakenUp));
         state.phase = Phase::Held(tenure);
-        Lingering::Taken(queued)
+        Some(queued)
+    }
+
+    /// Ends a tenure that lingers, and whose lease is over. The caller must release it, and has the turn to ask.
+    fn take_expired(&self, state: &mut State) -> Option<Box<Tenure>> {
+        let Phase::Lingering { tenure, .. } = &state.phase else { return None };
+        if self.parts.core.clock.now() < tenure.deadline() {
+            return None;
+        }
+        let asking = Phase::Asking { by: AskedBy::Arriving, about: None };
+        let Phase::Lingering { tenure, .. } = std::mem::replace(&mut state.phase, asking) else { return None };
+        self.parts.renewals.forget(self.key);
+        Some(tenure)
     }
 
     /// Confirms the thread's hold, or gives it back and goes on without it.
