@@ -44,6 +44,9 @@ pub(crate) trait Finder: Send + Sync {
     /// Returns `true` if the server is still to be found there.
     fn is_followed(&self, found: &Address) -> bool;
 
+    /// Returns for how long there may be no server when one dies.
+    fn outage(&self) -> Duration;
+
     /// Ends the finder's thread and connections.
     fn stop(&self);
 }

@@ -91,11 +91,6 @@ impl Sentinels {
         &self.servers.dialer
     }
 
-    /// How long the service may be without a master when one dies, by what its Sentinels say.
-    pub(crate) fn outage(&self) -> Duration {
-        self.known.lock().down_after.unwrap_or(DOWN_AFTER) + AGREEMENT
-    }
-
     /// Returns the host and the port by which this machine reaches what a Sentinel names.
     fn mapped(&self, (host, port): (String, u16)) -> (String, u16) {
         mapped(self.map.as_ref(), host, port)
@@ -298,6 +293,11 @@ impl Finder for Sentinels {
         self.is_choice(found)
     }
 
+    /// By what the Sentinels say.
+    fn outage(&self) -> Duration {
+        self.known.lock().down_after.unwrap_or(DOWN_AFTER) + AGREEMENT
+    }
+
     fn stop(&self) {
         self.watch.stop();
         self.all().iter().for_each(|sentinel| sentinel.hang_up());
@@ -308,18 +308,4 @@ impl Finder for Sentinels {
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read(reply: &::redis::Value) {
     ask::read(reply);
-}
-
-/// How long a store may be away.
-#[derive(Default)]
-pub(crate) struct OutageLimit {
-    /// What the program has set.
-    pub(crate) set: Option<Duration>,
-    pub(crate) sentinels: Option<Arc<Sentinels>>,
-}
-
-impl OutageLimit {
-    pub(crate) fn get(&self) -> Duration {
-        self.set.unwrap_or_else(|| self.sentinels.as_ref().map_or(Duration::ZERO, |sentinels| sentinels.outage()))
-    }
 }
