@@ -131,16 +131,10 @@ impl Drop for Key {
 }
 
 /// The keys of a client that are in use. A key lives as long as one of its handles or a thread that works on it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KeyTable {
     keys: Mutex<Keys>,
     process: Process,
-}
-
-impl Default for KeyTable {
-    fn default() -> Self {
-        Self { keys: Mutex::default(), process: Process::this() }
-    }
 }
 
 #[derive(Debug, Default)]
