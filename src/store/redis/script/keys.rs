@@ -64,10 +64,14 @@ pub(crate) const SLOTS: usize = 16_384;
 
 /// The CRC16 of XMODEM: polynomial 0x1021, initial value 0, no reflection.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, byte| longer(crc, *byte))
+    let mut crc = 0;
+    for byte in bytes {
+        crc = (crc << 8) ^ CRC_OF_BYTE[usize::from((crc >> 8) as u8 ^ byte)];
+    }
+    crc
 }
 
-/// The CRC16 of a text, of which `crc` is that of all but its last byte.
+/// Like [`crc16`], but usable in constants: returns the CRC of a text that has one more byte at its end.
 const fn longer(crc: u16, byte: u8) -> u16 {
     (crc << 8) ^ CRC_OF_BYTE[((crc >> 8) as u8 ^ byte) as usize]
 }
