@@ -5,12 +5,12 @@ use crate::error::Error;
 use forkguard::Guard;
 
 /// The process that has made a value, as whoever uses the value finds it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Process(Guard);
 
 impl Process {
     pub(crate) fn this() -> Self {
-        Self(Guard::default())
+        Self::default()
     }
 
     /// Returns whether the calling process is a forked child of this one, with a copy of its memory. This loads a counter, which a handler of

@@ -72,30 +72,26 @@ impl Key {
 
     /// Sends a message on this channel when the hold with this token is lost, if the channel is empty.
     pub(crate) fn watch_by(&self, token: u64, sender: Sender<()>) {
-        let Some(mut state) = self.state_here() else { return };
-        if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
-            if self.hold.is_lost() {
-                let _ = sender.try_send(());
-            } else {
-                state.watchers.push(Watcher::Channel(sender));
-            }
-        }
+        self.add_watcher(token, Watcher::Channel(sender));
     }
 
     /// Returns the reply that comes when the hold with this token is lost.
     pub(crate) fn watch_by_reply(&self, token: u64) -> Arc<TaskReply<()>> {
         let reply = Arc::new(TaskReply::default());
-        let Some(mut state) = self.state_here() else { return reply };
+        self.add_watcher(token, Watcher::Task(Arc::downgrade(&reply)));
+        reply
+    }
+
+    fn add_watcher(&self, token: u64, watcher: Watcher) {
+        let Some(mut state) = self.state_here() else { return };
         if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
             if self.hold.is_lost() {
-                // Nobody waits for it yet, so this wakes nobody.
-                reply.set(());
-            } else {
-                state.watchers.retain(|watcher| !watcher.is_gone());
-                state.watchers.push(Watcher::Task(Arc::downgrade(&reply)));
+                drop(state);
+                return watcher.tell();
             }
+            state.watchers.retain(|watcher| !watcher.is_gone());
+            state.watchers.push(watcher);
         }
-        reply
     }
 
     /// Returns when the hold with this token began, if it has not ended.
@@ -135,16 +131,10 @@ impl Drop for Key {
 }
 
 /// The keys of a client that are in use. A key lives as long as one of its handles or a thread that works on it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KeyTable {
     keys: Mutex<Keys>,
     process: Process,
-}
-
-impl Default for KeyTable {
-    fn default() -> Self {
-        Self { keys: Mutex::default(), process: Process::this() }
-    }
 }
 
 #[derive(Debug, Default)]

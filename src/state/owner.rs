@@ -213,18 +213,13 @@ pub(crate) fn forget_hold(thread: u64) {
 
 /// Counts out a hold that was dropped with its client. Any thread may call this. A hold that belongs to no thread is not counted.
 pub(crate) fn hold_is_gone(owner: u64) {
-    if is_thread(owner) {
-        thread_hold_is_gone(owner);
-    }
-}
-
-fn thread_hold_is_gone(thread: u64) {
-    if thread == current_thread() {
-        return hold_ends();
-    }
-    let mut books = BOOKS.lock();
-    if !books.count_out(thread) {
-        *books.gone.entry(thread).or_default() += 1;
+    if owner == current_thread() {
+        hold_ends();
+    } else if is_thread(owner) {
+        let mut books = BOOKS.lock();
+        if !books.count_out(owner) {
+            *books.gone.entry(owner).or_default() += 1;
+        }
     }
 }
 

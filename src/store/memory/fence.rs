@@ -28,26 +28,24 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// Issues a number greater than every number before it.
 pub(super) fn issue() -> u64 {
-    loop {
-        // ORDERING: Relaxed: one value: see `LAST`.
-        let last = LAST.load(Ordering::Relaxed);
-        let number = next(last, clock_beyond(last));
-        if LAST.compare_exchange_weak(last, number, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            return number;
-        }
-    }
+    let mut number = 0;
+    // ORDERING: Relaxed: one value: see `LAST`.
+    let _ = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+        number = next(last, clock_beyond(last));
+        Some(number)
+    });
+    number
 }
 
 /// Reserves a range of numbers, up to the clock, that are issued nowhere else. Returns `None` when the clock is behind.
 pub(super) fn issue_range() -> Option<RangeInclusive<u64>> {
-    loop {
-        // ORDERING: Relaxed: one value: see `LAST`.
-        let last = LAST.load(Ordering::Relaxed);
-        let range = range_after(last, clock_beyond(last))?;
-        if LAST.compare_exchange_weak(last, *range.end(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            return Some(range);
-        }
-    }
+    let mut range = None;
+    // ORDERING: Relaxed: one value: see `LAST`.
+    let _ = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+        range = range_after(last, clock_beyond(last));
+        range.as_ref().map(|range| *range.end())
+    });
+    range
 }
 
 fn next(last: u64, clock: u64) -> u64 {

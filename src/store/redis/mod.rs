@@ -14,7 +14,7 @@
 //! ```
 //!
 //! No room names one above it. A plain attempt is given the way to ask a script; its builder stands in `processor/builder.rs`.
-//! A [`Topology`](topology::Topology) is one server or a Cluster. The code that makes a call does not know which of the two it is.
+//! A [`Topology`](topology::Topology) is one server or a Cluster, and `processor.rs` has the answers of both side by side.
 //!
 //! | room | holds |
 //! |---|---|
@@ -26,7 +26,7 @@
 //! | `node.rs` | one server: calls of scripts on its connections |
 //! | `cluster/` | the nodes of a Cluster, which of them owns each slot, and a call from one to another |
 //! | `processor.rs`, `builder.rs`, `inbox.rs` | the store: requests, releases that nobody waits for, its settings, its messages |
-//! | `topology.rs` | one server, or a Cluster: what both can do |
+//! | `topology.rs` | one server, or a Cluster; what is known of one server |
 //! | `server.rs` | the servers behind the store, for a program that examines them |
 //!
 //! The crate of the same name is always written `::redis` here.

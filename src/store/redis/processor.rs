@@ -9,17 +9,18 @@ mod server;
 pub use builder::RedisBuilder;
 pub use server::Server;
 
-use super::net::address::Address;
+use super::cluster::{ClusterInbox, RoutedBatch};
+use super::inbox::RedisInbox;
 use super::net::classify::classify;
 use super::node::{CallOptions, Node};
-use super::plain::{Answered, Exchange, GivenUp, Tried, with_place};
+use super::plain::{Answered, Attempt, Exchange, GivenUp, Tried, with_place};
 use super::script::acks::{self, ReplicaAcks};
-use super::script::keys::Slot;
+use super::script::keys::{Slot, inbox_channel, slot_inbox_channel, slot_of};
 use super::script::reply::{self, mismatch};
 use super::script::scripts::Call;
 use super::script::timing::KEEP;
-use super::sentinel::OutageLimit;
-use super::topology::Topology;
+use super::timing::CLUSTER_OUTAGE;
+use super::topology::{OneServer, Topology};
 use super::transport::{AtLimit, CallReplies, Callback, KeyHash, PostTime, Reply};
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::error::Error;
@@ -53,10 +54,9 @@ use std::time::{Duration, Instant};
 /// ```
 pub struct RedisLockProcessor {
     pub(super) topology: Topology,
-    /// Knows which words must be hidden when an error of the server is shown.
-    pub(super) address: Arc<Address>,
-    pub(super) io_timeout: Duration,
-    outage: OutageLimit,
+    io_timeout: Duration,
+    /// How long the store may be away, if the program has set that.
+    outage: Option<Duration>,
     /// How many replicas must acknowledge, if some must.
     acks: Option<ReplicaAcks>,
     given_up: GivenUp,
@@ -109,25 +109,24 @@ impl RedisLockProcessor {
         RedisBuilder::new(url)
     }
 
-    pub(super) fn over(
-        topology: Topology,
-        address: Address,
-        io_timeout: Duration,
-        outage: OutageLimit,
-        acks: Option<ReplicaAcks>,
-    ) -> Self {
-        Self { topology, address: Arc::new(address), io_timeout, outage, acks, given_up: GivenUp::default() }
-    }
-
     /// Connects, and waits until the server has accepted the login. If replicas must acknowledge, checks the right to wait for them.
     pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
-        self.topology.connect(limit)?;
+        match &self.topology {
+            Topology::One(one) => one.node.transport.connect(limit)?,
+            // `HELLO` is the only command that no access rule can forbid.
+            Topology::Cluster(cluster) => drop(cluster.say(&["HELLO"], limit)?),
+        }
         if self.acks.is_some()
             && let Value::ServerError(e) = self.topology.say(&["WAIT", "0", "0"], limit)?
         {
-            return Err(self.address.hide(classify(&e, "")));
+            return Err(self.topology.address().hide(classify(&e, "")));
         }
         Ok(())
+    }
+
+    /// Returns `true` if the one server was refused because it is a node of a Cluster.
+    fn has_met_cluster(&self) -> bool {
+        matches!(&self.topology, Topology::One(one) if one.node.servers().is_cluster())
     }
 
     /// Returns the servers that keep the locks now: the one server, the master that the Sentinels name, or each master of the Cluster. Blocks for
@@ -176,9 +175,12 @@ impl RedisLockProcessor {
             Limit::Call(limit) => (limit, AtLimit::KeepConnection),
             Limit::Attempt(limit) => (limit, AtLimit::BreakConnection),
         };
-        let Some(attempt) = self.topology.attempt(at_limit) else {
+        // In a Cluster each slot has a fence of its own, and no plain attempt is made.
+        let Topology::One(one) = &self.topology else {
             return self.ask_all(requests, CallOptions { at_limit, ..CallOptions::within(limit) });
         };
+        let OneServer { node, watermarks, contention } = &**one;
+        let attempt = Attempt { transport: &node.transport, watermarks, contention, acks: node.acks, at_limit };
         let exchanges: Exchanges<'_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
         let answered = attempt.run(&exchanges, (start, limit));
         // What is left of the time may be short, and says nothing about the connection.
@@ -197,7 +199,7 @@ impl RedisLockProcessor {
                 Answered::Tried(Ok(Tried::Unfinished(busy))) => by_script(busy),
                 Answered::Tried(Ok(Tried::Doubtful)) => self.take_back(sent, left()).and_then(|()| by_script(None)),
                 Answered::Tried(Ok(Tried::Unacknowledged(error))) => Err(self.undo(sent, error, left())),
-                Answered::Tried(Err(error)) => Err(self.address.hide(error)),
+                Answered::Tried(Err(error)) => Err(self.topology.address().hide(error)),
             });
         }
         if !again.is_empty() {
@@ -213,9 +215,10 @@ impl RedisLockProcessor {
     /// Takes back what a request has got and must not keep, because of this error. Returns the error with which the request fails.
     fn undo(&self, request: &Request<'_>, error: Error, limit: Duration) -> Error {
         match self.take_back(request, limit) {
-            Ok(()) => self.address.hide(error),
+            Ok(()) => self.topology.address().hide(error),
             Err(Error::Backend { failure, message, source }) => {
-                let message = format!("{}; its release is not answered: {message}", self.address.hide(error));
+                let message =
+                    format!("{}; its release is not answered: {message}", self.topology.address().hide(error));
                 Error::Backend { failure, message, source }
             }
             Err(other) => other,
@@ -265,14 +268,21 @@ impl RedisLockProcessor {
     /// If too few replicas have acknowledged that the request got the key, releases it, within what is left of the limit.
     fn end(&self, exchange: &Exchange<'_>, reply: Reply, sent_at: Moment, limit: Duration) -> Result<Outcome, Error> {
         let (sent, replied) = (&*exchange.sent, reply?);
-        let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.address.hide(e));
-        self.topology.note(exchange, &replied, outcome.as_ref().ok(), sent_at);
+        let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.topology.address().hide(e));
+        match &self.topology {
+            Topology::One(one) => one.note(exchange, &replied, outcome.as_ref().ok(), sent_at),
+            Topology::Cluster(cluster) => {
+                if let Some(claim) = sent.claim() {
+                    cluster.listeners.note_need(claim.client, claim.key, claim.lease);
+                }
+            }
+        }
         let (outcome, confirmation) = (outcome?, replied.confirmation.as_deref());
         let Some(Err(error)) = self.acks.map(|acks| acks.check(sent, &outcome, confirmation)) else {
             return Ok(self.given_up.end(exchange, outcome));
         };
         let left = || limit.saturating_sub(SystemClock.now().since(sent_at));
-        Err(if acks::takes(sent) { self.undo(sent, error, left()) } else { self.address.hide(error) })
+        Err(if acks::takes(sent) { self.undo(sent, error, left()) } else { self.topology.address().hide(error) })
     }
 
     fn post_all(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration, time: PostTime) -> bool {
@@ -280,29 +290,53 @@ impl RedisLockProcessor {
             .into_iter()
             .map(|(claim, done)| (Request::Release(claim), self.released(KeyHash::of(claim.key), done)))
             .unzip();
-        self.topology.post_all(&requests, limit, done, time);
+        let calls = requests.iter().map(Call::of);
+        match &self.topology {
+            // In one write, when `time` says.
+            Topology::One(one) => one.node.post_all(calls, limit, done, time),
+            // One for each call, now.
+            Topology::Cluster(cluster) => {
+                for (call, done) in calls.zip(done) {
+                    cluster.post(&call, KeyHash::of(call.key), limit, done);
+                }
+            }
+        }
         true
     }
 
     /// Returns the callback of a posted release of a key with this hash.
     fn released(&self, hash: KeyHash, done: ReleaseDone) -> Callback {
-        let (topology, address) = (self.topology.clone(), Arc::clone(&self.address));
+        let topology = self.topology.clone();
         Box::new(move |answer: CallReplies| {
             let reply = answer.first();
             let outcome = match (reply, &answer.failure) {
-                (Some(reply), _) => reply::release(reply).map_err(|e| address.hide(e)),
+                (Some(reply), _) => reply::release(reply).map_err(|e| topology.address().hide(e)),
                 (None, failure) => Err(failure.clone().unwrap_or_else(mismatch)),
             };
-            topology.note_release(hash, reply, outcome.as_ref().ok());
+            if let Topology::One(one) = &topology {
+                one.note_release(hash, reply, outcome.as_ref().ok());
+            }
             done(outcome);
         })
     }
 
     /// Publishes a text on the channel on which a client hears of this key. Returns the server's reply: the number of receivers.
     pub(super) fn publish(&self, client: &str, key: &str, text: &str, limit: Duration) -> Result<Value, Error> {
-        let (channel, reply) = self.topology.publish(client, key, text, limit);
+        let (channel, reply) = match &self.topology {
+            Topology::One(_) => {
+                let channel = inbox_channel(client);
+                let words = ["PUBLISH", &channel, text];
+                let reply = self.topology.call_one(Call::words(key, &words), CallOptions::within(limit));
+                (channel, reply)
+            }
+            Topology::Cluster(cluster) => {
+                let channel = slot_inbox_channel(slot_of(key.as_bytes()), client);
+                let reply = RoutedBatch::publish(cluster, Call::words(key, &["SPUBLISH", &channel, text]), limit);
+                (channel, reply)
+            }
+        };
         match reply?.value {
-            Value::ServerError(e) => Err(self.address.hide(classify(&e, &channel))),
+            Value::ServerError(e) => Err(self.topology.address().hide(classify(&e, &channel))),
             value => Ok(value),
         }
     }
@@ -335,13 +369,20 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn keeps_waiting(&self, key: &str) -> bool {
-        self.topology.keeps_waiting(key)
+        matches!(&self.topology, Topology::Cluster(cluster) if cluster.keeps_waiting(key))
     }
 
     fn limits(&self) -> StoreLimits {
+        let outage = || match &self.topology {
+            Topology::One(one) => {
+                let finder = one.node.transport.endpoint().finder.as_ref();
+                finder.map_or(Duration::ZERO, |finder| finder.outage())
+            }
+            Topology::Cluster(_) => CLUSTER_OUTAGE,
+        };
         StoreLimits {
             command: self.io_timeout + self.acks.map_or(Duration::ZERO, |acks| acks.longest()),
-            outage: self.outage.get(),
+            outage: self.outage.unwrap_or_else(outage),
             keeps_unheard: KEEP,
             extends_heard_grants: self.acks.is_some(),
             poller_gaps: true,
@@ -353,11 +394,17 @@ impl LockProcessor for RedisLockProcessor {
     }
 
     fn has_answered(&self) -> bool {
-        self.topology.has_answered()
+        match &self.topology {
+            Topology::One(one) => one.node.transport.has_answered(),
+            Topology::Cluster(cluster) => cluster.has_answered(),
+        }
     }
 
     fn on_new_server(&self, told: Box<dyn Fn(u64) + Send + Sync>) {
-        self.topology.tell(told);
+        match &self.topology {
+            Topology::One(one) => one.node.servers().tell(told),
+            Topology::Cluster(cluster) => cluster.tell(told),
+        }
     }
 
     fn queue(&self) -> Option<&dyn WaitQueue> {
@@ -379,7 +426,19 @@ impl LockProcessor for RedisLockProcessor {
 
 impl WaitQueue for RedisLockProcessor {
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        self.topology.open_inbox(client, limit)
+        match &self.topology {
+            // One channel for all keys.
+            Topology::One(one) => {
+                let transport = &one.node.transport;
+                if transport.is_closed() {
+                    return Err(Error::ShutDown);
+                }
+                Ok(Box::new(RedisInbox::open(transport.endpoint(), client, limit, self.io_timeout)?))
+            }
+            // One channel in each slot.
+            Topology::Cluster(cluster) if cluster.is_closed() => Err(Error::ShutDown),
+            Topology::Cluster(cluster) => Ok(Box::new(ClusterInbox::open(cluster, client)?)),
+        }
     }
 
     fn check_inbox(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
@@ -389,18 +448,28 @@ impl WaitQueue for RedisLockProcessor {
     }
 
     fn hears(&self, client: &str, key: &str) -> bool {
-        self.topology.hears(client, key)
+        match &self.topology {
+            Topology::One(_) => true,
+            Topology::Cluster(cluster) => cluster.listeners.hears(client, key),
+        }
     }
 
     fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
-        self.topology.get_ready_to_hear(client, key, limit)
+        match &self.topology {
+            Topology::One(_) => Ok(()),
+            Topology::Cluster(cluster) => cluster.listeners.get_ready_to_hear(client, key, limit),
+        }
     }
 }
 
 impl Posting for RedisLockProcessor {
     fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
-        let hash = KeyHash::of(claim.key);
-        self.topology.post(Call::of(&Request::Release(*claim)), hash, limit, self.released(hash, done));
+        let (request, hash) = (Request::Release(*claim), KeyHash::of(claim.key));
+        let (call, done) = (Call::of(&request), self.released(hash, done));
+        match &self.topology {
+            Topology::One(one) => one.node.post(&call, hash, limit, done),
+            Topology::Cluster(cluster) => cluster.post(&call, hash, limit, done),
+        }
         true
     }
 
@@ -413,7 +482,10 @@ impl Posting for RedisLockProcessor {
     }
 
     fn collect(&self) -> bool {
-        self.topology.collect()
+        match &self.topology {
+            Topology::One(one) => one.node.transport.collect(),
+            Topology::Cluster(cluster) => cluster.collect(),
+        }
     }
 }
 
@@ -425,6 +497,6 @@ impl Drop for RedisLockProcessor {
 
 impl fmt::Debug for RedisLockProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLockProcessor").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("RedisLockProcessor").field("address", self.topology.address()).finish_non_exhaustive()
     }
 }

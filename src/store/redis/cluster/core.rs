@@ -19,21 +19,10 @@ use crate::store::redis::transport::{CallReplies, Callback, KeyHash};
 use crate::timing::end_of;
 use ::redis::Value;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a Cluster is made from.
-pub(crate) struct ClusterSettings {
-    /// The configured nodes, with the login for all.
-    pub(crate) seeds: Vec<Address>,
-    pub(crate) reach: Reach,
-    pub(crate) address_map: Option<AddressMap>,
-}
-
 pub(crate) struct Cluster {
-    // For callbacks of posted calls. They must not have the last pointer to a Cluster, because its end would then run on a thread that
-    // reads replies.
-    this: Weak<Self>,
     pub(super) map: Arc<Map>,
     pub(super) refresher: Arc<Refresher>,
     pub(crate) listeners: Arc<Listeners>,
@@ -45,17 +34,20 @@ pub(crate) struct Cluster {
 pub(crate) type Masters = Vec<(Arc<Node>, Vec<Slot>)>;
 
 impl Cluster {
-    /// Makes a Cluster that connects with its first call.
-    pub(crate) fn new(settings: ClusterSettings) -> Arc<Self> {
-        let ClusterSettings { seeds, reach, address_map } = settings;
+    /// Makes a Cluster of these configured nodes, which connects with its first call.
+    pub(crate) fn new(seeds: Vec<Address>, reach: Reach, address_map: Option<AddressMap>) -> Arc<Self> {
         let seeds = seeds.into_iter().map(|seed| seed.place).collect();
         // The map tells the listening threads of changes, so it has them; the refresher asks for maps, so it has the map. Nothing below
         // knows the Cluster itself, and no circle of pointers keeps it alive.
         let listeners = Arc::<Listeners>::default();
         let map = Arc::new(Map::new(reach, address_map, Arc::clone(&listeners)));
-        let refresher = Refresher::new(seeds, Arc::clone(&map));
-        let process = Process::this();
-        Arc::new_cyclic(|this| Self { this: Weak::clone(this), map, refresher, listeners, process })
+        let refresher = Arc::new(Refresher::new(seeds, Arc::clone(&map)));
+        Arc::new(Self { map, refresher, listeners, process: Process::this() })
+    }
+
+    /// Returns the address of the first configured node, with the login for all.
+    pub(crate) fn address(&self) -> &Address {
+        &self.map.nodes.reach.endpoint.address
     }
 
     /// Takes in that a node has redirected a call of a slot to what it calls `host` and `port`. Returns the node to which such calls go now;
@@ -147,7 +139,7 @@ impl Cluster {
     /// written. If the node does not answer, the call fails with an unknown outcome. In these cases the client repeats the release by a call
     /// that it waits for. So no posted call is ever sent to a second node, and a posting thread never waits for a node that is known to be
     /// silent.
-    pub(crate) fn post(&self, call: &Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
+    pub(crate) fn post(self: &Arc<Self>, call: &Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
         let slot = slot_of(call.key.as_bytes());
         // By the map alone. To wait for one would block the thread that drops a guard.
         let Some(node) = self.refresher.fresh_view(Instant::now()).owner(slot).cloned() else {
@@ -158,9 +150,9 @@ impl Cluster {
             let message = format!("{}: not tried: it has not answered lately", node.transport.endpoint().address);
             return done(CallReplies::failed(Error::backend(BackendFailure::NotExecuted, message)));
         }
-        let this = Weak::clone(&self.this);
-        // Weak, both: a reply that never comes must keep neither the Cluster nor a node that was replaced.
-        let weak_node = Arc::downgrade(&node);
+        // Weak, both: a reply that never comes must keep neither the Cluster nor a node that was replaced. Nor may the last pointer to a
+        // Cluster be here, because its end would then run on a thread that reads replies.
+        let (this, weak_node) = (Arc::downgrade(self), Arc::downgrade(&node));
         let callback = move |mut answer: CallReplies| {
             // `done` is called in every case. The caller counts its releases that are under way, and the end of the main thread waits for
             // them.

@@ -43,7 +43,7 @@ mod slots;
 mod timing;
 pub(super) mod url;
 
-pub(super) use self::core::{Cluster, ClusterSettings};
+pub(super) use self::core::Cluster;
 pub(super) use follow::RoutedBatch;
 pub(super) use inbox::ClusterInbox;
 pub(super) use nodes::Reach;

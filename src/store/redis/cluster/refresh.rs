@@ -29,7 +29,6 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 pub(super) struct Refresher {
-    this: Weak<Self>,
     /// The configured nodes.
     seeds: Vec<Place>,
     map: Arc<Map>,
@@ -59,18 +58,12 @@ struct Refreshing {
 }
 
 impl Refresher {
-    pub(super) fn new(seeds: Vec<Place>, map: Arc<Map>) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            this: Weak::clone(this),
-            seeds,
-            map,
-            state: Mutex::default(),
-            ended: Condvar::new(),
-        })
+    pub(super) fn new(seeds: Vec<Place>, map: Arc<Map>) -> Self {
+        Self { seeds, map, state: Mutex::default(), ended: Condvar::new() }
     }
 
     /// Returns the map for a call that begins now, and has a new one asked for if it is old.
-    pub(super) fn fresh_view(&self, now: Instant) -> Arc<MapView> {
+    pub(super) fn fresh_view(self: &Arc<Self>, now: Instant) -> Arc<MapView> {
         let (view, is_old) = self.map.view_and_age(now);
         if is_old {
             self.want();
@@ -79,7 +72,7 @@ impl Refresher {
     }
 
     /// Has the map asked for, soon. Returns how many refreshes have ended before: a later one is new to the caller. Does not block.
-    pub(super) fn want(&self) -> u64 {
+    pub(super) fn want(self: &Arc<Self>) -> u64 {
         let mut state = self.state.lock();
         // Noted even while a refresh is under way: its question may have been answered before what the caller has seen. The thread begins
         // once more then, so no cause is lost.
@@ -89,7 +82,7 @@ impl Refresher {
             return ended;
         }
         // The thread holds the refresher weakly between its rounds, so it ends with the Cluster, and nobody joins it.
-        let this = Weak::clone(&self.this);
+        let this = Arc::downgrade(self);
         // It is started with the mutex held. Otherwise two callers that come at once would start two, which ask the same nodes the same.
         match std::thread::Builder::new().name("dlock-map".to_owned()).spawn(move || refresh(&this)) {
             Ok(_) => state.is_busy = true,
@@ -124,7 +117,7 @@ impl Refresher {
     /// # Errors
     ///
     /// Why no node tells it.
-    pub(super) fn wait_for_first(&self, deadline: Instant) -> Result<(), Error> {
+    pub(super) fn wait_for_first(self: &Arc<Self>, deadline: Instant) -> Result<(), Error> {
         if self.map.nodes.is_closed() {
             return Err(Error::ShutDown);
         }

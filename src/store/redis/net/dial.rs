@@ -27,7 +27,7 @@ pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error
     let failed = |cause| failed(address, cause);
     match &address.place {
         #[cfg(unix)]
-        Place::Unix(path) => connect_unix(path.as_ref(), deadline).map(Socket::Unix).map_err(failed),
+        Place::Unix(path) => connect_unix(path.as_ref(), deadline).map(Socket::of).map_err(failed),
         #[cfg(not(unix))]
         Place::Unix(_) => Err(failed(ErrorKind::Unsupported.into())),
         Place::Service { .. } => Err(failed(ErrorKind::NotFound.into())),
@@ -38,7 +38,7 @@ pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error
             // For a connection that nobody uses for long: a firewall forgets it, and the next call would learn of that only after its
             // limit.
             SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE)).map_err(failed)?;
-            Ok(Socket::Tcp(socket))
+            Ok(Socket::of(socket))
         }
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error
 /// that case a non-blocking connect on Linux returns `EAGAIN`, and no event reports a free place, so the connect is repeated.
 /// (`socket2`'s `connect_timeout` mistakes that reply for the beginning of a connect, and fails.)
 #[cfg(unix)]
-fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net::UnixStream> {
+fn connect_unix(path: &Path, deadline: Instant) -> io::Result<socket2::Socket> {
     use super::timing::FULL;
     use rustix::io::Errno;
     use socket2::{Domain, SockAddr, Type};
@@ -71,7 +71,7 @@ fn connect_unix(path: &Path, deadline: Instant) -> io::Result<std::os::unix::net
     }
     // Reads and writes wait, each with a time-out.
     socket.set_nonblocking(false)?;
-    Ok(std::os::fd::OwnedFd::from(socket).into())
+    Ok(socket)
 }
 
 /// Tries every address of a host, one after the other, until the deadline.

@@ -12,7 +12,7 @@ use super::address::Address;
 use super::address::Place;
 use super::connector::{Connector, OpenConnection};
 use super::dial::dial;
-use super::handshake::{self, Part};
+use super::handshake;
 use super::identity::{ConnectionCut, Servers};
 use super::link::{Inbound, Link, Outbound};
 #[cfg(feature = "tls")]
@@ -43,6 +43,9 @@ pub(crate) trait Finder: Send + Sync {
 
     /// Returns `true` if the server is still to be found there.
     fn is_followed(&self, found: &Address) -> bool;
+
+    /// Returns for how long there may be no server when one dies.
+    fn outage(&self) -> Duration;
 
     /// Ends the finder's thread and connections.
     fn stop(&self);
@@ -143,7 +146,7 @@ impl Endpoint {
             // By this mark a builder that was given a plain URL learns of the Cluster, and connects again in the other way.
             self.servers.note_cluster();
         }
-        self.check_kind(part, address)?;
+        part.check_kind(self.in_cluster, address)?;
         part.check_master(address)?;
         if self.servers.meet(identity, address, &link.socket(), is_followed) {
             return Ok(link);
@@ -161,13 +164,8 @@ impl Endpoint {
         let mut link = self.dialer.dial(&self.address, deadline)?;
         let (part, _) = handshake::run(&mut link, &self.address, deadline)?;
         // A replica may be asked for the map. What it says of it is as good as a master's.
-        self.check_kind(part, &self.address)?;
+        part.check_kind(self.in_cluster, &self.address)?;
         Ok(link)
-    }
-
-    /// The server must be of the kind that the client was made for: a node of a Cluster, or one that stands alone.
-    fn check_kind(&self, part: Part, address: &Address) -> Result<(), Error> {
-        if self.in_cluster { part.check_node(address) } else { part.check_alone(address) }
     }
 }
 

@@ -49,16 +49,15 @@ impl Part {
         Ok(())
     }
 
-    /// Checks that a server is a node of a Cluster. Fails with [`Error::Unsupported`] if it is none.
-    pub(crate) fn check_node(self, address: &Address) -> Result<(), Error> {
-        let hint = "it is no node of a Redis Cluster: write redis://host:port";
-        if self.is_in_cluster { Ok(()) } else { Err(unsupported(address, hint)) }
-    }
-
-    /// Checks that a server is no node of a Cluster. Fails with [`Error::Unsupported`] if it is one.
-    pub(crate) fn check_alone(self, address: &Address) -> Result<(), Error> {
-        let hint = "it is a node of a Redis Cluster: write redis+cluster://host:port";
-        if self.is_in_cluster { Err(unsupported(address, hint)) } else { Ok(()) }
+    /// Checks that a server is of the kind that the client was made for: a node of a Cluster, or one that stands alone. Fails with
+    /// [`Error::Unsupported`].
+    pub(crate) fn check_kind(self, in_cluster: bool, address: &Address) -> Result<(), Error> {
+        let hint = match (in_cluster, self.is_in_cluster) {
+            (true, false) => "it is no node of a Redis Cluster: write redis://host:port",
+            (false, true) => "it is a node of a Redis Cluster: write redis+cluster://host:port",
+            _ => return Ok(()),
+        };
+        Err(unsupported(address, hint))
     }
 }
 

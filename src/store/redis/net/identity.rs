@@ -162,7 +162,7 @@ impl Servers {
             return false;
         }
         let is_same = last.identity.as_ref().is_none_or(|before| *before == identity && identity.is_some());
-        let rise = (!is_same).then(|| {
+        let tell = (!is_same).then(|| {
             last.replace_by(identity.as_ref(), address);
             self.rise_in(&last)
         });
@@ -171,33 +171,24 @@ impl Servers {
         last.connections.retain(|connection| connection.strong_count() > 0);
         last.connections.push(Arc::downgrade(connection));
         drop(last);
-        rise.into_iter().for_each(Rise::tell);
+        if let Some(tell) = tell {
+            tell();
+        }
         true
     }
 
     /// Raises the number for another reason than a connection, and calls the functions that wait for a rise.
     pub(crate) fn rise(&self) {
-        let rise = self.rise_in(&self.last.lock());
-        rise.tell();
+        let tell = self.rise_in(&self.last.lock());
+        tell();
     }
 
-    fn rise_in(&self, last: &Last) -> Rise {
+    /// Raises the number. Returns what calls the functions that wait for that: it is called without the mutex, because threads that they wake
+    /// may call methods of [`Servers`] at once.
+    fn rise_in(&self, last: &Last) -> impl FnOnce() + use<> {
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1; // ORDERING: Relaxed: see the field.
-        Rise { number, on_new_server: last.on_new_server.clone() }
-    }
-}
-
-/// A rise of the number whose functions are still to be called. They are called without the mutex, because threads that they wake may call
-/// methods of [`Servers`] at once.
-#[must_use]
-struct Rise {
-    number: u64,
-    on_new_server: Vec<Arc<OnNewServer>>,
-}
-
-impl Rise {
-    fn tell(self) {
-        self.on_new_server.iter().for_each(|on_new_server| on_new_server(self.number));
+        let on_new_server = last.on_new_server.clone();
+        move || on_new_server.iter().for_each(|on_new_server| on_new_server(number))
     }
 }
 

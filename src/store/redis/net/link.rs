@@ -12,7 +12,7 @@
 
 use super::connector::{ReadHalf, WriteHalf};
 use super::resp::{Malformed, Packed, Parser};
-use super::socket::{IoProgress, Socket, Timeout};
+use super::socket::{Socket, Timeout};
 #[cfg(feature = "tls")]
 use super::tls::TlsSession;
 use ::redis::Value;
@@ -132,20 +132,14 @@ impl WriteHalf for Outbound {
             return self.flush(deadline);
         }
         // Nothing waits before it, so it goes from the caller's own buffer, and is copied only as far as there is no room for it.
-        let sent = match self.ends.socket.write(bytes, &mut self.timeout, deadline)? {
-            IoProgress::Bytes(n) => n,
-            IoProgress::TimedOut => 0,
-        };
+        let sent = self.ends.socket.write(bytes, &mut self.timeout, deadline)?;
         self.unsent.extend_from_slice(&bytes[sent..]);
         Ok(self.unsent.is_empty())
     }
 
     fn flush(&mut self, deadline: Instant) -> io::Result<bool> {
-        if !self.unsent.is_empty()
-            && let IoProgress::Bytes(n) =
-                self.ends.socket.write(&self.unsent[self.sent..], &mut self.timeout, deadline)?
-        {
-            self.sent += n;
+        if !self.unsent.is_empty() {
+            self.sent += self.ends.socket.write(&self.unsent[self.sent..], &mut self.timeout, deadline)?;
             if self.sent == self.unsent.len() {
                 self.unsent.clear();
                 // A batch of thousands is rare. Its buffer would stay with each connection.
@@ -199,11 +193,13 @@ impl Inbound {
         }
         // The bytes go behind those that were read before, so that a reply lies in one piece, however many reads it came in.
         let (socket, room) = (&self.ends.socket, &mut self.buffer[self.end..]);
-        let read = match deadline {
+        let n = match deadline {
             Some(deadline) => socket.read(room, &mut self.timeout, deadline)?,
             None => socket.read_now(room)?,
         };
-        let IoProgress::Bytes(n) = read else { return Ok(false) };
+        if n == 0 {
+            return Ok(false);
+        }
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
             // A record may have come in part. Then there is no text yet, and the caller reads on.

@@ -113,11 +113,6 @@ impl Packed {
         *self = spelt;
     }
 
-    /// Replaces all short forms by their full forms.
-    pub(crate) fn spell_out_all(&mut self) {
-        self.spell_out(0..self.replies());
-    }
-
     /// Adds a command of plain words.
     pub(crate) fn words(&mut self, words: &[&str]) {
         self.command(words.iter().map(|word| Word::Text(word)));

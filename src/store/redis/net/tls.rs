@@ -7,7 +7,7 @@
 //! rustls keeps the session apart from the socket. So the session's mutex is held only while bytes are converted, never while a thread
 //! waits for the socket. Records leave in the order in which they were made, because only one thread writes.
 
-use super::socket::{IoProgress, Socket, Timeout};
+use super::socket::{Socket, Timeout};
 use crate::error::Error;
 use crate::sync::unseen::Mutex;
 use crate::tls::TlsSettings;
@@ -79,8 +79,8 @@ impl TlsSession {
             let mut sent = 0;
             while sent < out.len() {
                 match socket.write(&out[sent..], &mut write, deadline)? {
-                    IoProgress::Bytes(n) => sent += n,
-                    IoProgress::TimedOut => return Err(late()),
+                    0 => return Err(late()),
+                    n => sent += n,
                 }
             }
             out.clear();
@@ -90,8 +90,8 @@ impl TlsSession {
             }
             // One deadline for all steps: a server that sends a byte now and then must not make the handshake last for ever.
             match socket.read(&mut buffer, &mut read, deadline)? {
-                IoProgress::Bytes(n) => take_in(&mut session, &buffer[..n])?,
-                IoProgress::TimedOut => return Err(late()),
+                0 => return Err(late()),
+                n => take_in(&mut session, &buffer[..n])?,
             }
         }
     }

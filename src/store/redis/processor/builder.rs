@@ -10,11 +10,12 @@ use crate::store::redis::net::hosts::AddressMap;
 #[cfg(feature = "tls")]
 use crate::store::redis::net::tls::Tls;
 use crate::store::redis::node::{Node, confirming};
+use crate::store::redis::plain::GivenUp;
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::scripts::{Form, SLACK};
+use crate::store::redis::sentinel::Sentinels;
 use crate::store::redis::sentinel::url::{self, Service};
-use crate::store::redis::sentinel::{OutageLimit, Sentinels};
-use crate::store::redis::timing::{CLUSTER_OUTAGE, LONGEST_POLLING, SHORTEST_POLLING};
+use crate::store::redis::timing::{LONGEST_POLLING, SHORTEST_POLLING};
 use crate::store::redis::topology::{OneServer, Topology};
 use crate::store::redis::transport::{Polling, Transport};
 use crate::timing::{LONGEST_TIMEOUT, SHORTEST_COMMAND};
@@ -188,21 +189,17 @@ impl RedisBuilder {
             servers: Arc::default(),
             in_cluster: self.seeds.is_some(),
         };
-        let map = self.address_map;
-        if let Some(seeds) = self.seeds {
-            let outage = OutageLimit { set: self.failover_within.or(Some(CLUSTER_OUTAGE)), sentinels: None };
-            let address = endpoint.address.clone();
-            let reach = cluster::Reach { endpoint, io_timeout: self.io_timeout, polling: self.polling, acks };
-            let cluster = Cluster::new(cluster::ClusterSettings { seeds, reach, address_map: map });
-            return Ok(RedisLockProcessor::over(Topology::Cluster(cluster), address, self.io_timeout, outage, acks));
-        }
-        let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
-        endpoint.finder = sentinels.clone().map(|sentinels| sentinels as Arc<dyn Finder>);
-        let outage = OutageLimit { set: self.failover_within, sentinels };
-        let address = endpoint.address.clone();
-        let transport = Transport::new(endpoint, self.io_timeout, self.polling, SLACK, confirming(acks.as_ref()));
-        let one = OneServer::new(Node::new(transport, Form::Server, acks), self.io_timeout);
-        Ok(RedisLockProcessor::over(Topology::One(one), address, self.io_timeout, outage, acks))
+        let (map, io_timeout, polling, outage) =
+            (self.address_map, self.io_timeout, self.polling, self.failover_within);
+        let topology = if let Some(seeds) = self.seeds {
+            Topology::Cluster(Cluster::new(seeds, cluster::Reach { endpoint, io_timeout, polling, acks }, map))
+        } else {
+            let sentinels = self.service.map(|service| Sentinels::new(service, endpoint.clone(), map));
+            endpoint.finder = sentinels.map(|sentinels| sentinels as Arc<dyn Finder>);
+            let transport = Transport::new(endpoint, io_timeout, polling, SLACK, confirming(acks.as_ref()));
+            Topology::One(OneServer::new(Node::new(transport, Form::Server, acks)))
+        };
+        Ok(RedisLockProcessor { topology, io_timeout, outage, acks, given_up: GivenUp::default() })
     }
 
     /// Checks the times. Returns how replicas must acknowledge, if some must.
@@ -271,7 +268,7 @@ impl RedisBuilder {
         let limit = connect_timeout + io_timeout;
         match (processor.greet(limit), again) {
             (Ok(()), _) => Ok(processor),
-            (Err(_), Some(again)) if processor.topology.has_met_cluster() => {
+            (Err(_), Some(again)) if processor.has_met_cluster() => {
                 let processor = again.for_cluster()?.build()?;
                 processor.greet(limit.saturating_sub(begun.elapsed()))?;
                 Ok(processor)

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 impl Directory for RedisLockProcessor {
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
         let replied = self.topology.call_one(Call::lockers(key), CallOptions::within(limit))?;
-        reply::parties(key, &replied.value).map_err(|e| self.address.hide(e))
+        reply::parties(key, &replied.value).map_err(|e| self.topology.address().hide(e))
     }
 
     fn list(&self, keys: &KeyFilter, from: Option<&str>, limit: Duration) -> Result<ListPage, Error> {
@@ -77,7 +77,7 @@ impl Directory for RedisLockProcessor {
 fn record(store: &RedisLockProcessor, client: &str, args: &[&str], limit: Duration) -> Result<(), Error> {
     let key = record_key(client);
     match store.topology.call_one(Call::record(&key, args), CallOptions::within(limit))?.value {
-        Value::ServerError(e) => Err(store.address.hide(classify(&e, &key))),
+        Value::ServerError(e) => Err(store.topology.address().hide(classify(&e, &key))),
         _ => Ok(()),
     }
 }
@@ -93,7 +93,7 @@ fn scan(store: &RedisLockProcessor, from: Option<&str>, limit: Duration) -> Resu
     let cluster = match &store.topology {
         Topology::One(one) => {
             let reply = one.node.say(&reply::scan(cursor), limit)?;
-            let (next, names) = reply::scanned(&reply).map_err(|e| store.address.hide(e))?;
+            let (next, names) = reply::scanned(&reply).map_err(|e| store.topology.address().hide(e))?;
             return Ok((names, (next != "0").then_some(next), None));
         }
         Topology::Cluster(cluster) => cluster,
@@ -112,7 +112,7 @@ fn scan(store: &RedisLockProcessor, from: Option<&str>, limit: Duration) -> Resu
         }
         Err(error) => return Err(error),
     };
-    let (next, names) = reply::scanned(&reply).map_err(|e| store.address.hide(e))?;
+    let (next, names) = reply::scanned(&reply).map_err(|e| store.topology.address().hide(e))?;
     let next = if next == "0" { behind } else { Some(format!("{next} {own}")) };
     Ok((names, next, None))
 }

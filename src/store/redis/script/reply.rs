@@ -1,6 +1,8 @@
 //! The scripts' replies as outcomes. A success is a plain integer, which costs the server least; everything else is an array. Any shape
 //! that the scripts do not document is an error.
 
+#![expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this file")]
+
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::port::{
@@ -24,10 +26,7 @@ const MOST_READ: usize = 4096;
 /// Reads the reply to a request. Fails with the error that the server's error reply stands for, and with [`Error::Backend`] (unknown) for an
 /// unexpected shape.
 pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, Error> {
-    if let Value::ServerError(e) = reply {
-        return Err(classify(e, request.key()));
-    }
-    let found = match request {
+    read(reply, request.key(), |reply| match request {
         Request::Acquire(_) | Request::Join(_) => acquire(reply).map(Outcome::Acquire),
         Request::Poll(_) => poll(reply).map(Outcome::Poll),
         Request::Extend(_) | Request::ExtendWithNumbers(_) => extend(reply).map(Outcome::Extend),
@@ -39,15 +38,23 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Broken { .. } => broken(reply).map(Outcome::Broken),
         // The store refuses it.
         Request::Settle(_) => None,
-    };
-    found.ok_or_else(|| unexpected(reply))
+    })
 }
 
 /// Reads the reply to a posted release, as [`outcome`] does.
 pub(crate) fn release(reply: &Value) -> Result<ReleaseOutcome, Error> {
+    read(reply, "", released)
+}
+
+/// Reads a reply about a key, as [`outcome`] does: `found` returns `None` for an unexpected shape.
+fn read<T>(reply: &Value, key: &str, found: impl FnOnce(&Value) -> Option<T>) -> Result<T, Error> {
     match reply {
-        Value::ServerError(e) => Err(classify(e, "")),
-        reply => released(reply).ok_or_else(|| unexpected(reply)),
+        Value::ServerError(e) => Err(classify(e, key)),
+        reply => found(reply).ok_or_else(|| {
+            let shape = shape(reply);
+            let message = format!("the server's reply has an unexpected shape, {shape}: is a proxy in between?");
+            Error::backend(BackendFailure::Unknown, message)
+        }),
     }
 }
 
@@ -114,31 +121,27 @@ fn released(reply: &Value) -> Option<ReleaseOutcome> {
 }
 
 fn delayed(reply: &Value) -> Option<DelayReleaseOutcome> {
-    if *reply == Value::Int(1) {
-        return Some(DelayReleaseOutcome::Delayed);
-    }
-    match items(reply)? {
-        [Value::Int(0), holder] => Some(DelayReleaseOutcome::NotOurs(not_ours(holder)?)),
-        _ => None,
-    }
+    one_or_not_ours(reply, DelayReleaseOutcome::Delayed, DelayReleaseOutcome::NotOurs)
 }
 
 fn probe(reply: &Value) -> Option<ProbeOutcome> {
-    if *reply == Value::Int(1) {
-        return Some(ProbeOutcome::Ours);
-    }
-    match items(reply)? {
-        [Value::Int(0), holder] => Some(ProbeOutcome::NotOurs(not_ours(holder)?)),
-        _ => None,
+    one_or_not_ours(reply, ProbeOutcome::Ours, ProbeOutcome::NotOurs)
+}
+
+/// Reads `1`, or what the key contains.
+fn one_or_not_ours<T>(reply: &Value, one: T, other: fn(NotOurs) -> T) -> Option<T> {
+    match reply {
+        Value::Int(1) => Some(one),
+        reply => match items(reply)? {
+            [Value::Int(0), holder] => not_ours(holder).map(other),
+            _ => None,
+        },
     }
 }
 
 /// A fence number.
 fn number(value: &Value) -> Option<u64> {
-    match natural(value) {
-        Some(number @ 0..=HIGHEST_NUMBER) => Some(number),
-        _ => None,
-    }
+    natural(value).filter(|number| *number <= HIGHEST_NUMBER)
 }
 
 fn grant(fence: &Value, waiting: &Value) -> Option<Grant> {
@@ -151,7 +154,6 @@ fn busy(holder: &Value, pttl: &Value) -> Option<Busy> {
 }
 
 /// The time that `PTTL` tells. The inner value is `None` for a key without a lease.
-#[expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this file")]
 fn remaining(pttl: &Value) -> Option<Option<Duration>> {
     match pttl {
         Value::Int(-1) => Some(None),
@@ -161,34 +163,29 @@ fn remaining(pttl: &Value) -> Option<Option<Duration>> {
 }
 
 fn not_ours(holder: &Value) -> Option<NotOurs> {
-    match holder {
-        Value::Nil => Some(NotOurs::new(None)),
-        other => text(other).map(|holder| NotOurs::new(Some(holder))),
-    }
+    holder_of(holder).map(NotOurs::new)
 }
 
-fn unexpected(reply: &Value) -> Error {
-    let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
-    Error::backend(BackendFailure::Unknown, message)
+/// Who holds a key. The inner value is `None` if nobody does.
+fn holder_of(value: &Value) -> Option<Option<String>> {
+    match value {
+        Value::Nil => Some(None),
+        holder => text(holder).map(Some),
+    }
 }
 
 /// Reads the reply to a break.
 fn break_outcome(reply: &Value) -> Option<BreakOutcome> {
-    let holder = |value: &Value| match value {
-        Value::Nil => Some(None),
-        other => text(other).map(Some),
-    };
     match items(reply)? {
         [Value::Int(1), next, waiting] => {
-            Some(BreakOutcome::Broken { next: holder(next)?, waiting: natural(waiting)? })
+            Some(BreakOutcome::Broken { next: holder_of(next)?, waiting: natural(waiting)? })
         }
-        [Value::Int(0), other] => Some(BreakOutcome::NotHeldBy { holder: holder(other)? }),
+        [Value::Int(0), other] => Some(BreakOutcome::NotHeldBy { holder: holder_of(other)? }),
         _ => None,
     }
 }
 
 /// Reads what the key says by whom a hold was broken. The inner value is `None` if there is no such key.
-#[expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this folder")]
 fn broken(reply: &Value) -> Option<Option<Broken>> {
     match reply {
         Value::Nil => Some(None),
@@ -210,19 +207,15 @@ pub(super) fn read_words(bytes: &[u8]) -> Broken {
 /// Reads who holds a key and who waits for it. Fails with the error that the server's error reply stands for, and with [`Error::Backend`]
 /// (unknown) for an unexpected shape.
 pub(crate) fn parties(key: &str, reply: &Value) -> Result<Parties, Error> {
-    if let Value::ServerError(e) = reply {
-        return Err(classify(e, key));
-    }
-    let read = || match items(reply)? {
+    read(reply, key, |reply| match items(reply)? {
         [holder, pttl, waiting, lockers] => {
-            let holder = if matches!(holder, Value::Nil) { None } else { Some(text(holder)?) };
+            let holder = holder_of(holder)?;
             let left = if holder.is_some() { remaining(pttl)? } else { None };
             let lockers = items(lockers)?.iter().map(text).collect::<Option<_>>()?;
             Some(Parties::new(holder, left).with_waiting(lockers, natural(waiting)?))
         }
         _ => None,
-    };
-    read().ok_or_else(|| unexpected(reply))
+    })
 }
 
 /// The words that ask for some of the keys of a server.
@@ -232,18 +225,14 @@ pub(crate) fn scan(cursor: &str) -> [&str; 6] {
 
 /// Reads the reply to [`scan`]: the next cursor, and the names that are text.
 pub(crate) fn scanned(reply: &Value) -> Result<(String, Vec<String>), Error> {
-    if let Value::ServerError(e) = reply {
-        return Err(classify(e, ""));
-    }
     let name = |value: &Value| match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         _ => None,
     };
-    let read = || match items(reply)? {
+    read(reply, "", |reply| match items(reply)? {
         [cursor, names] => Some((name(cursor)?, items(names)?.iter().filter_map(name).collect())),
         _ => None,
-    };
-    read().ok_or_else(|| unexpected(reply))
+    })
 }
 
 // The elements of replies.

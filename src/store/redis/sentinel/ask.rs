@@ -34,19 +34,14 @@ struct SentinelConnection {
     cooldown: Cooldown<Instant>,
 }
 
-/// What a Sentinel knows of a service.
+/// What a Sentinel knows of the master of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum SentinelAnswer {
-    /// Where the master is.
-    Master {
-        report: MasterReport,
-        /// After how long without an answer from it the Sentinel takes it for dead.
-        down_after: Duration,
-        /// Whether this Sentinel leads a failover that is not finished: then the address is still the old master's.
-        fails_over: bool,
-    },
-    /// It watches no service of that name.
-    Unknown,
+pub(super) struct SentinelAnswer {
+    pub(super) report: MasterReport,
+    /// After how long without an answer from it the Sentinel takes it for dead.
+    pub(super) down_after: Duration,
+    /// Whether this Sentinel leads a failover that is not finished: then the address is still the old master's.
+    pub(super) fails_over: bool,
 }
 
 impl Sentinel {
@@ -60,15 +55,18 @@ impl Sentinel {
         self.line.try_lock().is_some_and(|line| line.cooldown.lasts(now))
     }
 
-    /// Asks where the master of a service is. Fails with [`Error::Backend`] (not executed), [`Error::Denied`], or [`Error::Unsupported`] if it
-    /// is no Sentinel.
-    pub(super) fn master(&self, dialer: &Dialer, service: &str, deadline: Instant) -> Result<SentinelAnswer, Error> {
+    /// Asks where the master of a service is. Returns `None` if the Sentinel watches no service of that name. Fails with [`Error::Backend`]
+    /// (not executed), [`Error::Denied`], or [`Error::Unsupported`] if it is no Sentinel.
+    pub(super) fn master(
+        &self,
+        dialer: &Dialer,
+        service: &str,
+        deadline: Instant,
+    ) -> Result<Option<SentinelAnswer>, Error> {
         match self.ask(dialer, &["SENTINEL", "MASTER", service], deadline)? {
-            Value::ServerError(e) if e.details().is_some_and(|words| words.starts_with("No such master")) => {
-                Ok(SentinelAnswer::Unknown)
-            }
+            Value::ServerError(e) if e.details().is_some_and(|words| words.starts_with("No such master")) => Ok(None),
             Value::ServerError(e) => Err(self.address.hide(classify(&e, service))),
-            reply => read_master(&reply).ok_or_else(|| self.strange("SENTINEL MASTER", &reply)),
+            reply => read_master(&reply).map(Some).ok_or_else(|| self.strange("SENTINEL MASTER", &reply)),
         }
     }
 
@@ -102,29 +100,23 @@ impl Sentinel {
         };
         let mut line = self.line.try_lock_until(deadline).ok_or_else(busy)?;
         // A kept connection may have been closed since: that is no failure of the Sentinel.
-        let mut answer = None;
-        if let Some(mut link) = line.link.take()
-            && let Ok(Some(reply)) = link.ask(words, deadline)
-        {
-            line.link = Some(link);
-            answer = Some(Ok(reply));
-        }
-        let answer = answer.unwrap_or_else(|| {
+        let kept = line.link.take().and_then(|mut link| Some((link.ask(words, deadline).ok()??, link)));
+        let asked_anew = || {
             let mut link = dialer.dial(&self.address, deadline)?;
             handshake::run_with_sentinel(&mut link, &self.address, deadline)?;
             let reply = link.ask(words, deadline).map_err(|e| handshake::failed(&self.address, e))?;
-            line.link = Some(link);
-            reply.ok_or_else(busy)
-        });
-        if answer.is_err() {
-            line.link = None;
-        }
+            Ok((reply.ok_or_else(busy)?, link))
+        };
+        let answer = kept.map_or_else(asked_anew, Ok);
         if answer.is_ok() {
             line.cooldown.end();
         } else if is_whole {
             line.cooldown.fail(start, ASK_AGAIN);
         }
-        answer
+        answer.map(|(reply, link)| {
+            line.link = Some(link);
+            reply
+        })
     }
 
     /// Closes the connection. Does not wait for a question that is under way.
@@ -149,8 +141,8 @@ fn place(fields: &HashMap<&str, &str>) -> Option<(String, u16)> {
 /// Both readers, for the fuzz target: a port is never zero, and a name never empty.
 #[cfg(any(test, fuzzing))]
 pub(super) fn read(reply: &Value) {
-    if let Some(SentinelAnswer::Master { report, .. }) = read_master(reply) {
-        assert!(report.port != 0 && !report.host.is_empty());
+    if let Some(SentinelAnswer { report: MasterReport { at: (host, port), .. }, .. }) = read_master(reply) {
+        assert!(port != 0 && !host.is_empty());
     }
     if let Some((host, port)) = fields(reply).as_ref().and_then(place) {
         assert!(port != 0 && !host.is_empty());
@@ -159,16 +151,12 @@ pub(super) fn read(reply: &Value) {
 
 fn read_master(reply: &Value) -> Option<SentinelAnswer> {
     let fields = fields(reply)?;
-    let (host, port) = place(&fields)?;
     let number = |name: &str| fields.get(name)?.parse::<u64>().ok();
     let down_after = Duration::from_millis(number("down-after-milliseconds")?);
     let fails_over =
         fields.get("flags").is_some_and(|flags| flags.split(',').any(|flag| flag == "failover_in_progress"));
-    Some(SentinelAnswer::Master {
-        report: MasterReport { epoch: number("config-epoch")?, host, port },
-        down_after,
-        fails_over,
-    })
+    let report = MasterReport { epoch: number("config-epoch")?, at: place(&fields)? };
+    Some(SentinelAnswer { report, down_after, fails_over })
 }
 
 #[cfg(test)]

@@ -91,18 +91,13 @@ impl Sentinels {
         &self.servers.dialer
     }
 
-    /// How long the service may be without a master when one dies, by what its Sentinels say.
-    pub(crate) fn outage(&self) -> Duration {
-        self.known.lock().down_after.unwrap_or(DOWN_AFTER) + AGREEMENT
-    }
-
-    /// Returns the address by which this machine reaches what a Sentinel names.
-    fn mapped(&self, host: String, port: u16) -> (String, u16) {
+    /// Returns the host and the port by which this machine reaches what a Sentinel names.
+    fn mapped(&self, (host, port): (String, u16)) -> (String, u16) {
         mapped(self.map.as_ref(), host, port)
     }
 
     /// The address of a server of the service.
-    fn server(&self, host: String, port: u16) -> Address {
+    fn server(&self, (host, port): (String, u16)) -> Address {
         let tls = matches!(self.service.place, Place::Service { tls: true, .. });
         Address { place: Place::Tcp { host, port, tls }, ..self.service.clone() }
     }
@@ -112,32 +107,31 @@ impl Sentinels {
     }
 
     /// Asks one Sentinel, and takes in what it says.
-    fn hear(&self, index: usize, sentinel: &Sentinel, deadline: Instant) -> Result<SentinelAnswer, Error> {
+    /// Returns whether it knows the service.
+    fn hear(&self, index: usize, sentinel: &Sentinel, deadline: Instant) -> Result<bool, Error> {
         let start = Instant::now();
-        let answer = sentinel.master(self.dialer(), &self.name, deadline).map(|answer| match answer {
-            SentinelAnswer::Master { report: MasterReport { epoch, host, port }, down_after, fails_over } => {
-                let (host, port) = self.mapped(host, port);
-                SentinelAnswer::Master { report: MasterReport { epoch, host, port }, down_after, fails_over }
-            }
-            SentinelAnswer::Unknown => SentinelAnswer::Unknown,
-        });
-        match &answer {
-            Ok(SentinelAnswer::Master { report, down_after, fails_over }) => {
+        match sentinel.master(self.dialer(), &self.name, deadline) {
+            Ok(Some(SentinelAnswer { report: MasterReport { epoch, at }, down_after, fails_over })) => {
+                // The map is the program's: no mutex is held while it runs.
+                let report = MasterReport { epoch, at: self.mapped(at) };
                 let mut known = self.known.lock();
-                known.down_after = known.down_after.max(Some(*down_after));
-                known.view.hear(index, Some(report.clone()), *fails_over);
+                known.down_after = known.down_after.max(Some(down_after));
+                known.view.hear(index, Some(report), fails_over);
+                Ok(true)
             }
             // It had no time to answer, so what it said before stands.
-            Err(_) if !ask::is_whole(start, deadline) => {}
-            Ok(SentinelAnswer::Unknown) | Err(_) => self.known.lock().view.hear(index, None, false),
+            Err(error) if !ask::is_whole(start, deadline) => Err(error),
+            unknown => {
+                self.known.lock().view.hear(index, None, false);
+                unknown.map(|_| false)
+            }
         }
-        answer
     }
 
     /// Returns the address to follow now, by what was heard so far.
     fn choice(&self) -> Option<Address> {
-        let report = self.known.lock().view.choice(Instant::now())?.clone();
-        Some(self.server(report.host, report.port))
+        let at = self.known.lock().view.choice(Instant::now())?.at.clone();
+        Some(self.server(at))
     }
 
     /// Whether this is the address to follow, and a master may be there.
@@ -145,7 +139,7 @@ impl Sentinels {
         let now = Instant::now();
         let view = &mut self.known.lock().view;
         let Some(report) = view.choice(now).cloned() else { return false };
-        !view.is_refuted(&report, now) && self.server(report.host, report.port).place == address.place
+        !view.is_refuted(&report, now) && self.server(report.at).place == address.place
     }
 
     /// Whether this is the address to follow.
@@ -156,12 +150,12 @@ impl Sentinels {
     /// Knows, besides those of the URL, the Sentinels that one of them names.
     fn learn(&self, report: Vec<(String, u16)>) {
         // The map is the program's: no mutex is held while it runs.
-        let report: Vec<_> = report.into_iter().take(MOST_LEARNT).map(|(host, port)| self.mapped(host, port)).collect();
+        let report: Vec<_> = report.into_iter().take(MOST_LEARNT).map(|at| self.mapped(at)).collect();
         let known = &mut self.known.lock().sentinels;
         let before = known.split_off(self.configured);
         let Some(first) = known.first().map(|sentinel| sentinel.address.clone()) else { return };
-        for (host, port) in report {
-            let address = Address { place: self.server(host, port).place, ..first.clone() };
+        for at in report {
+            let address = Address { place: self.server(at).place, ..first.clone() };
             let is_there = |sentinel: &&Arc<Sentinel>| sentinel.address.place == address.place;
             if known.iter().any(|sentinel| is_there(&sentinel)) {
                 continue;
@@ -185,18 +179,18 @@ impl Sentinels {
             }
             match self.hear(index, &all[index], deadline) {
                 // The first answer of all may be of one that was cut off: a new client hears more than half of them.
-                Ok(SentinelAnswer::Master { .. }) if is_first_time && 2 * (n + 1) <= self.configured => {}
-                Ok(SentinelAnswer::Master { .. }) => {
+                Ok(true) if is_first_time && 2 * (n + 1) <= self.configured => {}
+                Ok(true) => {
                     // If it is stale or refuted, another Sentinel may know better.
                     let now = Instant::now();
                     let view = &mut self.known.lock().view;
                     if let Some(choice) = view.choice(now).cloned()
                         && !view.is_refuted(&choice, now)
                     {
-                        return Ok((self.server(choice.host, choice.port), index));
+                        return Ok((self.server(choice.at), index));
                     }
                 }
-                Ok(SentinelAnswer::Unknown) => unknown += 1,
+                Ok(false) => unknown += 1,
                 Err(error) => failures.push((all[index].address.to_string(), error)),
             }
         }
@@ -290,13 +284,18 @@ impl Finder for Sentinels {
 
     fn note(&self, found: &Address, is_master: bool) {
         if let Place::Tcp { host, port, .. } = &found.place {
-            self.known.lock().view.tried(host, *port, is_master, Instant::now());
+            self.known.lock().view.tried((host.clone(), *port), is_master, Instant::now());
         }
         self.watch.note(is_master, &self.this);
     }
 
     fn is_followed(&self, found: &Address) -> bool {
         self.is_choice(found)
+    }
+
+    /// By what the Sentinels say.
+    fn outage(&self) -> Duration {
+        self.known.lock().down_after.unwrap_or(DOWN_AFTER) + AGREEMENT
     }
 
     fn stop(&self) {
@@ -309,18 +308,4 @@ impl Finder for Sentinels {
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read(reply: &::redis::Value) {
     ask::read(reply);
-}
-
-/// How long a store may be away.
-#[derive(Default)]
-pub(crate) struct OutageLimit {
-    /// What the program has set.
-    pub(crate) set: Option<Duration>,
-    pub(crate) sentinels: Option<Arc<Sentinels>>,
-}
-
-impl OutageLimit {
-    pub(crate) fn get(&self) -> Duration {
-        self.set.unwrap_or_else(|| self.sentinels.as_ref().map_or(Duration::ZERO, |sentinels| sentinels.outage()))
-    }
 }

@@ -35,18 +35,8 @@ const MOST_LEFT: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MasterReport {
     pub(super) epoch: u64,
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
-impl MasterReport {
-    fn is_at(&self, place: &(String, u16)) -> bool {
-        self.host == place.0 && self.port == place.1
-    }
-
-    fn place(&self) -> (String, u16) {
-        (self.host.clone(), self.port)
-    }
+    /// The host and the port of its address.
+    pub(super) at: (String, u16),
 }
 
 #[derive(Debug, Default)]
@@ -91,9 +81,9 @@ impl MasterView {
                 }
             }
             Some(best) if report.epoch == best.epoch => {
-                if !best.is_at(&report.place()) && !self.left.iter().any(|left| report.is_at(left)) {
+                if best.at != report.at && !self.left.contains(&report.at) {
                     self.left.truncate(MOST_LEFT - 1);
-                    self.left.insert(0, best.place());
+                    self.left.insert(0, best.at.clone());
                     self.best = Some(report);
                 }
             }
@@ -117,7 +107,7 @@ impl MasterView {
     /// Whether no master was found there just now.
     pub(super) fn is_refuted(&self, report: &MasterReport, now: Instant) -> bool {
         let is_recent = |since: &Instant| now.saturating_duration_since(*since) < REFUTED;
-        self.refuted.iter().any(|(place, since)| report.is_at(place) && is_recent(since))
+        self.refuted.iter().any(|(place, since)| report.at == *place && is_recent(since))
     }
 
     /// Returns the answer to follow at this moment: a refuted one only if there is none that a majority gives in its place.
@@ -138,16 +128,16 @@ impl MasterView {
     }
 
     /// Notes whether a master was found at an address.
-    pub(super) fn tried(&mut self, host: &str, port: u16, found: bool, now: Instant) {
-        self.refuted.retain(|(place, _)| (place.0.as_str(), place.1) != (host, port));
+    pub(super) fn tried(&mut self, at: (String, u16), found: bool, now: Instant) {
+        self.refuted.retain(|(place, _)| *place != at);
         if let Some(best) = &self.best
             && found
-            && (best.host.as_str(), best.port) == (host, port)
+            && best.at == at
         {
             self.found_at = best.epoch;
         }
         if !found {
-            self.refuted.push(((host.to_owned(), port), now));
+            self.refuted.push((at, now));
         }
     }
 

@@ -10,23 +10,19 @@ use std::time::Instant;
 
 #[derive(Default)]
 pub(super) struct PlaceCooldowns {
-    places: HashMap<Place, PlaceCooldown>,
+    /// Each with the error of its last connect.
+    places: HashMap<Place, (Cooldown<Instant>, Error)>,
     /// When to ask for a map again.
     ask_at: Option<Instant>,
-}
-
-struct PlaceCooldown {
-    cooldown: Cooldown<Instant>,
-    error: Error,
 }
 
 impl PlaceCooldowns {
     /// Notes that a place could not be reached. Returns until when it is cooling down.
     pub(super) fn fail(&mut self, place: Place, error: Error, now: Instant) -> Instant {
         // The pauses of a place go on where they were. To begin again with each failure would try a dead node a hundred times a second.
-        let mut cooldown = self.places.get(&place).map_or_else(Cooldown::default, |known| known.cooldown);
+        let mut cooldown = self.places.get(&place).map_or_else(Cooldown::default, |(known, _)| *known);
         let until = cooldown.fail(now, SUBSCRIBE_AGAIN);
-        self.places.insert(place, PlaceCooldown { cooldown, error });
+        self.places.insert(place, (cooldown, error));
         until
     }
 
@@ -37,8 +33,8 @@ impl PlaceCooldowns {
 
     /// Returns until when a place is cooling down, and why, if it does now.
     pub(super) fn of(&self, place: &Place, now: Instant) -> Option<(Instant, Error)> {
-        let rest = self.places.get(place)?;
-        Some((rest.cooldown.lasts_until(now)?, rest.error.clone()))
+        let (cooldown, error) = self.places.get(place)?;
+        Some((cooldown.lasts_until(now)?, error.clone()))
     }
 
     /// Keeps only what is known of these places.

@@ -376,7 +376,8 @@ impl PendingCall {
                 }
             }
             if spelt.len() > known {
-                core.packed.spell_out_all();
+                let all = 0..core.packed.replies();
+                core.packed.spell_out(all);
             }
         }
         let start = bytes.len();

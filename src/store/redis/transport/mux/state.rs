@@ -367,22 +367,15 @@ impl<C: Connector> Session<C> {
                         continue;
                     }
                     let Some(Due { what: Awaited::Call(call, _), .. }) = self.due.pop_front() else { continue };
-                    match taken {
-                        Taken::Kept => {}
-                        Taken::Last => self.end(call, own, over),
-                        Taken::Again => again.push_back(call),
-                    }
+                    self.end(call, taken, own, over, again);
                 }
                 Some(Due { what: Awaited::Confirmation(calls), .. }) => {
                     let calls = std::mem::take(calls);
                     self.due.pop_front();
                     self.is_confirming = false;
                     for call in calls {
-                        match call.confirm(&value) {
-                            Taken::Kept => {}
-                            Taken::Last => self.end(call, own, over),
-                            Taken::Again => again.push_back(call),
-                        }
+                        let taken = call.confirm(&value);
+                        self.end(call, taken, own, over, again);
                     }
                 }
             }
@@ -398,12 +391,24 @@ impl<C: Connector> Session<C> {
         }
     }
 
-    /// Notes that a call has its answer.
-    fn end(&mut self, call: Arc<PendingCall>, own: Option<&Arc<PendingCall>>, over: &mut Vec<Arc<PendingCall>>) {
-        self.away += usize::from(!call.is_posted);
-        match own {
-            Some(own) if Arc::ptr_eq(own, &call) => {}
-            _ => over.push(call),
+    /// Notes what the last reply to a write meant to one of its calls: see [`deliver`](Self::deliver).
+    fn end(
+        &mut self,
+        call: Arc<PendingCall>,
+        taken: Taken,
+        own: Option<&Arc<PendingCall>>,
+        over: &mut Vec<Arc<PendingCall>>,
+        again: &mut VecDeque<Arc<PendingCall>>,
+    ) {
+        match taken {
+            Taken::Kept => {}
+            Taken::Again => again.push_back(call),
+            Taken::Last => {
+                self.away += usize::from(!call.is_posted);
+                if own.is_none_or(|own| !Arc::ptr_eq(own, &call)) {
+                    over.push(call);
+                }
+            }
         }
     }
 

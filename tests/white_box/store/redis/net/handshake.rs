@@ -5,7 +5,7 @@ use super::*;
 fn hello(wire: &str) -> Result<(), Error> {
     let address = Address::parse("redis://host").expect("a URL");
     let part = check_hello(&::redis::parse_redis_value(wire.as_bytes()).expect("RESP"), &address)?;
-    part.check_alone(&address)?;
+    part.check_kind(false, &address)?;
     part.check_master(&address)
 }
 

@@ -26,7 +26,7 @@ impl Met {
     fn meet_at(&mut self, url: &str, identity: Option<Identity>) -> (u64, Vec<usize>) {
         let (near, far) = UnixStream::pair().expect("a pair of sockets");
         far.set_nonblocking(true).expect("a socket");
-        let near = Arc::new(Socket::Unix(near));
+        let near = Arc::new(Socket::of(near));
         assert!(self.0.meet(identity, &Address::parse(url).expect("a URL"), &near, &|| true));
         self.1.push((near, far));
         let is_open = |far: &UnixStream| (&*far).read(&mut [0]).is_err();
@@ -74,7 +74,7 @@ fn a_connection_to_where_the_server_was_before_does_not_count() {
     met.meet(identity("a", "x"));
     let (near, _far) = UnixStream::pair().expect("a pair of sockets");
     let address = Address::parse("redis://old").expect("a URL");
-    assert!(!met.0.meet(identity("old", "x"), &address, &Arc::new(Socket::Unix(near)), &|| false));
+    assert!(!met.0.meet(identity("old", "x"), &address, &Arc::new(Socket::of(near)), &|| false));
     assert_eq!(met.meet(identity("a", "x")), (0, vec![0, 1]));
 }
 

@@ -34,9 +34,8 @@ fn nobody_waits_for_a_question_of_another_to_learn_whether_a_sentinel_rests() {
 
 #[test]
 fn an_answer_names_the_master_and_its_epoch() {
-    let report = MasterReport { epoch: 3, host: "10.0.0.7".to_owned(), port: 6380 };
-    let answer =
-        |fails_over| SentinelAnswer::Master { report: report.clone(), down_after: Duration::from_secs(5), fails_over };
+    let report = MasterReport { epoch: 3, at: ("10.0.0.7".to_owned(), 6380) };
+    let answer = |fails_over| SentinelAnswer { report: report.clone(), down_after: Duration::from_secs(5), fails_over };
     assert_eq!(read_master(&reply(&COMPLETE)), Some(answer(false)));
     for (flags, fails_over) in [("master", false), ("master,failover_in_progress", true), ("s_down,master", false)] {
         let fields: Vec<_> = COMPLETE.into_iter().chain([("flags", flags)]).collect();

@@ -3,7 +3,7 @@
 use super::*;
 
 fn report(epoch: u64, host: &str) -> Option<MasterReport> {
-    Some(MasterReport { epoch, host: host.to_owned(), port: 6379 })
+    Some(MasterReport { epoch, at: (host.to_owned(), 6379) })
 }
 
 struct Seen(MasterView, Instant);
@@ -19,11 +19,11 @@ impl Seen {
     }
 
     fn choice(&mut self) -> String {
-        self.0.choice(self.1).map_or_else(String::new, |report| report.host.clone())
+        self.0.choice(self.1).map_or_else(String::new, |report| report.at.0.clone())
     }
 
     fn refute(&mut self, host: &str) -> String {
-        self.0.tried(host, 6379, false, self.1);
+        self.0.tried((host.to_owned(), 6379), false, self.1);
         self.choice()
     }
 }
@@ -107,7 +107,7 @@ fn a_lie_is_not_followed_for_long() {
     seen.1 += REFUTED;
     assert_eq!(seen.choice(), "liar");
     assert_eq!(seen.refute("liar"), "a");
-    seen.0.tried("liar", 6379, true, seen.1);
+    seen.0.tried(("liar".to_owned(), 6379), true, seen.1);
     assert_eq!(seen.choice(), "liar");
 }
 
@@ -144,7 +144,7 @@ fn one_connect_that_fails_leads_nobody_back_from_a_master_that_was_found() {
     let mut seen = Seen::by(3);
     (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "old"), "old"));
     assert_eq!(seen.hear(1, 5, "new"), "new");
-    seen.0.tried("new", 6379, true, seen.1);
+    seen.0.tried(("new".to_owned(), 6379), true, seen.1);
     assert_eq!(seen.refute("new"), "new");
     // The others follow, and are asked again.
     assert_eq!(seen.hear(0, 5, "new"), "new");
@@ -173,7 +173,7 @@ mod any {
             let mut view = MasterView::new(5);
             let mut past: Vec<MasterReport> = Vec::new();
             for (sentinel, epoch, port) in steps {
-                let report = MasterReport { epoch, host: "h".to_owned(), port };
+                let report = MasterReport { epoch, at: ("h".to_owned(), port) };
                 view.hear(sentinel, Some(report.clone()), false);
                 let best = view.best.clone().expect("an answer was heard");
                 if past.last() == Some(&best) {

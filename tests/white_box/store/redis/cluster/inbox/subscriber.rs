@@ -9,7 +9,7 @@ fn subscriber() -> (Subscriber, UnixStream) {
 fn subscriber_within(io_timeout: Duration) -> (Subscriber, UnixStream) {
     let (near, far) = UnixStream::pair().expect("sockets");
     let link = Link::new(
-        Socket::Unix(near),
+        Socket::of(near),
         #[cfg(feature = "tls")]
         None,
     );

@@ -12,7 +12,7 @@ fn a_wait_ends_when_something_comes_when_it_is_woken_and_when_its_time_is_over()
     let waker = Waker::new().expect("sockets");
     let (near, mut far) = UnixStream::pair().expect("sockets");
     let (silent, _silent_far) = UnixStream::pair().expect("sockets");
-    let sockets = [Socket::Unix(near), Socket::Unix(silent)];
+    let sockets = [Socket::of(near), Socket::of(silent)];
     let sockets = [(&sockets[0], false), (&sockets[1], false)];
     assert_eq!(waker.wait(&sockets, Duration::from_millis(1)).expect("a wait"), [false, false]);
     let begun = Instant::now();
