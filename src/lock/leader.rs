@@ -53,8 +53,8 @@ impl Leader {
         &self.lock
     }
 
-    /// Campaigns, and calls `lead` with each [`Term`] that is won. If `lead` returns `Continue`, this campaigns again; if it returns `Break`,
-    /// this returns its value. The term ends when it is dropped: when `lead` returns or panics, unless `lead` has moved it elsewhere.
+    /// Campaigns, and calls `lead` with each [`Term`] that is won. Campaigns again if `lead` returns `Continue`, and returns the value of a
+    /// `Break`. The term ends when it is dropped: when `lead` returns or panics, unless `lead` has moved it elsewhere.
     ///
     /// Blocks while others lead, also through outages of the store. After a term that was lost it pauses for a sixth of the lease, and for five
     /// seconds at most. After one that ended without a loss, it campaigns again at once, behind the processes that already wait.

@@ -58,8 +58,8 @@ pub struct StoreLimits {
     /// For how long the store can keep a key from everybody after a hold has ended: [`Request::DelayRelease`](super::Request::DelayRelease).
     /// The default is zero: the store cannot. [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) then fails as unsupported.
     pub longest_release_delay: Duration,
-    /// The shortest time for which the store then keeps a key, even if a shorter one is asked for. This is for people: the client does not use
-    /// it. The default is zero.
+    /// The shortest time for which the store keeps a key after a hold, even if a shorter one is asked for. This is for people: the client does
+    /// not use it. The default is zero.
     pub shortest_release_delay: Duration,
 }
 

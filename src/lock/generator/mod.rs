@@ -499,8 +499,8 @@ impl DLockGenerator {
 
     /// Takes a lock away from a holder that does not give it back, such as a process that hangs, or a JVM. `expected_locker` is the locker that
     /// was seen ([`Holder::locker`](crate::Holder::locker) of [`inspect`](crate::DistributedReentrantLock::inspect)). If another one holds the
-    /// lock, or none does, nothing is changed, and the outcome says who holds it. In the same step the lock goes to the first process that
-    /// waits, with a greater fencing token, or is freed.
+    /// lock, or none does, nothing is changed, and the outcome says who holds it. Otherwise the lock goes, in one step, to the first process
+    /// that waits, with a greater fencing token, or is freed.
     ///
     /// A holder of this crate learns of the break by a message if its process listens, and otherwise by its next probe, at most lease/6 later.
     /// It has then lost its lease, with the cause [`LossCause::Broken`](crate::LossCause::Broken). Until then it may go on, as a holder that
