@@ -11,7 +11,7 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The lease of a lock if neither its config nor its generator sets one: thirty seconds, as long as the lease of Redisson's watchdog.
+/// The lease of a lock if neither its config nor its generator sets one: thirty seconds, as in Redisson.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// The shortest lease. Below it, the safety margin of the deadline (2 ms) would leave hardly any time to extend the lease.
@@ -108,10 +108,10 @@ impl DLockConfig {
         self
     }
 
-    /// Sets the fraction of the lease after which it is extended, from 0.1 to 0.85. Defaults to 0.75, as in JVM DLock. If the store
-    /// may be away for a while during a failover ([`StoreLimits::outage`](crate::processor::StoreLimits::outage)), the default is smaller, so
-    /// that the rest of the lease outlives the failover, but at least a third. A store that is asked about many locks together
-    /// ([`StoreLimits::asks_together`](crate::processor::StoreLimits::asks_together)) has it extended up to a sixth of the lease earlier.
+    /// Sets the fraction of the lease after which it is extended, from 0.1 to 0.85. Defaults to 0.75, as in JVM DLock. If the store may be away
+    /// for a while during a failover ([`StoreLimits::outage`](crate::processor::StoreLimits::outage)), the default is smaller, but at least a
+    /// third, so that the rest of the lease outlives the failover. On a store that is asked about many locks together
+    /// ([`StoreLimits::asks_together`](crate::processor::StoreLimits::asks_together)), the lease is extended up to a sixth of it earlier.
     pub fn with_renew_at(mut self, part: f64) -> Self {
         self.renew_at = Some(part);
         self
@@ -127,8 +127,8 @@ impl DLockConfig {
     /// Sets how many more times the threads of this process may pass the lock on among themselves once they know that other
     /// processes wait. Defaults to 16. More passes give more throughput; fewer give the other processes shorter waits.
     ///
-    /// While no other process waits, the threads pass the lock on without limit and without asking the store. Once others wait, the lock
-    /// goes to them after 10 ms of passing in any case. The inbox opens some milliseconds after a thread first waits. Until then the client
+    /// While no other process waits, the threads pass the lock on without limit and without asking the store. Once others wait, the lock goes
+    /// to them after 10 ms in any case. The client begins to receive messages some milliseconds after a thread first waits. Until then it
     /// cannot hear of other processes, so it assumes that some wait. With [`GeneratorBuilder::listener`](crate::GeneratorBuilder::listener)
     /// off, this setting has no effect: the lock is given back after every hold.
     pub fn with_local_passes(mut self, passes: u32) -> Self {
@@ -161,17 +161,16 @@ impl DLockConfig {
     /// Sets for how long this process keeps the lock after its last hold, in case one of its threads wants it again. That
     /// thread then gets it without asking the store. Defaults to zero: the lock is given back at once.
     ///
-    /// Use it for work that comes in bursts to the same process (lock caching with revocation, as in distributed file systems).
-    /// A message from any process that waits for the lock ends the lingering at once.
-    /// [`try_lock`](crate::DistributedReentrantLock::try_lock) in another process ends it, too, and waits for that up to 5 ms,
-    /// or five round trips if they take longer.
+    /// Use it for work that comes in bursts to the same process (lock caching with revocation, as in distributed file systems). A message from
+    /// any process that waits for the lock ends the lingering at once. A [`try_lock`](crate::DistributedReentrantLock::try_lock) in another
+    /// process also ends it, and waits for the lock for up to 5 ms, or five round trips if they take longer.
     ///
-    /// While the lock lingers, it counts as [locked](crate::DistributedReentrantLock::is_locked) and its lease is renewed. If
-    /// the process dies, the others wait until the lease ends although nobody was inside. JVM processes, which can only poll,
-    /// may starve beside a process that takes the lock again and again. [`close`](crate::DLockGenerator::close) gives the lock
-    /// back. Lingering needs the [listener](crate::GeneratorBuilder::listener): until its inbox is open, and while its subscription is
-    /// broken, nothing lingers. The first `lock()` that may linger begins to open the inbox, which takes some milliseconds, and longer on a
-    /// slow network. Holds that end before are given back at once.
+    /// While the lock lingers, it counts as [locked](crate::DistributedReentrantLock::is_locked) and its lease is renewed. If the process dies,
+    /// the others wait until the lease ends although nobody was inside. JVM processes, which can only poll, may starve beside a process that
+    /// takes the lock again and again. [`close`](crate::DLockGenerator::close) gives the lock back. Lingering needs the
+    /// [listener](crate::GeneratorBuilder::listener): until the client receives messages, and while its subscription is broken, nothing
+    /// lingers. The first `lock()` that may linger begins to subscribe, which takes some milliseconds, and longer on a slow network. A lock
+    /// whose hold ends before that is given back at once.
     pub fn with_linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self
@@ -192,14 +191,14 @@ impl DLockConfig {
         self
     }
 
-    /// Sets after which time a hold is reported in the log, once, with a WARN that names its holder, its token and its
+    /// Sets the time after which a hold is reported in the log, once, with a WARN that names its holder, its token and its
     /// [reason](Self::with_reason). Nothing else happens to the hold. Defaults to never.
     ///
-    /// It finds a [`Hold`](crate::Hold) that is kept by mistake. Such a hold does not end with a thread, so its lease is renewed for as long as
+    /// Use it to find a [`Hold`](crate::Hold) that is kept by mistake. It does not end with a thread, so its lease is renewed for as long as
     /// the process lives.
     ///
-    /// Like all settings of a tenure, the time and the reason are those of the handle that asked the store for the lock, also for holds of
-    /// this process to which the lock is passed on.
+    /// Like all settings of a tenure, the time and the reason are those of the handle that asked the store for the lock, even for holds of this
+    /// process to which the lock is passed on.
     pub fn with_hold_warning(mut self, after: Duration) -> Self {
         self.hold_warning = Some(after);
         self
@@ -209,11 +208,11 @@ impl DLockConfig {
     /// request to another server, say) ends before the next holder begins. Defaults to zero. Consul calls it `lock-delay`.
     ///
     /// From 0 to 60 s, in whole milliseconds; fractions are rounded up. The store keeps the lock for the lease and this time from each
-    /// extension on, and the holder counts on the lease alone. So a holder that dies, is cut off or hangs keeps others out for longer by this
-    /// time. A holder that unlocks gives the lock away at once, even after it has lost its lease, because its work has ended. (On Consul a late
+    /// extension on, and the holder counts on the lease alone. So a holder that dies, is cut off or hangs keeps others out for so much longer.
+    /// A holder that unlocks gives the lock away at once, even after it has lost its lease, because its work has ended. (On Consul a late
     /// `unlock` does not end a delay that has begun.)
     ///
-    /// Set the same time in all processes: that of the holder counts. JVM processes see a longer time to live, and wait for it.
+    /// The holder's setting counts, so set the same time in all processes. JVM processes see a longer time to live, and wait for it.
     pub fn with_lock_delay(mut self, delay: Duration) -> Self {
         self.lock_delay = delay;
         self
@@ -224,9 +223,9 @@ impl DLockConfig {
     /// the time after which a poller asks again. No process of this crate takes the lock in that time. Defaults to never: then pollers
     /// may starve.
     ///
-    /// From the lease to 24 days, in whole milliseconds; fractions are truncated. If no poller uses a gap, nobody is inside
-    /// during it, and `try_lock` finds the lock taken. With a gap after every lease, that is up to a sixth of the time. Pollers
-    /// are expected to have the same lease as this lock.
+    /// From the lease to 24 days, in whole milliseconds; fractions are truncated. If no poller uses a gap, nobody is inside during it, and
+    /// `try_lock` finds the lock taken. With a gap after every lease, the lock may be free for up to a sixth of the time. Pollers are expected
+    /// to have the same lease as this lock.
     ///
     /// Set this in all processes. The process that made the last gap determines the time until the next gap. For that
     /// time, the server keeps a small key for each lock name that had a gap.
@@ -235,17 +234,17 @@ impl DLockConfig {
         self
     }
 
-    /// Sets a text that says what the lock is for. Log lines about the lock include it, and it is passed to the store with each
-    /// request that asks for the lock ([`Note::why`](crate::processor::Note::why)). The stores of this crate do not keep it. Characters
-    /// that cannot be printed are escaped. Defaults to none.
+    /// Sets a text that says what the lock is for. Log lines about the lock include the text, and each request for the lock passes it to the
+    /// store ([`Note::why`](crate::processor::Note::why)). The stores of this crate keep it only for a [delayed
+    /// release](crate::DelayedRelease). Characters that cannot be printed are escaped. Defaults to none.
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(OneLine(reason.into()).to_string());
         self
     }
 
-    /// Sets the name under which a [`Hold`](crate::Hold) of this lock is shown to people, and a call that waits for one: in
-    /// [descriptions](crate::DLockGenerator::describe), in the report of a [long hold](Self::with_hold_warning), and to a store that keeps
-    /// [notes](crate::processor::Note::thread). Without this setting, they show the name of the thread that called. Characters that cannot be
+    /// Sets the name of a [`Hold`](crate::Hold) of this lock, and of a call that waits for one. People see it in
+    /// [descriptions](crate::DLockGenerator::describe), in the report of a [long hold](Self::with_hold_warning), and in a store that keeps
+    /// [notes](crate::processor::Note::thread). Without this setting, they see the name of the thread that called. Characters that cannot be
     /// printed are escaped. A guard is always shown with the name of its thread.
     pub fn with_holder_name(mut self, name: impl Into<String>) -> Self {
         self.holder_name = Some(OneLine(name.into()).to_string());
@@ -305,7 +304,7 @@ impl DLockConfig {
         self.max_hold
     }
 
-    /// Returns after which time a hold is reported in the log: [`with_hold_warning`](Self::with_hold_warning). `None` means never.
+    /// Returns the time after which a hold is reported in the log: [`with_hold_warning`](Self::with_hold_warning). `None` means never.
     #[must_use]
     pub fn hold_warning(&self) -> Option<Duration> {
         self.hold_warning
@@ -317,8 +316,8 @@ impl DLockConfig {
         self.lock_delay
     }
 
-    /// For how long the store keeps the lock without an extension: the lease, and the lock-delay after it. Every request for a tenure contains
-    /// this. The holder counts only on the [lease](Self::lease).
+    /// Returns for how long the store keeps the lock without an extension: for the lease, and the lock-delay after it. Every request for a
+    /// tenure contains this time. The holder counts only on the [lease](Self::lease).
     pub(crate) fn kept(&self) -> Duration {
         self.lease() + self.lock_delay
     }

@@ -1,4 +1,4 @@
-//! What can be said of a lock to people: who holds it and why, who waits, and what their processes are.
+//! Descriptions of locks for people: who holds a lock and why, who waits, and what their processes are.
 
 use crate::fields::{self, Fields};
 use std::time::{Duration, SystemTime};
@@ -15,17 +15,17 @@ const LONGEST_WAITER: usize = 64;
 /// The longest reason in an answer that names waiting threads, in bytes.
 const LONGEST_REASON: usize = 400;
 
-/// Who holds a lock and who waits for it: [`DLockGenerator::describe`](crate::DLockGenerator::describe). It may be out of date when it is
-/// read. All its texts are one line each and safe to show; what clients say of
-/// themselves is not authenticated: a program that may write to the store can forge it.
+/// Who holds a lock and who waits for it: [`DLockGenerator::describe`](crate::DLockGenerator::describe). It may be out of date when it is read.
+/// Each of its texts is one line, and safe to show. Nobody authenticates what clients say of themselves: a program that may write to the store
+/// can forge it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
     /// The lock's key in the store.
     pub key: String,
-    /// Who holds it; in its lock-delay, who held it last. `None` if nobody does.
+    /// The holder of the lock; in its lock-delay, the last holder. `None` if there is none.
     pub holder: Option<Party>,
-    /// The time until the store frees the key if nobody extends the lease. `None` if it never does, and where the store does not know.
+    /// The time until the store frees the key if nobody extends the lease. `None` if it never frees the key, or does not know.
     pub remaining: Option<Duration>,
     /// What is left of the [lock-delay](crate::DLockConfig::with_lock_delay), if the lock is in it: the lease of the
     /// [`holder`](Self::holder) has ended, no process holds the lock any more, and the store keeps others out for that time.
@@ -33,8 +33,7 @@ pub struct Description {
     /// The hold that has ended, if the release is [delayed](crate::DLockGuard::unlock_after): nobody holds the lock, and the store keeps
     /// everybody out for the [`remaining`](Self::remaining) time. The locker of the [`holder`](Self::holder) is the text that the key contains.
     pub delayed_release: Option<DelayedRelease>,
-    /// The processes that wait in the store's queue, in its order; the first hundred. A process that only polls, as those of JVM DLock do, is
-    /// not among them.
+    /// The first hundred processes in the store's queue, in its order. A process that only polls, such as one of JVM DLock, is not among them.
     pub waiting: Vec<Party>,
     /// How many wait in that queue.
     pub queue_length: u64,
@@ -48,10 +47,10 @@ pub struct Party {
     pub locker: String,
     /// Whether it is a locker of the generator that was asked.
     pub is_local: bool,
-    /// What its client says of itself. `None` if it says nothing: its process is dead, or cut off from the store, or younger than a moment, or
-    /// one of JVM DLock or of version 0.1.0, or it was told to keep [no record](crate::GeneratorBuilder::client_record).
+    /// The client's record of itself. `None` if there is none: the process is dead, is cut off from the store, has just begun, is one of JVM
+    /// DLock or of version 0.1.0, or was told to keep [no record](crate::GeneratorBuilder::client_record).
     pub client: Option<ClientRecord>,
-    /// What its client has answered. `None` if it was not asked, because nobody listens to its inbox, or did not answer in time.
+    /// The client's answer. `None` if the client was not asked, because it does not listen, or did not answer in time.
     pub told: Option<Told>,
 }
 
@@ -82,17 +81,17 @@ pub struct Told {
     /// The name of the thread that holds the lock, or that is the first to wait. For a [`Hold`](crate::Hold): the name that the program gave
     /// it, or else that of the thread that took it, or that waits for it.
     pub thread: Option<String>,
-    /// The number of that thread, as in Rust's `ThreadId(7)`. None for a hold with a name of its own.
+    /// The number of that thread, as in Rust's `ThreadId(7)`. `None` for a hold with a name of its own.
     pub thread_id: Option<u64>,
     /// What the lock is for: [`DLockConfig::with_reason`](crate::DLockConfig::with_reason) of the handle that asked for it.
     pub reason: Option<String>,
     /// For how long the thread holds the lock.
     pub held_for: Option<Duration>,
-    /// How many times it holds it.
+    /// How many times the thread holds the lock.
     pub hold_count: u32,
     /// The fencing token of the hold.
     pub token: Option<u64>,
-    /// The time until the deadline after which the client counts the lock as lost, if it is not extended.
+    /// The time until the deadline at which the client counts the lock as lost, if the lease is not extended.
     pub lease_left: Option<Duration>,
     /// Whether no thread holds the lock, and the client keeps it for a while: [lingering](crate::manual::leases#lingering).
     pub lingering: bool,
@@ -100,8 +99,8 @@ pub struct Told {
     pub waiting_threads: usize,
     /// For how long the first of them has waited.
     pub first_waits_for: Option<Duration>,
-    /// The first of them, in their order: sixteen at most, and fewer if the answer has no more room. The others are only counted, and a client
-    /// of an earlier version names none.
+    /// The first of these threads, in their order: sixteen at most, and fewer if the answer has no more room. A client of an earlier version
+    /// names none.
     pub waiters: Vec<WaitingThread>,
 }
 
@@ -138,7 +137,7 @@ impl WaitingThread {
 pub struct ListedLock {
     /// The lock's key in the store.
     pub key: String,
-    /// The locker that holds it, or in its lock-delay held it last; `None` if nobody does, and others wait.
+    /// The locker that holds the lock, or in its lock-delay held it last; `None` if nobody holds it, but others wait for it.
     pub locker: Option<String>,
     /// The time until the store frees the lock if nobody extends the lease.
     pub remaining: Option<Duration>,
@@ -175,8 +174,8 @@ pub struct DelayedRelease {
     pub pid: Option<u32>,
 }
 
-/// With this a key begins whose release is delayed. The text behind it is that of [`Fields`]. It has a space, so no client is looked for whose
-/// identity this would be, and it ends with a field that no locker ends with.
+/// The beginning of what a key contains whose release is delayed. The rest is a text of [`Fields`]. The space keeps the whole from being taken
+/// for the identity of a client, and its last field is one that no locker ends with.
 const DELAYED: &str = "delayed-release ";
 
 impl DelayedRelease {
@@ -234,8 +233,8 @@ impl DelayedRelease {
         Self { program: this.program, host: this.host, pid: this.pid, ..Self::default() }
     }
 
-    /// Says that it ends now, for a store that does not tell what is left of the delay. Elsewhere that tells when the hold has ended, by the
-    /// clock of the store.
+    /// Notes that the hold ends now, for a store that does not tell what is left of the delay. On other stores, what is left tells when the
+    /// hold has ended.
     pub(crate) fn ending_now(self) -> Self {
         Self { ended: Some(SystemTime::now()), ..self }
     }
@@ -253,7 +252,7 @@ fn time_of(seconds: &str) -> Option<SystemTime> {
 }
 
 impl ClientRecord {
-    /// Describes this process, with a client that was made then and can do this.
+    /// Describes this process, with a client that was made at this time and has these features.
     pub(crate) fn of_this_process(host: &str, started: SystemTime, features: &[&str]) -> Self {
         let program = std::env::current_exe().ok();
         let program =

@@ -20,7 +20,7 @@ pub enum Error {
     InvalidConfig {
         /// The setting.
         what: &'static str,
-        /// The value as it was given. For a URL at most its scheme, because the remainder may contain a password.
+        /// The value as it was given. Of a URL it is at most the scheme, because the remainder may contain a password.
         value: String,
         /// How to correct it.
         hint: String,
@@ -61,7 +61,8 @@ pub enum Error {
         message: String,
     },
 
-    /// The server cannot store this lock: it is older than 7.0, or of another kind than the URL says (a Sentinel, a node of a Redis Cluster).
+    /// The server cannot keep this lock: it is older than Redis 7.0, or of another kind than the URL says (a Sentinel, a node of a Redis
+    /// Cluster).
     #[non_exhaustive]
     #[error("unsupported server: {}", OneLine(message))]
     Unsupported {
@@ -124,7 +125,7 @@ pub enum Error {
     Forked,
 }
 
-/// What to do about a denial: a server that does not know the user says nothing about rights.
+/// Returns what to do about a denial. A server that does not know the user says nothing about rights.
 fn what_helps(words: &str) -> &'static str {
     const UNKNOWN: [&str; 4] = ["WRONGPASS", "NOAUTH", "authentication failed", "ACL not found"];
     if UNKNOWN.iter().any(|said| words.contains(said)) {
@@ -145,9 +146,8 @@ pub enum BackendFailure {
     Refused,
     /// The command was sent and its outcome is unknown (time-out, connection closed, an error in the middle of a script).
     Unknown,
-    /// The server executed the command, but too few of its replicas have acknowledged it: `RedisBuilder::replica_acks`. An
-    /// attempt to lock was undone, and the store does not know its locker any more; a lease that was to be extended counts as
-    /// not extended.
+    /// The server executed the command, but too few of its replicas have acknowledged it: `RedisBuilder::replica_acks`. An attempt to lock was
+    /// undone, and the store no longer knows its locker. A lease that was to be extended counts as not extended.
     Unacknowledged,
 }
 
@@ -172,7 +172,7 @@ pub struct LeaseLoss {
     pub locker: String,
     /// Why it was lost.
     pub cause: LossCause,
-    /// How long before this error was made the loss was noticed. For a passed deadline: how long before that the deadline passed.
+    /// The time from the loss to this error: from when it was noticed, or from the deadline if that passed.
     pub ago: Duration,
 }
 

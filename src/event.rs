@@ -1,6 +1,6 @@
 //! The events that a generator delivers to the program: [`GeneratorBuilder::on_event`](crate::GeneratorBuilder::on_event).
 //!
-//! The manual's page [events](crate::manual::events) says when each comes, in which order, and which may be dropped.
+//! The manual's page [Events](crate::manual::events) says when each event comes, in which order, and which may be dropped.
 
 use crate::config::DLockConfig;
 use crate::error::{Error, LeaseLoss};
@@ -45,7 +45,7 @@ impl Event {
         }
     }
 
-    /// Returns whether such events come with each lock. All other events are rare, and have separate room in the queue.
+    /// Returns whether every lock causes such an event. All other events are rare, and have separate room in the queue.
     pub(crate) fn is_frequent(&self) -> bool {
         matches!(self, Self::Acquired(_) | Self::Released(_))
     }
@@ -114,8 +114,8 @@ pub enum HoldEnd {
     PassedOn,
     /// It lingers in this process.
     Lingers,
-    /// The store has it back, and has confirmed that; or it keeps everybody from it for a while, as
-    /// [`unlock_after`](crate::DLockGuard::unlock_after) asks for.
+    /// The store has confirmed that it has the lock back, or that it keeps everybody from the lock for a while
+    /// ([`unlock_after`](crate::DLockGuard::unlock_after)).
     GivenBack,
     /// The release was sent, and nobody waits for the reply. If the reply says that the lease was lost, [`Event::Lost`] follows.
     Sent,
@@ -141,13 +141,13 @@ impl HoldEnd {
 }
 
 /// A lease was extended late: [`Event::RenewedLate`]. The settings leave some time between an extension and the end of the lease. When the
-/// store had answered, less than half of that time was left.
+/// store answered, less than half of that time was left.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RenewedLate {
     /// The settings of the holder's handle, as in [`Acquired::lock`].
     pub lock: Arc<DLockConfig>,
-    /// How much of the lease was left when the store had answered.
+    /// How much of the lease was left when the store answered.
     pub left: Duration,
 }
 
@@ -163,8 +163,8 @@ pub struct SlowWait {
     pub thread: Option<String>,
     /// What the lock is for, as set in its [config](crate::DLockConfig::with_reason).
     pub reason: Option<String>,
-    /// The keys of a circle of waiting threads. The thread that holds a key waits for the next key, and this thread holds the last
-    /// one. The first key is [`key`](Self::key). Empty if no circle of this generator's holds is known. A circle is reported after about one
+    /// The keys of a circle of waiting threads, of which the first is [`key`](Self::key). The thread that holds a key waits for the next key,
+    /// and the waiting thread holds the last one. Empty if no circle of this generator's holds is known. A circle is reported after about one
     /// second, whatever the time after which waits count as slow.
     pub circle: Vec<String>,
 }

@@ -39,22 +39,17 @@
 //! [`RedisLockProcessor`] is the store for Redis 7.0 or newer. The crate `dlock-consensus` has the stores on etcd and Consul
 //! ([Stores](manual::stores) compares all).
 //!
-//! All public types are `Send` and `Sync`, with two exceptions. Guards are `Sync` only, because the thread that locked must unlock.
-//! An open inbox and a `ReleaseDone`, which only stores have, are `Send` only. A [`Hold`] belongs to no thread: a task or a session may keep it.
-//! **In async code** the owner of a guard is the thread, not the task. With the feature `async` a task awaits a `Hold` instead, and blocks no
+//! All public types are `Send` and `Sync`, except guards and two types of stores. Guards are `Sync` only, because the thread that locked must
+//! unlock. An open inbox and a `ReleaseDone` of a store are `Send` only. A [`Hold`] belongs to no thread: a task or a session may keep it. **In
+//! async code** the owner of a guard is the thread, not the task. With the feature `async` a task awaits a `Hold` instead, and blocks no
 //! thread: see [Tasks and thread pools](manual::tasks_and_pools).
 //!
 //! # Where to find what
 //!
-//! * [The manual](manual) has a page on each of these: [waiting](manual::waiting), [leases](manual::leases), [fencing
-//!   tokens](manual::fencing_tokens), [who holds it](manual::who_holds_it), [failure](manual::failure) (with [what is not
-//!   guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread pools](manual::tasks_and_pools), [storing a
-//!   guard](manual::storing_a_guard), [several locks at once](manual::several_locks), [leaders](manual::leaders), [scheduled
-//!   jobs](manual::scheduled_jobs), [recipes](manual::recipes), [shutting down](manual::shutting_down), [events](manual::events),
-//!   [metrics](manual::metrics), [testing your code](manual::testing), [porting from the JVM](manual::porting), [stores](manual::stores),
-//!   [operations](manual::operations), [speed](manual::speed), [sizing](manual::sizing) and [upgrading](manual::upgrading). [Which
-//!   lock](manual::which_lock) compares this crate with other kinds of locks, and the [run book](manual::run_book) says what to do when
-//!   something goes wrong.
+//! * [The manual](manual) lists its pages, one for each topic. The first to read are [waiting](manual::waiting), [leases](manual::leases),
+//!   [failure](manual::failure) (with [what is not guaranteed](manual::failure#what-is-not-guaranteed)), [tasks and thread
+//!   pools](manual::tasks_and_pools) and [testing your code](manual::testing). [Which lock](manual::which_lock) compares this crate with other
+//!   kinds of locks, and the [run book](manual::run_book) says what to do when something goes wrong.
 //! * The README has the guarantees by number.
 //! * [`port`] is for those who write a store. The crate `dlock-conformance` has the tests that every store must pass.
 //!
@@ -63,6 +58,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `redis` | yes | [`RedisLockProcessor`] and [`DLockGenerator::connect`]. Without it the crate has the embedded store, takes any [`LockProcessor`], and does not depend on `redis`, `socket2` or `itoa` |
+//! | `async` | no | holds that a task awaits: the methods whose names contain `async` ([tasks and thread pools](manual::tasks_and_pools)) |
 //! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
 //! | `tls` | no | encrypted connections (`rediss://`), with rustls, ring and the platform's root certificates |

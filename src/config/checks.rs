@@ -1,4 +1,4 @@
-//! What a setting of a lock must be.
+//! The checks of a lock's settings.
 
 use super::{DLockConfig, MAX_LEASE, MIN_LEASE, PREFIX};
 use crate::error::Error;
@@ -18,7 +18,8 @@ pub(crate) fn check_type(lock_type: &str) -> Result<(), Error> {
 }
 
 /// The longest key, in bytes. Redis ends the connection of a client that sends an argument longer than `proto-max-bulk-len`, which is at least
-/// 1 MiB. Consul is asked with the key in a URL, in which a byte may take three and which the HTTP client limits to 64 KiB.
+/// 1 MiB. A request to Consul has the key in its URL, in which a byte of the key may take three bytes, and which the HTTP client limits to 64
+/// KiB.
 pub const LONGEST_KEY: usize = 16 * 1024;
 
 /// Checks the name of a lock. Fails with [`Error::InvalidConfig`] if the type is empty, or if the key is longer than 16 KiB. The error shows

@@ -14,10 +14,9 @@ use std::time::Duration;
 /// The guard belongs to the thread that locked. It cannot be sent to another thread, though other threads may use references to
 /// it.
 ///
-/// Dropping the guard writes the release to the connection and does not wait for the store's reply. It does wait for it if
-/// threads of this process are waiting for the lock, because the reply decides which of them is next. It blocks while it writes,
-/// or while another thread writes for it. If the connection takes no data, that is at most the limit of one command (one second
-/// unless set otherwise).
+/// Dropping the guard writes the release to the connection and does not wait for the store's reply, unless threads of this process wait for the
+/// lock: the reply decides which of them is next. The drop blocks while it writes, or while another thread writes for it. If the connection
+/// takes no data, it blocks for at most the limit of one command (one second unless set otherwise).
 ///
 /// A release that fails is repeated in the background, and logged. If the lease turns out to have been lost, the loss is
 /// reported to the log, to [`lost`](Self::lost) and to the hook. [`unlock`](Self::unlock) waits for the reply, and returns the
@@ -30,11 +29,11 @@ use std::time::Duration;
 /// thread dropped the guards. It also waits while such a release is repeated because the server had forgotten the script or the
 /// connection was cut. It waits for at most twice the limit of a command, and never longer than ten seconds.
 ///
-/// Where nothing waits, a lock can stay behind until its lease ends: on other platforms, when another thread calls `exit`, when
-/// the main thread has never used the generator, after `abort` or a signal, and when the server does not answer in time. Even
-/// there the release was written when `drop` returned. It has no effect only if the server had forgotten the script, if the
-/// connection was cut since the lock, or if it took no data until the limit. Where that matters, call
-/// [`DLockGenerator::close`](crate::DLockGenerator::close), or [`unlock`](Self::unlock), before the end.
+/// Where nothing waits for the replies, a lock can stay behind until its lease ends: on other platforms, when another thread calls `exit`, when
+/// the main thread has never used the generator, after `abort` or a signal, and when the server does not answer in time. Even there the release
+/// was written when `drop` returned. The release has no effect only if the server had forgotten the script, if the connection was cut since the
+/// lock, or if it took no data until the limit. Where that matters, call [`DLockGenerator::close`](crate::DLockGenerator::close), or
+/// [`unlock`](Self::unlock), before the end.
 ///
 /// A guard is `Sync` but not `Send`: any thread may query it through a reference, and only the thread that locked can unlock it.
 ///
@@ -181,25 +180,25 @@ impl<'a> DLockGuard<'a> {
         guard.handle.unlock(None, Some(guard.token))
     }
 
-    /// Unlocks, and keeps everybody from the lock until so long after the hold began: a job that may run at most once in that time calls this.
-    /// Returns how much of that time is left, from now on; zero if it was over already, and after an inner unlock of a reentrant hold.
+    /// Unlocks, and keeps everybody from the lock until `at_least` has passed since the hold began. Use it for a job that may run at most once
+    /// in that time. Returns how much of the time is left; zero if it was over already, and after an inner unlock of a reentrant hold.
     ///
-    /// The hold ends now. In the store a text takes the place of the holder, which says who has held the lock and for how long; for everybody
-    /// else the lock is held. Waiters keep their places, the threads of this process wait like those of others, and the first of them gets the
-    /// lock when the time is over. [`describe`](crate::DLockGenerator::describe) shows the [text](crate::DelayedRelease), and
-    /// [`break_lock`](crate::DLockGenerator::break_lock) ends the time, if it is given the text as the locker. If an inner unlock says this, it
-    /// counts for the last one, however that is done; of several times the longest counts. Blocks as [`unlock`](Self::unlock) does. See
-    /// [Scheduled jobs](crate::manual::scheduled_jobs).
+    /// The hold ends now. In the store, the place of the holder is taken by a text that says who has held the lock and for how long. For
+    /// everybody else the lock is held. Waiters keep their places, the threads of this process wait like those of others, and the first waiter
+    /// gets the lock when the time is over. [`describe`](crate::DLockGenerator::describe) shows the [text](crate::DelayedRelease), and
+    /// [`break_lock`](crate::DLockGenerator::break_lock) ends the time, if it is given the text as the locker. A time that an inner unlock has
+    /// set applies at the last unlock, even if that is a drop. Of several times the longest counts. Blocks as [`unlock`](Self::unlock) does.
+    /// See [Scheduled jobs](crate::manual::scheduled_jobs).
     ///
-    /// The time counts from the moment at which this client knew of its hold, which is after the store had granted it. So it is never too
+    /// The time counts from the moment at which this client knew of its hold. The store had granted the hold before, so the time is never too
     /// short.
     ///
     /// # Errors
     ///
     /// As [`unlock`](Self::unlock), and
     ///
-    /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm it. The hold is over. It is repeated in the background, and never
-    ///   replaced by an ordinary release, but it may come too late: then others get the lock when the lease ends.
+    /// * [`Error::Backend`], [`Error::Denied`]: the store did not confirm the order. The hold is over. The order is repeated in the background,
+    ///   and never replaced by an ordinary release. If it comes too late, others get the lock when the lease ends.
     /// * [`Error::LeaseLost`]: nobody is kept from the lock, which may be somebody else's.
     /// * [`Error::Unsupported`], [`Error::InvalidConfig`]: the store [cannot](crate::port::StoreLimits::longest_release_delay) do this, or not
     ///   for so long. The lock is unlocked as by [`unlock`](Self::unlock).

@@ -30,8 +30,8 @@ pub(crate) struct Handle {
     pub(crate) settings: Arc<DLockConfig>,
 }
 
-// What a panic of the program unwinds through is the program's own code and its guards, whose drop unlocks. What the client shares is
-// changed under mutexes by code that does not panic. So whoever catches the panic finds the lock as usable as before.
+// A panic of the program unwinds through the program's own code and its guards, whose drop unlocks. The client's shared state is changed under
+// mutexes, by code that does not panic. So the lock is usable after the panic is caught.
 impl UnwindSafe for Handle {}
 impl RefUnwindSafe for Handle {}
 
@@ -157,13 +157,13 @@ impl Handle {
         if self.key.hold.leave_inner(owner_of(number), token) { Ok(()) } else { self.unlock_last(number, token) }
     }
 
-    /// Unlocks a hold that probably ends. A function of its own, so that inner unlocks keep no room for it on the stack.
+    /// Unlocks a hold that probably ends. This is a separate function so that inner unlocks need no room for it on the stack.
     #[inline(never)]
     fn unlock_last(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Result<(), Error> {
         self.end(self.leave(number, token), AfterRelease::Awaited)
     }
 
-    /// Unlocks once, and has nobody get the key until so long after the hold began. Returns how much of that is left.
+    /// Unlocks once, and keeps everybody from the key until `at_least` has passed since the hold began. Returns how much of that is left.
     pub(crate) fn unlock_after(
         &self,
         number: Option<&HoldNumber>,
@@ -193,8 +193,8 @@ impl Handle {
         }
     }
 
-    /// Notes that nobody is to get the key until so long after the hold with this token began. Returns until when. Fails if the store cannot do
-    /// that; then the hold ends as it would without this.
+    /// Notes that nobody is to get the key until `at_least` has passed since the hold with this token began. Returns the moment at which that
+    /// is over. Fails if the store cannot do that; then the hold ends as it would without this.
     fn delay_release(&self, owner: u64, token: u64, at_least: Duration) -> Result<Option<Moment>, Error> {
         self.client.core().limits.check_release_delay(at_least.saturating_sub(self.held_for(token)))?;
         Ok(self.key.delay_release(owner, token, at_least))

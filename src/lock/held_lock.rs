@@ -6,8 +6,7 @@ use std::ops::Deref;
 
 /// A lock that may be dropped by a task, which never waits for the store.
 ///
-/// To drop the last handle ends the client, and that waits for the store. So what a task drops goes to a thread of the client if it is the last
-/// handle.
+/// Dropping the last handle ends the client, and that waits for the store. So a last handle that a task drops goes to a thread of the client.
 pub(super) struct HeldLock {
     /// `None` once it was dropped.
     lock: Option<DistributedReentrantLock>,

@@ -15,13 +15,13 @@ use std::time::Duration;
 /// It is made by [`hold`](DistributedReentrantLock::hold) and its other forms. It owns a handle of the lock, is `Send`, `Sync` and `'static`,
 /// and any thread may query, release or drop it. So a session map, an actor or a task can keep it, also across an `.await`.
 ///
-/// # What it shares with a guard, and what not
+/// # How it differs from a guard
 ///
 /// * It has a fencing token, its lease is renewed, and it learns of a loss, like a [`DLockGuard`](crate::DLockGuard). `hold()` waits in the
 ///   same queues as `lock()`, in order of arrival, and the lock is passed on within the process, too.
-/// * It is not reentrant. While it lives, every other call for its key waits or returns `None`, also one of the thread that took it. A thread
-///   that keeps a `Hold` and calls `lock()` or `hold()` for the same key waits for ever, and the generator cannot notice that. If a thread
-///   calls `hold()` for a key that its own guard holds, the generator logs this as a circle of one thread.
+/// * It is not reentrant. While it lives, every other call for its key waits or returns `None`, even on the thread that took it. A thread that
+///   keeps a `Hold` and calls `lock()` or `hold()` for the same key waits for ever, and the generator cannot notice that. If a thread calls
+///   `hold()` for a key that its own guard holds, the generator logs this as a circle of one thread.
 /// * It does not end with the thread that took it. A `Hold` that is kept by mistake ([`mem::forget`](std::mem::forget), a map that nobody
 ///   cleans) is renewed for as long as the process lives. [`with_hold_warning`](crate::DLockConfig::with_hold_warning) sets a time after which
 ///   the log names it. [`with_max_hold`](crate::DLockConfig::with_max_hold) sets a limit, after which other processes get the lock. In its own
@@ -30,9 +30,9 @@ use std::time::Duration;
 ///   do not count it. [`describe`](crate::DLockGenerator::describe) shows it with the name that
 ///   [`with_holder_name`](crate::DLockConfig::with_holder_name) has set, or else with that of the thread that took it.
 ///
-/// Dropping it unlocks as the drop of a [`DLockGuard`](crate::DLockGuard) does, and may block as that does. The drop of one that a task has awaited
-/// never blocks. While it lives, the client behind its generator lives, too: see [`OwnedDLockGuard`](crate::OwnedDLockGuard). A `Hold` in a `static` is
-/// never dropped, so its lock stays behind until its lease ends: release it before the program ends.
+/// Dropping a `Hold` unlocks as the drop of a [`DLockGuard`](crate::DLockGuard) does, and may block as that does. The drop of a `Hold` that a
+/// task has awaited never blocks. While it lives, the client behind its generator lives, too: see [`OwnedDLockGuard`](crate::OwnedDLockGuard).
+/// A `Hold` in a `static` is never dropped, so its lock stays behind until its lease ends: release it before the program ends.
 ///
 /// ```
 /// use redis_dlock::{DLockGenerator, Error, Hold, MemoryLockProcessor};
@@ -82,7 +82,7 @@ impl Hold {
         self.lock.handle.unlock(Some(&self.number), Some(self.token))
     }
 
-    /// Releases the lock, and keeps everybody from it until so long after the hold began. Any thread may call this. See
+    /// Releases the lock, and keeps everybody from it until `at_least` has passed since the hold began. Any thread may call this. See
     /// [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
     ///
     /// # Errors
@@ -97,8 +97,8 @@ impl Hold {
 /// For a task.
 #[cfg(feature = "async")]
 impl Hold {
-    /// Releases the lock. The future returns the outcome. The release begins with this call, also if the future is dropped or never polled. Never
-    /// blocks: a thread of the client asks the store.
+    /// Releases the lock. The future returns the outcome. The release begins with this call, even if the future is dropped or never polled.
+    /// Never blocks: a thread of the client asks the store.
     ///
     /// # Errors
     ///

@@ -6,8 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The value of the key: `{host}-{pid}-{random}-{n}` and more for a holder of this crate ([operations](crate::manual::operations#who-holds-a-lock)),
-    /// `{ip}-{thread}` for JVM DLock.
+    /// The value of the key. [Operations](crate::manual::operations#who-holds-a-lock) says what it consists of.
     pub locker: String,
     /// How long until its lease and its [lock-delay](crate::DLockConfig::with_lock_delay) end if it is not extended; `None` for a key that
     /// never expires (this crate writes none).

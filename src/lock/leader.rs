@@ -53,8 +53,8 @@ impl Leader {
         &self.lock
     }
 
-    /// Campaigns, and calls `lead` with each [`Term`] that is won. If `lead` continues, campaigns again; if it breaks, returns its value. The
-    /// term ends when it is dropped: when `lead` returns or panics, unless `lead` has moved it elsewhere.
+    /// Campaigns, and calls `lead` with each [`Term`] that is won. Campaigns again if `lead` returns `Continue`, and returns the value of a
+    /// `Break`. The term ends when it is dropped: when `lead` returns or panics, unless `lead` has moved it elsewhere.
     ///
     /// Blocks while others lead, also through outages of the store. After a term that was lost it pauses for a sixth of the lease, and for five
     /// seconds at most. After one that ended without a loss, it campaigns again at once, behind the processes that already wait.
@@ -63,7 +63,7 @@ impl Leader {
     ///
     /// As [`DistributedReentrantLock::hold`]. A loss is no error: it ends a term.
     pub fn run<T>(&self, lead: impl FnMut(Term) -> ControlFlow<T>) -> Result<T, Error> {
-        // Without a token that is cancelled, the campaigns end only with a value.
+        // Nobody cancels this token, so the campaigns end only with a value.
         self.run_cancellable(&CancelToken::new(), lead)?.ok_or(Error::ShutDown)
     }
 
@@ -93,8 +93,8 @@ impl Leader {
         Ok(None)
     }
 
-    /// Does as [`run`](Self::run) for a task, and awaits `lead`. Never blocks the thread that polls it. To end it, drop the future: a campaign leaves its
-    /// place, and a term ends when `lead`'s future drops it.
+    /// Does the same as [`run`](Self::run) for a task, and awaits `lead`. Never blocks the thread that polls it. To end it, drop the future: a
+    /// campaign leaves its place, and a term ends when `lead`'s future drops it.
     ///
     /// # Errors
     ///

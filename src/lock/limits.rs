@@ -9,16 +9,16 @@ use crate::timing;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// The most lock types about whose leases is warned.
+/// How many lock types the warnings name at most.
 const MOST_WARNED: usize = 1000;
 
-/// Checks settings against what a store can keep to, truncates the lease to the units in which the store counts, and lets it be extended early
-/// enough to outlive an outage of the store, unless the config says when. Fails with [`Error::InvalidConfig`], which names the setting and the
-/// limit of the store.
+/// Checks settings against the limits of a store. Truncates the lease to the units in which the store counts. Unless the config says when the
+/// lease is extended, sets a time that is early enough to outlive an outage of the store. Fails with [`Error::InvalidConfig`], which names the
+/// setting and the limit of the store.
 pub(super) fn within(config: DLockConfig, limits: &StoreLimits) -> Result<DLockConfig, Error> {
     let asked = config.lease();
     let (shortest, longest) = (limits.shortest_lease, limits.longest_lease);
-    // Checked as the store counts it.
+    // The lease is checked as the store counts it.
     let tick = limits.tick.as_nanos().max(1);
     let whole = Duration::from_millis(u64::try_from(asked.as_nanos() / tick * tick / 1_000_000).unwrap_or(u64::MAX));
     if !(shortest.max(MIN_LEASE)..=longest).contains(&whole) {

@@ -72,7 +72,7 @@ impl OwnedDLockGuard {
         self.lock.handle.unlock(None, Some(self.token))
     }
 
-    /// Unlocks, and keeps everybody from the lock until so long after the hold began. See
+    /// Unlocks, and keeps everybody from the lock until `at_least` has passed since the hold began. See
     /// [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What a guard that owns its handle and a hold say of themselves, in the same words.
+//! The queries that a guard with its own handle and a hold have in common.
 
 macro_rules! queries {
     ($type:ident) => {

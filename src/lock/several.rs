@@ -1,7 +1,7 @@
 //! Several locks that are held together: the guard of a thread, and the form that belongs to no thread.
 //!
-//! The locks are taken one after another, in the order of their keys. So no two callers that take all their locks in this way wait for each other.
-//! If one cannot be had, or one of them is lost meanwhile, those before it are given back, in one batch.
+//! The locks are taken one after another, in the order of their keys. So no two callers that take all their locks in this way wait for each
+//! other. If one cannot be had, or is lost meanwhile, all that were taken are given back, in one batch.
 
 use crate::client::unlock::{AfterRelease, unlock_all};
 use crate::client::wait_limit::{CancelToken, WaitLimit};
@@ -33,8 +33,8 @@ use std::time::Duration;
 /// Each lock is held as by a [`DLockGuard`](crate::DLockGuard): it has its own fencing token, its own lease, which is renewed, and it can be lost
 /// alone. The guard belongs to the thread that locked, and the holds are reentrant.
 ///
-/// Dropping it gives all locks back together: on one Redis server the releases go out in one write, and no reply is waited for.
-/// [`unlock`](Self::unlock) waits for the replies. It owns handles of the locks: while it lives, the client behind its generator lives, too.
+/// Dropping it gives all locks back together: on one Redis server the releases go out in one write, and the drop waits for no reply.
+/// [`unlock`](Self::unlock) waits for the replies. While the guard lives, the client behind its generator lives, too.
 ///
 /// ```compile_fail,E0277
 /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};

@@ -6,7 +6,7 @@
 pub struct Break<'a> {
     /// The lock's unique key.
     pub key: &'a str,
-    /// The locker that was seen to hold it: any text.
+    /// The locker that was seen to hold the key: any text.
     pub locker: &'a str,
     /// Who gives the order, without spaces.
     pub by: &'a str,

@@ -1,5 +1,5 @@
-//! Optional capabilities of a store, beyond its requests. If one is missing, a client does without it: it polls, asks one by one, or
-//! gives a key back sooner.
+//! Optional capabilities of a store, beyond its requests. If one is missing, a client does without it: it polls, or a dropped guard waits for
+//! the reply.
 
 use super::{Claim, Inbox, ReleaseDone};
 use crate::error::Error;
@@ -9,12 +9,11 @@ use std::time::Duration;
 /// [`LockProcessor::queue`](super::LockProcessor::queue). Such a store carries out [`Request::Join`](super::Request::Join) and
 /// [`Request::HandOver`](super::Request::HandOver).
 ///
-/// A store with a queue gives a free key to its first live waiter before any other client: by an acquire, by a
-/// poll, and by a release, which otherwise frees it. A waiter is live while its client has an open inbox.
-/// [`StoreLimits::dead_waiters`](super::StoreLimits::dead_waiters) says how soon the store notices that it has none, and
-/// [`StoreLimits::keeps_unheard`](super::StoreLimits::keeps_unheard) says for how long such a waiter keeps its place. A tenure that is given
-/// the key gets a [`Message::Granted`](super::Message::Granted). When a first tenure begins to wait for a held key, the store sends
-/// its holder a [`Message::Contended`](super::Message::Contended). It sends one at every poll of the first waiter, too.
+/// A store with a queue gives a free key to its first live waiter before any other client, whether the request is an acquire, a poll or a
+/// release. A waiter is live while its client has an open inbox. [`StoreLimits::dead_waiters`](super::StoreLimits::dead_waiters) says how soon
+/// the store notices that a client has none, and [`StoreLimits::keeps_unheard`](super::StoreLimits::keeps_unheard) says for how long such a
+/// waiter keeps its place. A tenure that is given the key gets a [`Message::Granted`](super::Message::Granted). When a first tenure begins to
+/// wait for a held key, and at every poll of the first waiter, the store sends the holder a [`Message::Contended`](super::Message::Contended).
 ///
 /// All methods fail as those of [`LockProcessor`](super::LockProcessor) do, and each method with a `limit` blocks for at most that.
 pub trait WaitQueue: Send + Sync {
@@ -38,17 +37,17 @@ pub trait WaitQueue: Send + Sync {
         Ok(())
     }
 
-    /// Returns whether this client, which has an open inbox, would hear a grant of this key now. While it would not, its tenures do not
-    /// join the queue, and the client polls. This is for a store in which an inbox covers only some of the keys, such as those on one server.
-    /// It is called under a mutex, so it must be cheap and must not block. The default is `true`.
+    /// Returns whether this client, which has an open inbox, would hear a grant of this key now. If not, its tenures do not join the queue, and
+    /// the client polls. This is for a store in which an inbox covers only some of the keys, such as those on one server. It is called under a
+    /// mutex, so it must be cheap and must not block. The default is `true`.
     fn hears(&self, _client: &str, _key: &str) -> bool {
         true
     }
 
-    /// Gets a client ready to hear grants of this key. It is called when a tenure is about to wait for a key that it
-    /// [would not hear](Self::hears). It must not block for longer than `limit`; if that is zero, it must not block at all. Another thread may
-    /// wait for the messages of the client's inbox at the same time. If the client can hear only later, the inbox delivers a
-    /// [`Message::Changed`](super::Message::Changed) for the key then. The default does nothing.
+    /// Gets a client ready to hear grants of this key. It is called when a tenure is about to wait for a key that it [would not
+    /// hear](Self::hears). It must not block for longer than `limit`; if that is zero, it must not block at all. Another thread may wait for
+    /// the messages of the client's inbox at the same time. If the client can hear grants only later, the inbox delivers a
+    /// [`Message::Changed`](super::Message::Changed) for the key at that moment. The default does nothing.
     ///
     /// # Errors
     ///
@@ -75,15 +74,16 @@ pub trait Posting: Send + Sync {
         releases.into_iter().map(post).fold(false, |outstanding, one| outstanding | one)
     }
 
-    /// Posts several releases as [`post_releases`](Self::post_releases) does, but may keep them back until the client's next request, or the next
-    /// [`collect`](Self::collect): the caller is about to do one of the two. So one write may carry the releases and the requests after them. The
-    /// store receives each release before any later request of the same client about the key. A release that is kept back has no limit of its own.
-    /// The default posts them at once.
+    /// Posts several releases as [`post_releases`](Self::post_releases) does, but may keep them back until the client's next request or
+    /// [`collect`](Self::collect), one of which the caller is about to make. So one write may carry the releases and the requests after them.
+    /// The store receives each release before any later request of the same client about the key. A release that is kept back has no limit of
+    /// its own. The default posts them at once.
     fn post_releases_with_next(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration) -> bool {
         self.post_releases(releases, limit)
     }
 
-    /// Sends the releases that are kept back, if there are some, and processes the replies to posted releases that have arrived. Does not wait for
-    /// more. Returns `true` if some are still outstanding. It covers every release that was posted before this call, by any of the methods above.
+    /// Sends the releases that are kept back, if there are some, and processes the replies to posted releases that have arrived. Does not wait
+    /// for further replies. Returns `true` if some are still outstanding. Covers every release that was posted before this call, by any of the
+    /// methods above.
     fn collect(&self) -> bool;
 }

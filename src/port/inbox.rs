@@ -26,7 +26,8 @@ pub enum Message {
         /// The holding locker.
         locker: String,
     },
-    /// A tenure of this client has lost its key to a [forced break](super::Request::Break). The client asks the store at once whether that is so.
+    /// A tenure of this client has lost its key to a [forced break](super::Request::Break). The client at once asks the store about the key,
+    /// because a message may be forged.
     Broken {
         /// The lock's unique key.
         key: String,
@@ -57,7 +58,8 @@ pub enum Message {
 pub struct KeyFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
 impl KeyFilter {
-    /// Makes a filter of a function that returns whether a key is among them. It is called for every key of the client, with no mutex held.
+    /// Makes a filter of a function that returns whether a key is among them. The function is called for every key of the client, with no mutex
+    /// held.
     pub fn new(is_among: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(is_among))
     }

@@ -36,7 +36,7 @@ pub struct StoreLimits {
     /// thread begin its hold. This is for a store whose replicas confirm an extension, but not a message: Redis with
     /// `RedisBuilder::replica_acks`. The default is `false`.
     pub extends_heard_grants: bool,
-    /// Whether [`Busy::remaining`](super::Busy::remaining) is known. The default is `true`.
+    /// Whether the store knows [`Busy::remaining`](super::Busy::remaining). The default is `true`.
     pub remaining_known: bool,
     /// Whether the store can leave a key free for clients that only poll: [`Claim::poller_gap`](super::Claim::poller_gap). The default is
     /// `false`.
@@ -58,8 +58,8 @@ pub struct StoreLimits {
     /// For how long the store can keep a key from everybody after a hold has ended: [`Request::DelayRelease`](super::Request::DelayRelease).
     /// The default is zero: the store cannot. [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) then fails as unsupported.
     pub longest_release_delay: Duration,
-    /// The shortest such time: after a shorter one the store still keeps the key for so long. This is for people: the client does not use it.
-    /// The default is zero.
+    /// The shortest time for which the store keeps a key after a hold, even if a shorter one is asked for. This is for people: the client does
+    /// not use it. The default is zero.
     pub shortest_release_delay: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The contract of a store, the methods for each kind of request, and pointers to a store.
+//! The contract of a store, and the methods for each kind of request.
 
 use super::{
     AcquireOutcome, Break, BreakOutcome, Broken, Claim, DelayReleaseOutcome, Directory, ExtendOutcome, Inspection,
@@ -23,16 +23,16 @@ use std::time::Duration;
 ///   was done is `Backend` with `Unknown`,
 /// * [`Error::ShutDown`] after [`close`](Self::close).
 pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
-    /// Runs requests, those about one key in their order, and returns one result for each. A store behind a network sends them together; others run them
-    /// [one by one](super::one_by_one). Each request is one atomic operation; all of them together are not.
+    /// Runs requests, and returns one result for each. Requests about the same key run in their order. A store behind a network sends the
+    /// requests together; others run them [one by one](super::one_by_one). Each request is one atomic operation; all of them together are not.
     ///
     /// `limit` applies to all of them together. Requests that are not answered by then fail. The others keep their outcomes.
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>>;
 
-    /// Returns whether the server of this key may keep a request waiting, while the store has other servers that do not: the server has not
-    /// answered lately, or its replicas have not acknowledged lately. The client then asks about the key on a separate thread, so that other
-    /// keys do not wait for it. An [attempt](Limit::Attempt) without such keys should not wait long for a server that does not answer. This
-    /// method must be cheap. The default is `false`.
+    /// Returns whether the server of this key may keep a request waiting, because the server has not answered lately, or its replicas have not
+    /// acknowledged lately. Only for a store with several servers. The client then asks about the key on a separate thread, so that other keys
+    /// do not wait for it. An [attempt](Limit::Attempt) for other keys should not wait long for a server that does not answer. This method must
+    /// be cheap. The default is `false`.
     fn keeps_waiting(&self, key: &str) -> bool {
         let _ = key;
         false
@@ -75,10 +75,10 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Releases sockets and other resources. Later calls fail with [`Error::ShutDown`]. It is called when no lock of the generator
-    /// needs the store any more, and may be called again. It may wait, for a bounded time, until threads of the store have ended. The
-    /// default does nothing: it is for a store that releases everything when it is dropped, and whose later calls need not fail. An [`Arc`](std::sync::Arc) that is not the last one does not forward the call, because other generators
-    /// may share the store.
+    /// Releases sockets and other resources. Later calls fail with [`Error::ShutDown`]. It is called when no lock of the generator needs the
+    /// store any more, and may be called again. It may wait, for a bounded time, until threads of the store have ended. The default does
+    /// nothing: it is for a store that releases everything when it is dropped, and whose later calls need not fail. An [`Arc`](std::sync::Arc)
+    /// forwards the call only if it is the last one, because other generators may share the store.
     fn close(&self) {}
 }
 

@@ -102,11 +102,12 @@
 //! # Rules for every request
 //!
 //! * *Time.* A lease begins when the store carries out the request, and may end late, but never early: the client counts it from the sending of
-//!   the request, and as over only 1 % (at least 2 ms) before its end. So a store counts leases in units that are small beside that, and on a
-//!   clock that nobody sets: its server's, or for the processes of one machine `CLOCK_BOOTTIME`. Each client counts on its own clock.
+//!   the request, and regards it as over only 1 % (at least 2 ms) before its end. So a store counts leases in units that are small beside that
+//!   1 %, and by a clock that nobody sets: its server's, or for the processes of one machine `CLOCK_BOOTTIME`. Each client counts by its own
+//!   clock.
 //! * *Numbers.* The number of a tenure is greater than those before it even after releases, ended leases, a crash of the store and a power
-//!   failure, because the resource remembers them. So it is durable before the reply, or comes from a clock that goes on. One counter may serve
-//!   all keys.
+//!   failure, because the resource remembers them. So the number is durable before the reply, or comes from a clock that goes on. One counter
+//!   may serve all keys.
 //! * *Failures.* [`NotExecuted`](crate::BackendFailure::NotExecuted) if the store failed before it could commit, and
 //!   [`Unknown`](crate::BackendFailure::Unknown) if the commit itself failed, or had no reply.
 //! * *Names.* A key is any text of at most [`LONGEST_KEY`] bytes, with line breaks and NUL, too. Keys and lockers that differ in a single byte are
@@ -137,7 +138,7 @@
 //! | send a release without waiting for the reply | [`posting`](LockProcessor::posting) | dropped guards that do not wait |
 //! | end a locker for certain | [`StoreLimits::settles`] | a clean-up after lost replies that ends with one answer |
 //! | take a key from its holder by force | [`StoreLimits::breaks`] | [`break_lock`](crate::DLockGenerator::break_lock) |
-//! | answer many extensions and probes by few requests | [`StoreLimits::asks_together`] | the client sends those of all tenures together |
+//! | answer many extensions and probes by few requests | [`StoreLimits::asks_together`] | fewer requests: the client sends those of all tenures together |
 //! | replace a holder by a text that ends later | [`StoreLimits::longest_release_delay`] | [`unlock_after`](crate::DLockGuard::unlock_after) |
 //! | tell people about its locks | [`directory`](LockProcessor::directory) | `describe` and `list` |
 //!

@@ -1,4 +1,4 @@
-//! The requests to a store, the claims that say which tenure a request concerns, and the outcomes that the store returns.
+//! The requests to a store, the claims in them, which say what tenure a request concerns, and the outcomes that the store returns.
 
 use super::{Break, BreakOutcome, Broken};
 use crate::config::LONGEST_LOCK_DELAY;
@@ -215,10 +215,10 @@ impl<'a> Request<'a> {
     }
 }
 
-/// How long a store may take for requests, and which thread waits for them. It includes the wait for other threads that use the store.
+/// How long a store may take for requests, and which thread waits for them. The time includes the wait for other threads that use the store.
 ///
 /// A client never sets more than [`StoreLimits::command`](super::StoreLimits::command), and may set zero. Other callers may set any time, even
-/// [`Duration::MAX`]. A store on a library that cannot be interrupted may exceed the limit while that does not return.
+/// [`Duration::MAX`]. A store whose library cannot be interrupted may exceed the limit until the library returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// A caller waits, and has set the limit, which may be very short.
@@ -452,8 +452,8 @@ pub enum AcquireOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PollOutcome {
-    /// The key belongs to the locker, since this call or an earlier one. Its lease starts again. The number is not smaller than any that
-    /// the store reported for this tenure before.
+    /// The key belongs to the locker, since this call or an earlier one. The lease starts again. The number is not smaller than any that the
+    /// store reported for this tenure before.
     Acquired(Grant),
     /// The locker is in the queue, so it was not granted the key before this reply. The queue is kept for at least twice this
     /// lease from now, and for at most three times if nobody polls. A waiter that stops polling is forgotten: a later poll returns `Gone`. A

@@ -51,17 +51,17 @@ impl GeneratorBuilder {
         self
     }
 
-    /// Sets whether the client says in the store what it is, for [`describe`](DLockGenerator::describe): its program, host, process number, user
-    /// and version. Defaults to `true`. The lease thread writes this [record](crate::ClientRecord) a moment after the first lock, and again
-    /// every 30 s. It goes when the generator is closed, and 90 s after the last refresh. With `false`, a lock with a reason does not make the
-    /// client listen either.
+    /// Sets whether the client writes into the store what it is, for [`describe`](DLockGenerator::describe): its program, host, process number,
+    /// user and version. Defaults to `true`. The lease thread writes this [record](crate::ClientRecord) a moment after the first lock, and
+    /// again every 30 s. The record is removed when the generator is closed, and expires 90 s after the last refresh. With `false`, the client
+    /// does not listen because of a lock with a reason.
     pub fn client_record(mut self, on: bool) -> Self {
         self.client.has_record = on;
         self
     }
 
-    /// Sets the lease of locks whose config sets none and whose type is not in the [properties file](Self::properties). The
-    /// default is 30 s without such a file. With one there is no default: such a lock is an error.
+    /// Sets the lease of locks whose config sets none and whose type is not in the [properties file](Self::properties). The default is 30 s
+    /// without a file. With a file there is no default, and such a lock is an error.
     ///
     /// # Errors
     ///
@@ -102,19 +102,18 @@ impl GeneratorBuilder {
     }
 }
 
-/// Who is told what happens.
+/// The functions that are told what happens.
 impl GeneratorBuilder {
-    /// Sets a function that is told what happens to the locks and to the store: each [`Event`]. Use it for figures of your own, for a trace of
-    /// who held what, or to find out what slows a program down. The manual has the list, and the order, of the events: see
-    /// [Events](crate::manual::events).
+    /// Sets a function that is called with each [`Event`] of the locks and of the store. Use it for figures of your own, for a trace of who
+    /// held what, or to find out what slows a program down. The manual's page [Events](crate::manual::events) has the list of the events, and
+    /// their order.
     ///
-    /// It runs on a thread (`dlock-events`, started by the first event), for one event after another, with no mutex of this crate
+    /// The function runs on a thread (`dlock-events`, started by the first event), for one event after another, with no mutex of this crate
     /// held. So it may lock, and a slow function delays no lock. Of the other functions it delays only that of
-    /// [`on_slow_wait`](Self::on_slow_wait). It is not told of everything then: while 4,096 acquisitions and releases
-    /// wait for it, further ones are dropped; while 4,096 other events wait for it, further ones of those are. [`Event::Dropped`] says how
-    /// many, at their place in the order, and [`DLockGenerator::dropped_events`](crate::DLockGenerator::dropped_events) counts all. A panic in
-    /// the function is logged. Events that are still to be told when the generator ends are told afterwards; nobody waits for that. A second
-    /// call replaces the function.
+    /// [`on_slow_wait`](Self::on_slow_wait). Up to 4,096 acquisitions and releases wait for it, and up to 4,096 other events. Further ones are
+    /// dropped: [`Event::Dropped`] says how many, at their place in the order, and
+    /// [`DLockGenerator::dropped_events`](crate::DLockGenerator::dropped_events) counts all. A panic in the function is logged. When the
+    /// generator ends, the events that still wait are delivered, but nobody waits for that. A second call replaces the function.
     ///
     /// With a function, a lock and its release cost two more readings of the clock and two entries in a queue. Without one they cost nothing.
     ///
@@ -134,11 +133,11 @@ impl GeneratorBuilder {
         self
     }
 
-    /// Sets a function that is called for every hold whose lease is lost, at once, with the key, the locker and the cause. Use
-    /// it for metrics, for an alarm, or to stop the work where not every guard is watched. It runs on a thread of its own (`dlock-events`), for
-    /// one loss after another, so a slow function delays no renewal, and this one never waits for the others. A panic in it is logged. Losses
-    /// that are still to be reported when the generator ends are reported afterwards. While 4,096 losses wait for the function, further ones
-    /// are only logged. A second call replaces the function.
+    /// Sets a function that is called for every hold whose lease is lost, at once, with the key, the locker and the cause. Use it for metrics,
+    /// for an alarm, or to stop the work where not every guard is watched. The function runs on a thread of its own (`dlock-events`), for one
+    /// loss after another. So it delays no renewal, and never waits for the other functions. A panic in it is logged. When the generator ends,
+    /// the losses that still wait are reported. While 4,096 losses wait for the function, further ones are only logged. A second call replaces
+    /// the function.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -152,12 +151,11 @@ impl GeneratorBuilder {
         self
     }
 
-    /// Sets a function that is called once for every thread that has waited for a lock for this long; the thread keeps its
-    /// place and waits on. Use it to find out why work stalls: [`inspect`](crate::DistributedReentrantLock::inspect) says who holds
-    /// the lock. It runs on the thread of [`on_event`](Self::on_event) (`dlock-events`), for one wait after another. So a slow function
-    /// delays no lock, but these two functions wait for one another. A panic in it is logged. While 4,096 waits are
-    /// still to be reported, further ones are only logged. A second call replaces the function and the time. So does
-    /// [`slow_wait_after`](Self::slow_wait_after) the time.
+    /// Sets a function that is called once for every thread that has waited for a lock for this long; the thread keeps its place and waits on.
+    /// Use it to find out why work stalls: [`inspect`](crate::DistributedReentrantLock::inspect) says who holds the lock. The function runs on
+    /// the thread of [`on_event`](Self::on_event) (`dlock-events`), for one wait after another. So a slow function delays no lock, but these
+    /// two functions wait for one another. A panic in it is logged. While 4,096 waits are still to be reported, further ones are only logged. A
+    /// second call replaces the function and the time. [`slow_wait_after`](Self::slow_wait_after) also replaces the time.
     ///
     /// A call whose own limit ends sooner is not reported. The time is measured by the generator's [clock](Self::clock). If the
     /// thread is just asking the store, the wait is reported when the store has answered.
@@ -184,8 +182,7 @@ impl GeneratorBuilder {
     }
 
     /// Sets whether the generator records metrics with the facade of the crate [`metrics`](https://docs.rs/metrics). Defaults to `false`, so
-    /// that a program pays for them only where it wants them. The manual has the table of the names: see
-    /// [Metrics](crate::manual::metrics).
+    /// that a program pays for them only where it wants them. The manual's page [Metrics](crate::manual::metrics) has the table of the names.
     ///
     /// Install the recorder before this generator is [built](Self::build), which registers the series: a recorder that comes later gets none. The
     /// recorder is called on the threads that lock and on those of this crate, with no mutex of this crate held. A panic in it is logged; if it

@@ -10,9 +10,10 @@ use crate::state::locker::lock_delay_left;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The locks that somebody holds or waits for: [`DLockGenerator::list`](crate::DLockGenerator::list). [`next`](Iterator::next) blocks while it asks for a page, each time for
-/// at most the limits of two commands; where most keys of a server are not of locks, it asks for many pages. A master of a Cluster that does not answer is an error that names it; the
-/// locks of the other masters come nevertheless. After another error there is no more.
+/// The locks that somebody holds or waits for: [`DLockGenerator::list`](crate::DLockGenerator::list). [`next`](Iterator::next) blocks while it
+/// asks for a page, for at most the limits of two commands. On a server on which few keys belong to locks, it asks for many pages. If a master
+/// of a Cluster does not answer, an item is the error that names it, and the locks of the other masters follow. Any other error is the last
+/// item.
 #[derive(Debug)]
 #[must_use]
 pub struct ListedLocks {

@@ -33,11 +33,11 @@ const LONGEST_REASON: usize = 256;
 /// Makes the locks of one store. It is one client with one identity and the same few threads, however many locks it makes. JVM:
 /// `DLockGenerator`.
 ///
-/// Make one generator for a program and keep it. A clone is another handle of the same client. Handles of the same key made by
-/// the same generator are one lock. Handles made by two generators, even in one process, exclude each other through the store
-/// as two processes do. The threads (`dlock-retry`, `dlock-lease`, `dlock-listen`) start when they are first needed. They end
-/// with [`close`](Self::close), or when the generator, its clones and all its locks are gone. Dropping the last of these handles
-/// blocks as `close` does. Of the methods only `connect` and `close` block, and those that read a properties file.
+/// Make one generator for a program and keep it. A clone is another handle of the same client. Handles of the same key made by the same
+/// generator are one lock. Handles made by two generators, even in one process, exclude each other through the store as two processes do. The
+/// threads (`dlock-retry`, `dlock-lease`, `dlock-listen`) start when they are first needed. They end with [`close`](Self::close) and the last
+/// hold, or when the generator, its clones and all its locks are gone. Dropping the last of these handles blocks as `close` does. Each method
+/// that blocks says so.
 ///
 /// # Examples
 ///
@@ -157,9 +157,9 @@ impl DLockGenerator {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`], which names the setting that cannot be used, also if it is a
-    /// [limit of the store](crate::processor::StoreLimits) that forbids it; without a lease, those of
-    /// [`lease_of`](Self::lease_of); [`Error::ShutDown`] after [`close`](Self::close).
+    /// [`Error::InvalidConfig`], which names the setting that cannot be used, for example because it exceeds a [limit of the
+    /// store](crate::processor::StoreLimits); for a config without a lease, those of [`lease_of`](Self::lease_of); [`Error::ShutDown`] after
+    /// [`close`](Self::close).
     pub fn generate_with(&self, config: DLockConfig) -> Result<DistributedReentrantLock, Error> {
         // Asked each time: what an outage may last is known only once Sentinels have answered.
         let limits = self.client.core().processor.limits();
@@ -247,19 +247,17 @@ impl DLockGenerator {
     /// `dlock-listen` have ended: a few round trips, or a few commands' time-outs (1 s each) if the server does not answer.
     /// Further calls do nothing more.
     ///
-    /// An executor that polls inside `wake()` may call it there. It does not block then, and the client ends when the last thread has left and
-    /// nothing is held.
+    /// An executor may poll a task inside `wake()`, and the task may call this there. Then it does not block, and the client ends when the last
+    /// thread has left and nothing is held.
     pub fn close(&self) {
         self.client.close();
     }
 
-    /// Returns who holds a lock and why, and who waits for it in which order. See [Who holds it](crate::manual::who_holds_it).
+    /// Returns who holds a lock and why, and who waits for it in which order.
     ///
-    /// The store names the lockers. What is known of each process comes from its [client record](crate::ClientRecord), and from its own
-    /// answer to a message. A process can be asked while it listens: from the first time that one of its threads waits, from its first lock
-    /// with a [linger](DLockConfig::with_linger), and from a tenth of a second after its first lock with a
-    /// [reason](DLockConfig::with_reason). One that cannot be asked is described by its locker and
-    /// its record. The lock itself is not affected.
+    /// The store names the lockers. What is known of each process comes from its [client record](crate::ClientRecord), and from its own answer
+    /// to a message. [Who holds it](crate::manual::who_holds_it#describe-a-lock) says from when on a process can be asked. A process that
+    /// cannot be asked is described by its locker and its record. The lock itself is not affected.
     ///
     /// Blocks for two commands, and then until all who were asked have answered, for at most a second.
     ///
@@ -286,12 +284,12 @@ impl DLockGenerator {
         self.client.describe(&config.unique_key)
     }
 
-    /// Returns the locks that somebody holds or waits for and whose `{type}_{target}` is like the pattern. In it `*` stands for any text, `?`
-    /// for any character, and `\` takes the meaning of the next character away.
+    /// Returns the locks that somebody holds or waits for and whose `{type}_{target}` is like the pattern. In the pattern `*` stands for any
+    /// text and `?` for any character. A `\` makes the next character stand for itself.
     ///
-    /// The locks come page by page, as the iterator is used: a server is asked with `SCAN`, about a thousand of its keys at a time, which
-    /// holds up no other client. In a Cluster that is done node by node. Locks that come and go meanwhile may or may not be there, and a
-    /// lock may be there twice. The order is that of the server. Making the iterator does not ask the store.
+    /// The iterator asks for the locks page by page, when they are needed. It asks a server with `SCAN`, about a thousand keys at a time, which
+    /// holds up no other client. In a Cluster it asks node after node. Locks that come and go meanwhile may or may not be listed, and a lock
+    /// may be listed twice. The order is that of the server. Making the iterator does not ask the store.
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -312,14 +310,14 @@ impl DLockGenerator {
     /// Takes several locks, all or none, blocking for at most `limit` for all of them together. Returns `None` if one of them was held all
     /// that time. A `limit` of zero means [`try_lock_all`](Self::try_lock_all); `Duration::MAX` waits for ever.
     ///
-    /// An item of the list is a pair of type and target, or a [`DLockConfig`], for a lock with settings of its own. The locks are taken in
-    /// the order of their keys, whatever their order in the list. So callers that take their locks by this method, in any process, never
-    /// wait for one another in a circle. A thread that already holds a lock may wait in one, as with single locks, if it takes others beside it: take
-    /// all in one call, or give a limit. A lock that the thread itself holds is entered again.
+    /// An item of the list is a pair of type and target, or a [`DLockConfig`], for a lock with settings of its own. The locks are taken in the
+    /// order of their keys, whatever their order in the list. So callers that take their locks by this method, in any process, never wait for
+    /// one another in a circle. A thread that already holds a lock and takes others beside it may wait in a circle, as with single locks: take
+    /// all in one call, or give a limit. A lock that the thread itself holds by a guard is entered again.
     ///
-    /// Blocks as [`try_lock_for`](DistributedReentrantLock::try_lock_for), for one round trip to the store for each lock, if all are free. While it
-    /// waits for one lock it keeps those before it, and their leases are renewed. If the limit ends, they are given back together. If a lease is
-    /// lost meanwhile, the wait ends, and all are given back and taken again within the limit.
+    /// Blocks as [`try_lock_for`](DistributedReentrantLock::try_lock_for), for one round trip to the store for each lock, if all are free.
+    /// While the call waits for one lock, it keeps those before it, and their leases are renewed. If the limit ends, these are given back
+    /// together. If a lease is lost meanwhile, the wait ends, and all locks are given back and taken again within the limit.
     ///
     /// # Errors
     ///
@@ -392,8 +390,8 @@ impl DLockGenerator {
         DLockGuards::acquire(locks, &limit)
     }
 
-    /// Takes several locks as [`lock_all`](Self::lock_all) does, for [`Holds`], which belong to no thread. If the calling thread itself keeps one of
-    /// them, it waits until the limit ends.
+    /// Takes several locks as [`lock_all`](Self::lock_all) does, for [`Holds`], which belong to no thread. If the calling thread itself holds
+    /// one of the locks, the call waits until the limit ends.
     ///
     /// # Errors
     ///
@@ -499,20 +497,20 @@ impl DLockGenerator {
         WaitLimit::within(limit, self.client.core().clock.now())
     }
 
-    /// Takes a lock away from a holder that does not give it back, whoever that is: a process that hangs, a JVM. Only if `expected_locker`
-    /// still holds it ([`Holder::locker`](crate::Holder::locker) of [`inspect`](crate::DistributedReentrantLock::inspect)); otherwise nothing is
-    /// changed, and the outcome says who holds it. In the same step the lock goes to the first process that waits, with a greater fencing
-    /// token, or is freed.
+    /// Takes a lock away from a holder that does not give it back, such as a process that hangs, or a JVM. `expected_locker` is the locker that
+    /// was seen ([`Holder::locker`](crate::Holder::locker) of [`inspect`](crate::DistributedReentrantLock::inspect)). If another one holds the
+    /// lock, or none does, nothing is changed, and the outcome says who holds it. Otherwise the lock goes, in one step, to the first process
+    /// that waits, with a greater fencing token, or is freed.
     ///
-    /// A holder of this crate learns of it by a message if its process listens (a thread of it has waited, or a lock may linger), and
-    /// otherwise by its next probe, at most lease/6 later: it has lost its lease, with the cause
-    /// [`LossCause::Broken`](crate::LossCause::Broken). Until then it may go on, as a holder that was stopped past its lease may: pass the
-    /// [token](crate::manual::fencing_tokens) to what the lock protects. A [lock-delay](DLockConfig::with_lock_delay) does not apply.
+    /// A holder of this crate learns of the break by a message if its process listens, and otherwise by its next probe, at most lease/6 later.
+    /// It has then lost its lease, with the cause [`LossCause::Broken`](crate::LossCause::Broken). Until then it may go on, as a holder that
+    /// was stopped past its lease may: pass the [token](crate::manual::fencing_tokens) to what the lock protects. A
+    /// [lock-delay](DLockConfig::with_lock_delay) does not apply.
     ///
     /// The holder is told this generator's client id and the first 256 characters of the reason, with unprintable ones escaped.
     ///
-    /// Blocks for one round trip to the store, at most for the limit of one command; after a lost reply for three. Safe to repeat: a locker
-    /// holds a lock only once.
+    /// Blocks for one round trip to the store (for up to three after a lost reply), each at most for the limit of one command. Safe to repeat,
+    /// because a locker holds a lock only once.
     ///
     /// ```
     /// # use redis_dlock::{BreakOutcome, DLockGenerator, MemoryLockProcessor};

@@ -7,8 +7,8 @@ use crate::lock::reentrant::DistributedReentrantLock;
 use std::time::{Duration, Instant};
 
 impl DistributedReentrantLock {
-    /// Acquires the lock for a [`Hold`], which belongs to no thread. Blocks as [`lock`](Self::lock) does. If the calling thread itself keeps the
-    /// lock, by a guard or by another `Hold`, it waits for ever.
+    /// Acquires the lock for a [`Hold`], which belongs to no thread. Blocks as [`lock`](Self::lock) does. If the calling thread itself holds
+    /// the lock, by a guard or by another `Hold`, the call waits for ever.
     ///
     /// # Errors
     ///
@@ -25,7 +25,7 @@ impl DistributedReentrantLock {
         Hold::acquire(self, &WaitLimit::FOREVER)?.ok_or(Error::ShutDown)
     }
 
-    /// Tries once to acquire the lock for a [`Hold`]. Returns `None` if it is held, also by the calling thread. Blocks as
+    /// Tries once to acquire the lock for a [`Hold`]. Returns `None` if it is held, even by the calling thread. Blocks as
     /// [`try_lock`](Self::try_lock) does.
     ///
     /// # Errors

@@ -94,9 +94,9 @@ impl DistributedReentrantLock {
     /// Tries once to acquire the lock. Does not wait for a holder, and does not pass threads of this process that already wait.
     /// Returns `None` if the lock is held, or if another thread of this process is about to get it.
     ///
-    /// Blocks for one round trip to the store, sometimes two, or for the few that it takes to find out what became of a lost reply. A lock
-    /// that may [linger](crate::DLockConfig::with_linger) elsewhere is asked for once more and waited for, for up to 5 ms, or
-    /// five round trips if they take longer. A round trip takes at most the limit of one command.
+    /// Blocks for one round trip to the store, sometimes two, or for some more after a lost reply. If the lock may
+    /// [linger](crate::DLockConfig::with_linger) elsewhere, the call asks again for up to 5 ms, or five round trips if they take longer. A
+    /// round trip takes at most the limit of one command.
     ///
     /// # Errors
     ///
@@ -151,8 +151,8 @@ impl DistributedReentrantLock {
         DLockGuard::acquire(&self.handle, &self.handle.limit_until(deadline))
     }
 
-    /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `None` if it was cancelled, also if that
-    /// was before the call. If a command is in flight, its reply is waited for first, at most for the limit of one command.
+    /// Acquires the lock, blocking until `cancel` is cancelled at the latest. Returns `None` if it was cancelled, even before the call. If a
+    /// command is in flight, the call first waits for the reply, at most for the limit of one command.
     ///
     /// # Errors
     ///
@@ -171,9 +171,9 @@ impl DistributedReentrantLock {
         DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER.or_cancelled(cancel))
     }
 
-    /// Acquires the lock, blocking for at most `limit`, and until `cancel` is cancelled at the latest. Returns `None` if either
-    /// ended the wait. A `limit` of zero means [`try_lock`](Self::try_lock), which is not cancelled. Blocks otherwise as
-    /// [`try_lock_for`](Self::try_lock_for) and [`lock_cancellable`](Self::lock_cancellable) do.
+    /// Acquires the lock, blocking for at most `limit`, and until `cancel` is cancelled at the latest. Returns `None` if either ended the wait.
+    /// A `limit` of zero means [`try_lock`](Self::try_lock), which is not cancelled. Otherwise blocks as [`try_lock_for`](Self::try_lock_for)
+    /// and [`lock_cancellable`](Self::lock_cancellable) do.
     ///
     /// # Errors
     ///
