@@ -18,6 +18,9 @@ const SOME: Faults = Faults { commands: 2, messages: 1, breaks: 1 };
 /// Shorter than some stays.
 const SHORT: Duration = Duration::from_millis(10);
 
+/// As long as some stays.
+const STAY: Duration = Duration::from_millis(15);
+
 /// Threads of one client that polls.
 pub(crate) const THREADS: Scenario = Scenario {
     clients: &[&[&[Lock, Lock], &[Lock], &[Lock]]],
@@ -84,9 +87,8 @@ pub(crate) const GIVE_UP: Scenario = Scenario { clients: &[&[&[For(SHORT)]], &[&
 pub(crate) const GIVE_UPS_ALONE: Scenario =
     Scenario { clients: &[&[&[For(SHORT)]], &[&[For(SHORT)]]], listener: false, ..GIVE_UPS_FAULTY };
 
-/// The only waiter of a client gives up, and another comes afterwards.
-pub(crate) const RETURNING: Scenario =
-    Scenario { clients: &[&[&[For(SHORT), Lock], &[For(SHORT)]], &[&[Lock], &[Lock]]], ..TWO };
+/// The only waiter of a client gives up as the holder releases, and comes again.
+pub(crate) const RETURNING: Scenario = Scenario { clients: &[&[&[For(STAY), Lock]], &[&[Lock, Lock], &[Lock]]], ..TWO };
 
 /// The only waiter of a client gives up as another comes.
 pub(crate) const CROSSING: Scenario =
