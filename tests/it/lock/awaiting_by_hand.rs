@@ -27,15 +27,32 @@ use std::time::Duration;
 
 type Work = Box<dyn FnOnce() + Send>;
 
+/// Calls of a store at which a test does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    HasAnswered,
+    KeepsWaiting,
+    Close,
+}
+
 /// A store with what no embedded one has.
 struct Odd {
     inner: Arc<dyn LockProcessor>,
     extends_heard_grants: bool,
     keeps_waiting: bool,
     panics_when_asked_for_a_cause: bool,
-    /// What is done when the client next wants to know whether the store has ever answered.
-    when_doubted: Arc<Mutex<Option<Work>>>,
+    /// What is done at the next call of a kind.
+    planned: Arc<Mutex<Option<(At, Work)>>>,
     ended_on: Arc<Mutex<Option<ThreadId>>>,
+}
+
+impl Odd {
+    fn come(&self, at: At) {
+        let planned = self.planned.lock().take_if(|(planned, _)| *planned == at);
+        if let Some((_, work)) = planned {
+            work();
+        }
+    }
 }
 
 impl fmt::Debug for Odd {
@@ -52,6 +69,7 @@ impl LockProcessor for Odd {
     }
 
     fn keeps_waiting(&self, _: &str) -> bool {
+        self.come(At::KeepsWaiting);
         self.keeps_waiting
     }
 
@@ -62,10 +80,7 @@ impl LockProcessor for Odd {
     }
 
     fn has_answered(&self) -> bool {
-        let work = self.when_doubted.lock().take();
-        if let Some(work) = work {
-            work();
-        }
+        self.come(At::HasAnswered);
         self.inner.has_answered()
     }
 
@@ -75,6 +90,7 @@ impl LockProcessor for Odd {
 
     fn close(&self) {
         *self.ended_on.lock() = Some(thread::current().id());
+        self.come(At::Close);
         self.inner.close();
     }
 }
@@ -82,7 +98,7 @@ impl LockProcessor for Odd {
 struct Scene {
     lab: Lab,
     watch: Arc<Watch>,
-    when_doubted: Arc<Mutex<Option<Work>>>,
+    planned: Arc<Mutex<Option<(At, Work)>>>,
     /// The thread on which the client has ended.
     ended_on: Arc<Mutex<Option<ThreadId>>>,
     generator: DLockGenerator,
@@ -109,14 +125,14 @@ impl Scene {
             extends_heard_grants: false,
             keeps_waiting: false,
             panics_when_asked_for_a_cause: false,
-            when_doubted: Arc::default(),
+            planned: Arc::default(),
             ended_on: Arc::default(),
         };
         change(&mut odd);
-        let (when_doubted, ended_on) = (Arc::clone(&odd.when_doubted), Arc::clone(&odd.ended_on));
+        let (planned, ended_on) = (Arc::clone(&odd.planned), Arc::clone(&odd.ended_on));
         // It always hears of grants.
         let generator = build(lab.time.builder()).build(odd).unwrap();
-        Self { lab, watch, when_doubted, ended_on, generator }
+        Self { lab, watch, planned, ended_on, generator }
     }
 
     /// A scene whose store wants to extend a lease that a waiter knows from a message alone.
@@ -124,8 +140,29 @@ impl Scene {
         Self::with(|odd| odd.extends_heard_grants = true)
     }
 
+    /// Does something at the next call of a kind.
+    fn plan(&self, at: At, work: impl FnOnce() + Send + 'static) {
+        *self.planned.lock() = Some((at, Box::new(work)));
+    }
+
+    #[track_caller]
+    fn is_done(&self) {
+        assert!(self.planned.lock().is_none(), "there was no such call");
+    }
+
     fn lock(&self, target: &str) -> DistributedReentrantLock {
         self.generator.generate_with(config(target, 30_000)).unwrap()
+    }
+
+    /// A lock that lingers.
+    fn lingering(&self, target: &str) -> DistributedReentrantLock {
+        let config = config(target, 30_000).with_linger(Duration::from_secs(3600));
+        let lock = self.generator.generate_with(config).unwrap();
+        eventually("it lingers", || {
+            drop(lock.lock().unwrap());
+            self.lab.holder(lock.key()).is_some()
+        });
+        lock
     }
 
     /// A lock, and a hold of it that a task has got.
@@ -415,14 +452,7 @@ fn a_wake_may_close_the_client_while_its_thread_has_work_that_the_closing_waits_
 #[test]
 fn a_wake_that_closes_the_client_ends_what_lingers() {
     let scene = Scene::new();
-    let [lingers, lock] = ["x", "y"].map(|target| {
-        let config = config(target, 30_000).with_linger(Duration::from_secs(3600));
-        scene.generator.generate_with(config).unwrap()
-    });
-    eventually("it lingers", || {
-        drop(lingers.lock().unwrap());
-        scene.lab.holder(lingers.key()).is_some()
-    });
+    let (lingers, lock) = (scene.lingering("x"), scene.lock("y"));
     let hold = awaited(lock.hold_async()).unwrap();
     let (waker, closed) = scene.closer(());
     let mut waits = Box::pin(lock.try_hold_async_for(Duration::from_millis(50)));
@@ -686,10 +716,10 @@ fn a_task_that_goes_back_into_the_queue_while_the_client_is_closed_is_sent_away(
     scene.watch.fail(BackendFailure::NotExecuted);
     assert!(poll(&mut waits, &bell.waker).is_pending());
     bell.wait();
-    let generator = scene.generator;
-    *scene.when_doubted.lock() = Some(Box::new(move || close(generator)));
+    let generator = scene.generator.clone();
+    scene.plan(At::HasAnswered, move || close(generator));
     let ended = look(&mut waits);
-    assert!(scene.when_doubted.lock().is_none());
+    scene.is_done();
     assert!(matches!(ended, Poll::Ready(Err(Error::ShutDown))), "{ended:?}");
     scene.watch.heal();
 }
@@ -852,12 +882,52 @@ fn a_panic_in_a_round_strands_no_task_whose_lease_is_extended() {
     assert!(poll(&mut waits, &bell.waker).is_pending());
     assert!(look(&mut of_y).is_pending());
     scene.watch.fail(BackendFailure::NotExecuted);
-    *scene.when_doubted.lock() = Some(Box::new(|| panic!("the test wants it so")));
+    scene.plan(At::HasAnswered, || panic!("the test wants it so"));
     asking.open();
     bell.wait();
-    assert!(scene.when_doubted.lock().is_none());
+    scene.is_done();
     scene.watch.heal();
     assert!(scene.lab.time.join(spawn(move || block_on(waits))).unwrap().is_valid());
+}
+
+/// The round that is to shut the client down is also to end a lingering, and the store panics there.
+/// Shows: L6, S24.
+#[test]
+fn a_panic_in_a_round_does_not_lose_the_end_of_the_client() {
+    let scene = Scene::new();
+    let (_lock, hold) = scene.held();
+    let lingers = scene.lingering("y");
+    let releasing = scene.watch.stop_next(Kind::Release, When::Going);
+    let (waker, closed) = scene.closer(());
+    let mut release = Box::pin(hold.release_async());
+    assert!(poll(&mut release, &waker).is_pending());
+    releasing.wait();
+    scene.plan(At::KeepsWaiting, || panic!("the test wants it so"));
+    releasing.open();
+    closed.wait();
+    scene.lab.time.until("the client has ended", || scene.ended_on.lock().is_some());
+    scene.is_done();
+    assert!(scene.lab.holder(lingers.key()).is_none());
+}
+
+/// It is one of a future that the closing has ended.
+/// Shows: L6.
+#[test]
+fn a_task_that_drops_the_last_handle_does_not_wait_for_a_shutdown_that_has_begun() {
+    let scene = Scene::new();
+    let (lock, hold) = scene.held();
+    let waits = begun(lock.hold_async());
+    let ((begin, begun), (end, may_end)) = (bounded(1), bounded::<()>(0));
+    scene.plan(At::Close, move || {
+        begin.send(()).unwrap();
+        let _ = may_end.recv_timeout(HANG);
+    });
+    close(scene.generator);
+    drop(lock);
+    drop(hold);
+    begun.recv_timeout(HANG).expect("a shutdown");
+    spawn(move || drop(waits)).join();
+    drop(end);
 }
 
 /// Shows: G12.

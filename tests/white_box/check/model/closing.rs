@@ -1,25 +1,51 @@
 //! Which thread ends a closed client. This is small enough to be explored completely.
 
+use super::explorer::explore;
+use super::mistakes::{Mutant, build_in};
 use crate::client::activity::Activity;
+use shuttle::scheduler::{DfsScheduler, Schedule, Scheduler, Task, TaskId};
 use shuttle::thread;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Explores every schedule of an execution.
-fn every_order(execution: fn(&'static Activity)) {
-    let schedules = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&schedules);
-    shuttle::check_dfs(
-        move || {
-            counted.fetch_add(1, Ordering::Relaxed);
-            // The threads of an execution outlive this scope, as far as the compiler knows.
-            execution(Box::leak(Box::default()));
-        },
-        None,
-    );
-    let schedules = schedules.load(Ordering::Relaxed);
+/// Every schedule of so many threads, from when all have been spawned. What one could do before, it can do then, too.
+struct Together {
+    schedules: DfsScheduler,
+    threads: usize,
+    are_there: bool,
+}
+
+impl Scheduler for Together {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        self.are_there = false;
+        self.schedules.new_execution()
+    }
+
+    fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, is_yielding: bool) -> Option<TaskId> {
+        self.are_there |= runnable.len() == self.threads;
+        match self.are_there {
+            true => self.schedules.next_task(runnable, current, is_yielding),
+            false => runnable.first().map(|first| first.id()),
+        }
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.schedules.next_u64()
+    }
+}
+
+/// Explores every schedule of an execution with so many threads.
+fn every_order(threads: usize, execution: fn(&'static Activity)) {
+    let scheduler = Together { schedules: DfsScheduler::new(None, false), threads, are_there: false };
+    // The threads of an execution outlive this scope, as far as the compiler knows.
+    let schedules = explore(scheduler, move || execution(Box::leak(Box::default())));
     eprintln!("{schedules} schedules");
     assert!(schedules > 1000, "{schedules}");
+}
+
+/// Does as [`every_order`] without the gate, where no thread waits.
+fn every_order_without_gate(threads: usize, execution: fn(&'static Activity)) {
+    build_in(Some(Mutant::LeavesWithoutGate));
+    every_order(threads, execution);
+    build_in(None);
 }
 
 /// Somebody holds, and nobody is inside.
@@ -49,21 +75,21 @@ fn a_hold_begins_as_another_ends(activity: &'static Activity, close: fn(&Activit
 /// Shows: L6, S23.
 #[test]
 fn a_hold_that_has_begun_keeps_a_closed_client_alive() {
-    every_order(|activity| a_hold_begins_as_another_ends(activity, Activity::wait_until_left));
+    every_order(3, |activity| a_hold_begins_as_another_ends(activity, Activity::wait_until_left));
 }
 
 /// Nobody waits for those inside.
 /// Shows: L6, S23.
 #[test]
 fn a_hold_that_has_begun_keeps_a_client_alive_that_is_left_alone() {
-    every_order(|activity| a_hold_begins_as_another_ends(activity, Activity::leave_alone));
+    every_order_without_gate(3, |activity| a_hold_begins_as_another_ends(activity, Activity::leave_alone));
 }
 
 /// A thread leaves without a hold, and a hold ends.
 /// Shows: L6.
 #[test]
 fn the_last_one_ends_a_client_that_is_left_alone() {
-    every_order(|activity| {
+    every_order_without_gate(3, |activity| {
         hold(activity);
         assert!(activity.enter());
         activity.close();
@@ -79,7 +105,7 @@ fn the_last_one_ends_a_client_that_is_left_alone() {
 /// Shows: L6.
 #[test]
 fn a_thread_that_comes_too_late_ends_a_client_that_is_left_alone() {
-    every_order(|activity| {
+    every_order_without_gate(2, |activity| {
         assert!(activity.enter());
         activity.close();
         assert!(!activity.leave_alone());

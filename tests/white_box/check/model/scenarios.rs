@@ -4,7 +4,7 @@ use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
 use super::visitor::Act::{
-    Await, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close,
+    Await, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, CloseToo,
     CloseWhenWoken, For, Host, Keep, Lock, LockAll, LockAllFor, Nap, Try,
 };
 use super::world::LEASE;
@@ -17,6 +17,9 @@ const SOME: Faults = Faults { commands: 2, messages: 1, breaks: 1 };
 
 /// Shorter than some stays.
 const SHORT: Duration = Duration::from_millis(10);
+
+/// As long as some stays.
+const STAY: Duration = Duration::from_millis(15);
 
 /// Threads of one client that polls.
 pub(crate) const THREADS: Scenario = Scenario {
@@ -84,9 +87,8 @@ pub(crate) const GIVE_UP: Scenario = Scenario { clients: &[&[&[For(SHORT)]], &[&
 pub(crate) const GIVE_UPS_ALONE: Scenario =
     Scenario { clients: &[&[&[For(SHORT)]], &[&[For(SHORT)]]], listener: false, ..GIVE_UPS_FAULTY };
 
-/// The only waiter of a client gives up, and another comes afterwards.
-pub(crate) const RETURNING: Scenario =
-    Scenario { clients: &[&[&[For(SHORT), Lock], &[For(SHORT)]], &[&[Lock], &[Lock]]], ..TWO };
+/// The only waiter of a client gives up as the holder releases, and comes again.
+pub(crate) const RETURNING: Scenario = Scenario { clients: &[&[&[For(STAY), Lock]], &[&[Lock, Lock], &[Lock]]], ..TWO };
 
 /// The only waiter of a client gives up as another comes.
 pub(crate) const CROSSING: Scenario =
@@ -119,6 +121,10 @@ pub(crate) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true
 
 /// A client is closed as a thread enters.
 pub(crate) const ENTERING: Scenario = Scenario { clients: &[&[&[Lock, Lock], &[Close]]], ..THREADS };
+
+/// Threads close a client whose lock may linger, and so does one in a wake.
+pub(crate) const CLOSERS: Scenario =
+    Scenario { clients: &[&[&[Lock, CloseToo], &[CloseWhenWoken], &[CloseToo]]], ..CLOSING };
 
 /// A client that polls is closed.
 pub(crate) const CLOSING_ASKING: Scenario = Scenario { listener: false, linger: Duration::ZERO, ..CLOSING };
@@ -257,6 +263,8 @@ holds! {
     a_client_that_is_closed_with_faults: CLOSING_FAULTY;
     // Shows: L6.
     a_client_that_is_closed_as_a_thread_comes: ENTERING;
+    // Shows: L2, L6, S26.
+    a_client_that_several_close: CLOSERS;
     // Shows: L6.
     a_client_that_asks_and_is_closed: CLOSING_ASKING;
     // Shows: G1, G6, L2.
