@@ -1,28 +1,31 @@
-//! The table of the command's README that sets `dlock run` beside other commands: each cell of ours names its tests, and each of them exists.
+//! The table of the command's README that sets `dlock run` beside other commands: the tests of each row stand below it, and each of them exists.
 
 use super::package;
 use std::fs;
 
-/// What each row says of `dlock run`, and the tests that it names.
-fn rows() -> Vec<(String, Vec<String>)> {
-    let page = fs::read_to_string(package().join("crates/cli/README.md")).expect("the page");
-    let is_head = |line: &&str| line.starts_with("| | `flock`");
-    let rows = page.lines().skip_while(|line| !is_head(line)).skip(2);
-    rows.take_while(|line| line.starts_with('|'))
-        .map(|row| {
-            let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-            let [.., ours, tests] = cells[..] else { panic!("too few cells: {row}") };
-            let tests = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-            (ours.to_owned(), tests)
-        })
-        .collect()
+fn page() -> String {
+    fs::read_to_string(package().join("crates/cli/README.md")).expect("the page")
+}
+
+/// The names of the table's rows.
+fn names(page: &str) -> Vec<&str> {
+    let rows = page.lines().skip_while(|line| !line.starts_with("| | `flock`")).skip(2);
+    rows.map_while(|row| row.strip_prefix("| ")?.split(" | ").next()).collect()
+}
+
+/// The tests that the list below the table names for each row.
+fn listed(page: &str) -> Vec<(&str, Vec<&str>)> {
+    let list = page.lines().skip_while(|line| *line != "The tests of `dlock run`:");
+    let items = list.filter_map(|line| line.strip_prefix("* *")?.split_once("*: "));
+    items.map(|(name, tests)| (name, tests.split('`').skip(1).step_by(2).collect())).collect()
 }
 
 #[test]
 fn each_cell_about_dlock_run_names_tests_that_exist() {
-    let rows = rows();
-    assert!(rows.len() > 10, "the table is not read");
-    for (cell, tests) in rows {
+    let page = page();
+    let listed = listed(&page);
+    assert_eq!(listed.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names(&page));
+    for (cell, tests) in listed {
         assert!(!tests.is_empty(), "no test shows {cell:?}");
         for test in tests {
             let (module, name) = test.split_once("::").unwrap_or_else(|| panic!("{test:?} is no test"));
@@ -38,9 +41,8 @@ fn each_cell_about_dlock_run_names_tests_that_exist() {
 /// A test of each of the other commands says `Row: …` of each row.
 #[test]
 fn each_row_is_shown_for_the_other_commands() {
-    let page = fs::read_to_string(package().join("crates/cli/README.md")).expect("the page");
-    let rows = page.lines().skip_while(|line| !line.starts_with("| | `flock`")).skip(2);
-    let names: Vec<_> = rows.map_while(|row| row.strip_prefix("| ")?.split(" | ").next()).collect();
+    let page = page();
+    let names = names(&page);
     assert!(names.len() > 10, "the table is not read");
     for other in ["flock", "consul", "etcd"] {
         let file = package().join(format!("crates/cli/tests/command/others/{other}.rs"));

@@ -266,8 +266,8 @@ const WIDEST: usize = 110;
 /// A table is as narrow as the longest words of its columns, in a forge's window of 1,000 pixels.
 #[test]
 fn the_tables_of_choices_and_symptoms_fit_a_narrow_window() {
-    for name in ["which_lock", "run_book", "sizing", "upgrading"] {
-        let page = format!("src/manual/{name}.md");
+    let manual = ["which_lock", "run_book", "sizing", "upgrading"].map(|name| format!("{MANUAL}{name}.md"));
+    for page in manual.into_iter().chain(["crates/cli/README.md".to_owned()]) {
         let text = fs::read_to_string(package().join(&page)).expect("the page");
         let mut widths: Vec<usize> = Vec::new();
         for line in lines(&text).0.into_iter().chain([""]) {
