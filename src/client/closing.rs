@@ -10,7 +10,7 @@
 //! | down | the first shutdown; also that of the last handle, whatever is held | leaves at once | | |
 //!
 //! [`Activity`](super::activity::Activity) counts. A task that waits is counted as a hold. A tenure that a task has left to the retry thread is counted
-//! as a thread inside, in place of the hold.
+//! as a thread inside, in place of the hold. So is a thread in `close` while it gives back what lingers.
 //!
 //! *Shuts down* means: itself, or by an order to the retry thread. It is an order where the thread may be in the middle of a client's work (a waker
 //! runs on it, or it is a worker that drops the last handle), or where its caller has a limit (it leaves `lock`). The numbers continue those of the
@@ -21,6 +21,8 @@
 //! * **S24** Each order is carried out by a round of a retry thread, or taken by the shutdown, or refused because the client is down. None is taken by
 //!   anybody else: it could be a release.
 //! * **S25** Only a shutdown takes `is_down`, and sets it at once. So whoever finds it taken, or set, leaves the rest to that shutdown.
+//! * **S26** Who ends the lingering of a tenure, to give it back, is counted as inside, or is a thread whose end a shutdown waits for, or shuts the client
+//!   down. So the release is sent before the store is closed.
 //!
 //! No order is dropped while `is_down` is taken: it may have a waker or a handle, whose drop may wait for that shutdown.
 
@@ -89,7 +91,15 @@ pub(super) fn close(parts: &Parts) {
     if parts.core.process.is_forked() {
         return;
     }
-    if parts.core.activity.close() {
+    let is_waking = is_waking();
+    // This thread is counted from before the closing until it has given back what lingers. It wakes no task in that time: another thread may poll
+    // that task, close the client there, and so wait for this one.
+    let inside = if is_waking { None } else { Inside::of(parts).ok() };
+    let is_first = parts.core.activity.close();
+    if let Some(_inside) = inside {
+        end_lingering(parts);
+    }
+    if is_first {
         for key in parts.core.keys.all() {
             // Their waits end here, because nobody knows when they are polled.
             Turn::send_tasks_away(parts, &key, &Error::ShutDown);
@@ -98,7 +108,7 @@ pub(super) fn close(parts: &Parts) {
         // The pauses of tasks end, too.
         parts.alarms.ring(Moment::NEVER);
     }
-    if is_waking() {
+    if is_waking {
         // What would be waited for may be the work of this thread, or of one that waits for it. The retry thread gives back what lingers.
         parts.retries.hasten(parts.core.clock.now());
         if parts.core.activity.leave_alone() {
@@ -106,7 +116,6 @@ pub(super) fn close(parts: &Parts) {
         }
         return;
     }
-    end_lingering(parts);
     if parts.core.activity.wait_until_left() {
         shut_down(parts);
     }

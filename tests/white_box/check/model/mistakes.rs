@@ -89,6 +89,8 @@ pub(crate) enum Mutant {
     EndsInTwoOrders,
     /// A task that was given the lock by a message waits for an extension that nobody sends.
     ConfirmsNothing,
+    /// A thread that closes the client is not counted while it gives back what lingers.
+    GivesBackUncounted,
     /// Tasks that wait are not sent away when their client is closed.
     KeepsTasksAtClosing,
     /// Several locks are taken in the order of the caller's list.

@@ -67,6 +67,7 @@ caught! {
     ends_under_mutex: EndsUnderMutex, AWAITING, FORGOTTEN;
     ends_in_two_orders: EndsInTwoOrders, AWAITING, FORGOTTEN;
     confirms_nothing: ConfirmsNothing, AWAITING_FAULTY, FORGOTTEN;
+    gives_back_uncounted: GivesBackUncounted, CLOSERS, LEFT;
     keeps_tasks_at_closing: KeepsTasksAtClosing, AWAITING_CLOSING, &["waits in a closed client"];
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;

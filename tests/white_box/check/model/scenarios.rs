@@ -4,7 +4,7 @@ use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
 use super::visitor::Act::{
-    Await, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close,
+    Await, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, CloseToo,
     CloseWhenWoken, For, Host, Keep, Lock, LockAll, LockAllFor, Nap, Try,
 };
 use super::world::LEASE;
@@ -121,6 +121,10 @@ pub(crate) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true
 
 /// A client is closed as a thread enters.
 pub(crate) const ENTERING: Scenario = Scenario { clients: &[&[&[Lock, Lock], &[Close]]], ..THREADS };
+
+/// Threads close a client whose lock may linger, and so does one in a wake.
+pub(crate) const CLOSERS: Scenario =
+    Scenario { clients: &[&[&[Lock, CloseToo], &[CloseWhenWoken], &[CloseToo]]], ..CLOSING };
 
 /// A client that polls is closed.
 pub(crate) const CLOSING_ASKING: Scenario = Scenario { listener: false, linger: Duration::ZERO, ..CLOSING };
@@ -259,6 +263,8 @@ holds! {
     a_client_that_is_closed_with_faults: CLOSING_FAULTY;
     // Shows: L6.
     a_client_that_is_closed_as_a_thread_comes: ENTERING;
+    // Shows: L2, L6, S26.
+    a_client_that_several_close: CLOSERS;
     // Shows: L6.
     a_client_that_asks_and_is_closed: CLOSING_ASKING;
     // Shows: G1, G6, L2.

@@ -68,6 +68,8 @@ pub(crate) enum Act {
     Cancel,
     /// Closes the thread's client.
     Close,
+    /// Closes the thread's client, which others may be closing.
+    CloseToo,
     /// Waits until somebody holds the lock, and breaks that hold.
     Break,
     /// Does nothing for this long.
@@ -142,6 +144,7 @@ impl Visitor {
             Act::Cancellable => self.lock.lock_cancellable(&self.world.cancel),
             Act::Cancel => return self.world.cancel.cancel(),
             Act::Close => return self.close(),
+            Act::CloseToo => return self.generator.close(),
             Act::Break => return self.break_hold(),
             Act::Nap(time) => return thread::sleep(time),
         };

@@ -141,7 +141,7 @@ impl World {
     }
 
     /// Runs when no thread uses the lock any more. Checks that nothing is left, here and in the store.
-    /// Shows: L2, L6, S24, S25.
+    /// Shows: L2, L6, S24, S25, S26.
     pub(super) fn end(&self, parties: Vec<Party>, lingers: bool) {
         // A client that ends so amid faults would be excused, and other mistakes would seldom show.
         let ends_in_wakes = !self.network.was_faulty() && thread_rng().gen_bool(0.5);
