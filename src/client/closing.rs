@@ -92,8 +92,8 @@ pub(super) fn close(parts: &Parts) {
         return;
     }
     let is_waking = is_waking();
-    // It is counted from before the closing until it has given back what lingers. It wakes no task in that time: another one may wait for it that
-    // closes the client where the task is polled.
+    // This thread is counted from before the closing until it has given back what lingers. It wakes no task in that time: another thread may poll
+    // that task, close the client there, and so wait for this one.
     let inside = if is_waking { None } else { Inside::of(parts).ok() };
     let is_first = parts.core.activity.close();
     if let Some(_inside) = inside {
