@@ -144,20 +144,9 @@ impl<'a> Request<'a> {
     /// Returns the key that the request is about.
     #[must_use]
     pub const fn key(&self) -> &'a str {
-        self.subject().0
-    }
-
-    /// Returns the claim of a request by a tenure's own client. For a hand-over it is the claim of the tenure that ends.
-    #[must_use]
-    pub const fn claim(&self) -> Option<&Claim<'a>> {
-        self.subject().1
-    }
-
-    /// The key, and the claim of the tenure's own client.
-    const fn subject(&self) -> (&'a str, Option<&Claim<'a>>) {
         match self {
-            Self::Inspect { key } | Self::Broken { key, .. } => (key, None),
-            Self::Break(order) => (order.key, None),
+            Self::Inspect { key } | Self::Broken { key, .. } => key,
+            Self::Break(order) => order.key,
             Self::Acquire(claim)
             | Self::Join(claim)
             | Self::Poll(claim)
@@ -167,7 +156,25 @@ impl<'a> Request<'a> {
             | Self::HandOver(claim, _)
             | Self::DelayRelease(claim, _)
             | Self::Probe(claim)
-            | Self::Settle(claim) => (claim.key, Some(claim)),
+            | Self::Settle(claim) => claim.key,
+        }
+    }
+
+    /// Returns the claim of a request by a tenure's own client. For a hand-over it is the claim of the tenure that ends.
+    #[must_use]
+    pub const fn claim(&self) -> Option<&Claim<'a>> {
+        match self {
+            Self::Acquire(claim)
+            | Self::Join(claim)
+            | Self::Poll(claim)
+            | Self::Extend(claim)
+            | Self::ExtendWithNumbers(claim)
+            | Self::Release(claim)
+            | Self::HandOver(claim, _)
+            | Self::DelayRelease(claim, _)
+            | Self::Probe(claim)
+            | Self::Settle(claim) => Some(claim),
+            Self::Inspect { .. } | Self::Break(_) | Self::Broken { .. } => None,
         }
     }
 

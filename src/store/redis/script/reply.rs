@@ -26,7 +26,10 @@ const MOST_READ: usize = 4096;
 /// Reads the reply to a request. Fails with the error that the server's error reply stands for, and with [`Error::Backend`] (unknown) for an
 /// unexpected shape.
 pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, Error> {
-    read(reply, request.key(), |reply| match request {
+    if let Value::ServerError(e) = reply {
+        return Err(classify(e, request.key()));
+    }
+    let found = match request {
         Request::Acquire(_) | Request::Join(_) => acquire(reply).map(Outcome::Acquire),
         Request::Poll(_) => poll(reply).map(Outcome::Poll),
         Request::Extend(_) | Request::ExtendWithNumbers(_) => extend(reply).map(Outcome::Extend),
@@ -38,7 +41,8 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Broken { .. } => broken(reply).map(Outcome::Broken),
         // The store refuses it.
         Request::Settle(_) => None,
-    })
+    };
+    found.ok_or_else(|| unexpected(reply))
 }
 
 /// Reads the reply to a posted release, as [`outcome`] does.
@@ -50,12 +54,13 @@ pub(crate) fn release(reply: &Value) -> Result<ReleaseOutcome, Error> {
 fn read<T>(reply: &Value, key: &str, found: impl FnOnce(&Value) -> Option<T>) -> Result<T, Error> {
     match reply {
         Value::ServerError(e) => Err(classify(e, key)),
-        reply => found(reply).ok_or_else(|| {
-            let shape = shape(reply);
-            let message = format!("the server's reply has an unexpected shape, {shape}: is a proxy in between?");
-            Error::backend(BackendFailure::Unknown, message)
-        }),
+        reply => found(reply).ok_or_else(|| unexpected(reply)),
     }
+}
+
+fn unexpected(reply: &Value) -> Error {
+    let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
+    Error::backend(BackendFailure::Unknown, message)
 }
 
 /// The error for an outcome of another kind than its request. It is never seen, because [`outcome`] pairs the two.
@@ -141,7 +146,8 @@ fn one_or_not_ours<T>(reply: &Value, one: T, other: fn(NotOurs) -> T) -> Option<
 
 /// A fence number.
 fn number(value: &Value) -> Option<u64> {
-    natural(value).filter(|number| *number <= HIGHEST_NUMBER)
+    let number = natural(value)?;
+    (number <= HIGHEST_NUMBER).then_some(number)
 }
 
 fn grant(fence: &Value, waiting: &Value) -> Option<Grant> {

@@ -94,12 +94,13 @@ impl Route {
     /// Counts a call in. It takes the mux that its key is on, or else the preferred one.
     pub(crate) fn enter(routes: &Arc<Routes>, hash: KeyHash, preferred: usize) -> Self {
         let entry = &routes.0[usize::from(hash.0)];
-        let next = |seen| if seen & COUNT == 0 { (preferred as u32) << MUX_SHIFT | 1 } else { seen + 1 };
+        let mut next = 0;
         // ORDERING: the successful exchange pairs with `leave`. The load, and an exchange that fails, need only a recent value.
-        let seen = entry.fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| Some(next(seen)));
-        // It cannot fail.
-        let mux = (next(seen.unwrap_or_else(|seen| seen)) >> MUX_SHIFT) as usize;
-        Self { routes: Arc::clone(routes), mux, keys: smallvec![hash] }
+        let _ = entry.fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| {
+            next = if seen & COUNT == 0 { (preferred as u32) << MUX_SHIFT | 1 } else { seen + 1 };
+            Some(next)
+        });
+        Self { routes: Arc::clone(routes), mux: (next >> MUX_SHIFT) as usize, keys: smallvec![hash] }
     }
 
     /// Moves the keys of these calls to another mux. Returns `false` if other calls for one of the keys are in flight.

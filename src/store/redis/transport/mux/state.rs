@@ -405,8 +405,9 @@ impl<C: Connector> Session<C> {
             Taken::Again => again.push_back(call),
             Taken::Last => {
                 self.away += usize::from(!call.is_posted);
-                if own.is_none_or(|own| !Arc::ptr_eq(own, &call)) {
-                    over.push(call);
+                match own {
+                    Some(own) if Arc::ptr_eq(own, &call) => {}
+                    _ => over.push(call),
                 }
             }
         }
