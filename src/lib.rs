@@ -63,6 +63,7 @@
 //! | feature | default | gives |
 //! |---|---|---|
 //! | `redis` | yes | [`RedisLockProcessor`] and [`DLockGenerator::connect`]. Without it the crate has the embedded store, takes any [`LockProcessor`], and does not depend on `redis`, `socket2` or `itoa` |
+//! | `async` | no | holds that tasks await, on any runtime: [Tasks and thread pools](manual::tasks_and_pools) |
 //! | `metrics` | no | figures for the recorder of the facade `metrics` that the program has installed: [the table](manual::metrics) |
 //! | `test-util` | no | for tests, in `[dev-dependencies]`: [`ManualClock`], and the methods of [`MemoryLockProcessor`] that only tests need |
 //! | `tls` | no | encrypted connections (`rediss://`), with rustls, ring and the platform's root certificates |

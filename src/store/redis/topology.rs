@@ -11,7 +11,7 @@ use super::node::{CallOptions, Node};
 use super::plain::{Attempt, Contention, Exchange, FenceWatermarks};
 use super::script::keys::{inbox_channel, slot_inbox_channel, slot_of};
 use super::script::reply::mismatch;
-use super::script::scripts::Call;
+use super::script::scripts::{Call, Form};
 use super::transport::{AtLimit, Callback, KeyHash, PostTime, Replied, Replies, Reply};
 use crate::clock::Moment;
 use crate::error::Error;
@@ -33,6 +33,14 @@ impl Topology {
         match self {
             Self::One(one) => one.node.servers().is_cluster(),
             Self::Cluster(_) => false,
+        }
+    }
+
+    /// Returns the form of the scripts that it runs.
+    pub(super) fn form(&self) -> Form {
+        match self {
+            Self::One(_) => Form::Server,
+            Self::Cluster(_) => Form::Cluster,
         }
     }
 

@@ -1,6 +1,8 @@
 //! The scripts' replies as outcomes. A success is a plain integer, which costs the server least; everything else is an array. Any shape
 //! that the scripts do not document is an error.
 
+use super::keys::{FENCE, queue_name, slot_fence_key, tag_for};
+use super::scripts::Form;
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::port::{
@@ -49,6 +51,20 @@ pub(crate) fn release(reply: &Value) -> Result<ReleaseOutcome, Error> {
         Value::ServerError(e) => Err(classify(e, "")),
         reply => released(reply).ok_or_else(|| unexpected(reply)),
     }
+}
+
+/// Returns the error with the name of the helper key that is in use. A script says only which one it is: `queue: the value is of another type`.
+pub(crate) fn with_name(error: Error, form: Form) -> Error {
+    let Error::Conflict { key, message } = error else { return error };
+    let message = match (message.split_once(": "), form) {
+        (Some(("queue", what)), _) => {
+            format!("queue {:?}: {what}", queue_name(&tag_for(&key).to_string(), &key).concat())
+        }
+        (Some(("fence", what)), Form::Server) => format!("fence {FENCE:?}: {what}"),
+        (Some(("fence", what)), Form::Cluster) => format!("fence {:?}: {what}", slot_fence_key(&key)),
+        _ => message,
+    };
+    Error::Conflict { key, message }
 }
 
 /// The error for an outcome of another kind than its request. It is never seen, because [`outcome`] pairs the two.
