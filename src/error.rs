@@ -306,6 +306,16 @@ impl Error {
         matches!(self, Self::Backend { failure: BackendFailure::Unknown, .. })
     }
 
+    /// Returns this error of the last try of a command of which an earlier try may have been executed: what is known of the command is that.
+    pub(crate) fn of_perhaps_executed(self) -> Self {
+        match self {
+            Self::Backend { message, source, .. } => {
+                Self::Backend { failure: BackendFailure::Unknown, message, source }
+            }
+            other => other,
+        }
+    }
+
     /// Converts this error to one with an unknown outcome, with the same cause.
     #[cfg(feature = "redis")]
     pub(crate) fn into_unknown(self) -> Self {

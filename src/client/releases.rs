@@ -105,6 +105,7 @@ impl ReleaseTries {
                     "lock {key:?}: release of {:?} failed, retrying in background: {error}",
                     tenure.locker
                 );
+                let error = if self.perhaps_done { error.of_perhaps_executed() } else { error };
                 let error = if self.is_delayed() { unconfirmed(error) } else { error };
                 parts.retries.end_later(key, tenure, self.delayed.take());
                 Some(Err(error))

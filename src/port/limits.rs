@@ -76,7 +76,9 @@ impl StoreLimits {
             return Err(Error::unsupported("the store cannot keep a lock from others after its hold has ended"));
         }
         if at_least > longest {
-            let hint = format!("the store keeps a lock from others for at most {longest:?} after its hold has begun");
+            let hint = format!(
+                "the store keeps a lock from others for at most {longest:?} after the end of a hold: give less"
+            );
             return Err(Error::invalid_config("time for which a lock is kept", format!("{at_least:?}"), hint));
         }
         Ok(())

@@ -113,8 +113,26 @@ fn login_and_rights_are_denied_by_name() {
     let lock = generator.generate("T", "x").unwrap();
     drop(lock.lock().unwrap());
     assert!(!format!("{lock:?}").contains(SECRET));
-    let (error, _) = refused(&format!("{url}99"));
+    let (error, text) = refused(&format!("{url}99"));
     assert!(matches!(&error, Error::InvalidConfig { what: "database", value, .. } if value == "99"), "{error:?}");
+    assert!(text.contains("give the number of"), "what to do: {text}");
+}
+
+/// Without a password the client would not log in at all, and work as `default`, who may have other rights.
+#[test]
+fn a_user_is_not_left_out_for_want_of_a_password() {
+    let server = RedisServer::start();
+    server.run::<()>(&["ACL", "SETUSER", "ann", "reset", "on", "nopass", "~*", "&*", "+@all"]);
+    let at = |login: &str| server.url().replace("redis://", &format!("redis://{login}"));
+    for url in [at("ann@"), at("ann:@"), "unix:///tmp/socket?user=ann".to_owned()] {
+        let (error, text) = refused(&url);
+        assert!(matches!(error, Error::InvalidConfig { what: "URL", .. }), "{url}: {text}");
+        assert!(text.contains("user without a password") && !text.contains("ann"), "{text}");
+    }
+    let _store = RedisLockProcessor::connect(&at("ann:any@")).unwrap();
+    let clients = server.run::<String>(&["CLIENT", "LIST"]);
+    let ours: Vec<_> = clients.lines().filter(|line| line.contains("name=redis-dlock")).collect();
+    assert!(!ours.is_empty() && ours.iter().all(|line| line.contains(" user=ann ")), "{ours:?}");
 }
 
 #[test]

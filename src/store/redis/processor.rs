@@ -264,11 +264,16 @@ impl RedisLockProcessor {
         exchanges.iter().zip(replies).map(|(exchange, reply)| self.end(exchange, reply, sent_at, limit)).collect()
     }
 
+    /// Returns the error that a script has answered as people are to see it.
+    fn shown(&self, error: Error) -> Error {
+        reply::with_name(self.topology.address().hide(error), self.topology.form())
+    }
+
     /// Ends the exchange of a request that was sent at `sent_at`: reads the reply, and notes what it says about its connection and its key.
     /// If too few replicas have acknowledged that the request got the key, releases it, within what is left of the limit.
     fn end(&self, exchange: &Exchange<'_>, reply: Reply, sent_at: Moment, limit: Duration) -> Result<Outcome, Error> {
         let (sent, replied) = (&*exchange.sent, reply?);
-        let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.topology.address().hide(e));
+        let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.shown(e));
         match &self.topology {
             Topology::One(one) => one.note(exchange, &replied, outcome.as_ref().ok(), sent_at),
             Topology::Cluster(cluster) => {

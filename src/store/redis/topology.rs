@@ -9,7 +9,7 @@ use super::net::classify::is_no_master;
 use super::node::{CallOptions, Node};
 use super::plain::{Contention, Exchange, FenceWatermarks};
 use super::script::reply::mismatch;
-use super::script::scripts::Call;
+use super::script::scripts::{Call, Form};
 use super::transport::{KeyHash, Replied, Replies, Reply};
 use crate::clock::Moment;
 use crate::error::Error;
@@ -31,6 +31,14 @@ impl Topology {
         match self {
             Self::One(one) => &one.node.transport.endpoint().address,
             Self::Cluster(cluster) => cluster.address(),
+        }
+    }
+
+    /// Returns the form of the scripts that it runs.
+    pub(super) fn form(&self) -> Form {
+        match self {
+            Self::One(_) => Form::Server,
+            Self::Cluster(_) => Form::Cluster,
         }
     }
 

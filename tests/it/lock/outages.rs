@@ -6,6 +6,7 @@ use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, CancelToken, DLockGuard, DistributedReentrantLock, Error};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 on_both_stores!(
@@ -134,6 +135,22 @@ fn a_release_without_an_answer_is_repeated(lab: &Lab) {
     assert!(matches!(guard.unlock(), Err(Error::Backend { .. })));
     assert_eq!(lock.hold_count(), 0);
     assert!(lab.holder(lock.key()).is_some());
+    watch.heal();
+    lab.time.until("the lock is free", || lab.leftovers().is_empty());
+
+    // The first try may have been executed, whatever becomes of the others.
+    let guard = lock.lock().unwrap();
+    watch.lose_next_answer(Kind::Release);
+    let releasing = watch.stop_next(Kind::Release, When::Coming);
+    let error = thread::scope(|scope| {
+        scope.spawn(|| {
+            releasing.wait();
+            watch.fail(BackendFailure::NotExecuted);
+            releasing.open();
+        });
+        guard.unlock().unwrap_err()
+    });
+    assert!(matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error}");
     watch.heal();
     lab.time.until("the lock is free", || lab.leftovers().is_empty());
 }

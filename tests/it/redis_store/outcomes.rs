@@ -135,6 +135,7 @@ fn foreign_types_are_named_and_nothing_is_written() {
     // The fence: a text, another type, the greatest integer, one beyond every clock.
     server.run::<()>(&["FLUSHALL"]);
     let fence = "DLOCK:1:fence";
+    let named = format!("fence {fence:?}: ");
     for foreign in [
         ["SET", fence, "x"],
         ["SADD", fence, "x"],
@@ -143,30 +144,30 @@ fn foreign_types_are_named_and_nothing_is_written() {
     ] {
         server.run::<()>(&["FLUSHALL"]);
         server.run::<()>(&foreign);
-        conflict(plain_acquire("d-1"), "fence", &server.contents());
+        conflict(plain_acquire("d-1"), &named, &server.contents());
         // With a holder and a queue: hand-over, next locker, poll.
         server.run::<()>(&["SET", KEY, "a-1", "PX", "30000"]);
-        conflict(polled("a-1"), "fence", &server.contents());
-        conflict(released("a-1", Some("a-2")), "fence", &server.contents());
+        conflict(polled("a-1"), &named, &server.contents());
+        conflict(released("a-1", Some("a-2")), &named, &server.contents());
         server.run::<()>(&["RPUSH", &queue, "30000 b-1"]);
-        conflict(released("a-1", None), "fence", &server.contents());
+        conflict(released("a-1", None), &named, &server.contents());
         server.run::<()>(&["DEL", KEY]);
-        conflict(waiting_acquire("d-2"), "fence", &server.contents());
-        conflict(plain_acquire("d-3"), "fence", &server.contents());
-        conflict(polled("b-1"), "fence", &server.contents());
+        conflict(waiting_acquire("d-2"), &named, &server.contents());
+        conflict(plain_acquire("d-3"), &named, &server.contents());
+        conflict(polled("b-1"), &named, &server.contents());
     }
 
     // The queue.
     server.run::<()>(&["FLUSHALL"]);
     server.run::<()>(&["SET", &queue, "x"]);
-    let before = server.contents();
-    conflict(waiting_acquire("e-1"), "queue", &before);
-    conflict(polled("e-1"), "queue", &before);
-    conflict(released("e-1", None), "queue", &before);
+    let (before, named) = (server.contents(), format!("queue {queue:?}: "));
+    conflict(waiting_acquire("e-1"), &named, &before);
+    conflict(polled("e-1"), &named, &before);
+    conflict(released("e-1", None), &named, &before);
     server.run::<()>(&["SET", KEY, "a-1", "PX", "30000"]);
     let before = server.contents();
-    conflict(released("a-1", None), "queue", &before);
-    conflict(released("a-1", Some("a-2")), "queue", &before);
+    conflict(released("a-1", None), &named, &before);
+    conflict(released("a-1", Some("a-2")), &named, &before);
     // A lease is kept all the same.
     let extended = store.extend(&claim(KEY, "a-1", LEASE), LONG).unwrap();
     assert_eq!(extended, ExtendOutcome::Extended(Extension::while_waiting(0)));

@@ -253,6 +253,18 @@ fn the_least_compiler_is_the_same_everywhere() {
     assert!(page.contains(&examples), "{examples}");
 }
 
+/// The first page of the documentation has a line for each feature.
+#[test]
+fn the_crates_page_names_every_feature() {
+    let manifest = fs::read_to_string(package().join("Cargo.toml")).expect("a manifest");
+    let page = fs::read_to_string(package().join("src/lib.rs")).expect("the page");
+    let (_, features) = manifest.split_once("[features]\n").expect("features");
+    let names = features.lines().take_while(|line| !line.starts_with('[')).filter_map(|line| line.split_once(" = "));
+    let told = |name: &&str| page.contains(&format!("//! | `{name}` | "));
+    let untold: Vec<_> = names.map(|(name, _)| name).filter(|name| *name != "default" && !told(name)).collect();
+    assert!(untold.is_empty(), "src/lib.rs has no line for {untold:?}");
+}
+
 /// `cargo update` alone brings the larger ones back.
 #[test]
 fn the_lock_file_has_the_smaller_crates_for_domain_names() {

@@ -138,6 +138,7 @@ fn how_unreachable(error: &Error, part: Part) -> (Severity, &'static str) {
             Severity::Wrong,
             "make the same user with the same password on the replica: users are not replicated, and after a failover nobody could lock",
         ),
+        (Error::InvalidConfig { .. }, _) => (Severity::Wrong, "correct the URL or the setting"),
         (Error::Unsupported { .. }, _) => {
             (Severity::Wrong, "give the URL of another server, or of the kind that this one is")
         }

@@ -94,6 +94,12 @@ impl Address {
         if let Some(hint) = fault(url, &place) {
             return Err(invalid(hint));
         }
+        // It would be left out of the handshake, and the server would take the client for `default`.
+        if settings.username().is_some_and(|user| !user.is_empty()) && settings.password().is_none() {
+            return Err(invalid(
+                "there is a user without a password: give both, and any password if the user needs none",
+            ));
+        }
         Ok(Self {
             place,
             user: settings.username().map(str::to_owned),

@@ -85,7 +85,10 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
             // Said in the words of the one mistake that leads there, and not as a refusal of `SELECT`.
             Error::Backend { .. } if part.is_in_cluster => no_database_of_a_cluster(address.db),
             Error::Backend { failure: BackendFailure::Unknown, message, .. } => {
-                Error::invalid_config("database", db, message)
+                let hint = format!(
+                    "{message}: give the number of a database that the server has, 0 to 15 unless set otherwise"
+                );
+                Error::invalid_config("database", db, hint)
             }
             other => other,
         });

@@ -3,6 +3,8 @@
 
 #![expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this file")]
 
+use super::keys::{FENCE, queue_name, slot_fence_key, tag_for};
+use super::scripts::Form;
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::port::{
@@ -61,6 +63,20 @@ fn read<T>(reply: &Value, key: &str, found: impl FnOnce(&Value) -> Option<T>) ->
 fn unexpected(reply: &Value) -> Error {
     let message = format!("the server's reply has an unexpected shape, {}: is a proxy in between?", shape(reply));
     Error::backend(BackendFailure::Unknown, message)
+}
+
+/// Returns the error with the name of the helper key that is in use. A script says only which one it is: `queue: the value is of another type`.
+pub(crate) fn with_name(error: Error, form: Form) -> Error {
+    let Error::Conflict { key, message } = error else { return error };
+    let message = match (message.split_once(": "), form) {
+        (Some(("queue", what)), _) => {
+            format!("queue {:?}: {what}", queue_name(&tag_for(&key).to_string(), &key).concat())
+        }
+        (Some(("fence", what)), Form::Server) => format!("fence {FENCE:?}: {what}"),
+        (Some(("fence", what)), Form::Cluster) => format!("fence {:?}: {what}", slot_fence_key(&key)),
+        _ => message,
+    };
+    Error::Conflict { key, message }
 }
 
 /// The error for an outcome of another kind than its request. It is never seen, because [`outcome`] pairs the two.
