@@ -14,11 +14,12 @@ use super::gift::{Gift, Given, take_up, waiting};
 use super::kv::{Check, Committed, Entry, Transaction, Write};
 use super::names;
 use super::sessions::{Doubt, Session};
-use super::snapshot::Snapshot;
+use super::snapshot::{Holder, Snapshot};
 use super::store::{ConsensusStore, is_open, until_settled};
-use super::timing::DELAYED;
+use super::timing::{DELAYED, patience};
 use redis_dlock::Error;
 use redis_dlock::port::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
+use std::time::Duration;
 
 /// What came of an attempt to hold a key.
 enum Attempt {
@@ -168,7 +169,7 @@ impl Acquire<'_> {
             None => self.store.given_on(self.claim.key, self.deadline)?,
         };
         let is_delayed = snapshot.holder.is_none() && !snapshot.waiters.is_empty();
-        let busy = snapshot.holder.map(|holder| holder.busy()).or_else(|| is_delayed.then(|| Busy::free(None)));
+        let busy = snapshot.holder.map(|holder| holder.busy(None)).or_else(|| is_delayed.then(|| Busy::free(None)));
         Ok(busy.map(AcquireOutcome::Busy))
     }
 
@@ -212,7 +213,17 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns what became of the locker, which has this session. Gives a free key to the first waiter.
+    /// Returns how much patience is left with a holder that was only [offered](super::confirm) the key. `None` with one that holds it.
+    fn patience(&self, holder: &Holder) -> Option<Duration> {
+        let claim = self.claim;
+        // The lease of an entry contains the lock-delay, for which nobody asks less often.
+        let [own, others] = [claim.lease, holder.party.lease.unwrap_or_default()]
+            .map(|lease| patience(lease.saturating_sub(claim.lock_delay())));
+        holder.party.is_offered.then(|| self.store.sessions.patience(claim.locker, holder.index, own.max(others)))
+    }
+
+    /// Returns what became of the locker, which has this session. Confirms what it is offered. Gives a free key to the first waiter, and one that
+    /// nobody confirms.
     ///
     /// A locker holds if the lock's entry names it *and* is held by its session. Its name alone might be left from a tenure whose session has
     /// ended: somebody may have written the entry again by hand. The number is the index at which the entry was written, whoever wrote it: the
@@ -220,17 +231,29 @@ impl Acquire<'_> {
     fn resolved(&self, session: &Session, mut snapshot: Snapshot) -> Result<Place, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         until_settled(claim.key, || {
+            if let Some(offer) = snapshot.offer_to(&session.id, claim) {
+                let Some(confirmed) = store.confirmed(&offer, &session.id, deadline)? else {
+                    return Ok(Some(Place::Waits(Busy::free(Some(DELAYED)))));
+                };
+                snapshot = confirmed;
+            }
             if let Some(holder) = snapshot.is_held_by(&session.id, claim.locker) {
                 store.sessions.note_wanted(claim.locker, snapshot.waiting() > 0);
                 return Ok(Some(Place::Holds(Grant::new(holder.index, snapshot.waiting()))));
             }
             let Some(place) = snapshot.place(claim.locker) else { return Ok(Some(Place::Gone)) };
-            if let Some(holder) = &snapshot.holder {
-                store.tell_holder(claim.key, claim.locker, &snapshot, deadline);
-                return Ok(Some(Place::Waits(holder.busy())));
-            }
-            let gift = Gift::of_nobody(&snapshot).asked_by(claim.locker);
-            snapshot = match store.give(claim.key, &gift, deadline)? {
+            let gift = match &snapshot.holder {
+                None => Gift::of_nobody(&snapshot),
+                Some(holder) => match self.patience(holder) {
+                    Some(Duration::ZERO) => Gift::taken_from(holder, &snapshot),
+                    left => {
+                        store.tell_holder(claim.key, claim.locker, &snapshot, deadline);
+                        let left = left.map(|left| left.saturating_sub(store.kv.limits().tick));
+                        return Ok(Some(Place::Waits(holder.busy(left))));
+                    }
+                },
+            };
+            snapshot = match store.give(claim.key, &gift.asked_by(claim.locker), deadline)? {
                 Given::Done(snapshot) => snapshot,
                 Given::Changed => store.look(claim.key, deadline)?,
                 // The first waiter asks again soon, and tells the others by taking the key.

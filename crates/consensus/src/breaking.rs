@@ -93,7 +93,7 @@ impl Breaking<'_> {
         let path = names.lock(key);
         let mut checks = vec![holder.is_unchanged(path.clone())];
         if let Some(first) = snapshot.waiters.first() {
-            let mut gift = Gift::of_broken(holder, snapshot).transaction(key, first, names);
+            let mut gift = Gift::taken_from(holder, snapshot).transaction(key, first, names);
             self.tell(&mut gift, holder, session);
             match kv.commit(&gift, self.deadline)? {
                 Committed::Delayed => {}

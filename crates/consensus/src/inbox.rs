@@ -6,29 +6,42 @@
 //! | who | blocks on | is woken by |
 //! |---|---|---|
 //! | the thread `dlock-inbox` | the connection | a message, the end of a query or a stream, the end of the connection |
-//! | the client's thread `dlock-listen` | the channel | a message, the end of its limit, a cut |
+//! | the client's thread `dlock-listen` | the channel; a request that [confirms](super::confirm) what has arrived | a message, the end of its limit, a cut; the answer |
 //! | whoever cuts or drops the inbox | the thread's end, when it is dropped | the end of the connection, which it brings about itself |
 //!
 //! The end of an inbox has three causes: the connection breaks, somebody cuts it ([`InboxBreaker`]), or it is dropped. In each of them the thread
 //! ends, because its connection is shut down; and `next` learns it, because the thread says so when it ends, however that comes. The
 //! client then opens another inbox, and asks about all that it waits for: between two inboxes a message may be missed.
 
+use super::confirm::{Confirming, Offer};
+use super::deadline::Deadline;
 use super::kv::Listening;
 use super::message;
-use super::sessions::Sessions;
+use super::timing::CONFIRMING;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use redis_dlock::port::{Inbox, InboxBreaker, Message};
 use redis_dlock::{BackendFailure, Error};
+use std::collections::VecDeque;
+use std::iter;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// What is heard: it is told to the client, or confirmed before.
+enum News {
+    Told(Message),
+    Offer(Offer),
+}
+
 /// A message, or why there will be no more.
-type Heard = Result<Message, Error>;
+type Heard = Result<News, Error>;
 
 /// The inbox of a consensus store. Dropping it ends the thread.
 pub(super) struct ConsensusInbox {
     heard: Receiver<Heard>,
+    confirming: Confirming,
+    /// What the client is told next.
+    ready: VecDeque<Result<Message, Error>>,
     /// Says to [`next`](Inbox::next) that the inbox was cut.
     cut: Sender<Heard>,
     cutter: Arc<dyn Fn() + Send + Sync>,
@@ -38,15 +51,24 @@ pub(super) struct ConsensusInbox {
 
 impl ConsensusInbox {
     /// Begins to read. What is heard while nobody waits stays in the channel, in order.
-    pub(super) fn new(mut listening: Box<dyn Listening>, sessions: Arc<Sessions>) -> Result<Self, Error> {
+    pub(super) fn new(mut listening: Box<dyn Listening>, confirming: Confirming) -> Result<Self, Error> {
         let (cut, heard) = unbounded();
+        let sessions = Arc::clone(&confirming.sessions);
         let cutter: Arc<dyn Fn() + Send + Sync> = Arc::from(listening.cutter());
         let teller = Teller(cut.clone());
         let work = move || {
             loop {
                 match listening.next() {
                     Ok(Some(change)) => {
-                        for message in message::read(&change) {
+                        let offer = message::offer(&change);
+                        // Without it, the first message says that the key has changed.
+                        let told = message::read(&change).into_iter().skip(usize::from(offer.is_some()));
+                        if let Some(offer) = offer
+                            && teller.0.send(Ok(News::Offer(offer))).is_err()
+                        {
+                            return;
+                        }
+                        for message in told {
                             // A release that knows that somebody waits tries nothing else first.
                             match &message {
                                 Message::Contended { locker, .. } => sessions.note_wanted(locker, true),
@@ -55,7 +77,7 @@ impl ConsensusInbox {
                                 }
                                 _ => {}
                             }
-                            if teller.0.send(Ok(message)).is_err() {
+                            if teller.0.send(Ok(News::Told(message))).is_err() {
                                 return;
                             }
                         }
@@ -72,7 +94,22 @@ impl ConsensusInbox {
             let message = format!("the operating system refused the thread dlock-inbox: {e}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
         })?;
-        Ok(Self { heard, cut, cutter, thread: Some(thread), has_ended: false })
+        let ready = VecDeque::new();
+        Ok(Self { heard, confirming, ready, cut, cutter, thread: Some(thread), has_ended: false })
+    }
+
+    /// Makes ready what has arrived. The offers come first, and are confirmed together: whatever else is said of their tenures came after them.
+    fn take_in(&mut self, first: Heard) {
+        let (mut offers, mut others) = (Vec::new(), Vec::new());
+        for news in iter::once(first).chain(self.heard.try_iter()) {
+            match news {
+                Ok(News::Offer(offer)) => offers.push(offer),
+                Ok(News::Told(message)) => others.push(Ok(message)),
+                Err(error) => others.push(Err(error)),
+            }
+        }
+        let confirmed = self.confirming.confirm_all(&offers, Deadline::after(CONFIRMING));
+        self.ready.extend(confirmed.into_iter().map(Ok).chain(others));
     }
 }
 
@@ -92,13 +129,16 @@ impl Inbox for ConsensusInbox {
         if self.has_ended {
             return Err(ended());
         }
-        let heard = match self.heard.recv_timeout(limit) {
-            Ok(heard) => heard.map(Some),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(ended()),
-        };
-        self.has_ended = heard.is_err();
-        heard
+        if self.ready.is_empty() {
+            match self.heard.recv_timeout(limit) {
+                Ok(first) => self.take_in(first),
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => self.ready.push_back(Err(ended())),
+            }
+        }
+        let told = self.ready.pop_front().transpose();
+        self.has_ended = told.is_err();
+        told
     }
 
     fn breaker(&self) -> Box<dyn InboxBreaker> {

@@ -7,13 +7,19 @@
 //!
 //! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said.
 
+use super::confirm::Offer;
 use super::kv::Change;
+use super::names::Party;
 use redis_dlock::port::{Grant, Message};
 use serde_json::{Value, json};
 
-/// Says to a waiter that it has the key. Its number is the index of the message.
-pub(super) fn granted(key: &str, locker: &str, waiting: u64) -> Vec<u8> {
-    json!({ "granted": key, "who": locker, "waiting": waiting }).to_string().into_bytes()
+/// Says to a waiter that it has the key, with this entry. Its number is the index of the message, unless it is to confirm.
+pub(super) fn granted(key: &str, locker: &str, waiting: u64, entry: &[u8]) -> Vec<u8> {
+    let mut message = json!({ "granted": key, "who": locker, "waiting": waiting });
+    if Party::read(entry, None).is_offered {
+        message["entry"] = String::from_utf8_lossy(entry).into();
+    }
+    message.to_string().into_bytes()
 }
 
 /// Says to a holder that somebody waits. Who says so is for people.
@@ -29,6 +35,14 @@ pub(super) fn broken(key: &str, locker: &str, is_merged: bool) -> Vec<u8> {
 /// Says what another client has said.
 pub(super) fn said(text: &str) -> Vec<u8> {
     json!({ "said": text }).to_string().into_bytes()
+}
+
+/// Returns the offer of which a change of an inbox tells. To a client that knows no offers, it says that the key has changed.
+pub(super) fn offer(change: &Change) -> Option<Offer> {
+    let text: Value = serde_json::from_slice(&change.value).ok()?;
+    let word = |name: &str| text.get(name)?.as_str().map(str::to_owned);
+    let (key, locker, entry) = (word("granted")?, word("who")?, word("entry")?.into_bytes());
+    Some(Offer { key, locker, entry, index: change.index, waiting: text.get("waiting")?.as_u64()? })
 }
 
 /// Returns what a change of an inbox says. What cannot be read, and what may have replaced other messages, says that something changed.
@@ -48,6 +62,9 @@ fn parsed(change: &Change) -> Option<(Message, bool)> {
     }
     let locker = word("who")?;
     if let Some(key) = word("granted") {
+        if text.get("entry").is_some() {
+            return Some((Message::Changed { key: Some(key) }, false));
+        }
         let grant = Grant::new(change.index, text.get("waiting")?.as_u64()?);
         return Some((Message::Granted { key, locker, grant }, false));
     }
@@ -70,7 +87,14 @@ mod tests {
         let (key, locker) = (String::from("k \"/"), String::from("h-1"));
         let grant = Grant::new(7, 3);
         let message = Message::Granted { key: key.clone(), locker: locker.clone(), grant };
-        assert_eq!(read(&change(granted(&key, &locker, 3))), [message]);
+        assert_eq!(read(&change(granted(&key, &locker, 3, b"{}"))), [message]);
+        let entry = br#"{"offered":true,"who":"h-1"}"#.to_vec();
+        let offered = change(granted(&key, &locker, 3, &entry));
+        assert_eq!(read(&offered), [Message::Changed { key: Some(key.clone()) }]);
+        assert_eq!(
+            offer(&offered),
+            Some(Offer { key: key.clone(), locker: locker.clone(), entry, index: 7, waiting: 3 })
+        );
         let text = String::from("describe 1 a k \"é");
         assert_eq!(read(&change(said(&text))), [Message::Said { text }]);
         let message = Message::Broken { key: key.clone(), locker: locker.clone() };

@@ -67,7 +67,7 @@ impl WaitQueue for ConsensusStore {
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         self.note_client(client);
         let listening = self.kv.listen(&self.names.inbox(client), Deadline::after(limit))?;
-        Ok(Box::new(ConsensusInbox::new(listening, self.sessions.clone())?))
+        Ok(Box::new(ConsensusInbox::new(listening, self.confirming())?))
     }
 }
 

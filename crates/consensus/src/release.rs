@@ -182,7 +182,7 @@ impl<'a> Release<'a> {
         let behind = store.session_of(next, deadline)?;
         let gift = Gift::of(claim.locker, &session, &snapshot).then(next, &behind);
         match store.give(claim.key, &gift, deadline)? {
-            Given::Done(snapshot) => Ok(snapshot.holder.map(|holder| ReleaseOutcome::Queued(holder.busy()))),
+            Given::Done(snapshot) => Ok(snapshot.holder.map(|holder| ReleaseOutcome::Queued(holder.busy(None)))),
             Given::Changed => Ok(None),
             Given::Delayed => self.free_for(next, &session),
         }
@@ -223,7 +223,7 @@ impl<'a> Release<'a> {
             return Ok(ReleaseOutcome::Passed(Grant::new(index, snapshot.waiting())));
         }
         match snapshot.holder.filter(|_| snapshot.waiters.iter().any(|waiter| waiter.party.locker == next.locker)) {
-            Some(holder) => Ok(ReleaseOutcome::Queued(holder.busy())),
+            Some(holder) => Ok(ReleaseOutcome::Queued(holder.busy(None))),
             None => Err(Error::backend(BackendFailure::Unknown, "the lock was taken away while it was handed over")),
         }
     }

@@ -39,6 +39,7 @@ use redis_dlock::Error;
 use redis_dlock::port::{Claim, ReleaseDelay};
 use redis_dlock::{Clock, Moment, SystemClock};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// A session and how long it certainly lives.
 #[derive(Clone, Debug)]
@@ -68,6 +69,8 @@ pub(super) struct Tenure {
     pub(super) doubt: Doubt,
     /// Whether somebody waited when the key was looked at last.
     pub(super) is_wanted: bool,
+    /// The index of the last offer to another locker that it has seen while it waits, and when it saw that first.
+    seen: Option<(u64, Moment)>,
 }
 
 /// What a request of a tenure may still do that had no answer.
@@ -148,7 +151,7 @@ impl Sessions {
 
     /// Begins a tenure.
     fn enter(&self, locker: &str, session: Session) {
-        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false };
+        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false, seen: None };
         self.known.lock().tenures.insert(locker.to_owned(), tenure);
     }
 
@@ -179,6 +182,16 @@ impl Sessions {
         if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
             tenure.is_wanted = is_wanted;
         }
+    }
+
+    /// Notes that a tenure sees the offer with this index to another one. Returns how much of its patience is left.
+    pub(super) fn patience(&self, locker: &str, index: u64, patience: Duration) -> Duration {
+        let now = SystemClock.now();
+        let mut known = self.known.lock();
+        let Some(tenure) = known.tenures.get_mut(locker) else { return patience };
+        let since = tenure.seen.filter(|(seen, _)| *seen == index).map_or(now, |(_, since)| since);
+        tenure.seen = Some((index, since));
+        patience.saturating_sub(now.since(since))
     }
 
     /// Notes that a request of a tenure had no answer.
@@ -239,7 +252,7 @@ impl Tenure {
     pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
         let (id, client, until) = (session.to_owned(), client.to_owned(), SystemClock.now());
         let session = Session { id, client, life, until, mark: Mark::Ours(None) };
-        Self { session, doubt: Doubt::None, is_wanted: true }
+        Self { session, doubt: Doubt::None, is_wanted: true, seen: None }
     }
 }
 

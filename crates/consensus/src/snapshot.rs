@@ -5,10 +5,12 @@
 //!
 //! The order of the queue is that in which the entries were created. Both stores keep the index of an entry's creation, whoever writes it later.
 
+use super::confirm::Offer;
 use super::kv::{Check, Entry};
 use super::names::{Names, Party};
 use redis_dlock::Error;
-use redis_dlock::port::{Busy, Inspection};
+use redis_dlock::port::{Busy, Claim, Inspection};
+use std::time::Duration;
 
 /// Who holds a key and who waits for it.
 #[derive(Clone, Debug)]
@@ -25,8 +27,9 @@ pub(super) struct Snapshot {
 pub(super) struct Holder {
     pub(super) party: Party,
     pub(super) session: Option<String>,
-    /// The index at which it began to hold, or at which its number was renewed.
+    /// The index at which it began to hold, or was offered the key, or at which its number was renewed.
     pub(super) index: u64,
+    pub(super) value: Vec<u8>,
 }
 
 /// Whoever stands in the queue. The lock passes to the session of its entry, and the lock's entry takes over its value.
@@ -55,7 +58,7 @@ impl Snapshot {
                 }
                 if entry.is_held {
                     let party = Party::read(&entry.value, entry.session.as_deref());
-                    holder = Some(Holder { party, session: entry.session, index: entry.changed });
+                    holder = Some(Holder { party, session: entry.session, index: entry.changed, value: entry.value });
                 } else {
                     idle = Some(entry.changed);
                 }
@@ -85,8 +88,20 @@ impl Snapshot {
     }
 
     /// Returns the holder if this session holds the key for this locker. The locker alone does not say so: a session of etcd may have ended, and
-    /// another program may have written the entry. The session alone does not either: it may be that of the client's next locker.
+    /// another program may have written the entry. The session alone does not either: it may be that of the client's next locker. Whoever is only
+    /// offered the key does not hold it.
     pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&Holder> {
+        self.is_of(session, locker).filter(|holder| !holder.party.is_offered)
+    }
+
+    /// Returns the offer of the key to a locker, if it has this session.
+    pub(super) fn offer_to(&self, session: &str, claim: &Claim<'_>) -> Option<Offer> {
+        let holder = self.is_of(session, claim.locker).filter(|holder| holder.party.is_offered)?;
+        let (key, locker) = (claim.key.to_owned(), claim.locker.to_owned());
+        Some(Offer { key, locker, entry: holder.value.clone(), index: holder.index, waiting: self.waiting() })
+    }
+
+    fn is_of(&self, session: &str, locker: &str) -> Option<&Holder> {
         self.holder
             .as_ref()
             .filter(|holder| holder.session.as_deref() == Some(session) && holder.party.locker == locker)
@@ -135,8 +150,8 @@ impl Holder {
         Check::Unchanged { path, index: self.index }
     }
 
-    /// The store does not say for how long.
-    pub(super) fn busy(&self) -> Busy {
-        Busy::new(self.party.locker.clone(), None)
+    /// The store does not say for how long. Whoever has no patience for longer asks after what is left of it.
+    pub(super) fn busy(&self, left: Option<Duration>) -> Busy {
+        Busy::new(self.party.locker.clone(), left)
     }
 }

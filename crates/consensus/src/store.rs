@@ -7,6 +7,7 @@
 //! | join | the same; if it is busy: write the own entry among the waiters, look, and tell the holder if it is the first | 1; 2 to wait, 3 for the first |
 //! | release | if the own session holds the lock, and nobody waits: delete it | 1 |
 //! | release, hand-over to a waiter | if the own session holds the lock and the waiter's session its entry: pass the lock to that session, delete the entry, write a message; with a next locker, write its entry among the waiters | 1 |
+//! | confirm | if the lock's entry is the one that was offered: write it again | 1 |
 //! | delayed release | if the own session holds the lock: pass it to a session that nobody renews, with a mark in place of the locker | 1 |
 //! | hand-over without waiters | if the own session holds the lock: write it again for the next locker | 1 |
 //! | extend, poll | renew the session, then look at the key. The leader renews by itself, without a write | 0 |
@@ -15,12 +16,13 @@
 //! | break | if the lock's entry is the one that was seen: pass the lock to the first waiter, or delete it; write who broke it, and a message to the holder | 2 |
 //!
 //! The number of a tenure is the index of the lock's last write: etcd's revision, Consul's Raft index. The index of the message of a hand-over
-//! is the same, because one transaction writes both. An entry that says the same as before is no change for Consul. So a lock that is
+//! is that of the offer, because one transaction writes both. An entry that says the same as before is no change for Consul. So a lock that is
 //! rewritten says the index before it.
 //!
 //! Whichever transaction is the first to use a session that was idle has a check and a write more, of its [mark](super::sessions), and is still one
 //! request and one write to the log.
 
+use super::confirm::{Confirming, Offer};
 use super::deadline::Deadline;
 use super::gift::{Gift, Given, take_up};
 use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
@@ -89,6 +91,27 @@ impl ConsensusStore {
             presence: Presence::default(),
             clients: Mutex::default(),
         }
+    }
+
+    /// What confirms offers, for whoever has not the store.
+    pub(super) fn confirming(&self) -> Confirming {
+        let (kv, names, sessions) = (Arc::clone(&self.kv), self.names.clone(), Arc::clone(&self.sessions));
+        Confirming { kv, names, sessions }
+    }
+
+    /// Confirms an offer to the locker of this session. Returns what is known of the key then; `None` if nobody may hold it for a while.
+    pub(super) fn confirmed(
+        &self,
+        offer: &Offer,
+        session: &str,
+        deadline: Deadline,
+    ) -> Result<Option<Snapshot>, Error> {
+        let look = self.names.of(&offer.key);
+        Ok(match self.confirming().confirm(&[(offer, session)], &look, deadline)? {
+            Committed::Done { entries, .. } => Some(self.read(&offer.key, entries)?),
+            Committed::Refused(_) | Committed::NoSession => Some(self.look(&offer.key, deadline)?),
+            Committed::Delayed => None,
+        })
     }
 
     /// Reads the entries of a key, which an answer has.
@@ -251,9 +274,9 @@ impl ConsensusStore {
 
     /// Gives a key that this session holds, or that nobody holds, to the first waiter.
     ///
-    /// It is one transaction, so there is no moment in which the key is free, and none in which the waiter holds it and still waits. The message is
-    /// a part of it: whoever is given a key has been told so, or asks because it has missed a message. The index of the transaction is the number
-    /// of the new tenure, in the message as in the entry.
+    /// It is one transaction, so there is no moment in which the key is free, and none in which the waiter has it and still waits. The message is
+    /// a part of it: whoever is given a key has been told so, or asks because it has missed a message. The index of the transaction is that of the
+    /// [offer](super::confirm), in the message as in the entry.
     pub(super) fn give(&self, key: &str, gift: &Gift<'_>, deadline: Deadline) -> Result<Given, Error> {
         let Some(head) = gift.snapshot.waiters.first() else { return Ok(Given::Changed) };
         let transaction = gift.transaction(key, head, &self.names);

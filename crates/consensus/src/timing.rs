@@ -13,6 +13,15 @@ pub(crate) const DELAYED: Duration = Duration::from_secs(1);
 /// ends.
 pub(crate) const TELLING: Duration = Duration::from_millis(500);
 
+/// How long the inbox takes to confirm what its client is offered, at most. It tells nothing meanwhile, and what it has not confirmed is polled for.
+pub(crate) const CONFIRMING: Duration = PATIENCE;
+
+/// For how long an offer may stand that its waiter does not confirm, from when another waiter has seen it. Waiters ask every sixth of the lease, so
+/// a dead one keeps the others out for half a lease at most, and a live one that has missed the message has asked for itself by then.
+pub(crate) fn patience(lease: Duration) -> Duration {
+    lease * 3 / 10
+}
+
 /// How long it is kept by whom a hold was broken, at least: the holder asks soon after it was told, and whoever gave the order if the reply is
 /// lost.
 pub(crate) const TOLD: Duration = Duration::from_secs(60);
