@@ -174,7 +174,9 @@ impl Servers {
         let mut state = self.0.state.lock();
         let is_dead = |session: &String| session.split_once('/').is_some_and(|(name, _)| state.dead.contains(name));
         let sessions: Vec<_> = state.sessions.iter().filter(|session| is_dead(session)).cloned().collect();
-        sessions.iter().for_each(|session| drop(state.end(session)));
+        for session in &sessions {
+            state.end(session);
+        }
         state
             .entries
             .values()
