@@ -27,7 +27,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What is heard: it is told to the client, or confirmed before.
+/// What is heard. The thread that reads decides nothing of it: a request of its own would keep it from what comes next, so whoever waits at the
+/// channel confirms what is offered, with all that has come by then, and tells the client of the outcome.
 enum News {
     Told(Message),
     Offer(Offer),

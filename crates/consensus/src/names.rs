@@ -195,7 +195,8 @@ pub(super) struct Party {
     pub(super) client: Option<String>,
     /// How long the tenure is kept without an extension; `None` in an entry that does not say so.
     pub(super) lease: Option<Duration>,
-    /// Whether it was offered the lock, and has not confirmed that.
+    /// Whether it was offered the lock, and has not confirmed that. An entry of an earlier version never says so: whoever stands in that one holds the
+    /// lock, and nobody takes it from it but as from any holder.
     pub(super) is_offered: bool,
 }
 
