@@ -30,6 +30,9 @@
 //! *Why a confirmation without an answer leaves no doubt.* If it is executed later, the entry is still the one that was offered, so its locker has
 //! neither released it nor been passed over. Then it is what the next poll would do. After anything else it does nothing.
 //!
+//! *Why no request waits for the patience to end.* The waiters ask every sixth of the lease anyway. A store that counts in coarse units would be
+//! asked too late by the time that is left, and is asked in turn then.
+//!
 //! *What it costs.* A hand-over between processes is two writes and one round trip more. What a waiter can lose is its turn: one that does not
 //! confirm in time begins anew at the queue's end. What holds the key is counted as before, from the last poll.
 
@@ -88,6 +91,9 @@ impl Confirming {
     }
 
     /// Confirms offers to the lockers of these sessions in one transaction, which looks at a prefix.
+    ///
+    /// It is not sent by the store's way for transactions, because it leaves no doubt: with the index checked, one that is executed late does what
+    /// the next question would do, or nothing.
     pub(super) fn confirm(
         &self,
         offers: &[(&Offer, &str)],
