@@ -1,7 +1,7 @@
 //! The mutexes, condition variables, atomics and threads that the middle layer uses.
 //!
 //! They are those of `parking_lot` and `std`. In a build with `--cfg dlock_shuttle`, the tests of
-//! [`model`](crate::check::model) explore the schedules of the same code. The types are then twins that pass every step to a
+//! [`model`](crate::check::model) explore the schedules of the same code. The types are then shims that pass every step to a
 //! scheduler, and sleeping uses virtual time. The stores always use the real ones: in the model, an operation of a store is one
 //! step.
 //!

@@ -1,11 +1,11 @@
 //! A release that is delayed: the hold has ended, and nobody gets the key before a moment.
 //!
-//! The tenure ends as others do, but for what the key contains then: a [mark](DelayedRelease), which is nobody's locker. To the store, to
+//! The tenure ends as others do, but for what the key contains then: a [mark](DelayedRelease), which is no client's locker. To the store, to
 //! waiters, to clients of earlier versions and to JVM DLock the key is held by the mark, with a lease that nobody extends. So there is no new
 //! way in: the first question after the end gives the key to the first waiter, as after the end of any lease.
 //!
 //! If a delayed release has no reply, it is repeated, and never replaced by an ordinary one before its moment: the latter would make the key
-//! free. The mark stays the same, so a repetition finds what an earlier try has written. What is left of the delay is computed anew for each
+//! free. The mark stays the same, so a repetition finds what an earlier try has written. What is left of the delay is computed again for each
 //! try, so the moment stays the same, too. If no try is answered before the lease of the tenure ends, the key may be free too early; so the
 //! caller is told that nothing is confirmed, and the clean-up list goes on.
 

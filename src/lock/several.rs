@@ -194,7 +194,7 @@ impl Holds {
                 let (number, token) = hold.into_parts();
                 several.taken.push(TakenLock { place: *place, lock: lock.clone(), token, number: Some(number) });
             }
-            if let Some(taken) = several.or_anew(locks.len(), &limit) {
+            if let Some(taken) = several.or_again(locks.len(), &limit) {
                 return taken.map(|several| several.map(|several| Self { several }));
             }
         }
@@ -256,7 +256,7 @@ impl Several {
     /// Takes all locks, by what takes one of them within a limit. Gives back what is taken if one cannot be had.
     ///
     /// The leases of the locks that are taken are renewed while the others are waited for. If one is lost meanwhile, the program has not been told of
-    /// it. So the loss ends the wait, and all are given back, and taken anew within the limit: as `lock()` does for a hold that is lost before it
+    /// it. So the loss ends the wait, and all are given back, and taken again within the limit: as `lock()` does for a hold that is lost before it
     /// returns.
     fn acquire(
         locks: Vec<DistributedReentrantLock>,
@@ -275,7 +275,7 @@ impl Several {
                 let Some((number, token)) = take(lock, &limit_of_one)? else { break };
                 several.taken.push(TakenLock { place: *place, lock: lock.clone(), token, number });
             }
-            if let Some(taken) = several.or_anew(locks.len(), limit) {
+            if let Some(taken) = several.or_again(locks.len(), limit) {
                 return taken;
             }
         }
@@ -287,8 +287,8 @@ impl Several {
         Some(last.handle().key.watch_by_reply(last.token))
     }
 
-    /// Returns the locks, if they are all and none of them is lost. Otherwise, gives them back, and returns `None` if they are to be taken anew.
-    fn or_anew(self, all: usize, limit: &WaitLimit<'_>) -> Option<Result<Option<Self>, Error>> {
+    /// Returns the locks, if they are all and none of them is lost. Otherwise, gives them back, and returns `None` if they are to be taken again.
+    fn or_again(self, all: usize, limit: &WaitLimit<'_>) -> Option<Result<Option<Self>, Error>> {
         let has_all = self.taken.len() == all;
         let Err(lost) = self.ensure_valid() else { return Some(Ok(has_all.then_some(self))) };
         log::debug!(ACQUIRE, "several locks: one was lost before all were taken: {lost}");

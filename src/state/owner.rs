@@ -99,7 +99,7 @@ impl HoldNumber {
         self.number
     }
 
-    /// Moves the number out. What is left is nobody's.
+    /// Moves the number out. What is left belongs to no hold.
     #[cfg(feature = "async")]
     pub(crate) fn take(&mut self) -> Self {
         Self { number: std::mem::replace(&mut self.number, NOBODY), process: self.process.clone() }

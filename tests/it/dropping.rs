@@ -31,6 +31,13 @@ fn exists(server: &RedisServer, lock: &DistributedReentrantLock) -> bool {
     server.run::<u64>(&["EXISTS", lock.key()]) == 1
 }
 
+/// Drops a guard whose key is gone. Returns the channel of its loss.
+fn drop_when_lost(server: &RedisServer, lock: &DistributedReentrantLock) -> Receiver<()> {
+    let guard = lock.lock().unwrap();
+    server.run::<()>(&["DEL", lock.key()]);
+    guard.lost()
+}
+
 #[test]
 fn a_drop_does_not_wait_for_the_answer() {
     let server = RedisServer::start();
@@ -99,10 +106,7 @@ fn a_loss_that_the_release_finds_is_told() {
     let server = RedisServer::start();
     let (generator, losses) = telling(&server);
     let lock = warm(&generator);
-    let guard = lock.lock().unwrap();
-    let lost = guard.lost();
-    server.run::<()>(&["DEL", lock.key()]);
-    drop(guard);
+    let lost = drop_when_lost(&server, &lock);
     assert_eq!(lost.recv_timeout(HANG), Ok(()));
     assert_eq!(losses.recv_timeout(HANG).unwrap().cause, LossCause::Deleted);
 
@@ -120,10 +124,7 @@ fn a_loss_is_told_also_when_all_is_dropped_at_once() {
     for _ in 0..20 {
         let (generator, losses) = telling(&server);
         let lock = warm(&generator);
-        let guard = lock.lock().unwrap();
-        let lost = guard.lost();
-        server.run::<()>(&["DEL", lock.key()]);
-        drop(guard);
+        let lost = drop_when_lost(&server, &lock);
         drop((lock, generator));
         assert_eq!(lost.recv_timeout(HANG), Ok(()));
         assert_eq!(losses.recv_timeout(HANG).unwrap().cause, LossCause::Deleted);

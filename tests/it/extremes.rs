@@ -255,12 +255,13 @@ fn requests_to_both_stores() {
 }
 
 #[test]
-fn an_endless_time_out_or_polling_is_refused_by_connect_as_by_build() {
+fn a_time_out_or_polling_of_no_use_is_refused_by_connect_as_by_build() {
     let server = RedisServer::start();
     let builder = || RedisLockProcessor::builder(&server.url()).unwrap();
     let polling = |micros| builder().polling(Polling::AtMost(Duration::from_micros(micros)));
-    let endless = [builder().io_timeout(Duration::MAX), builder().connect_timeout(Duration::MAX)];
-    for builder in endless.into_iter().chain([polling(0), polling(10_001)]) {
+    let times = [Duration::ZERO, Duration::MAX];
+    let of_no_use = times.map(|time| [builder().io_timeout(time), builder().connect_timeout(time)]);
+    for builder in of_no_use.into_iter().flatten().chain([polling(0), polling(10_001)]) {
         assert!(usable(builder.clone().build()).is_none());
         assert!(usable(builder.connect()).is_none());
     }

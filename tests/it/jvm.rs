@@ -24,6 +24,10 @@ fn config() -> DLockConfig {
     DLockConfig::new("CUSTOMER_LOCK", "7").with_lease(LEASE)
 }
 
+fn gaps() -> DLockConfig {
+    config().with_poller_gap(LEASE)
+}
+
 /// What the lock guards: it shows whether two were inside at once.
 #[derive(Default)]
 struct Guarded {
@@ -71,15 +75,10 @@ fn poller(server: &RedisServer, guarded: &Arc<Guarded>, stop: &Arc<AtomicBool>) 
     })
 }
 
-/// So many clients of ours with so many threads each, and one poller, all in a loop. Ours pause after each hold.
+/// So many clients of ours with so many threads each, and one poller, all in a loop. Ours pause after each hold, and make a handle for each use, if
+/// told so.
 #[allow(clippy::print_stdout, reason = "the figures are what one wants to read")]
-fn contend(name: &str, (clients, threads): (usize, usize), pause: Duration, config: &DLockConfig) -> Tally {
-    contend_with(name, (clients, threads), pause, config, false)
-}
-
-/// The same; with a handle made for each use, if told so.
-#[allow(clippy::print_stdout, reason = "the figures are what one wants to read")]
-fn contend_with(
+fn contend(
     name: &str,
     (clients, threads): (usize, usize),
     pause: Duration,
@@ -128,75 +127,49 @@ fn contend_with(
     Tally { ours, jvm }
 }
 
-/// Shows: G1.
-#[test]
-fn two_clients_that_hand_the_lock_over_exclude_a_poller_and_leave_it_the_lock_in_the_end() {
-    let tally = contend("two clients", (2, 1), Duration::ZERO, &config());
+/// Without gaps ours go first, and the poller gets the lock in the end.
+fn assert_ours_lead(tally: &Tally) {
     assert!(tally.ours > tally.jvm, "{tally:?}");
-}
-
-/// Shows: G1.
-#[test]
-fn threads_that_pass_the_lock_on_exclude_a_poller_and_leave_it_the_lock_in_the_end() {
-    let tally = contend("four threads of one client", (1, 4), Duration::ZERO, &config());
-    assert!(tally.ours > tally.jvm, "{tally:?}");
-}
-
-/// Shows: G1.
-#[test]
-fn clients_that_pause_and_a_poller_exclude_one_another() {
-    let tally = contend("two clients that pause", (2, 1), 10 * INSIDE, &config());
-    assert!(tally.ours > 0 && tally.jvm > 0, "{tally:?}");
 }
 
 /// What must come of a gap at most every lease, for lease/6: fewer than there are gaps, for the machine may be busy.
 fn assert_both_live(tally: &Tally) {
     let gaps = u64::try_from(CONTEST.as_millis() / LEASE.as_millis()).unwrap();
     assert!(tally.jvm >= gaps / 3, "of some {gaps} gaps: {tally:?}");
-    assert!(tally.ours > tally.jvm, "{tally:?}");
+    assert_ours_lead(tally);
 }
 
-/// Shows: G1.
-#[test]
-fn with_gaps_two_clients_that_hand_the_lock_over_let_a_poller_in() {
-    let config = config().with_poller_gap(LEASE);
-    assert_both_live(&contend("two clients, gaps", (2, 1), Duration::ZERO, &config));
+/// Makes a test of each contest: clients, threads of each, their pause, their settings, and what must come of it.
+macro_rules! contests {
+    ($(fn $name:ident() $who:expr, $pause:expr, $config:expr, $check:expr;)+) => {
+        $(
+            /// Shows: G1.
+            #[test]
+            fn $name() {
+                let tally = contend(stringify!($name), $who, $pause, &$config, stringify!($name).contains("a_handle_for_each_use"));
+                $check(&tally);
+            }
+        )+
+    };
 }
 
-/// Shows: G1.
-#[test]
-fn with_gaps_threads_that_pass_the_lock_on_let_a_poller_in() {
-    let config = config().with_poller_gap(LEASE);
-    assert_both_live(&contend("four threads of one client, gaps", (1, 4), Duration::ZERO, &config));
-}
+const NONE: Duration = Duration::ZERO;
 
-/// Shows: G1.
-#[test]
-fn a_thread_that_lingers_between_its_holds_excludes_a_poller_and_leaves_it_the_lock_in_the_end() {
-    let config = config().with_linger(LEASE);
-    let tally = contend("a thread that lingers", (1, 1), Duration::ZERO, &config);
-    assert!(tally.ours > tally.jvm, "{tally:?}");
-}
-
-/// Shows: G1.
-#[test]
-fn with_gaps_a_thread_that_lingers_between_its_holds_lets_a_poller_in() {
-    let config = config().with_linger(LEASE).with_poller_gap(LEASE);
-    assert_both_live(&contend("a thread that lingers, gaps", (1, 1), Duration::ZERO, &config));
-}
-
-/// Shows: G1.
-#[test]
-fn with_gaps_two_clients_that_linger_let_a_poller_in() {
-    let config = config().with_linger(LEASE).with_poller_gap(LEASE);
-    assert_both_live(&contend("two clients that linger, gaps", (2, 1), Duration::ZERO, &config));
-}
-
-/// Shows: G1.
-#[test]
-fn with_gaps_code_that_makes_a_handle_for_each_use_lets_a_poller_in() {
-    let config = config().with_poller_gap(LEASE);
-    assert_both_live(&contend_with("two clients, gaps, a handle a use", (2, 1), Duration::ZERO, &config, true));
+contests! {
+    fn two_clients_that_hand_the_lock_over_exclude_a_poller_and_leave_it_the_lock_in_the_end()
+        (2, 1), NONE, config(), assert_ours_lead;
+    fn threads_that_pass_the_lock_on_exclude_a_poller_and_leave_it_the_lock_in_the_end()
+        (1, 4), NONE, config(), assert_ours_lead;
+    fn a_thread_that_lingers_between_its_holds_excludes_a_poller_and_leaves_it_the_lock_in_the_end()
+        (1, 1), NONE, config().with_linger(LEASE), assert_ours_lead;
+    fn clients_that_pause_and_a_poller_exclude_one_another()
+        (2, 1), 10 * INSIDE, config(), |tally: &Tally| assert!(tally.ours > 0 && tally.jvm > 0, "{tally:?}");
+    fn with_gaps_two_clients_that_hand_the_lock_over_let_a_poller_in() (2, 1), NONE, gaps(), assert_both_live;
+    fn with_gaps_threads_that_pass_the_lock_on_let_a_poller_in() (1, 4), NONE, gaps(), assert_both_live;
+    fn with_gaps_a_thread_that_lingers_between_its_holds_lets_a_poller_in()
+        (1, 1), NONE, gaps().with_linger(LEASE), assert_both_live;
+    fn with_gaps_two_clients_that_linger_let_a_poller_in() (2, 1), NONE, gaps().with_linger(LEASE), assert_both_live;
+    fn with_gaps_code_that_makes_a_handle_for_each_use_lets_a_poller_in() (2, 1), NONE, gaps(), assert_both_live;
 }
 
 #[test]

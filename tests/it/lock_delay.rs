@@ -1,6 +1,6 @@
 //! The lock-delay: after a tenure that ended by its lease, the key stays taken for a while; after an orderly release it does not.
 
-use crate::support::crew::{HANG, answered, eventually, spawn};
+use crate::support::crew::{HANG, answered, eventually, spawn, wait_by, wait_for};
 use crate::support::lab::{Lab, connect, is_listener_on, on_both_stores};
 use crate::support::monitor::{Executed, Monitor};
 use crate::support::time::Time;
@@ -55,9 +55,7 @@ fn an_orderly_release_gives_the_lock_away_at_once(lab: &Lab) {
     let [here, there] = [(); 2].map(|()| lab.generator().generate_with(config(FOR_EVER, FOR_EVER)).unwrap());
     for dropped in [false, true] {
         let guard = here.lock().unwrap();
-        let other = there.clone();
-        let waiter = spawn(move || other.lock().unwrap().unlock().unwrap());
-        eventually("it waits", || there.queue_length() == 1);
+        let waiter = wait_by(&there, move |other| other.lock().unwrap().unlock().unwrap());
         if dropped {
             drop(guard);
         } else {
@@ -76,14 +74,12 @@ fn a_hand_over_gives_a_waiter_its_own_lease_and_delay(lab: &Lab) {
     let here = lab.generator().generate_with(config(ms(600), ms(0))).unwrap();
     let there = lab.generator().generate_with(config(ms(20_000), ms(30_000))).unwrap();
     let guard = here.lock().unwrap();
-    let other = there.clone();
-    let waiter = spawn(move || {
+    let waiter = wait_by(&there, move |other| {
         let guard = other.lock().unwrap();
         let left = (guard.remaining(), other.holder().unwrap().unwrap().remaining.unwrap());
         guard.unlock().unwrap();
         left
     });
-    eventually("it waits", || there.queue_length() == 1);
     if is_listener_on() {
         eventually("in the queue", || lab.waiting(here.key()) == 1);
     }
@@ -93,9 +89,7 @@ fn a_hand_over_gives_a_waiter_its_own_lease_and_delay(lab: &Lab) {
     assert!((ms(40_000)..=ms(50_000)).contains(&kept), "{kept:?}");
     // And the other way round: the delay of the one before is not that of the next.
     let guard = there.lock().unwrap();
-    let other = here.clone();
-    let waiter = spawn(move || drop(other.lock().unwrap()));
-    eventually("it waits", || here.queue_length() == 1);
+    let waiter = wait_for(&here);
     guard.unlock().unwrap();
     waiter.join();
     eventually("it is free", || lab.leftovers().is_empty());
@@ -156,8 +150,7 @@ fn a_lock_that_lingers_is_given_away_at_once(lab: &Lab) {
 }
 
 fn a_lock_in_its_delay_is_described_and_listed_as_such(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config(ms(600), FOR_EVER)).unwrap();
+    let (lock, watch) = lab.watched_lock(config(ms(600), FOR_EVER));
     let guard = lock.lock().unwrap();
     let other = lab.builder().build(lab.processor()).unwrap();
     let described = || other.describe("TEST", "x").unwrap();
@@ -239,9 +232,7 @@ fn a_waiter_gets_the_lock_of_a_dead_holder_when_the_delay_is_over() {
         let ((here, silenced), (there, _watch)) = (lock(), lock());
         let guard = here.lock().unwrap();
         silenced.fail(redis_dlock::BackendFailure::NotExecuted);
-        let other = there.clone();
-        let waiter = spawn(move || drop(other.lock().unwrap()));
-        eventually("it waits", || there.queue_length() == 1);
+        let waiter = wait_for(&there);
         clock.advance(LEASE);
         assert!(!guard.is_valid());
         let found = || store.inspect(there.key(), HANG).unwrap();
@@ -320,14 +311,12 @@ fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
         let generator = DLockGenerator::builder().listener(is_listener_on() && !polls);
         let generator = generator.build(redis_dlock::RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
         let lock = generator.generate_with(config(LEASE, ms(0))).unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || {
+        let waiter = wait_by(&lock, move |other| {
             let guard = other.lock().unwrap();
             let locker = other.holder().unwrap().unwrap().locker;
             guard.unlock().unwrap();
             locker
         });
-        eventually("it waits", || lock.queue_length() == 1);
         let holder = key(&server).0.unwrap();
         dead.kill();
         assert!(key(&server).1 > DELAY, "its lease has just been extended, or had a while to go");

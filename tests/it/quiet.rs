@@ -1,7 +1,7 @@
 //! An orderly life of a generator, from connect to close, logs no line above DEBUG.
 
 use crate::support::RedisServer;
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn, wait_by};
 use crate::support::process::alone;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
@@ -251,9 +251,7 @@ fn without_messages(place: &Place) {
     let generator = (place.build)(DLockGenerator::builder().listener(false));
     let lock = generator.generate("QUIET", "deaf").unwrap();
     let guard = lock.lock().unwrap();
-    let waiter = lock.clone();
-    let waiter = spawn(move || waiter.lock().unwrap().unlock().unwrap());
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_by(&lock, move |waiter| waiter.lock().unwrap().unlock().unwrap());
     guard.unlock().unwrap();
     waiter.join();
     generator.close();

@@ -4,11 +4,11 @@ use crate::support::RedisServer;
 use crate::support::commands::Commands;
 use crate::support::crew::eventually;
 use crate::support::lab::STALL;
-use crate::support::process::{example, signal};
+use crate::support::process::{Killed, example, signal};
 use crate::support::stalls::on_a_running_machine;
 use redis_dlock::DLockGenerator;
 use rustix::process::Signal;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 const WORKERS: usize = 20;
 
@@ -43,25 +43,18 @@ struct Scene {
 }
 
 /// A program, which is killed if the test fails.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+struct Program(Killed);
 
 impl Program {
     fn terminate(&self) {
-        signal(&self.0, Signal::TERM);
+        signal(&self.0.0, Signal::TERM);
     }
 
     #[track_caller]
     fn expect_orderly_end(mut self) {
         let mut status = None;
         eventually("the program ends", || {
-            status = self.0.try_wait().unwrap();
+            status = self.0.0.try_wait().unwrap();
             status.is_some()
         });
         assert_eq!(status.unwrap().code(), Some(0));
@@ -93,7 +86,7 @@ impl Scene {
             .args([&*self.server.url(), &WORKERS.to_string(), self.workers])
             .stdout(Stdio::null())
             .spawn()
-            .map(Program)
+            .map(|child| Program(Killed(child)))
             .unwrap();
         for n in 0..LOCKS {
             eventually("all hold or wait", || {

@@ -1,5 +1,6 @@
 //! The wire rules of JVM DLock: this test plays the JVM's side with its literal commands.
 
+use crate::support::crew::wait_for;
 use crate::support::{Jvm, RedisServer};
 use proptest::prelude::*;
 use redis_dlock::{DLockConfig, DLockGenerator, Error, LossCause};
@@ -11,36 +12,33 @@ fn config(target: &str) -> DLockConfig {
     DLockConfig::new("CUSTOMER_LOCK", target).with_lease(LEASE)
 }
 
+fn setup() -> (RedisServer, Jvm, DLockGenerator) {
+    let server = RedisServer::start();
+    let (jvm, generator) = (Jvm::new(&server), DLockGenerator::connect(&server.url()).unwrap());
+    (server, jvm, generator)
+}
+
 /// Shows: G1, S3.
 #[test]
 fn a_jvm_holder_keeps_us_out_and_hands_over_by_deleting() {
-    let server = RedisServer::start();
-    let mut jvm = Jvm::new(&server);
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let (_server, mut jvm, generator) = setup();
     let lock = generator.generate_with(config("1").with_lease(Duration::from_millis(300))).unwrap();
     assert!(jvm.update_for_lock(lock.key(), LEASE));
     assert!(lock.try_lock().unwrap().is_none());
     let holder = lock.holder().unwrap().unwrap();
     assert_eq!(holder.locker, "10.0.0.5-17");
     assert!(!holder.is_local);
-    std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| drop(lock.lock().unwrap()));
-        while lock.queue_length() == 0 {
-            std::thread::yield_now();
-        }
-        assert!(jvm.expand_lock_expire(lock.key(), LEASE), "a waiter of ours does not disturb the JVM's lease");
-        assert!(jvm.update_for_unlock(lock.key()), "nor its release");
-        waiter.join().unwrap();
-    });
+    let waiter = wait_for(&lock);
+    assert!(jvm.expand_lock_expire(lock.key(), LEASE), "a waiter of ours does not disturb the JVM's lease");
+    assert!(jvm.update_for_unlock(lock.key()), "nor its release");
+    waiter.join();
     assert!(jvm.is_lock_free(lock.key()));
 }
 
 /// Shows: G1.
 #[test]
 fn our_hold_keeps_the_jvm_out_and_it_cannot_extend_or_delete_ours() {
-    let server = RedisServer::start();
-    let mut jvm = Jvm::new(&server);
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let (_server, mut jvm, generator) = setup();
     let lock = generator.generate_with(config("1")).unwrap();
     let guard = lock.lock().unwrap();
     assert!(!jvm.update_for_lock(lock.key(), LEASE));
@@ -58,9 +56,7 @@ fn our_hold_keeps_the_jvm_out_and_it_cannot_extend_or_delete_ours() {
 /// Shows: G6, S3.
 #[test]
 fn we_cannot_extend_or_delete_what_the_jvm_took_over() {
-    let server = RedisServer::start();
-    let mut jvm = Jvm::new(&server);
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let (server, mut jvm, generator) = setup();
     // Long enough that the lease thread does nothing during the test: the release itself meets the JVM's value.
     let lock = generator.generate_with(config("1").with_lease(Duration::from_secs(3600))).unwrap();
     let guard = lock.lock().unwrap();
@@ -78,9 +74,7 @@ fn we_cannot_extend_or_delete_what_the_jvm_took_over() {
 
 #[test]
 fn odd_blanks_name_the_same_key_on_both_sides() {
-    let server = RedisServer::start();
-    let mut jvm = Jvm::new(&server);
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let (_server, mut jvm, generator) = setup();
     // What `StringUtils.trimToEmpty` of the JVM makes of each target.
     for (target, trimmed) in [
         ("\u{3000}7\u{3000}", "\u{3000}7\u{3000}"),
@@ -128,14 +122,9 @@ fn a_key_without_time_to_live_is_waited_for() {
     assert!(lock.try_lock().unwrap().is_none());
     let holder = lock.holder().unwrap().unwrap();
     assert_eq!((holder.locker.as_str(), holder.remaining), ("somebody for ever", None));
-    std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| drop(lock.lock().unwrap()));
-        while lock.queue_length() == 0 {
-            std::thread::yield_now();
-        }
-        redis::cmd("DEL").arg(lock.key()).exec(&mut admin).unwrap();
-        waiter.join().unwrap();
-    });
+    let waiter = wait_for(&lock);
+    redis::cmd("DEL").arg(lock.key()).exec(&mut admin).unwrap();
+    waiter.join();
 }
 
 /// Shows: S6.

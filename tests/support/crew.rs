@@ -1,6 +1,6 @@
 //! Threads of a test, and waiting for what they do: with hang guards, far longer than anything takes.
 
-use redis_dlock::Error;
+use redis_dlock::{DistributedReentrantLock, Error};
 use std::panic::resume_unwind;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -70,6 +70,26 @@ pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
 #[allow(dead_code, reason = "not all that include this file use it")]
 pub(crate) fn spawn_named<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Member<T> {
     Member(thread::Builder::new().name(name.to_owned()).spawn(work).unwrap())
+}
+
+/// Starts a thread that does something with a lock for which it must wait, and returns when one more waits for it in this client.
+#[allow(dead_code, reason = "not all that include this file use it")]
+#[track_caller]
+pub(crate) fn wait_by<T: Send + 'static>(
+    lock: &DistributedReentrantLock,
+    work: impl FnOnce(&DistributedReentrantLock) -> T + Send + 'static,
+) -> Member<T> {
+    let (other, before) = (lock.clone(), lock.queue_length());
+    let member = spawn(move || work(&other));
+    eventually("it waits", || lock.queue_length() > before);
+    member
+}
+
+/// Starts a thread that takes a lock and gives it back, and returns when it waits for that.
+#[allow(dead_code, reason = "not all that include this file use it")]
+#[track_caller]
+pub(crate) fn wait_for(lock: &DistributedReentrantLock) -> Member<()> {
+    wait_by(lock, |lock| drop(lock.lock().unwrap()))
 }
 
 impl<T> Member<T> {

@@ -110,22 +110,23 @@ pub(crate) fn descriptors() -> Vec<String> {
     targets
 }
 
+/// A process that is killed when this is dropped.
+#[allow(dead_code, reason = "not all that include this file use it")]
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_process_told_to_stop_stands_still() {
     use std::process::Stdio;
 
-    /// Killed when dropped.
-    struct Running(Child);
-
-    impl Drop for Running {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
     let endless = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
-    let endless = Running(endless);
+    let endless = Killed(endless);
     for _ in 0..20 {
         signal(&endless.0, Signal::STOP);
         let stat = fs::read_to_string(format!("/proc/{}/stat", endless.0.id())).unwrap();

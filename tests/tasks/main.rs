@@ -24,7 +24,7 @@ use redis_server::RedisServer;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead, BufReader};
 use std::pin::Pin;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -295,7 +295,7 @@ fn a_web_service_answers_409_with_the_holder() {
     let server = Server::start();
     let service =
         Command::new(example("web")).args([&*server.0.url(), "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut service = Ended(service);
+    let mut service = process::Killed(service);
     let mut address = String::new();
     BufReader::new(service.0.stdout.take().unwrap()).read_line(&mut address).unwrap();
     let address = address.trim().strip_prefix("http://").unwrap().to_owned();
@@ -330,16 +330,6 @@ fn a_web_service_answers_409_with_the_holder() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
     waits.sort();
     println!("the median of {REQUESTS} waits is {:?}", waits[REQUESTS / 2]);
-}
-
-/// A process that ends with the test.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A config is needed for nothing else: its lease is the default.

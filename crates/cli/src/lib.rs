@@ -38,7 +38,7 @@ pub use store::OtherStore;
 pub fn run(others: &'static [OtherStore]) -> ExitCode {
     store::know(others);
     status::read_format(std::env::args_os());
-    let processes = run::Others::start();
+    let processes = run::Helpers::start();
     let arguments = match Arguments::read(processes.is_some()) {
         Ok(arguments) => arguments,
         Err(said) => return explain(&said).into(),

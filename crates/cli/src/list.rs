@@ -57,14 +57,14 @@ pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
 }
 
 /// What was found of all locks, by their names: a server may tell of one twice.
-pub(crate) struct Found {
+pub(crate) struct AllLocks {
     pub(crate) locks: Vec<ListedLock>,
     /// The masters of a Cluster that do not answer, each in words.
     pub(crate) missing: Vec<Error>,
 }
 
 /// Asks for all locks. Fails if the store says that it will never tell.
-pub(crate) fn ask(generator: &DLockGenerator, which: &Which) -> Result<Found, Error> {
+pub(crate) fn ask(generator: &DLockGenerator, which: &Which) -> Result<AllLocks, Error> {
     let (mut locks, mut missing) = (BTreeMap::new(), Vec::new());
     for lock in generator.list(&which.pattern) {
         match lock {
@@ -73,7 +73,7 @@ pub(crate) fn ask(generator: &DLockGenerator, which: &Which) -> Result<Found, Er
             Err(error) => return Err(error),
         }
     }
-    Ok(Found { locks: locks.into_values().collect(), missing })
+    Ok(AllLocks { locks: locks.into_values().collect(), missing })
 }
 
 /// One JSON document a lock.

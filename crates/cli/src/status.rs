@@ -47,25 +47,25 @@ pub(crate) struct Failure {
     pub(crate) status: u8,
     pub(crate) message: String,
     /// Whom the message names.
-    holder: Option<Box<Holder>>,
+    holder: Option<Box<HolderFields>>,
 }
 
 /// Who holds a lock, or has held it last, for the fields of a message.
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub(crate) struct HolderFields {
     locker: String,
     host: Option<String>,
     reason: Option<String>,
 }
 
-impl Holder {
+impl HolderFields {
     /// One of whom nothing else is known.
     pub(crate) fn of(locker: String) -> Self {
         Self { locker, host: None, reason: None }
     }
 }
 
-impl From<&Party> for Holder {
+impl From<&Party> for HolderFields {
     fn from(party: &Party) -> Self {
         let host = party.client.as_ref().and_then(|client| client.host.clone());
         let reason = party.told.as_ref().and_then(|told| told.reason.clone());
@@ -73,7 +73,7 @@ impl From<&Party> for Holder {
     }
 }
 
-impl From<&DelayedRelease> for Holder {
+impl From<&DelayedRelease> for HolderFields {
     fn from(ended: &DelayedRelease) -> Self {
         Self { locker: ended.locker.clone(), host: ended.host.clone(), reason: ended.reason.clone() }
     }
@@ -87,7 +87,7 @@ impl Failure {
     }
 
     /// The message names this holder.
-    pub(crate) fn naming(mut self, holder: impl Into<Holder>) -> Self {
+    pub(crate) fn naming(mut self, holder: impl Into<HolderFields>) -> Self {
         self.holder = Some(Box::new(holder.into()));
         self
     }
@@ -172,7 +172,7 @@ pub(crate) fn say(message: &str) {
 }
 
 /// Says what goes on in good order.
-pub(crate) fn inform(message: &str, holder: Option<&Holder>) {
+pub(crate) fn inform(message: &str, holder: Option<&HolderFields>) {
     tell(Level::Info, message, holder);
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn complain(message: &str) {
 }
 
 /// Prints a message. Does nothing if nobody can read it.
-pub(crate) fn tell(level: Level, message: &str, holder: Option<&Holder>) {
+pub(crate) fn tell(level: Level, message: &str, holder: Option<&HolderFields>) {
     let line = match FORMAT.get() {
         Some(LogFormat::Json) => document(level, message, holder),
         _ => format!("dlock: {message}"),
@@ -192,7 +192,7 @@ pub(crate) fn tell(level: Level, message: &str, holder: Option<&Holder>) {
 }
 
 /// The message with what it is about, as far as that is known.
-fn document(level: Level, message: &str, holder: Option<&Holder>) -> String {
+fn document(level: Level, message: &str, holder: Option<&HolderFields>) -> String {
     let mut document = json!({
         "time": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
         "level": level.as_str().to_ascii_lowercase(),

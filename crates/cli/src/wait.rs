@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// What the threads find.
-enum Found {
+enum News {
     /// Somebody holds the lock: ` by "…"`.
     Held(String),
     /// Who that is, in more words.
@@ -59,18 +59,18 @@ fn still_held(lock: &LockName, by: &str) -> Failure {
 }
 
 /// Waits for what the threads find, until the end.
-fn outcome(told: &Receiver<Found>, lock: &LockName, end: Option<Instant>) -> Result<u8, Failure> {
+fn outcome(told: &Receiver<News>, lock: &LockName, end: Option<Instant>) -> Result<u8, Failure> {
     let mut seen = None::<(Instant, String)>;
     loop {
         let left = end.map_or(timing::A_YEAR, |end| end.saturating_duration_since(Instant::now()));
         match told.recv_timeout(left) {
-            Ok(Found::Over(outcome)) => return outcome.map(|()| 0),
-            Ok(Found::Held(by)) => {
+            Ok(News::Over(outcome)) => return outcome.map(|()| 0),
+            Ok(News::Held(by)) => {
                 // What the holder has said stays known.
                 let words = seen.filter(|(_, words)| words.starts_with(&by)).map_or(by, |(_, words)| words);
                 seen = Some((Instant::now(), words));
             }
-            Ok(Found::Named(words)) => {
+            Ok(News::Named(words)) => {
                 seen = seen.map(|(at, by)| (at, if words.starts_with(&by) { words } else { by }));
             }
             Err(_) => {
@@ -88,13 +88,13 @@ struct Looker {
     settings: Settings,
     lock: LockName,
     end: Option<Instant>,
-    tell: Sender<Found>,
+    tell: Sender<News>,
 }
 
 impl Looker {
     fn look(self) {
         let outcome = self.until_free();
-        let _ = self.tell.send(Found::Over(outcome));
+        let _ = self.tell.send(News::Over(outcome));
     }
 
     /// Returns when nobody holds the lock, or when no wait will mend what is wrong.
@@ -105,7 +105,7 @@ impl Looker {
             match show::locker(&generator, &self.lock) {
                 Ok(None) => return Ok(()),
                 Ok(Some(locker)) => {
-                    let _ = self.tell.send(Found::Held(by(&locker)));
+                    let _ = self.tell.send(News::Held(by(&locker)));
                     if !is_asked && self.is_near_end() {
                         is_asked = true;
                         self.ask_who(&generator)?;
@@ -136,7 +136,7 @@ impl Looker {
         let (generator, lock, tell) = (generator.clone(), self.lock.clone(), self.tell.clone());
         start(move || {
             if let Some(words) = show::holder_of(&generator, &lock) {
-                let _ = tell.send(Found::Named(words));
+                let _ = tell.send(News::Named(words));
             }
         })
     }

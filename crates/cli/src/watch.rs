@@ -1,7 +1,7 @@
 //! `dlock watch`: the list of locks, again and again.
 
 use crate::args::{Watch, Which};
-use crate::list::{self, Found};
+use crate::list::{self, AllLocks};
 use crate::output;
 use crate::settings::Settings;
 use crate::status::Failure;
@@ -30,18 +30,18 @@ pub(crate) fn watch(settings: &Settings, wanted: &Watch) -> Result<u8, Failure> 
 }
 
 /// Asks for all locks, and connects before that if it must.
-fn ask(settings: &Settings, connected: &mut Option<DLockGenerator>, which: &Which) -> Result<Found, Failure> {
+fn ask(settings: &Settings, connected: &mut Option<DLockGenerator>, which: &Which) -> Result<AllLocks, Failure> {
     let generator = match connected {
         Some(generator) => generator,
         None => match settings.builder()?.connect() {
-            Err(error) if error.is_transient() => return Ok(Found { locks: Vec::new(), missing: vec![error] }),
+            Err(error) if error.is_transient() => return Ok(AllLocks { locks: Vec::new(), missing: vec![error] }),
             store => connected.insert(Settings::asking(store?)?),
         },
     };
     Ok(list::ask(generator, which)?)
 }
 
-fn page(found: &Found, columns: usize) -> String {
+fn page(found: &AllLocks, columns: usize) -> String {
     let mut page = String::new();
     if found.missing.is_empty() || !found.locks.is_empty() {
         let count = found.locks.len();
@@ -53,7 +53,7 @@ fn page(found: &Found, columns: usize) -> String {
 }
 
 /// One line: `{"locks": […]}`, `{"error": "…"}`, or both if a master of a Cluster does not answer.
-fn document(found: &Found) -> String {
+fn document(found: &AllLocks) -> String {
     let locks: Vec<_> = found.locks.iter().map(list::document).collect();
     let errors: Vec<_> = found.missing.iter().map(ToString::to_string).collect();
     let document = match (locks.is_empty(), errors.is_empty()) {

@@ -52,7 +52,7 @@ pub(super) struct Http {
 
 /// A request.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct HttpCall<'a> {
     pub(super) method: http::Method,
     /// Path and query.
     pub(super) path: &'a str,
@@ -65,10 +65,10 @@ pub(super) struct Call<'a> {
     pub(super) is_stream: bool,
 }
 
-/// The longest stream that leaves its connection open. Go's decoder of JSON reads so many bytes at once.
+/// The longest stream that leaves its connection open. Go's decoder of JSON reads this many bytes at once.
 const SHORT_STREAM: usize = 512;
 
-impl Call<'_> {
+impl HttpCall<'_> {
     /// Whether its connection ends with the answer: a server that is written in Go throws away what it has not read of a request when it
     /// begins to answer, unless it closes the connection. Such a stream has a connection of its own. If it took one of the others, the next
     /// request would have to open one: that takes several round trips, and far from the servers there is no time for them.
@@ -79,7 +79,7 @@ impl Call<'_> {
 
 /// What a server answered.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: u16,
     /// The index up to which the answer is. Consul says it.
     #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
@@ -93,7 +93,7 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// Makes an error of an answer that the store's servers do not give. `hint` says what may be wrong.
     pub(super) fn foreign(&self, hint: &str) -> Error {
         let failure = match self.status {
@@ -150,9 +150,9 @@ impl Http {
     /// Sends a request to the servers, one after another, until one has executed it. `read` makes an outcome of an answer.
     pub(super) fn send<T>(
         &self,
-        call: &Call<'_>,
+        call: &HttpCall<'_>,
         deadline: Deadline,
-        read: impl Fn(Answer) -> Result<T, Error>,
+        read: impl Fn(HttpAnswer) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let agent = if call.ends_connection() { &self.streams } else { &self.agent };
         self.send_by(agent, None, call, deadline, read)
@@ -167,9 +167,9 @@ impl Http {
         &self,
         agent: &Agent,
         patience: Option<Duration>,
-        call: &Call<'_>,
+        call: &HttpCall<'_>,
         deadline: Deadline,
-        read: impl Fn(Answer) -> Result<T, Error>,
+        read: impl Fn(HttpAnswer) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let first = self.preferred.load(Ordering::SeqCst);
         let mut failed = None;
@@ -195,6 +195,7 @@ impl Http {
             match answer {
                 Err(error) if goes_on(&error, call.is_repeatable) => failed = Some(error),
                 outcome => {
+                    // A refusal by this server does not show that it works for others, so the hint stays.
                     if n > 0 && outcome.is_ok() {
                         self.preferred.store(place, Ordering::SeqCst);
                     }
@@ -216,6 +217,7 @@ impl Http {
 
     /// Ends all connections. A request that is under way fails; a later one is not sent.
     pub(super) fn close(&self) {
+        // First, so that a request whose connection ends is not sent to the next server.
         self.is_closed.store(true, Ordering::SeqCst);
         self.agent.clone().shutdown();
         self.streams.clone().shutdown();
@@ -255,7 +257,7 @@ fn agent(socket: Option<&Path>, #[cfg(feature = "tls")] tls: Option<&TlsConfig>)
 }
 
 /// A request as it goes to one server. The secret is marked as such, so that no log of the HTTP client shows it.
-pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<String>, Error> {
+pub(super) fn request(server: &str, call: &HttpCall<'_>) -> Result<http::Request<String>, Error> {
     let mut request = http::Request::builder().method(call.method.clone()).uri(format!("{server}{}", call.path));
     if !call.body.is_empty() {
         request = request.header("content-type", "application/json");
@@ -275,12 +277,13 @@ pub(super) fn request(server: &str, call: &Call<'_>) -> Result<http::Request<Str
 }
 
 /// Sends a request to one server, and reads the whole answer.
-fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<Answer, Error> {
+fn ask(agent: &Agent, server: &str, call: &HttpCall<'_>, limit: Duration) -> Result<HttpAnswer, Error> {
     // One limit for all steps, from the look-up of the name to the end of the body. A connect that is given up is known to have sent nothing.
     let request = agent.configure_request(request(server, call)?);
     let connect = limit.mul_f64(0.9).min(CONNECTING);
     let request = request.timeout_global(Some(limit)).timeout_connect(Some(connect)).build();
     let mut response = agent.run(request).map_err(|e| failure(server, e))?;
+    // The headers are read before the body: the reader of the body takes the answer apart.
     let status = response.status().as_u16();
     let index = response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
     let is_of_consul = response.headers().keys().any(|name| name.as_str().starts_with("x-consul-"));
@@ -288,13 +291,14 @@ fn ask(agent: &Agent, server: &str, call: &Call<'_>, limit: Duration) -> Result<
     let body = response.body_mut().with_config().limit(LONGEST_ANSWER);
     let body = if call.is_stream { lines(body.reader()) } else { body.read_to_string() };
     // Whatever the status said, the answer was not read.
-    Ok(Answer { status, index, is_of_consul, is_filtered, body: body.map_err(|e| failure(server, e))? })
+    Ok(HttpAnswer { status, index, is_of_consul, is_filtered, body: body.map_err(|e| failure(server, e))? })
 }
 
 /// Reads the lines of a stream to its end, or as far as they come: each whole line is an answer of its own.
 fn lines(mut stream: impl Read) -> Result<String, ureq::Error> {
     let mut text = Vec::new();
     let read = stream.read_to_end(&mut text);
+    // A line that was not finished is no answer, although its beginning may look like one.
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     match read {
         Err(error) if whole == 0 => return Err(ureq::Error::from(error)),
@@ -318,7 +322,9 @@ pub(super) fn failure(server: &str, error: ureq::Error) -> Error {
     let is_before = match &error {
         ureq::Error::Timeout(timeout) => matches!(timeout, Timeout::Resolve | Timeout::Connect),
         ureq::Error::Io(e) => is_before(e),
+        // Nothing was sent to a server that was not found or not reached, or that the request does not name.
         ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::BadUri(_) => true,
+        // Whatever else fails may have failed after the last byte of the request.
         _ => false,
     };
     let failure = if is_before { BackendFailure::NotExecuted } else { BackendFailure::Unknown };
@@ -338,6 +344,7 @@ fn is_before(error: &io::Error) -> bool {
     {
         return true;
     }
+    // A reset is not among them: it may come after the request.
     matches!(
         error.kind(),
         ErrorKind::ConnectionRefused

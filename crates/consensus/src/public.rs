@@ -40,7 +40,7 @@ macro_rules! forward_to_store {
     };
 }
 
-/// Implements the certificates for a builder with the field `settings: Settings`.
+/// Implements the certificates for a builder with the field `settings: StoreSettings`.
 macro_rules! certificates {
     ($builder:ident) => {
         #[cfg(feature = "tls")]

@@ -14,13 +14,13 @@ use std::fmt;
 
 /// The servers, the login, and the certificates.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct StoreSettings {
     pub(super) url: StoreUrl,
     #[cfg(feature = "tls")]
     pub(super) tls: TlsSettings,
 }
 
-impl Settings {
+impl StoreSettings {
     /// Reads the URL, which may have these parameters. Certificates come later, and are checked when the store is made: a program may give a
     /// certificate and its key in either order.
     pub(super) fn new(
@@ -61,9 +61,9 @@ impl Settings {
 }
 
 /// Without the login.
-impl fmt::Debug for Settings {
+impl fmt::Debug for StoreSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Settings");
+        let mut shown = f.debug_struct("StoreSettings");
         shown.field("servers", &self.url.servers).field("root", &self.url.root);
         #[cfg(feature = "tls")]
         shown.field("tls", &self.tls);

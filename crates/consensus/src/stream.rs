@@ -5,7 +5,7 @@
 //! server has died.
 
 use super::deadline::Deadline;
-use super::http::{Call, Http, failure, request};
+use super::http::{Http, HttpCall, failure, request};
 use crate::sync::atomic::Ordering;
 use redis_dlock::Error;
 use std::time::Duration;
@@ -22,14 +22,16 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Opens a stream of answers to one request, from the first server that gives one. Its connection is its own.
-    pub(super) fn open(http: &Http, call: &Call<'_>, life: Duration, deadline: Deadline) -> Result<Self, Error> {
+    pub(super) fn open(http: &Http, call: &HttpCall<'_>, life: Duration, deadline: Deadline) -> Result<Self, Error> {
         let first = http.preferred.load(Ordering::SeqCst);
         let mut failed = None;
         for n in 0..http.servers.len() {
+            // In each round: the store may be closed while a server is waited for.
             if http.is_closed.load(Ordering::SeqCst) {
                 return Err(Error::ShutDown);
             }
             let server = &http.servers[(first + n) % http.servers.len()];
+            // New for each server, so that a connect which was given up leaves nothing behind in the one that is kept.
             let agent = http.own_agent();
             let left = deadline.left()?;
             // A server that hangs leaves time for the next one.
@@ -47,7 +49,7 @@ impl Stream {
 fn begin_stream(
     agent: &Agent,
     server: &str,
-    call: &Call<'_>,
+    call: &HttpCall<'_>,
     life: Duration,
     limit: Duration,
 ) -> Result<(u16, ureq::Body), Error> {

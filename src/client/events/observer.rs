@@ -3,7 +3,7 @@
 use super::Queued;
 use super::hook::{Function, Hook};
 use super::metrics::{Meters, Sample};
-use super::outage::{Change, Outage};
+use super::outage::{Outage, OutageChange};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::Event;
@@ -87,8 +87,8 @@ impl Observer {
         }
         let told = self.outage.note(key, error, now, |event, change| {
             let sample = match change {
-                Change::Fails(since) => Sample::StoreFailing { since },
-                Change::Back(since) => Sample::StoreBack { since },
+                OutageChange::Fails(since) => Sample::StoreFailing { since },
+                OutageChange::Back(since) => Sample::StoreBack { since },
             };
             self.queue(event, Some(sample))
         });

@@ -27,7 +27,7 @@ struct Failing {
 }
 
 /// What has changed.
-pub(super) enum Change {
+pub(super) enum OutageChange {
     /// The store fails since this unix time.
     Fails(u64),
     /// The store that has failed since this unix time is back.
@@ -42,7 +42,7 @@ impl Outage {
         key: &str,
         error: Option<&Error>,
         now: impl FnOnce() -> Moment,
-        queue: impl FnOnce(&Event, Change) -> R,
+        queue: impl FnOnce(&Event, OutageChange) -> R,
     ) -> Option<R> {
         let error = error.filter(|error| matches!(error, Error::Backend { .. }));
         if error.is_none() && !self.is_failing.load(Ordering::SeqCst) {
@@ -60,7 +60,10 @@ impl Outage {
                 let unix_since = unix_seconds();
                 *none = Some(Failing { since, unix_since, last: since, key: key.to_owned() });
                 self.is_failing.store(true, Ordering::SeqCst);
-                Some(queue(&Event::StoreFailing(StoreFailing { error: error.clone() }), Change::Fails(unix_since)))
+                Some(queue(
+                    &Event::StoreFailing(StoreFailing { error: error.clone() }),
+                    OutageChange::Fails(unix_since),
+                ))
             }
             (None, Some(Failing { since, unix_since, last, key: failed })) => {
                 let now = now();
@@ -70,7 +73,7 @@ impl Outage {
                 let (after, unix_since) = (now.since(*since), *unix_since);
                 *outage = None;
                 self.is_failing.store(false, Ordering::SeqCst);
-                Some(queue(&Event::StoreBack(StoreBack { after }), Change::Back(unix_since)))
+                Some(queue(&Event::StoreBack(StoreBack { after }), OutageChange::Back(unix_since)))
             }
             (None, None) => None,
         }

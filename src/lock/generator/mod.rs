@@ -318,7 +318,7 @@ impl DLockGenerator {
     ///
     /// Blocks as [`try_lock_for`](DistributedReentrantLock::try_lock_for), for one round trip to the store for each lock, if all are free. While it
     /// waits for one lock it keeps those before it, and their leases are renewed. If the limit ends, they are given back together. If a lease is
-    /// lost meanwhile, the wait ends, and all are given back and taken anew within the limit.
+    /// lost meanwhile, the wait ends, and all are given back and taken again within the limit.
     ///
     /// # Errors
     ///

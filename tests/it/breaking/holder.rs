@@ -33,8 +33,7 @@ fn look_since(watch: &Watch, broken: Moment) -> Kind {
 
 /// Shows: G5, G6.
 fn it_is_told_by_its_probe(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(probed()).unwrap();
+    let (lock, watch) = lab.watched_lock(probed());
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
     assert_eq!(take_from_holder(lab, &lock), None);
@@ -109,8 +108,7 @@ fn a_message_before_the_answer_that_made_it_the_holder_is_not_lost(lab: &Lab) {
     if !crate::support::lab::is_listener_on() {
         return;
     }
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(unlooked()).unwrap();
+    let (lock, watch) = lab.listening_lock(unlooked());
     let acquired = watch.stop_next(Kind::Acquire, When::Coming);
     let heard = watch.heard();
     std::thread::scope(|scope| {

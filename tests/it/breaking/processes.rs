@@ -2,7 +2,7 @@
 
 use super::orders::{WHY, break_lock, ms};
 use crate::support::RedisServer;
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, wait_for};
 use crate::support::lab::{connect, is_listener_on};
 use crate::support::worker::{self, Worker};
 use redis_dlock::{BreakOutcome, DLockConfig, DLockGenerator, DLockGuard, Error};
@@ -85,9 +85,7 @@ fn a_process_that_stands_still_is_broken_and_told_when_it_runs_again() {
     let operator = connect(&server.url());
     let lock = operator.generate_with(config(ms(60_000))).unwrap();
     hanging.signal(Signal::STOP);
-    let other = lock.clone();
-    let waiter = spawn(move || drop(other.lock().unwrap()));
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_for(&lock);
     if is_listener_on() {
         eventually("in the queue", || lock.inspect().unwrap().waiting == 1);
     }

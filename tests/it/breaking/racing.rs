@@ -1,7 +1,7 @@
 //! Breaks that come at the same time as something else.
 
 use super::orders::{WHY, assert_broken, break_lock, operator, seen, unlooked};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn, wait_by};
 use crate::support::lab::{Lab, is_listener_on, on_both_stores};
 use redis_dlock::{BreakOutcome, Error};
 use std::collections::BTreeSet;
@@ -73,9 +73,7 @@ fn of_several_operators_one_has_broken_it(lab: &Lab) {
     let operators: Vec<_> = (0..4).map(|_| operator(lab)).collect();
     for _ in 0..50 {
         let guard = lock.lock().unwrap();
-        let other = elsewhere.clone();
-        let waiter = spawn(move || other.lock().unwrap().unlock().unwrap());
-        eventually("it waits", || elsewhere.queue_length() == 1);
+        let waiter = wait_by(&elsewhere, move |other| other.lock().unwrap().unlock().unwrap());
         let (locker, start) = (seen(&lock), Arc::new(Barrier::new(operators.len())));
         let breakers: Vec<_> = operators
             .iter()

@@ -2,7 +2,7 @@
 
 use super::orders::{HOUR, WHY, assert_broken, break_lock, ms, seen, unlooked};
 use crate::support::cluster::{Cluster, Plan as ClusterPlan};
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn, wait_for};
 use crate::support::lab::{config, connect, is_listener_on, wait_with};
 use crate::support::proxy::{Lot, Sent};
 use crate::support::sentinels::{Plan, Service};
@@ -137,9 +137,7 @@ fn values_that_no_lock_of_ours_wrote_are_broken_as_they_are_seen() {
     let (mut jvm, operator) = (Jvm::new(&server), connect(&server.url()));
     let lock = operator.generate_with(unlooked()).unwrap();
     assert!(jvm.update_for_lock(lock.key(), Duration::from_secs(600)));
-    let other = lock.clone();
-    let waiter = spawn(move || drop(other.lock().unwrap()));
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_for(&lock);
     if is_listener_on() {
         eventually("in the queue", || lock.inspect().unwrap().waiting == 1);
     }

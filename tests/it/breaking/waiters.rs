@@ -2,7 +2,7 @@
 
 use super::orders::{assert_broken, break_lock, operator, probed, seen, take_from_holder, unlooked};
 use crate::support::cause;
-use crate::support::crew::{HANG, Member, eventually, spawn};
+use crate::support::crew::{HANG, Member, eventually, spawn, wait_by};
 use crate::support::lab::{Lab, is_listener_on, on_both_stores};
 use redis_dlock::{BreakOutcome, DistributedReentrantLock};
 
@@ -16,16 +16,12 @@ on_both_stores!(
 
 /// A thread that takes the lock and tells the token.
 fn waiter(lock: &DistributedReentrantLock) -> Member<u64> {
-    let before = lock.queue_length();
-    let other = lock.clone();
-    let member = spawn(move || {
+    wait_by(lock, |other| {
         let guard = other.lock().unwrap();
         let token = guard.fencing_token();
         guard.unlock().unwrap();
         token
-    });
-    eventually("it waits", || lock.queue_length() > before);
-    member
+    })
 }
 
 /// A client's lock whose waiter stands in the store's queue.

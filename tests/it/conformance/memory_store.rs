@@ -13,18 +13,13 @@ pub(crate) struct MemoryStore {
 
 impl MemoryStore {
     pub(crate) fn start() -> Self {
-        let clock = Arc::new(ManualClock::new());
+        Self::by(Arc::default())
+    }
+
+    /// On a clock that others move, too.
+    pub(crate) fn by(clock: Arc<ManualClock>) -> Self {
         Self { processor: MemoryLockProcessor::with_clock(clock.clone()), clock }
     }
-}
-
-/// `SET NX PX`, by somebody who is alone.
-pub(crate) fn take(processor: &MemoryLockProcessor, key: &str, holder: &str, lease: Duration) -> bool {
-    let is_free = processor.inspect(key, lease).unwrap().holder.is_none();
-    if is_free {
-        processor.overwrite(key, holder, Some(lease));
-    }
-    is_free
 }
 
 impl Store for MemoryStore {
@@ -41,7 +36,11 @@ impl Store for MemoryStore {
     }
 
     fn take(&self, key: &str, holder: &str, lease: Duration) -> bool {
-        take(&self.processor, key, holder, lease)
+        let is_free = self.processor.inspect(key, lease).unwrap().holder.is_none();
+        if is_free {
+            self.processor.overwrite(key, holder, Some(lease));
+        }
+        is_free
     }
 
     fn deny(&self, commands: &[&'static str]) -> bool {
@@ -59,5 +58,9 @@ impl Store for MemoryStore {
 
     fn leftovers(&self) -> Vec<String> {
         self.processor.keys()
+    }
+
+    fn name(&self) -> &'static str {
+        "memory"
     }
 }

@@ -10,11 +10,11 @@ mod special_store;
 
 /// The words of the suite, and the stores of these tests.
 pub(crate) mod suite {
-    pub(crate) use super::memory_store::{MemoryStore, take};
+    pub(crate) use super::memory_store::MemoryStore;
     pub(crate) use super::minimal_store::MinimalStore;
     pub(crate) use super::redis_store::{RedisStore, prove};
     pub(crate) use super::special_store::SpecialStore;
-    pub(crate) use dlock_conformance::{Client, InboxReader, Store, Suite, Tenure};
+    pub(crate) use dlock_conformance::{Client, InboxReader, Suite, Tenure};
 }
 
 use suite::{MemoryStore, MinimalStore, RedisStore, SpecialStore};

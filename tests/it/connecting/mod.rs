@@ -176,17 +176,20 @@ fn an_io_timeout_shorter_than_a_connect_costs_no_lease() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let generator = builder().build(settings(&proxy.url()).io_timeout(SHORT_IO).build().unwrap()).unwrap();
-    let lock = generator.generate_with(config("x", 3500)).unwrap();
+    let long = config("x", 20_000).with_renew_at(0.1);
+    let lock = generator.generate_with(long.clone()).unwrap();
     repeat(&lock, usize::MAX, DistributedReentrantLock::try_lock);
     let guard = lock.lock().unwrap();
     proxy.delay_first_answers(CONNECT);
     proxy.reset();
-    thread::sleep(Duration::from_millis(4500));
+    let end = || Instant::now() + guard.remaining();
+    let before = end();
+    eventually("it is renewed on a new connection", || end() > before + Duration::from_secs(1));
     guard.ensure_valid().unwrap();
     proxy.reset();
     drop(guard);
     let other = connect(settings(&server.url()));
-    let other = other.generate_with(config("x", 3500)).unwrap();
+    let other = other.generate_with(long).unwrap();
     eventually("the release that found the connection cut", || other.try_lock().unwrap().is_some());
 }
 

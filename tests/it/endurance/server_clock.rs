@@ -4,7 +4,7 @@
 //! rise, whichever way. A waiter that is gone does not keep its place for longer.
 
 use crate::support::clock_shim::ClockShim;
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn, wait_by};
 use crate::support::is_long;
 use crate::support::lab::{config, connect};
 use crate::support::{Asking, LONG, RedisServer, claim};
@@ -44,15 +44,13 @@ fn a_step_forward_frees_the_lock_and_its_holder_knows_soon() {
     // Behind the threads of the client that holds it, so that it is told by its own look at the key.
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
-    let waiting = other.clone();
-    let waiter = spawn(move || {
+    let waiter = wait_by(&other, move |waiting| {
         let guard = waiting.lock().unwrap();
         let since = Instant::now();
         // For longer than the one before may not know.
         std::thread::sleep(lease / 4);
         (since, guard.fencing_token(), guard.unlock())
     });
-    eventually("it waits", || other.queue_length() == 1);
     assert!(lost.recv_timeout(lease / 4).is_err(), "the holder is undisturbed");
     let stepped = Instant::now();
     shim.set(60);

@@ -1,9 +1,9 @@
 //! The events of a lock, on both stores.
 
 use super::{next, next_acquired, next_lost, next_released, told};
-use crate::support::crew::{HANG, answered, eventually, spawn};
+use crate::support::crew::{HANG, answered, eventually, spawn, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{Receiver, unbounded};
 use redis_dlock::event::{HoldEnd, How};
 use redis_dlock::{DLockConfig, DLockGenerator, Event, LossCause};
 use std::collections::HashMap;
@@ -21,9 +21,14 @@ on_both_stores!(
     the_events_of_a_key_are_in_order,
 );
 
-fn a_free_lock_is_acquired_and_given_back(lab: &Lab) {
+/// A client whose events are told.
+fn client(lab: &Lab) -> (DLockGenerator, Receiver<Event>) {
     let (builder, events) = told();
-    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+    (lab.time.set(builder).build(lab.processor()).unwrap(), events)
+}
+
+fn a_free_lock_is_acquired_and_given_back(lab: &Lab) {
+    let (generator, events) = client(lab);
     let lock = generator.generate_with(config("x", 3000).with_reason("billing")).unwrap();
     let guard = lock.lock().unwrap();
     // A reentry is no event.
@@ -43,8 +48,7 @@ fn a_free_lock_is_acquired_and_given_back(lab: &Lab) {
 }
 
 fn a_lock_is_passed_on_in_the_process(lab: &Lab) {
-    let (builder, events) = told();
-    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+    let (generator, events) = client(lab);
     let [lock, next_one] =
         ["first", "second"].map(|reason| generator.generate_with(config("x", 3000).with_reason(reason)).unwrap());
     // When the inbox opens, the holder assumes that others wait, and may not pass the lock on.
@@ -75,15 +79,11 @@ fn a_lock_is_passed_on_in_the_process(lab: &Lab) {
 }
 
 fn a_lock_is_granted_by_another_process(lab: &Lab) {
-    let (builder, events) = told();
-    let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
+    let (generator, events) = client(lab);
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
     let holder = lab.generator().generate_with(config("x", 3000)).unwrap();
     let guard = holder.lock().unwrap();
-    let waiter = spawn({
-        let lock = lock.clone();
-        move || lock.lock().unwrap().unlock().unwrap()
-    });
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_by(&lock, move |lock| lock.lock().unwrap().unlock().unwrap());
     guard.unlock().unwrap();
     let acquired = next_acquired(&events, How::Granted);
     assert!(acquired.waited > Duration::ZERO || lab.time.is_by_hand());
@@ -136,14 +136,8 @@ fn a_lost_lock_is_lost_once_and_then_released(lab: &Lab) {
 
 /// Shows: G6.
 fn a_loss_that_only_a_posted_release_shows_follows_it(lab: &Lab) {
-    let (builder, events) = told();
-    let lock = lab
-        .time
-        .set(builder)
-        .build(lab.processor())
-        .unwrap()
-        .generate_with(config("x", 60_000).with_probe(false))
-        .unwrap();
+    let (generator, events) = client(lab);
+    let lock = generator.generate_with(config("x", 60_000).with_probe(false)).unwrap();
     let guard = lock.lock().unwrap();
     let acquired = next_acquired(&events, How::Free);
     lab.delete(lock.key());
@@ -176,8 +170,7 @@ fn a_slow_wait_is_told_to_both_functions(lab: &Lab) {
 }
 
 fn what_nobody_gets_is_not_told(lab: &Lab) {
-    let (builder, events) = told();
-    let generator = lab.time.set(builder).build(lab.processor()).unwrap();
+    let (generator, events) = client(lab);
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     let holder = lab.generator().generate_with(config("x", 3000)).unwrap();
     let guard = holder.lock().unwrap();

@@ -4,7 +4,7 @@
 use super::page;
 use crate::support::RedisServer;
 use crate::support::allocations::allocations_of_this_thread;
-use crate::support::crew::{answered, eventually, spawn};
+use crate::support::crew::{answered, eventually, spawn, wait_for};
 use crate::support::lab::{Lab, alone_on_both_stores, config};
 use crate::support::process::alone;
 use crossbeam_channel::bounded;
@@ -30,8 +30,8 @@ alone_on_both_stores!(
 );
 
 /// The figures since the last look: by name and labels, `dlock_lost_total{lock_type=TEST,cause=deleted}`.
-#[derive(Default)]
 struct Figures {
+    snapshotter: Snapshotter,
     counts: BTreeMap<String, u64>,
     gauges: BTreeMap<String, f64>,
     samples: BTreeMap<String, Vec<f64>>,
@@ -40,8 +40,8 @@ struct Figures {
 
 impl Figures {
     /// Adds what was recorded since: a snapshot takes the samples and the counts out, and sets the gauges to zero.
-    fn add(&mut self, snapshotter: &Snapshotter) {
-        for (key, unit, description, value) in snapshotter.snapshot().into_vec() {
+    fn look(&mut self) {
+        for (key, unit, description, value) in self.snapshotter.snapshot().into_vec() {
             assert!(description.is_some(), "{key:?} is described");
             let labels: Vec<_> = key.key().labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
             let name = format!("{}{{{}}}", key.key().name(), labels.join(","));
@@ -75,17 +75,17 @@ impl Figures {
     }
 }
 
-fn metered() -> (GeneratorBuilder, Snapshotter) {
+fn metered() -> (GeneratorBuilder, Figures) {
     let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
+    let (counts, gauges, samples, units) = Default::default();
+    let figures = Figures { snapshotter: recorder.snapshotter(), counts, gauges, samples, units };
     recorder.install().unwrap();
-    (DLockGenerator::builder().metrics(true), snapshotter)
+    (DLockGenerator::builder().metrics(true), figures)
 }
 
 /// Shows: G6.
 fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
-    let (builder, snapshotter) = metered();
-    let mut figures = Figures::default();
+    let (builder, mut figures) = metered();
     let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
 
@@ -93,25 +93,22 @@ fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
     let mut rounds = 0;
     while figures.count("dlock_acquired_total{lock_type=TEST,how=passed_on}") == 0 {
         let guard = lock.lock().unwrap();
-        let waiter = spawn({
-            let lock = lock.clone();
-            move || drop(lock.lock().unwrap())
-        });
+        let waiter = wait_for(&lock);
         eventually("it is counted as waiting", || {
-            figures.add(&snapshotter);
+            figures.look();
             figures.gauges.get("dlock_waiting_threads{lock_type=TEST}") == Some(&1.0)
         });
         lab.time.pass(Duration::from_millis(20));
         guard.unlock().unwrap();
         waiter.join();
-        figures.add(&snapshotter);
+        figures.look();
         rounds += 1;
     }
 
     let victim = generator.generate_with(config("victim", 300).with_renew_at(0.1)).unwrap();
     let guard = victim.lock().unwrap();
     lab.time.until("a lease is extended", || {
-        figures.add(&snapshotter);
+        figures.look();
         figures.count("dlock_renewals_total{lock_type=TEST,result=in_time}") > 1
     });
     lab.delete(victim.key());
@@ -119,7 +116,7 @@ fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
     assert!(guard.unlock().is_err());
     generator.close();
 
-    figures.add(&snapshotter);
+    figures.look();
     assert_eq!(figures.gauges["dlock_waiting_threads{lock_type=TEST}"], 0.0);
     assert_eq!(figures.sum("dlock_acquired_total"), 2 * rounds + 1);
     assert_eq!(figures.sum("dlock_released_total"), 2 * rounds + 1);
@@ -154,11 +151,10 @@ fn each_figure_is_recorded_by_lock_type_and_never_by_key(lab: &Lab) {
 
 /// The manual's table names each series, with each value of its labels.
 fn each_series_is_there_before_its_first_event(lab: &Lab) {
-    let (builder, snapshotter) = metered();
-    let mut figures = Figures::default();
+    let (builder, mut figures) = metered();
     let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let _lock = generator.generate_with(config("x", 3000)).unwrap();
-    figures.add(&snapshotter);
+    figures.look();
     assert!(figures.counts.values().all(|count| *count == 0), "{:?}", figures.counts);
     assert!(figures.samples.values().all(Vec::is_empty), "{:?}", figures.samples);
     let zero = |gauge: &&String| figures.gauges[*gauge] == 0.0;
@@ -170,8 +166,7 @@ fn each_series_is_there_before_its_first_event(lab: &Lab) {
 }
 
 fn calls_that_get_nothing_are_counted_by_reason(lab: &Lab) {
-    let (builder, snapshotter) = metered();
-    let mut figures = Figures::default();
+    let (builder, mut figures) = metered();
     let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 60_000)).unwrap();
     let guard = lab.generator().generate_with(config("x", 60_000)).unwrap().lock_owned().unwrap();
@@ -183,7 +178,7 @@ fn calls_that_get_nothing_are_counted_by_reason(lab: &Lab) {
     cancel.cancel();
     assert!(lock.lock_cancellable(&cancel).unwrap().is_none());
     let cancelled = 1 + give_up(&lock, || {
-        figures.add(&snapshotter);
+        figures.look();
         figures.gauges["dlock_waiting_threads{lock_type=TEST}"]
     });
     guard.unlock().unwrap();
@@ -193,7 +188,7 @@ fn calls_that_get_nothing_are_counted_by_reason(lab: &Lab) {
     guard.unlock().unwrap();
     generator.close();
     assert!(lock.lock().is_err());
-    figures.add(&snapshotter);
+    figures.look();
     for (why, count) in
         [("busy", 1), ("limit_over", 2), ("cancelled", cancelled), ("closed", 1), ("store_failed", 0), ("refused", 0)]
     {
@@ -224,10 +219,9 @@ fn give_up(lock: &DistributedReentrantLock, mut waiting: impl FnMut() -> f64) ->
 
 /// Shows: L6.
 fn what_is_held_and_known_is_counted(lab: &Lab) {
-    let (builder, snapshotter) = metered();
-    let mut figures = Figures::default();
+    let (builder, mut figures) = metered();
     let mut gauges = || {
-        figures.add(&snapshotter);
+        figures.look();
         ["held_locks", "known_keys"].map(|name| figures.gauges[&format!("dlock_{name}{{lock_type=TEST}}")])
     };
     let generator = lab.time.set(builder).build(lab.processor()).unwrap();
@@ -278,15 +272,14 @@ fn recording_allocates_nothing(lab: &Lab) {
 #[test]
 fn a_store_that_fails_and_events_that_are_dropped_are_recorded() {
     alone("it::events::metrics::a_store_that_fails_and_events_that_are_dropped_are_recorded", || {
-        let (builder, snapshotter) = metered();
-        let mut figures = Figures::default();
+        let (builder, mut figures) = metered();
         let store = MemoryLockProcessor::new();
         let (leave, left) = bounded::<()>(0);
         let builder = builder.on_event(move |_| left.recv().unwrap_or_default());
         let generator = builder.build(store.clone()).unwrap();
         let lock = generator.generate_with(config("x", 60_000)).unwrap();
         let mut failing = || {
-            figures.add(&snapshotter);
+            figures.look();
             ["dlock_store_failing{}", "dlock_store_failing_since_timestamp_seconds{}"].map(|name| figures.gauges[name])
         };
         assert_eq!(failing(), [0.0, 0.0]);
@@ -318,8 +311,7 @@ fn a_store_that_fails_and_events_that_are_dropped_are_recorded() {
 #[test]
 fn a_renewal_is_in_time_late_or_failed_and_tells_how_near_a_loss_was() {
     alone("it::events::metrics::a_renewal_is_in_time_late_or_failed_and_tells_how_near_a_loss_was", || {
-        let (builder, snapshotter) = metered();
-        let mut figures = Figures::default();
+        let (builder, mut figures) = metered();
         let clock = Arc::new(ManualClock::new());
         let store = MemoryLockProcessor::with_clock(clock.clone());
         let generator = builder.clock(clock.clone()).build(store.clone()).unwrap();
@@ -333,7 +325,7 @@ fn a_renewal_is_in_time_late_or_failed_and_tells_how_near_a_loss_was() {
             let samples = "dlock_lease_left_seconds{lock_type=TEST}";
             // A snapshot may have the one and not yet the other.
             eventually(result, || {
-                figures.add(&snapshotter);
+                figures.look();
                 figures.count(&format!("dlock_renewals_total{{lock_type=TEST,result={result}}}")) == 1
                     && figures.samples(samples).len() == left.len()
             });
@@ -347,14 +339,13 @@ fn a_renewal_is_in_time_late_or_failed_and_tells_how_near_a_loss_was() {
 fn another_server_is_counted_and_a_refusal() {
     alone("it::events::metrics::another_server_is_counted_and_a_refusal", || {
         let mut server = RedisServer::start();
-        let (builder, snapshotter) = metered();
-        let mut figures = Figures::default();
+        let (builder, mut figures) = metered();
         let generator = builder.build(RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
         let lock = generator.generate_with(config("x", 60_000)).unwrap();
         let mut answers = || {
             let pair = || lock.try_lock().is_ok_and(|guard| guard.is_some_and(|guard| guard.unlock().is_ok()));
             eventually("it answers", pair);
-            figures.add(&snapshotter);
+            figures.look();
             figures.count("dlock_new_servers_total{}")
         };
         assert_eq!(answers(), 0);
@@ -364,7 +355,7 @@ fn another_server_is_counted_and_a_refusal() {
         // The key is somebody else's.
         server.run::<()>(&["RPUSH", lock.key(), "x"]);
         assert!(lock.try_lock().is_err());
-        figures.add(&snapshotter);
+        figures.look();
         // A first call after the restart may have failed.
         let others = figures.count("dlock_not_acquired_total{lock_type=TEST,why=store_failed}");
         assert_eq!(figures.sum("dlock_not_acquired_total") - others, 1);
@@ -373,21 +364,16 @@ fn another_server_is_counted_and_a_refusal() {
 }
 
 fn threads_that_wait_in_several_clients_are_added_up(lab: &Lab) {
-    let (builder, snapshotter) = metered();
-    let mut figures = Figures::default();
+    let (builder, mut figures) = metered();
     let mut waiting = || {
-        figures.add(&snapshotter);
+        figures.look();
         figures.gauges.get("dlock_waiting_threads{lock_type=TEST}").copied()
     };
     let one = lab.time.set(builder).build(lab.processor()).unwrap();
     let two = lab.time.builder().metrics(true).build(lab.processor()).unwrap();
     let [here, there] = [&one, &two].map(|generator| generator.generate_with(config("x", 60_000)).unwrap());
     let guard = lab.generator().generate_with(config("x", 60_000)).unwrap().lock_owned().unwrap();
-    let wait = |lock: &DistributedReentrantLock| {
-        let lock = lock.clone();
-        spawn(move || drop(lock.lock().unwrap()))
-    };
-    let waiters = [wait(&here), wait(&here), wait(&there)];
+    let waiters = [&here, &here, &there].map(wait_for);
     eventually("all are counted", || waiting() == Some(3.0));
     // One that gives up leaves the others, and so does a client that is closed.
     assert!(lab.time.during(|| answered(|| there.try_lock_for(Duration::from_millis(50))).is_none()));
@@ -413,11 +399,11 @@ fn has_its_name_twice() {
 }
 
 fn nothing_is_recorded_unless_the_builder_is_told_so(lab: &Lab) {
-    let (_, snapshotter) = metered();
+    let (_, figures) = metered();
     let builder = DLockGenerator::builder().on_event(|_| {}).on_lost(|_| {});
     let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
     lock.lock().unwrap().unlock().unwrap();
-    let recorded = snapshotter.snapshot().into_vec();
+    let recorded = figures.snapshotter.snapshot().into_vec();
     assert!(recorded.is_empty(), "{recorded:?}");
 }
 
@@ -454,13 +440,9 @@ impl metrics::Recorder for Panicking {
 fn a_recorder_that_panics_disturbs_no_lock(lab: &Lab) {
     metrics::set_global_recorder(Panicking).unwrap();
     let generator = lab.time.builder().metrics(true).build(lab.processor()).unwrap();
-    let lock = Arc::new(generator.generate_with(config("x", 3000)).unwrap());
+    let lock = generator.generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
-    let waiter = spawn({
-        let lock = Arc::clone(&lock);
-        move || drop(lock.lock().unwrap())
-    });
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_for(&lock);
     guard.unlock().unwrap();
     waiter.join();
     generator.close();

@@ -1,7 +1,7 @@
 //! Functions that are slow, block, panic or lock.
 
 use super::{next, next_lost};
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, spawn, wait_for};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{bounded, unbounded};
 use parking_lot::Mutex;
@@ -82,11 +82,7 @@ fn one_that_blocks_costs_no_lock_anything(lab: &Lab) {
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
     arrived.recv_timeout(HANG).unwrap();
-    let waiter = spawn({
-        let lock = lock.clone();
-        move || drop(lock.lock().unwrap())
-    });
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_for(&lock);
     guard.unlock().unwrap();
     waiter.join();
     let victim = generator.generate_with(config("victim", 300)).unwrap();

@@ -1,7 +1,7 @@
 //! What the events say of times: by a clock that is moved by hand, to the nanosecond.
 
 use super::{next, next_acquired, next_released, told};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, wait_for};
 use crate::support::watched::{Kind, Watched};
 use crossbeam_channel::Receiver;
 use redis_dlock::event::{HoldEnd, How};
@@ -42,11 +42,7 @@ fn a_hold_counts_from_the_grant_to_the_release_and_a_wait_from_the_call() {
     let holder = DLockGenerator::builder().clock(clock.clone()).build(store).unwrap();
     let holder = holder.generate_with(settings()).unwrap();
     let guard = holder.lock().unwrap();
-    let waiter = spawn({
-        let lock = lock.clone();
-        move || drop(lock.lock().unwrap())
-    });
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_for(&lock);
     clock.advance(Duration::from_secs(7));
     guard.unlock().unwrap();
     waiter.join();

@@ -1,7 +1,7 @@
 //! The inbox is a connection of its own: the word that others wait may come before the answer that brings the lock. It counts
 //! all the same; else the threads of this process would pass the lock on among themselves for as long as they want it.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::DistributedReentrantLock;
@@ -24,14 +24,7 @@ const TURN: usize = 17;
 
 /// Threads that wait, one hold each: their tokens.
 fn crowd(lock: &DistributedReentrantLock) -> Vec<Member<u64>> {
-    let begin = lock.queue_length();
-    let member = |place| {
-        let other = lock.clone();
-        let member = spawn(move || other.lock().unwrap().fencing_token());
-        eventually("it waits", || lock.queue_length() == begin + place);
-        member
-    };
-    (1..=CROWD).map(member).collect()
+    (0..CROWD).map(|_| wait_by(lock, |lock| lock.lock().unwrap().fencing_token())).collect()
 }
 
 fn behind_a_late_acquire(lab: &Lab, take: fn(&DistributedReentrantLock) -> u64) {

@@ -116,8 +116,7 @@ fn it_is_told_of_its_loss(lab: &Lab) {
 }
 
 fn it_lingers_and_is_taken_up_again(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", 30_000).with_linger(Duration::from_secs(3600))).unwrap();
+    let (lock, watch) = lab.listening_lock(config("x", 30_000).with_linger(Duration::from_secs(3600)));
     let first = block_on(lock.hold_async()).unwrap();
     let token = first.fencing_token();
     let asked = watch.count();
@@ -149,8 +148,7 @@ fn a_closed_client_sends_waiting_tasks_away_and_ends_with_its_last_hold(lab: &La
 }
 
 fn an_unreachable_store_refuses_it(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 30_000));
     watch.fail(BackendFailure::NotExecuted);
     assert!(matches!(block_on(lock.try_hold_async()), Err(Error::Backend { .. })));
     let soon = Duration::from_millis(50);

@@ -128,6 +128,13 @@ impl Scene {
         self.generator.generate_with(config(target, 30_000)).unwrap()
     }
 
+    /// A lock, and a hold of it that a task has got.
+    fn held(&self) -> (DistributedReentrantLock, Hold) {
+        let lock = self.lock("x");
+        let hold = awaited(lock.hold_async()).unwrap();
+        (lock, hold)
+    }
+
     /// A hold of another client.
     fn held_elsewhere(&self) -> Hold {
         self.lab.generator().generate_with(config("x", 30_000)).unwrap().hold().unwrap()
@@ -171,6 +178,14 @@ fn poll<F: Future>(future: &mut Pin<Box<F>>, waker: &Waker) -> Poll<F::Output> {
 /// Polls once, and does not want to be woken.
 fn look<F: Future>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
     poll(future, Waker::noop())
+}
+
+/// Polls once what is not ready yet.
+#[track_caller]
+fn begun<F: Future>(future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    assert!(look(&mut future).is_pending());
+    future
 }
 
 /// Awaits it, with a hang guard.
@@ -263,8 +278,7 @@ fn an_alarm_may_drop_the_last_handle_or_close_the_client_during_the_shutdown() {
     let ends: [fn(DLockGenerator); 2] = [drop, |last| last.close()];
     for end in ends {
         let scene = Scene::new();
-        let lock = scene.lock("x");
-        let hold = awaited(lock.hold_async()).unwrap();
+        let (lock, hold) = scene.held();
         let (wake, woken) = bounded(1);
         let (go, may_go) = bounded::<()>(1);
         let (end_it, ended) = bounded(1);
@@ -296,8 +310,7 @@ fn an_alarm_may_drop_the_last_handle_or_close_the_client_during_the_shutdown() {
 fn the_wake_of_a_release_may_drop_the_last_handle_of_a_closed_client() {
     for keeps_waiting in [false, true] {
         let scene = Scene::with(|odd| odd.keeps_waiting = keeps_waiting);
-        let lock = scene.lock("x");
-        let hold = awaited(lock.hold_async()).unwrap();
+        let (lock, hold) = scene.held();
         let (drop_it, dropped) = bounded(1);
         let waker = Once::waker(move || {
             drop(lock);
@@ -346,12 +359,10 @@ fn a_limit_that_ends_before_anybody_has_asked_is_an_error() {
     let scene = Scene::new();
     let (lock, other) = (scene.lock("x"), scene.lock("other"));
     let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
-    let mut asks = Box::pin(other.hold_async());
-    assert!(look(&mut asks).is_pending());
+    let _asks = begun(other.hold_async());
     asking.wait();
     let limit = Duration::from_millis(100);
-    let mut waits = Box::pin(lock.try_hold_async_for(limit));
-    assert!(look(&mut waits).is_pending());
+    let mut waits = begun(lock.try_hold_async_for(limit));
     scene.lab.time.jump(limit);
     let ended = look(&mut waits);
     assert!(matches!(ended, Poll::Ready(Err(Error::Backend { failure: BackendFailure::Unknown, .. }))), "{ended:?}");
@@ -363,8 +374,7 @@ fn a_limit_that_ends_before_anybody_has_asked_is_an_error() {
 #[test]
 fn the_wake_of_a_release_may_close_the_client() {
     let scene = Scene::new();
-    let lock = scene.lock("x");
-    let hold = awaited(lock.hold_async()).unwrap();
+    let (_lock, hold) = scene.held();
     let (waker, closed) = scene.closer(());
     let releasing = scene.watch.stop_next(Kind::Release, When::Going);
     let mut release = Box::pin(hold.release_async());
@@ -405,8 +415,7 @@ fn a_wake_may_close_the_client_while_its_thread_has_work_that_the_closing_waits_
 #[test]
 fn the_wake_of_a_loss_may_close_the_client() {
     let scene = Scene::new();
-    let lock = scene.lock("x");
-    let hold = awaited(lock.hold_async()).unwrap();
+    let (lock, hold) = scene.held();
     let (waker, closed) = scene.closer(());
     let mut lost = Box::pin(hold.lost_async());
     assert!(poll(&mut lost, &waker).is_pending());
@@ -508,8 +517,7 @@ fn unclonable() -> Waker {
 fn a_waker_that_panics_strands_nobody() {
     for has_waited in [false, true] {
         let scene = Scene::new();
-        let lock = scene.lock("x");
-        let hold = awaited(lock.hold_async()).unwrap();
+        let (lock, hold) = scene.held();
         let mut waits = Box::pin(lock.hold_async());
         assert!(!has_waited || look(&mut waits).is_pending());
         assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut waits, &unclonable()))).is_err());
@@ -604,8 +612,7 @@ fn a_panic_of_the_store_loses_no_release_of_a_task() {
     scene.lab.generator().break_lock("TEST", "x", &locker, "the test wants it so").unwrap();
     scene.lab.time.until("it is lost", || !lost.is_valid());
     let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
-    let mut asks = Box::pin(z.hold_async());
-    assert!(look(&mut asks).is_pending());
+    let asks = begun(z.hold_async());
     asking.wait();
     // One round carries both out.
     let (of_lost, of_kept) = (lost.release_async(), kept.release_async());
@@ -684,13 +691,11 @@ fn a_single_attempt_is_not_told_what_was_asked_before_it_came() {
     let scene = Scene::new();
     let (lock, held) = (scene.lock("x"), scene.held_elsewhere());
     let asking = scene.watch.stop_next(Kind::Question, When::Coming);
-    let mut asks = Box::pin(lock.try_hold_async());
-    assert!(look(&mut asks).is_pending());
+    let asks = begun(lock.try_hold_async());
     asking.wait();
     held.release().unwrap();
     drop(asks);
-    let mut attempt = Box::pin(lock.try_hold_async());
-    assert!(look(&mut attempt).is_pending());
+    let attempt = begun(lock.try_hold_async());
     asking.open();
     assert!(awaited(attempt).unwrap().is_some());
 }
@@ -702,12 +707,10 @@ fn a_single_attempt_is_not_told_that_the_place_of_another_is_gone() {
     let lock = scene.lock("x");
     let (asking, polling) =
         (scene.watch.stop_next(Kind::Question, When::Going), scene.watch.stop_next(Kind::Question, When::Going));
-    let mut asks = Box::pin(lock.hold_async());
-    assert!(look(&mut asks).is_pending());
+    let asks = begun(lock.hold_async());
     asking.wait();
     drop(asks);
-    let mut attempt = Box::pin(lock.try_hold_async());
-    assert!(look(&mut attempt).is_pending());
+    let attempt = begun(lock.try_hold_async());
     scene.watch.fail(BackendFailure::Unknown);
     asking.open();
     polling.wait();
@@ -756,8 +759,7 @@ fn meet_a_twin(scene: &Scene, locker: &str) -> Error {
 #[test]
 fn what_a_twin_has_too_is_not_released_for_a_task() {
     let scene = Scene::new();
-    let lock = scene.lock("x");
-    let hold = awaited(lock.hold_async()).unwrap();
+    let (lock, hold) = scene.held();
     let mine = scene.lab.holder(lock.key()).unwrap().holder;
     assert!(matches!(meet_a_twin(&scene, &mine), Error::Cloned { .. }));
     assert_eq!(cause(awaited(hold.release_async())), LossCause::Cloned);
@@ -773,8 +775,7 @@ fn a_release_that_a_task_has_ordered_before_the_client_met_its_twin_is_not_sent(
     let hold = awaited(lock.hold_async()).unwrap();
     let mine = scene.lab.holder(lock.key()).unwrap().holder;
     let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
-    let mut asks = Box::pin(other.hold_async());
-    assert!(look(&mut asks).is_pending());
+    let _asks = begun(other.hold_async());
     asking.wait();
     let release = hold.release_async();
     assert!(matches!(meet_a_twin(&scene, &mine), Error::Cloned { .. }));

@@ -1,6 +1,6 @@
 //! `lock_cancellable`, as `lockInterruptibly` on the JVM.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores, wait_with};
 use crate::support::watched::{Kind, When};
 use parking_lot::Mutex;
@@ -19,8 +19,7 @@ on_both_stores!(
 );
 
 fn cancelled_before_it_does_not_even_ask(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 30_000));
     let cancel = CancelToken::new();
     assert!(!cancel.is_cancelled());
     cancel.cancel();
@@ -61,8 +60,7 @@ fn cancelled_while_waiting_for_another_process(lab: &Lab) {
 fn cancelled_while_asking(lab: &Lab) {
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let _guard = elsewhere.lock().unwrap();
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 30_000));
     let asking = watch.stop_next(Kind::Acquire, When::Coming);
     let cancel = CancelToken::new();
     let waiter = wait_with(&lock, &cancel, 0);
@@ -98,15 +96,13 @@ fn a_cancelled_waiter_in_the_middle_leaves_the_order_of_the_others(lab: &Lab) {
     let tokens: Vec<_> = (0..9).map(|_| CancelToken::new()).collect();
     let crew: Vec<_> = (0..9)
         .map(|number| {
-            let (other, cancel, entered) = (lock.clone(), tokens[number].clone(), Arc::clone(&entered));
-            let member = spawn(move || {
+            let (cancel, entered) = (tokens[number].clone(), Arc::clone(&entered));
+            wait_by(&lock, move |other| {
                 let guard = other.lock_cancellable(&cancel).unwrap();
                 if guard.is_some() {
                     entered.lock().push(number);
                 }
-            });
-            eventually("it waits", || lock.queue_length() == number + 1);
-            member
+            })
         })
         .collect();
     // The first, two in the middle, and the last.

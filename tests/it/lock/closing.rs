@@ -1,6 +1,6 @@
 //! `close()`: nobody gets in any more, who is in stays in.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, CancelToken, DistributedReentrantLock, Error};
@@ -25,16 +25,7 @@ fn waiters(lock: &DistributedReentrantLock) -> Vec<Member<Result<bool, Error>>> 
         |lock| lock.lock_cancellable(&CancelToken::new()).map(|guard| guard.is_some()),
         |lock| lock.unguarded().lock().map(|()| true),
     ];
-    let before = lock.queue_length();
-    ways.into_iter()
-        .enumerate()
-        .map(|(n, wait)| {
-            let other = lock.clone();
-            let member = spawn(move || wait(&other));
-            eventually("it waits", || lock.queue_length() == before + n + 1);
-            member
-        })
-        .collect()
+    ways.into_iter().map(|wait| wait_by(lock, wait)).collect()
 }
 
 fn is_shut_down<T>(result: &Result<T, Error>) -> bool {
@@ -100,9 +91,7 @@ fn who_was_about_to_get_the_lock_is_turned_away_and_leaves_it_free(lab: &Lab) {
     let lock = generator.generate_with(config("x", 300)).unwrap();
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let remote = elsewhere.lock().unwrap();
-    let other = lock.clone();
-    let waiter = spawn(move || other.lock().map(drop));
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_by(&lock, move |other| other.lock().map(drop));
     let asking = watch.stop_next(Kind::Question, When::Going);
     asking.wait_till_due();
     remote.unlock().unwrap();

@@ -1,7 +1,7 @@
 //! `unlock_after` and `release_after`: the hold ends, and nobody gets the lock before a time since its beginning is over.
 
 use crate::support::cause;
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn, wait_by};
 use crate::support::lab::{Lab, config, is_listener_on, running_on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{BackendFailure, DLockConfig, DelayedRelease, DistributedReentrantLock, Error, LossCause};
@@ -114,15 +114,13 @@ fn threads_and_processes_that_wait_are_served_afterwards_in_their_order(lab: &La
     let begun = lab.time.now();
     let guard = here.lock().unwrap();
     let waiter = |lock: &DistributedReentrantLock| {
-        let (other, time) = (lock.clone(), lab.time.clone());
-        let waiter = spawn(move || {
+        let time = lab.time.clone();
+        wait_by(lock, move |other| {
             let guard = other.lock().unwrap();
             let got = (guard.fencing_token(), time.now());
             guard.unlock().unwrap();
             got
-        });
-        eventually("it waits", || lock.queue_length() == 1);
-        waiter
+        })
     };
     let of_another_process = waiter(&there);
     eventually("it waits in the store", || !is_listener_on() || lab.waiting(here.key()) == 1);
@@ -200,8 +198,7 @@ fn a_lost_reply_changes_nothing(lab: &Lab) {
 /// The release is repeated in the background, as it was asked for. So the lock is never free for somebody else.
 /// Shows: G11.
 fn a_store_that_fails_is_asked_again_and_never_frees_the_lock_instead(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(long()).unwrap();
+    let (lock, watch) = lab.watched_lock(long());
     let guard = lock.lock().unwrap();
     watch.fail(BackendFailure::NotExecuted);
     let failed = guard.unlock_after(AT_LEAST * 300);

@@ -84,8 +84,7 @@ fn granted_behind_a_gate(
 
 /// Shows: L2.
 fn the_only_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 300));
     let token = CancelToken::new();
     let (granted, waiters) = granted_behind_a_gate(lab, &lock, &watch, std::slice::from_ref(&token));
     token.cancel();
@@ -102,8 +101,7 @@ fn the_only_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
 /// Shows: L2, L3.
 fn the_first_waiter_gives_up_while_the_lock_is_being_granted(lab: &Lab) {
     // The lease lasts while the gate is closed: with one that is over, the second waiter would ask again.
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 2_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 2_000));
     let tokens = [CancelToken::new(), CancelToken::new()];
     let (granted, mut waiters) = granted_behind_a_gate(lab, &lock, &watch, &tokens);
     let second = waiters.pop().unwrap();

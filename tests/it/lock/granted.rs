@@ -2,7 +2,7 @@
 //!
 //! Leases of an hour: whoever gets the lock in these tests was not asking again, unless it says so.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, wait_by, wait_for};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use crate::support::{Asking, LONG, claim};
@@ -35,13 +35,12 @@ fn three_processes_are_served_in_the_order_of_their_arrival_by_messages(lab: &La
         .map(|number| {
             let (generator, watch) = lab.listening_generator();
             let lock = generator.generate_with(config("x", HOUR)).unwrap();
-            let (other, entered) = (lock.clone(), Arc::clone(&entered));
-            let member = spawn(move || {
+            let entered = Arc::clone(&entered);
+            let member = wait_by(&lock, move |other| {
                 let _generator = generator;
                 let _guard = other.lock().unwrap();
                 entered.lock().push(number);
             });
-            eventually("it waits", || lock.queue_length() == 1);
             (watch, member)
         })
         .unzip();
@@ -65,11 +64,8 @@ fn the_dead_are_passed_over(lab: &Lab) {
         let (key, locker) = (holder.key(), format!("dead{n}-1"));
         store.ask(&claim(key, &locker, LONG), true, store.limits().command).unwrap();
     }
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", HOUR)).unwrap();
-    let other = lock.clone();
-    let waiter = spawn(move || drop(other.lock().unwrap()));
-    eventually("it waits", || lock.queue_length() == 1);
+    let (lock, watch) = lab.listening_lock(config("x", HOUR));
+    let waiter = wait_for(&lock);
     guard.unlock().unwrap();
     waiter.join();
     assert_eq!(watch.count_of(Kind::Poll), 0);
@@ -80,12 +76,10 @@ fn the_dead_are_passed_over(lab: &Lab) {
 fn who_gives_up_leaves_the_stores_queue(lab: &Lab) {
     let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
     let guard = holder.lock().unwrap();
-    let (generator, _) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", HOUR)).unwrap();
-    let (other, cancel) = (lock.clone(), CancelToken::new());
+    let (lock, _) = lab.listening_lock(config("x", HOUR));
+    let cancel = CancelToken::new();
     let token = cancel.clone();
-    let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_by(&lock, move |other| other.lock_cancellable(&token).unwrap().is_some());
     assert_eq!(lab.waiting(lock.key()), 1);
     cancel.cancel();
     assert!(!waiter.join());
@@ -98,17 +92,12 @@ fn who_gives_up_leaves_the_stores_queue(lab: &Lab) {
 fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
     let holder = lab.generator().generate_with(config("x", HOUR)).unwrap();
     let guard = holder.lock().unwrap();
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", HOUR)).unwrap();
-    let (other, cancel) = (lock.clone(), CancelToken::new());
+    let (lock, watch) = lab.listening_lock(config("x", HOUR));
+    let cancel = CancelToken::new();
     let token = cancel.clone();
-    let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
-    eventually("it waits", || lock.queue_length() == 1);
-    let (second, _watch) = lab.listening_generator();
-    let behind = second.generate_with(config("x", HOUR)).unwrap();
-    let other = behind.clone();
-    let patient = spawn(move || drop(other.lock().unwrap()));
-    eventually("it waits", || behind.queue_length() == 1);
+    let waiter = wait_by(&lock, move |other| other.lock_cancellable(&token).unwrap().is_some());
+    let (behind, _watch) = lab.listening_lock(config("x", HOUR));
+    let patient = wait_for(&behind);
     // It is on its way out when it is given the lock.
     let leaving = watch.stop_next(Kind::Release, When::Going);
     cancel.cancel();
@@ -122,8 +111,7 @@ fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
 
 /// Shows: L2.
 fn a_grant_for_a_locker_that_is_being_released_repeats_the_release(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", HOUR)).unwrap();
+    let (lock, watch) = lab.listening_lock(config("x", HOUR));
     let (unlock, told) = crossbeam_channel::bounded::<()>(0);
     let other = lock.clone();
     let holder = spawn(move || {
@@ -208,8 +196,7 @@ fn an_inbox_that_panics_is_opened_again(lab: &Lab) {
     // It asks again after a tenth of that.
     const LONGEST: u64 = 20 * 24 * HOUR;
     let holder = lab.generator().generate_with(config("x", LONGEST)).unwrap();
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", LONGEST)).unwrap();
+    let (lock, watch) = lab.listening_lock(config("x", LONGEST));
     for round in 1..=2 {
         let guard = holder.lock().unwrap();
         let other = lock.clone();
@@ -236,9 +223,7 @@ fn a_thread_that_takes_over_a_place_keeps_it(lab: &Lab) {
     let token = cancel.clone();
     let impatient = spawn(move || short.lock_cancellable(&token).unwrap().is_some());
     eventually("it waits", || long.queue_length() == 1);
-    let other = long.clone();
-    let patient = spawn(move || drop(other.lock().unwrap()));
-    eventually("both wait", || long.queue_length() == 2);
+    let patient = wait_for(&long);
     cancel.cancel();
     assert!(!impatient.join());
     // The queue lives for twice the lease with which its place was asked for, unless somebody asks again.

@@ -1,7 +1,7 @@
 //! `hold()` and its other forms: a hold that belongs to no thread.
 
 use crate::support::cause;
-use crate::support::crew::{answered, eventually, spawn, spawn_named};
+use crate::support::crew::{answered, eventually, spawn, spawn_named, wait_by};
 use crate::support::journal;
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::Kind;
@@ -96,9 +96,8 @@ fn every_way_to_take_one_ends_with_it_or_by_its_limit(lab: &Lab) {
     lock.hold_cancellable(&cancelled).unwrap().unwrap().release().unwrap();
     let _guard = lock.lock().unwrap();
     assert!(lab.time.during(takes).iter().all(Option::is_none));
-    let (other, token) = (lock.clone(), cancelled.clone());
-    let waiter = spawn(move || other.hold_cancellable(&token).unwrap().is_some());
-    eventually("it waits", || lock.queue_length() == 1);
+    let token = cancelled.clone();
+    let waiter = wait_by(&lock, move |other| other.hold_cancellable(&token).unwrap().is_some());
     cancelled.cancel();
     assert!(!waiter.join());
     assert!(lock.hold_cancellable(&cancelled).unwrap().is_none(), "before it asks");
@@ -265,9 +264,7 @@ fn one_that_lasts_long_is_named_in_the_log_once(lab: &Lab) {
     lock.hold().unwrap().release().unwrap();
     let (first, since) = (lock.hold().unwrap(), lab.time.now());
     named(1, &first, since);
-    let other = lock.clone();
-    let waiter = spawn(move || other.hold().unwrap());
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_by(&lock, move |other| other.hold().unwrap());
     lab.time.pass(2 * AFTER);
     assert_eq!(journal::warnings(lock.key()).len(), 1, "once");
     let since = lab.time.now();
@@ -285,9 +282,7 @@ fn a_closed_client_ends_with_its_last_hold(lab: &Lab) {
     let generator = lab.generator();
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
     let hold = lock.hold().unwrap();
-    let other = lock.clone();
-    let waiter = spawn(move || other.hold().map(drop));
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_by(&lock, move |other| other.hold().map(drop));
     generator.close();
     assert!(matches!(waiter.join(), Err(Error::ShutDown)));
     assert!(matches!(lock.try_hold(), Err(Error::ShutDown)));

@@ -1,7 +1,7 @@
 //! Time by hand: deadlines, late answers, and turns that come too late. Leases here end when the test says so.
 
 use crate::support::cause;
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, wait_by};
 use crate::support::lab::config;
 use crate::support::watched::{Kind, Watch, Watched, When};
 use parking_lot::Mutex;
@@ -194,16 +194,14 @@ fn a_turn_that_comes_too_late_is_passed_on() {
     let entered = Arc::new(Mutex::new(Vec::new()));
     let crew: Vec<_> = (0..5)
         .map(|number| {
-            let (lock, entered) = (scene.lock.clone(), Arc::clone(&entered));
-            let member = spawn(move || {
+            let entered = Arc::clone(&entered);
+            wait_by(&scene.lock, move |lock| {
                 let guard =
                     if number % 2 == 0 { lock.try_lock_for(LIMIT).unwrap() } else { Some(lock.lock().unwrap()) };
                 if guard.is_some() {
                     entered.lock().push(number);
                 }
-            });
-            eventually("it waits", || scene.lock.queue_length() == number + 1);
-            member
+            })
         })
         .collect();
     // The time of every other waiter is over; the unlock wakes them before their own alarms do.
@@ -220,9 +218,7 @@ fn a_turn_that_comes_too_late_is_passed_on() {
 fn a_late_turn_with_nobody_behind_leaves_the_lock_free() {
     let scene = scene_of_turns();
     let guard = scene.lock.lock().unwrap();
-    let lock = scene.lock.clone();
-    let waiter = spawn(move || lock.try_lock_for(Duration::from_secs(500)).unwrap().is_some());
-    eventually("it waits", || scene.lock.queue_length() == 1);
+    let waiter = wait_by(&scene.lock, move |lock| lock.try_lock_for(Duration::from_secs(500)).unwrap().is_some());
     scene.clock.advance(Duration::from_secs(500));
     guard.unlock().unwrap();
     assert!(!waiter.join());
@@ -238,9 +234,8 @@ fn a_turn_for_a_cancelled_thread_is_passed_on() {
         let scene = scene_of_turns();
         let guard = scene.lock.lock().unwrap();
         let cancel = CancelToken::new();
-        let (first, second, token) = (scene.lock.clone(), scene.lock.clone(), cancel.clone());
-        let first = spawn(move || drop(first.lock_cancellable(&token).unwrap()));
-        eventually("it waits", || scene.lock.queue_length() == 1);
+        let (second, token) = (scene.lock.clone(), cancel.clone());
+        let first = wait_by(&scene.lock, move |first| drop(first.lock_cancellable(&token).unwrap()));
         let second = spawn(move || drop(second.lock().unwrap()));
         eventually("both wait", || scene.lock.queue_length() == 2);
         let canceller = spawn(move || cancel.cancel());

@@ -1,9 +1,9 @@
 //! A tenure that is kept after its last hold: cheap for its own process, given up as soon as another wants it.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn, wait_by, wait_for};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
-use redis_dlock::{BackendFailure, DLockConfig};
+use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator};
 use std::time::{Duration, Instant};
 
 on_both_stores!(
@@ -92,10 +92,8 @@ fn other_threads_of_the_process_take_it_up_too(lab: &Lab) {
 
 /// Shows: G10, L4.
 fn another_process_that_waits_is_given_it_at_once(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(lingering("x")).unwrap();
-    let (other, seen) = lab.listening_generator();
-    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let (lock, watch) = lab.listening_lock(lingering("x"));
+    let (elsewhere, seen) = lab.listening_lock(config("x", HOUR));
     let released = watch.count_of(Kind::Release);
     for round in 1..=20 {
         lock.lock().unwrap().unlock().unwrap();
@@ -107,11 +105,9 @@ fn another_process_that_waits_is_given_it_at_once(lab: &Lab) {
     assert_eq!(lab.leftovers(), [""; 0]);
 }
 
-/// Shows: L4.
-fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(lingering("x")).unwrap();
-    let (other, seen) = lab.listening_generator();
+/// Lets another client recall the lock by single attempts, and tells how many those were.
+fn recall(lab: &Lab, other: &DLockGenerator) -> usize {
+    let (lock, watch) = lab.listening_lock(lingering("x"));
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
     let (mut recalled, mut tried) = (0, 0);
     while recalled < RECALLED {
@@ -124,6 +120,13 @@ fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
         eventually("it is given back", || watch.count_of(Kind::Release) > released);
         eventually("nothing is left", || lab.leftovers().is_empty());
     }
+    tried
+}
+
+/// Shows: L4.
+fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
+    let (other, seen) = lab.listening_generator();
+    let tried = recall(lab, &other);
     let polls = seen.count_of(Kind::Poll);
     // By a clock that stands, the count of the questions alone ends an attempt.
     let most = if lab.time.is_by_hand() { 10 } else { 6 };
@@ -132,27 +135,14 @@ fn a_single_attempt_of_another_process_recalls_it(lab: &Lab) {
 
 /// Shows: L4.
 fn a_single_attempt_of_a_process_that_hears_nothing_recalls_it_too(lab: &Lab) {
-    let (generator, _) = lab.listening_generator();
-    let lock = generator.generate_with(lingering("x")).unwrap();
-    let (other, _) = lab.deaf_generator();
-    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
-    let (mut recalled, mut tried) = (0, 0);
-    while recalled < RECALLED {
-        tried += 1;
-        assert!(tried <= TRIED, "{recalled} of {TRIED}");
-        lock.lock().unwrap().unlock().unwrap();
-        recalled += usize::from(elsewhere.try_lock().unwrap().is_some());
-        eventually("nothing is left", || lab.leftovers().is_empty());
-    }
+    recall(lab, &lab.deaf_generator().0);
 }
 
 /// Shows: G1, L2.
 fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (lock, watch) = lab.listening_lock(lingering("x"));
     let guard = lock.lock().unwrap();
-    let (other, seen) = lab.listening_generator();
-    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let (elsewhere, seen) = lab.listening_lock(config("x", HOUR));
     // On a busy machine its few milliseconds may be over sooner, and it asks less often then. If the first round trip was slow, they are
     // more, and it asks more often: at most ten times, after the three questions that find out that the lock may linger. Before each of
     // the ten it pauses: 200 µs before the first, and twice as long before each further one. The end of its time cuts the last pause short.
@@ -177,8 +167,7 @@ fn a_single_attempt_leaves_the_queue_when_somebody_is_inside(lab: &Lab) {
 }
 
 fn a_single_attempt_on_a_lock_that_does_not_linger_is_answered_at_once(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (lock, watch) = lab.listening_lock(lingering("x"));
     for holder in ["a-1", "a-L", "7d8e:17", "L", "b-1l"] {
         lab.overwrite(lock.key(), holder, Duration::from_secs(600));
         let before = watch.count();
@@ -189,8 +178,7 @@ fn a_single_attempt_on_a_lock_that_does_not_linger_is_answered_at_once(lab: &Lab
 
 /// Shows: S10.
 fn it_ends_by_itself(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", HOUR).with_linger(Duration::from_millis(50))).unwrap();
+    let (lock, watch) = lab.listening_lock(config("x", HOUR).with_linger(Duration::from_millis(50)));
     let released = watch.count_of(Kind::Release);
     for round in 1..=3 {
         lock.lock().unwrap().unlock().unwrap();
@@ -202,8 +190,7 @@ fn it_ends_by_itself(lab: &Lab) {
 
 /// Shows: G3.
 fn its_lease_is_renewed(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", 1200).with_linger(Duration::from_secs(3600))).unwrap();
+    let (lock, watch) = lab.listening_lock(config("x", 1200).with_linger(Duration::from_secs(3600)));
     lock.lock().unwrap().unlock().unwrap();
     let holder = lab.holder(lock.key()).expect("it lingers").holder;
     // Each extension moves the end by three quarters of the lease.
@@ -242,8 +229,7 @@ fn dropping_the_last_handle_gives_it_back(lab: &Lab) {
 
 /// Shows: G5, G7, S13.
 fn who_lost_it_meanwhile_asks_anew(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", 600).with_linger(Duration::from_secs(3600))).unwrap();
+    let (lock, watch) = lab.listening_lock(config("x", 600).with_linger(Duration::from_secs(3600)));
     let guard = lock.lock().unwrap();
     let token = guard.fencing_token();
     guard.unlock().unwrap();
@@ -259,8 +245,7 @@ fn who_lost_it_meanwhile_asks_anew(lab: &Lab) {
 
 /// Shows: G5, S13.
 fn who_finds_its_deadline_passed_asks_anew(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", 300).with_linger(Duration::from_secs(3600))).unwrap();
+    let (lock, watch) = lab.listening_lock(config("x", 300).with_linger(Duration::from_secs(3600)));
     lock.lock().unwrap().unlock().unwrap();
     // The lease thread stands still, as on a stopped machine.
     let renewal = watch.stop_next(Kind::Extend, When::Going);
@@ -277,10 +262,8 @@ fn who_finds_its_deadline_passed_asks_anew(lab: &Lab) {
 
 /// Shows: L4.
 fn those_that_began_to_wait_before_the_hold_began_are_not_forgotten(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(lingering("x")).unwrap();
-    let (other, seen) = lab.listening_generator();
-    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let (lock, watch) = lab.listening_lock(lingering("x"));
+    let (elsewhere, seen) = lab.listening_lock(config("x", HOUR));
     let heard = watch.heard();
     let answer = watch.stop_next(Kind::Acquire, When::Coming);
     let holder = lock.clone();
@@ -298,10 +281,8 @@ fn those_that_began_to_wait_before_the_hold_began_are_not_forgotten(lab: &Lab) {
 
 /// Shows: G10, L4.
 fn it_does_not_linger_while_others_wait(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(lingering("x")).unwrap();
-    let (other, seen) = lab.listening_generator();
-    let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
+    let (lock, watch) = lab.listening_lock(lingering("x"));
+    let (elsewhere, seen) = lab.listening_lock(config("x", HOUR));
     let (guard, heard) = (lock.lock().unwrap(), watch.heard());
     let waiting = elsewhere.clone();
     let waiter = spawn(move || drop(waiting.lock().unwrap()));
@@ -346,9 +327,7 @@ fn a_thread_that_waits_beside_it_is_not_forgotten(lab: &Lab) {
     // The retry thread is kept by another key.
     let poll = watch.stop_next(Kind::Poll, When::Coming);
     let busy = generator.generate_with(config("busy", 3000)).unwrap();
-    let other_busy = busy.clone();
-    let slow = spawn(move || other_busy.try_lock_for(Duration::from_secs(20)).unwrap().is_some());
-    eventually("it waits", || busy.queue_length() == 1);
+    let slow = wait_by(&busy, move |other_busy| other_busy.try_lock_for(Duration::from_secs(20)).unwrap().is_some());
     poll.wait_till_due();
     // A single attempt elsewhere recalls what lingers, and is gone again.
     let heard = watch.heard();
@@ -356,9 +335,7 @@ fn a_thread_that_waits_beside_it_is_not_forgotten(lab: &Lab) {
     assert!(elsewhere.try_lock().unwrap().is_none());
     eventually("it is heard", || watch.heard() > heard);
     eventually("it has left", || lab.waiting(lock.key()) == 0);
-    let waiting = lock.clone();
-    let waiter = spawn(move || drop(waiting.lock().unwrap()));
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_for(&lock);
     // Now an extension says that nobody waits. The retry thread stands at its gate.
     let extended = watch.count_of(Kind::Extend);
     lab.time.jump(Duration::from_millis(1500 * 3 / 4));

@@ -1,6 +1,6 @@
 //! What a lock tells about itself.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn, wait_for};
 use crate::support::lab::{Lab, config, on_both_stores};
 use redis_dlock::{CancelToken, DLockGenerator};
 use std::time::Duration;
@@ -46,14 +46,7 @@ fn a_strangers_locker_is_told_as_it_is(lab: &Lab) {
 fn the_queue_is_that_of_this_generator(lab: &Lab) {
     let [here, there] = [(); 2].map(|()| lab.generator().generate_with(config("x", 3000)).unwrap());
     let guard = here.lock().unwrap();
-    let waiters: Vec<_> = [(&here, 1), (&here, 2), (&there, 1)]
-        .map(|(lock, place)| {
-            let other = lock.clone();
-            let waiter = spawn(move || drop(other.lock().unwrap()));
-            eventually("it waits", || lock.queue_length() == place);
-            waiter
-        })
-        .into();
+    let waiters = [&here, &here, &there].map(wait_for);
     assert_eq!((here.queue_length(), there.queue_length()), (2, 1));
     guard.unlock().unwrap();
     for waiter in waiters {
@@ -63,8 +56,7 @@ fn the_queue_is_that_of_this_generator(lab: &Lab) {
 }
 
 fn looking_at_the_queue_and_the_count_asks_nobody(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config(" x ", 600_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config(" x ", 600_000));
     assert_eq!((lock.queue_length(), lock.hold_count(), lock.is_held_by_current_thread()), (0, 0, false));
     assert_eq!(lock.key(), "DLOCK_TEST_x");
     assert_eq!(watch.count(), 0);

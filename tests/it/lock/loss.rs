@@ -1,6 +1,6 @@
 //! A lost lease: who hears of it, and what the stale hold still does, and does not.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, spawn, wait_by};
 use crate::support::journal;
 use crate::support::lab::{Lab, config, on_both_stores};
 use redis_dlock::{Error, LossCause};
@@ -89,9 +89,7 @@ fn a_stale_hold_keeps_local_threads_out_until_it_unlocks(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
     let elsewhere = lab.generator().generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
-    let other = lock.clone();
-    let waiter = spawn(move || other.lock().unwrap().unlock());
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_by(&lock, move |other| other.lock().unwrap().unlock());
     lab.delete(lock.key());
     lab.time.recv(&guard.lost());
     // Another process gets in and out; the local thread stays where it is.

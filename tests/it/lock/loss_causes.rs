@@ -4,7 +4,7 @@ use crate::support::cause;
 use crate::support::crew::eventually;
 use crate::support::lab::{Lab, config, running_on_both_stores};
 use crate::support::watched::{Kind, Watch, When};
-use redis_dlock::{BackendFailure, DLockGuard, LossCause};
+use redis_dlock::{BackendFailure, DLockConfig, DLockGuard, LossCause};
 use std::time::Duration;
 
 running_on_both_stores!(
@@ -24,37 +24,31 @@ fn wait_for_loss(lab: &Lab, guard: &DLockGuard<'_>) {
     assert!(!guard.is_valid());
 }
 
+/// Makes a hold lose its lease, and tells how often it was probed and extended until it was told, and why it is lost.
+fn noticed(lab: &Lab, config: DLockConfig, lose: impl FnOnce(&str)) -> ([usize; 2], LossCause) {
+    let (lock, watch) = lab.watched_lock(config);
+    let guard = lock.lock().unwrap();
+    lose(lock.key());
+    wait_for_loss(lab, &guard);
+    ([Kind::Probe, Kind::Extend].map(|kind| watch.count_of(kind)), cause(guard.unlock()))
+}
+
 /// Shows: G5.
 fn a_deletion_is_noticed_before_the_next_extension(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 3000)).unwrap();
-    let guard = lock.lock().unwrap();
-    lab.delete(lock.key());
-    wait_for_loss(lab, &guard);
-    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
-    assert_eq!(cause(guard.unlock()), LossCause::Deleted);
+    assert_eq!(noticed(lab, config("x", 3000), |key| lab.delete(key)), ([1, 0], LossCause::Deleted));
 }
 
 /// Shows: G5.
 fn a_take_over_is_noticed_before_the_next_extension(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 3000)).unwrap();
-    let guard = lock.lock().unwrap();
-    lab.overwrite(lock.key(), "10.0.0.7-main", Duration::from_secs(600));
-    wait_for_loss(lab, &guard);
-    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (1, 0));
-    assert_eq!(cause(guard.unlock()), LossCause::TakenOver { by: "10.0.0.7-main".to_owned() });
+    let by = "10.0.0.7-main".to_owned();
+    let found = noticed(lab, config("x", 3000), |key| lab.overwrite(key, &by, Duration::from_secs(600)));
+    assert_eq!(found, ([1, 0], LossCause::TakenOver { by }));
 }
 
 /// Shows: G6.
 fn without_probes_the_next_extension_notices(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 3000).with_probe(false).with_renew_at(0.2)).unwrap();
-    let guard = lock.lock().unwrap();
-    lab.delete(lock.key());
-    wait_for_loss(lab, &guard);
-    assert_eq!((watch.count_of(Kind::Probe), watch.count_of(Kind::Extend)), (0, 1));
-    assert_eq!(cause(guard.unlock()), LossCause::Deleted);
+    let config = config("x", 3000).with_probe(false).with_renew_at(0.2);
+    assert_eq!(noticed(lab, config, |key| lab.delete(key)), ([0, 1], LossCause::Deleted));
 }
 
 /// Shows: G6.
@@ -70,8 +64,7 @@ fn an_overwritten_lease_is_noticed_by_the_unlock_at_the_latest(lab: &Lab) {
 
 /// Lets the store stop working while a lock is held, and tells how often its extension was tried before it was lost.
 fn tries_until_lost(lab: &Lab, stop: impl FnOnce(&Watch)) -> usize {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 900).with_probe(false)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 900).with_probe(false));
     let guard = lock.lock().unwrap();
     let acquired = watch.calls()[0].at;
     stop(&watch);
@@ -109,8 +102,7 @@ fn a_store_that_is_silent_costs_the_lease_at_its_deadline(lab: &Lab) {
 
 /// Shows: G3.
 fn a_store_that_comes_back_in_time_costs_nothing(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 3000).with_renew_at(0.1)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 3000).with_renew_at(0.1));
     let guard = lock.lock().unwrap();
     for failure in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
         watch.fail(failure);
@@ -159,8 +151,7 @@ fn an_extension_whose_answer_is_late_does_not_bring_a_lost_lease_back(lab: &Lab)
 
 /// Shows: G5, G6.
 fn an_extension_whose_answer_is_late_is_a_loss_even_if_nobody_looked(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", LEASE).with_probe(false)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", LEASE).with_probe(false));
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
     let extended = watch.stop_next(Kind::Extend, When::Coming);

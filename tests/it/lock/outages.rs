@@ -1,6 +1,6 @@
 //! A store that fails for a while: who waits it out, and who is told.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{spawn, wait_by};
 use crate::support::journal;
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
@@ -21,8 +21,7 @@ on_both_stores!(
 /// Shows: L2, L3.
 fn lock_waits_an_outage_out(lab: &Lab) {
     for failure in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
-        let (generator, watch) = lab.watched_generator();
-        let lock = generator.generate_with(config("x", 300)).unwrap();
+        let (lock, watch) = lab.watched_lock(config("x", 300));
         lock.lock().unwrap().unlock().unwrap();
         watch.fail(failure);
         let other = lock.clone();
@@ -37,8 +36,7 @@ fn lock_waits_an_outage_out(lab: &Lab) {
 }
 
 fn attempts_fail_by_name(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 300));
     for wanted in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
         watch.fail(wanted);
         let is_named = |error: Error| matches!(error, Error::Backend { failure, .. } if failure == wanted);
@@ -53,15 +51,13 @@ fn attempts_fail_by_name(lab: &Lab) {
 }
 
 fn a_cancelled_wait_for_a_failing_store_is_no_error(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 300));
     // A store that has never answered is not waited for.
     lock.lock().unwrap().unlock().unwrap();
     watch.fail(BackendFailure::NotExecuted);
     let cancel = CancelToken::new();
-    let (other, token) = (lock.clone(), cancel.clone());
-    let waiter = spawn(move || other.lock_cancellable(&token).map(|guard| guard.is_none()));
-    eventually("it waits", || lock.queue_length() == 1);
+    let token = cancel.clone();
+    let waiter = wait_by(&lock, move |other| other.lock_cancellable(&token).map(|guard| guard.is_none()));
     cancel.cancel();
     assert!(waiter.join().unwrap());
     watch.heal();
@@ -69,8 +65,7 @@ fn a_cancelled_wait_for_a_failing_store_is_no_error(lab: &Lab) {
 
 /// Shows: G11.
 fn an_acquire_without_an_answer_is_asked_about_again(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 30_000));
     watch.lose_next_answer(Kind::Acquire);
     let guard = lock.lock().unwrap();
     let asked: Vec<_> = watch.calls().into_iter().map(|call| (call.kind, call.locker)).collect();
@@ -124,8 +119,7 @@ fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
 
 /// Shows: G11, L2.
 fn a_release_without_an_answer_is_repeated(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 30_000));
     let guard = lock.lock().unwrap();
     watch.lose_next_answer(Kind::Release);
     guard.unlock().unwrap();
@@ -147,8 +141,7 @@ fn a_release_without_an_answer_is_repeated(lab: &Lab) {
 /// What was done under the lock was done alone, whatever becomes of the release.
 /// Shows: G6, L2.
 fn a_release_that_is_not_confirmed_keeps_the_result_of_the_work(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 30_000));
     let patient = CancelToken::new();
     for failure in [BackendFailure::NotExecuted, BackendFailure::Unknown, BackendFailure::Refused] {
         let work = |_: &DLockGuard<'_>| {

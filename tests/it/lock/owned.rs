@@ -1,6 +1,6 @@
 //! Guards that own their handle: they do what a borrowed guard does, wherever they are stored.
 
-use crate::support::crew::{HANG, answered, eventually, spawn};
+use crate::support::crew::{HANG, answered, eventually, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use redis_dlock::{CancelToken, DLockGenerator, Error, LossCause, OwnedDLockGuard};
 use std::collections::HashMap;
@@ -70,9 +70,7 @@ fn dropping_it_lets_others_in(lab: &Lab) {
     let generator = lab.generator();
     let owned = locked(&generator, "x");
     let lock = generator.generate_with(config("x", 30_000)).unwrap();
-    let other = lock.clone();
-    let waiter = spawn(move || other.lock_owned().unwrap().fencing_token());
-    eventually("it waits", || lock.queue_length() == 1);
+    let waiter = wait_by(&lock, move |other| other.lock_owned().unwrap().fencing_token());
     let token = owned.fencing_token();
     drop(owned);
     assert!(waiter.join() > token);

@@ -1,6 +1,6 @@
 //! The threads of one process pass the lock on among themselves without the store, until others wait.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use parking_lot::Mutex;
@@ -20,8 +20,7 @@ const HOUR: u64 = 3_600_000;
 fn threads_take_turns_without_the_store_each_with_its_own_token(lab: &Lab) {
     const THREADS: usize = 8;
     const ROUNDS: usize = 150;
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", HOUR)).unwrap();
+    let (lock, watch) = lab.listening_lock(config("x", HOUR));
     let before = watch.count();
     let guard = lock.lock().unwrap();
     let tokens = Arc::new(Mutex::new(vec![guard.fencing_token()]));
@@ -59,21 +58,18 @@ fn threads_take_turns_without_the_store_each_with_its_own_token(lab: &Lab) {
 /// Shows: G8, G10, L4.
 fn another_process_is_let_in_after_so_many_more_holds(lab: &Lab) {
     const PASSES: u32 = 3;
-    let (generator, told) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", HOUR).with_local_passes(PASSES)).unwrap();
+    let (lock, told) = lab.listening_lock(config("x", HOUR).with_local_passes(PASSES));
     let (other, watch) = lab.listening_generator();
     let elsewhere = other.generate_with(config("x", HOUR)).unwrap();
     let entered = Arc::new(AtomicUsize::new(0));
     let guard = lock.lock().unwrap();
     let crew: Vec<_> = (1..=20)
-        .map(|place| {
-            let (other, entered) = (lock.clone(), Arc::clone(&entered));
-            let member = spawn(move || {
+        .map(|_| {
+            let entered = Arc::clone(&entered);
+            wait_by(&lock, move |other| {
                 let _guard = other.lock().unwrap();
                 entered.fetch_add(1, Ordering::SeqCst);
-            });
-            eventually("it waits", || lock.queue_length() == place);
-            member
+            })
         })
         .collect();
     let heard = told.heard();
@@ -94,17 +90,15 @@ fn another_process_is_let_in_after_so_many_more_holds(lab: &Lab) {
 
 fn each_thread_may_hold_for_the_whole_time(lab: &Lab) {
     const LIMIT: Duration = Duration::from_millis(700);
-    let (generator, _) = lab.listening_generator();
-    let lock = generator.generate_with(config("x", HOUR).with_max_hold(LIMIT)).unwrap();
+    let (lock, _) = lab.listening_lock(config("x", HOUR).with_max_hold(LIMIT));
     let first = lock.lock().unwrap();
-    let (waiting, time) = (lock.clone(), lab.time.clone());
-    let second = spawn(move || {
+    let time = lab.time.clone();
+    let second = wait_by(&lock, move |waiting| {
         let guard = waiting.lock().unwrap();
         let remaining = guard.remaining();
         time.recv(&guard.lost());
         (remaining, guard.unlock().is_err())
     });
-    eventually("it waits", || lock.queue_length() == 1);
     lab.time.pass(LIMIT / 2);
     let left = first.remaining();
     first.unlock().unwrap();

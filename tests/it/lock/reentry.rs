@@ -1,6 +1,6 @@
 //! Reentry: a hold count for each thread, kept without the store.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{CancelToken, DistributedReentrantLock, Error};
@@ -35,8 +35,7 @@ fn every_lock_counts_up_and_every_unlock_down(lab: &Lab) {
 
 /// Shows: G9.
 fn reentry_never_asks_the_store(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 600_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 600_000));
     let outer = lock.lock().unwrap();
     assert_eq!(watch.count(), 1);
     let inner: Vec<_> = (0..1000).map(|_| lock.lock().unwrap()).collect();
@@ -85,9 +84,7 @@ fn a_count_is_its_threads_own(lab: &Lab) {
 fn a_waiting_thread_gets_in_only_after_the_last_unlock(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
-    let other = lock.clone();
-    let waiter = spawn(move || other.lock().unwrap().fencing_token());
-    eventually("the waiter waits", || lock.queue_length() == 1);
+    let waiter = wait_by(&lock, move |other| other.lock().unwrap().fencing_token());
     let token = outer.fencing_token();
     inner.unlock().unwrap();
     assert_eq!((lock.queue_length(), lock.hold_count()), (1, 1));

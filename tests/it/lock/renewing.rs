@@ -48,8 +48,7 @@ fn a_hold_outlives_ten_leases(lab: &Lab) {
 /// Shows: G3, G5.
 fn it_extends_at_three_quarters_and_probes_in_between(lab: &Lab) {
     const LEASE: Duration = Duration::from_millis(4000);
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 4000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 4000));
     let guard = lock.lock().unwrap();
     watch.wait_for_more(Kind::Extend, 2);
     let calls = watch.calls();
@@ -73,8 +72,7 @@ fn it_extends_at_three_quarters_and_probes_in_between(lab: &Lab) {
 }
 
 fn without_probes_it_only_extends(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 1200).with_probe(false).with_renew_at(0.2)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 1200).with_probe(false).with_renew_at(0.2));
     let guard = lock.lock().unwrap();
     watch.wait_for_more(Kind::Extend, 4);
     guard.unlock().unwrap();

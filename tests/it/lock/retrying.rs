@@ -1,7 +1,7 @@
 //! The retry thread: when it asks, for whom, and in how many round trips.
 
-use crate::support::crew::{Member, eventually, spawn};
-use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::crew::{Member, eventually, spawn, wait_by};
+use crate::support::lab::{Lab, config, on_both_stores, wait_with};
 use crate::support::watched::{Call, Kind, When};
 use redis_dlock::CancelToken;
 use std::collections::HashMap;
@@ -25,10 +25,9 @@ fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
     let lock = generator.generate_with(config("x", 2400)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     let cancel = CancelToken::new();
-    let (other, token) = (lock.clone(), cancel.clone());
-    let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
-    eventually("it has asked, and waits", || lock.queue_length() == 1);
-    lab.time.until("five retries", || watch.count_of(Kind::Question) == 6);
+    let token = cancel.clone();
+    let waiter = wait_by(&lock, move |other| other.lock_cancellable(&token).unwrap().is_some());
+    lab.time.until("five retries", || watch.count_of(Kind::Question) >= 6);
     cancel.cancel();
     assert!(!waiter.join());
 
@@ -97,14 +96,7 @@ fn it_asks_once_for_many_waiters_of_one_key(lab: &Lab) {
     let lock = generator.generate_with(config("x", 300)).unwrap();
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     let cancel = CancelToken::new();
-    let waiters: Vec<_> = (1..=10)
-        .map(|place| {
-            let (other, token) = (lock.clone(), cancel.clone());
-            let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
-            eventually("it waits", || lock.queue_length() == place);
-            waiter
-        })
-        .collect();
+    let waiters: Vec<_> = (1..=10).map(|place| wait_with(&lock, &cancel, place)).collect();
     watch.wait_for_more(Kind::Question, 3);
     let asked = watch.calls_of(Kind::Question);
     // Were it asked for each waiter, there would be gaps of nothing.

@@ -1,6 +1,6 @@
 //! The builder's `on_slow_wait`: told once of each wait that lasts, while the waiter keeps its place.
 
-use crate::support::crew::{HANG, answered, eventually, spawn, spawn_named};
+use crate::support::crew::{HANG, answered, eventually, spawn, spawn_named, wait_for};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use redis_dlock::{CancelToken, DLockGenerator, SlowWait};
@@ -69,11 +69,7 @@ fn short_waits_are_not_told_of(lab: &Lab) {
     let guard = guard.lock().unwrap();
     assert!(lab.time.during(|| answered(|| lock.try_lock_for(SLOW)).is_none()));
     assert!(lock.try_lock().unwrap().is_none());
-    let waiter = spawn({
-        let lock = lock.clone();
-        move || drop(lock.lock().unwrap())
-    });
-    eventually("it waits", || lock.queue_length() > 0);
+    let waiter = wait_for(&lock);
     guard.unlock().unwrap();
     lab.join(waiter);
     drop((lock, generator));

@@ -1,6 +1,6 @@
 //! The threads of a generator: three at the most, from first need to the end, and what is left afterwards: nothing.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, wait_by};
 use crate::support::lab::{Lab, ON_CLUSTER, alone_on_both_stores, config, is_listener_on};
 use crate::support::process::{descriptors, tasks, threads, threads_named};
 use redis_dlock::{CancelToken, DistributedReentrantLock};
@@ -188,9 +188,7 @@ fn nothing_is_left_of_a_hundred_generators(lab: &Lab) {
         let generator = lab.generator();
         let lock = generator.generate_with(config("x", 3000)).unwrap();
         let guard = lock.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || drop(other.lock()));
-        eventually("it waits", || lock.queue_length() == 1);
+        let waiter = wait_by(&lock, move |other| drop(other.lock()));
         match n % 3 {
             0 => generator.close(),
             1 => drop(generator),

@@ -1,6 +1,6 @@
 //! `try_lock` and its timed forms.
 
-use crate::support::crew::{answered, eventually, spawn};
+use crate::support::crew::{answered, spawn, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{DLockGuard, DistributedReentrantLock, Error};
@@ -30,8 +30,7 @@ fn attempts(lock: &DistributedReentrantLock) -> [bool; 4] {
 }
 
 fn one_attempt_gets_a_free_lock(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 30_000));
     assert_eq!(attempts(&lock), [true; 4]);
     assert_eq!((watch.count_of(Kind::Acquire), watch.count_of(Kind::Release)), (4, 4));
     // None of them is a wait that ends at once: the store gets its time to answer.
@@ -44,8 +43,7 @@ fn one_attempt_gets_a_free_lock(lab: &Lab) {
 fn one_attempt_on_a_lock_held_elsewhere_asks_once(lab: &Lab) {
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = elsewhere.lock().unwrap();
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 30_000));
     assert_eq!(attempts(&lock), [false; 4]);
     assert_eq!((watch.count_of(Kind::Acquire), watch.count()), (4, 4));
     assert_eq!(lock.queue_length(), 0);
@@ -55,8 +53,7 @@ fn one_attempt_on_a_lock_held_elsewhere_asks_once(lab: &Lab) {
 
 /// Shows: G1.
 fn one_attempt_on_a_lock_held_by_a_local_thread_does_not_ask(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 600_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 600_000));
     let _guard = lock.lock().unwrap();
     let other = lock.clone();
     assert_eq!(spawn(move || attempts(&other)).join(), [false; 4]);
@@ -64,8 +61,7 @@ fn one_attempt_on_a_lock_held_by_a_local_thread_does_not_ask(lab: &Lab) {
 }
 
 fn a_timed_attempt_gets_a_free_lock_without_waiting(lab: &Lab) {
-    let (generator, watch) = lab.watched_generator();
-    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let (lock, watch) = lab.watched_lock(config("x", 30_000));
     for limit in [Duration::from_secs(1), Duration::from_secs(3600), Duration::MAX] {
         lock.try_lock_for(limit).unwrap().unwrap().unlock().unwrap();
         let guard = lock.try_lock_until(Instant::now() + limit.min(Duration::from_secs(1_000_000_000)));
@@ -107,17 +103,14 @@ fn a_timed_attempt_gets_what_is_unlocked_in_time(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = lock.lock().unwrap();
     let waiters = [0, 1].map(|place| {
-        let other = lock.clone();
-        let waiter = spawn(move || {
+        wait_by(&lock, move |other| {
             let limit = Duration::from_secs(1000);
             let guard = match place {
                 0 => other.try_lock_for(limit),
                 _ => other.try_lock_until(Instant::now() + limit),
             };
             guard.unwrap().is_some()
-        });
-        eventually("it waits", || lock.queue_length() == place + 1);
-        waiter
+        })
     });
     guard.unlock().unwrap();
     assert_eq!(waiters.map(crate::support::crew::Member::join), [true; 2]);
@@ -127,12 +120,8 @@ fn an_endless_attempt_does_not_overflow(lab: &Lab) {
     let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let guard = lock.lock().unwrap();
     let limits = [Duration::MAX, Duration::MAX / 2, Duration::from_secs(u64::MAX / 1_000_000_000)];
-    let waiters = [0, 1, 2].map(|place| {
-        let other = lock.clone();
-        let waiter = spawn(move || other.try_lock_for(limits[place]).unwrap().is_some());
-        eventually("it waits", || lock.queue_length() == place + 1);
-        waiter
-    });
+    let waiters =
+        [0, 1, 2].map(|place| wait_by(&lock, move |other| other.try_lock_for(limits[place]).unwrap().is_some()));
     guard.unlock().unwrap();
     assert_eq!(waiters.map(crate::support::crew::Member::join), [true; 3]);
 }

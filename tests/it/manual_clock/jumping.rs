@@ -1,6 +1,6 @@
 //! A clock that is moved while a question is under way, or by several threads at once.
 
-use super::{LEASE, Scene, cause, let_sleep, until, until_waiting};
+use super::{LEASE, Scene, cause, let_sleep, until, waits};
 use crate::support::crew::{HANG, Member, spawn};
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, Clock, LossCause, ManualClock, Moment};
@@ -25,9 +25,7 @@ fn a_busy_answer_from_before_the_move_is_asked_about_again() {
         // The same for the thread that asks on behalf of a waiter.
         let holder = scene.lock();
         std::mem::forget(holder.lock().unwrap());
-        let other = lock.clone();
-        let waiter = spawn(move || drop(other.lock().unwrap()));
-        until_waiting(&lock, 1);
+        let waiter = waits(&lock, 1, |lock| drop(lock.lock().unwrap()));
         let asked = watch.stop_next(Kind::Acquire, When::Coming);
         scene.clock.advance(LEASE / 6);
         asked.wait();
@@ -45,9 +43,7 @@ fn a_failure_from_before_the_move_is_asked_about_again() {
         let scene = Scene::new();
         let (lock, watch) = scene.watched_lock();
         watch.fail(BackendFailure::NotExecuted);
-        let other = lock.clone();
-        let waiter = spawn(move || drop(other.lock().unwrap()));
-        until_waiting(&lock, 1);
+        let waiter = waits(&lock, 1, |lock| drop(lock.lock().unwrap()));
         let asked = watch.stop_next(Kind::Acquire, When::Coming);
         watch.lose_next_answer(Kind::Acquire);
         watch.heal();
@@ -119,9 +115,7 @@ fn a_hook_may_move_it() {
             clock.advance(LEASE);
             tell.send(()).unwrap();
         };
-        let generator =
-            redis_dlock::DLockGenerator::builder().clock(scene.clock.clone()).on_lost(hook).build(scene.store.clone());
-        let lock = generator.unwrap().generate_with(super::settings()).unwrap();
+        let lock = scene.built(|builder| builder.on_lost(hook)).generate_with(super::settings()).unwrap();
         let guard = lock.lock().unwrap();
         let_sleep(round);
         scene.clock.advance(LEASE);

@@ -18,11 +18,13 @@ mod records;
 mod unreachable;
 mod waking;
 
-use crate::support::crew::HANG;
+use crate::support::crew::{HANG, Member, spawn};
 use crate::support::lab::builder;
 use crate::support::watched::{Watch, Watched};
 use crate::support::{cause, is_long};
-use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, ManualClock, MemoryLockProcessor};
+use redis_dlock::{
+    DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, ManualClock, MemoryLockProcessor,
+};
 use std::sync::Arc;
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
@@ -48,6 +50,18 @@ impl Scene {
 
     fn generator(&self) -> DLockGenerator {
         builder().clock(self.clock.clone()).build(self.store.clone()).unwrap()
+    }
+
+    /// A client that always hears of grants, built in some way.
+    fn built(&self, build: impl FnOnce(GeneratorBuilder) -> GeneratorBuilder) -> DLockGenerator {
+        build(DLockGenerator::builder().clock(self.clock.clone())).build(self.store.clone()).unwrap()
+    }
+
+    /// The lock of a client with a connection of its own, and that.
+    fn lock_on_a_wire(&self) -> (DistributedReentrantLock, MemoryLockProcessor) {
+        let wire = self.store.another_connection();
+        let generator = DLockGenerator::builder().clock(self.clock.clone()).build(wire.clone()).unwrap();
+        (generator.generate_with(settings()).unwrap(), wire)
     }
 
     fn lock(&self) -> DistributedReentrantLock {
@@ -85,7 +99,15 @@ fn let_sleep(round: usize) {
     }
 }
 
+/// Starts a thread that does something with a lock, and returns when it is one of so many that wait in its client.
 #[track_caller]
-fn until_waiting(lock: &DistributedReentrantLock, threads: usize) {
+fn waits<T: Send + 'static>(
+    lock: &DistributedReentrantLock,
+    threads: usize,
+    work: impl FnOnce(&DistributedReentrantLock) -> T + Send + 'static,
+) -> Member<T> {
+    let other = lock.clone();
+    let member = spawn(move || work(&other));
     until("threads wait", || lock.queue_length() == threads);
+    member
 }

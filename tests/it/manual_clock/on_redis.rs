@@ -1,7 +1,7 @@
 //! With a real server, leases go on by its clock; what a client thinks of them goes by its own.
 
-use super::{LEASE, cause, let_sleep, settings, until_waiting};
-use crate::support::crew::{HANG, spawn};
+use super::{LEASE, cause, let_sleep, settings, waits};
+use crate::support::crew::HANG;
 use crate::support::{Proxy, RedisServer};
 use redis_dlock::{DLockConfig, DLockGenerator, LossCause, ManualClock, RedisLockProcessor};
 use std::sync::Arc;
@@ -9,11 +9,7 @@ use std::time::Duration;
 
 const ROUNDS: usize = 30;
 
-fn generator(server: &RedisServer, clock: &Arc<ManualClock>) -> DLockGenerator {
-    generator_at(&server.url(), clock)
-}
-
-fn generator_at(url: &str, clock: &Arc<ManualClock>) -> DLockGenerator {
+fn generator(url: &str, clock: &Arc<ManualClock>) -> DLockGenerator {
     let processor = RedisLockProcessor::connect(url).unwrap();
     crate::support::lab::builder().clock(clock.clone()).build(processor).unwrap()
 }
@@ -24,7 +20,7 @@ fn a_lease_is_lost() {
     let server = RedisServer::start();
     for round in 0..ROUNDS {
         let clock = Arc::new(ManualClock::new());
-        let lock = generator(&server, &clock).generate_with(settings()).unwrap();
+        let lock = generator(&server.url(), &clock).generate_with(settings()).unwrap();
         let guard = lock.lock().unwrap();
         let lost = guard.lost();
         let_sleep(round);
@@ -41,12 +37,9 @@ fn a_wait_is_over() {
     let server = RedisServer::start();
     for _ in 0..ROUNDS {
         let clock = Arc::new(ManualClock::new());
-        let (holder, lock) = (generator(&server, &clock), generator(&server, &clock));
-        let (holder, lock) = (holder.generate_with(settings()).unwrap(), lock.generate_with(settings()).unwrap());
+        let [holder, lock] = [(); 2].map(|()| generator(&server.url(), &clock).generate_with(settings()).unwrap());
         let guard = holder.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
-        until_waiting(&lock, 1);
+        let waiter = waits(&lock, 1, |lock| lock.try_lock_for(LEASE / 2).unwrap().is_none());
         clock.advance(LEASE / 2);
         assert!(waiter.join());
         guard.unlock().unwrap();
@@ -62,7 +55,7 @@ fn a_lease_that_is_nearly_over_leaves_the_others_time_for_an_answer() {
     let proxy = Proxy::to(server.port(), Duration::from_millis(2));
     let renewed_together = |_| {
         let clock = Arc::new(ManualClock::new());
-        let generator = generator_at(&proxy.url(), &clock);
+        let generator = generator(&proxy.url(), &clock);
         let lock = |target: &str, lease| {
             let settings = DLockConfig::new("urgent", target).with_lease(Duration::from_secs(lease));
             generator.generate_with(settings).unwrap()

@@ -1,7 +1,6 @@
 //! Time that passes as in a process that runs: what becomes due on the way is done on the way.
 
-use super::{LEASE, Scene, cause, settings, until_waiting};
-use crate::support::crew::spawn;
+use super::{LEASE, Scene, cause, settings, waits};
 use crate::support::watched::Kind;
 use redis_dlock::{Clock, DLockConfig, DLockGenerator, LossCause, Moment};
 use std::time::Duration;
@@ -32,18 +31,14 @@ fn what_ends_on_the_way_has_ended() {
         let scene = Scene::new();
         let (dead, here, there) = (scene.lock(), scene.lock(), scene.lock());
         std::mem::forget(dead.lock().unwrap());
-        let other = here.clone();
-        let impatient = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
-        until_waiting(&here, 1);
+        let impatient = waits(&here, 1, |lock| lock.try_lock_for(LEASE / 2).unwrap().is_none());
         scene.clock.pass(LEASE / 2 - Duration::from_nanos(1));
         assert_eq!(here.queue_length(), 1);
         scene.clock.pass(Duration::from_nanos(1));
         assert_eq!(here.queue_length(), 0, "it does not wait any more");
         assert!(impatient.join());
         // What the program did not unlock is kept for as long as its thread lives.
-        let other = there.clone();
-        let waiter = spawn(move || other.lock().unwrap().fencing_token());
-        until_waiting(&there, 1);
+        let waiter = waits(&there, 1, |lock| lock.lock().unwrap().fencing_token());
         scene.clock.pass(2 * LEASE);
         assert_eq!(there.queue_length(), 1);
         assert!(scene.store.delete(there.key()));

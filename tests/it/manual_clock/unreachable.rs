@@ -1,13 +1,13 @@
 //! The embedded store is set unreachable and comes back: what a program sees of a server that is down.
 
-use super::{LEASE, Scene, cause, settings, until, until_waiting};
+use super::{LEASE, Scene, cause, settings, until, waits};
 use crate::support::crew::{HANG, spawn};
 use crate::support::lab::{builder, is_listener_on};
 use crate::support::watched::Watched;
 use crate::support::{Asking, claim};
 use redis_dlock::processor::{Limit, Operations};
 use redis_dlock::{
-    BackendFailure, CancelToken, DLockGenerator, Error, LockProcessor, LossCause, MemoryLockProcessor, Message, Request,
+    BackendFailure, CancelToken, Error, LockProcessor, LossCause, MemoryLockProcessor, Message, Request,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,9 +67,7 @@ fn whoever_waits_gets_the_lock_when_the_store_is_back() {
         let lock = scene.lock();
         scene.store.set_reachable(false);
         assert!(is_unreachable(&lock.try_lock()));
-        let other = lock.clone();
-        let waiter = spawn(move || other.lock().map(drop));
-        until_waiting(&lock, 1);
+        let waiter = waits(&lock, 1, |lock| lock.lock().map(drop));
         scene.clock.advance(LEASE);
         assert_eq!(lock.queue_length(), 1);
         scene.store.set_reachable(true);
@@ -85,9 +83,7 @@ fn a_wait_with_a_limit_ends_with_the_error() {
         let scene = Scene::new();
         let lock = scene.lock();
         scene.store.set_reachable(false);
-        let other = lock.clone();
-        let waiter = spawn(move || other.try_lock_for(LEASE).map(|got| got.is_some()));
-        until_waiting(&lock, 1);
+        let waiter = waits(&lock, 1, |lock| lock.try_lock_for(LEASE).map(|got| got.is_some()));
         scene.clock.advance(LEASE);
         assert!(is_unreachable(&waiter.join()));
     }
@@ -116,13 +112,9 @@ fn a_wait_with_a_limit_ends_though_nobody_moves_the_clock() {
 #[test]
 fn a_wait_that_has_begun_ends_when_the_store_goes_and_the_clock_stands_still() {
     let scene = Scene::new();
-    let wire = scene.store.another_connection();
-    let generator = DLockGenerator::builder().clock(scene.clock.clone()).build(wire.clone()).unwrap();
-    let (holder, lock) = (scene.lock(), generator.generate_with(settings()).unwrap());
+    let (holder, (lock, wire)) = (scene.lock(), scene.lock_on_a_wire());
     let guard = holder.lock().unwrap();
-    let other = lock.clone();
-    let waiter = spawn(move || other.try_lock_for(Duration::from_secs(1)).map(|got| got.is_some()));
-    until_waiting(&lock, 1);
+    let waiter = waits(&lock, 1, |lock| lock.try_lock_for(Duration::from_secs(1)).map(|got| got.is_some()));
     until("it stands in the queue", || !is_listener_on() || holder.inspect().unwrap().waiting == 1);
     wire.set_reachable(false);
     assert!(is_unreachable(&waiter.join()));
@@ -136,9 +128,7 @@ fn a_wait_for_a_holder_goes_on_until_the_clock_is_moved() {
     let scene = Scene::new();
     let (holder, (lock, watch)) = (scene.lock(), scene.watched_lock());
     let guard = holder.lock().unwrap();
-    let other = lock.clone();
-    let waiter = spawn(move || other.try_lock_for(limit).map(|got| got.is_some()));
-    until_waiting(&lock, 1);
+    let waiter = waits(&lock, 1, move |lock| lock.try_lock_for(limit).map(|got| got.is_some()));
     let asked = watch.count();
     until("the limit has passed in real time, and the store was asked again", || watch.count() >= asked + 3);
     assert!(!waiter.is_finished());
@@ -152,9 +142,7 @@ fn a_wait_for_a_holder_goes_on_until_the_clock_is_moved() {
 fn what_is_held_is_lost_at_its_deadline_and_not_before() {
     for _ in 0..300 {
         let scene = Scene::new();
-        let wire = scene.store.another_connection();
-        let generator = DLockGenerator::builder().clock(scene.clock.clone()).build(wire.clone()).unwrap();
-        let (cut_off, other) = (generator.generate_with(settings()).unwrap(), scene.lock());
+        let ((cut_off, wire), other) = (scene.lock_on_a_wire(), scene.lock());
         let guard = cut_off.lock().unwrap();
         let lost = guard.lost();
         wire.set_reachable(false);

@@ -1,9 +1,9 @@
 //! What ends when the clock is moved, and not before.
 
-use super::{LEASE, Scene, cause, let_sleep, rounds, settings, until, until_waiting};
-use crate::support::crew::{HANG, spawn};
+use super::{LEASE, Scene, cause, let_sleep, rounds, settings, until, waits};
+use crate::support::crew::HANG;
 use crossbeam_channel::{RecvTimeoutError, unbounded};
-use redis_dlock::{CancelToken, DLockGenerator, LossCause};
+use redis_dlock::{CancelToken, GeneratorBuilder, LossCause};
 use std::time::Duration;
 
 /// Shows: G5, G6.
@@ -12,12 +12,9 @@ fn a_lease_is_lost() {
     for round in 0..rounds() {
         let scene = Scene::new();
         let (tell, told) = unbounded();
-        let generator = DLockGenerator::builder()
-            .clock(scene.clock.clone())
-            .on_lost(move |loss| tell.send(loss.cause.clone()).unwrap())
-            .build(scene.store.clone())
-            .unwrap();
-        let lock = generator.generate_with(settings()).unwrap();
+        let tells =
+            move |builder: GeneratorBuilder| builder.on_lost(move |loss| tell.send(loss.cause.clone()).unwrap());
+        let lock = scene.built(tells).generate_with(settings()).unwrap();
         let guard = lock.lock().unwrap();
         let lost = guard.lost();
         let_sleep(round);
@@ -36,18 +33,11 @@ fn a_wait_becomes_slow() {
     for round in 0..rounds() {
         let scene = Scene::new();
         let (tell, told) = unbounded();
-        let generator = DLockGenerator::builder()
-            .clock(scene.clock.clone())
-            .on_slow_wait(LEASE / 100, move |wait| tell.send(wait.waited).unwrap())
-            .build(scene.store.clone())
-            .unwrap();
+        let generator =
+            scene.built(|builder| builder.on_slow_wait(LEASE / 100, move |wait| tell.send(wait.waited).unwrap()));
         let lock = generator.generate_with(settings()).unwrap();
         let guard = lock.lock().unwrap();
-        let waiter = spawn({
-            let lock = lock.clone();
-            move || drop(lock.lock().unwrap())
-        });
-        until_waiting(&lock, 1);
+        let waiter = waits(&lock, 1, |lock| drop(lock.lock().unwrap()));
         let_sleep(round);
         scene.clock.advance(LEASE / 100 - Duration::from_nanos(1));
         assert!(told.is_empty());
@@ -71,9 +61,7 @@ fn the_holder_has_died() {
         let guard = dead.lock().unwrap();
         let token = guard.fencing_token();
         std::mem::forget(guard);
-        let lock = other.clone();
-        let waiter = spawn(move || lock.lock().unwrap().fencing_token());
-        until_waiting(&other, 1);
+        let waiter = waits(&other, 1, |lock| lock.lock().unwrap().fencing_token());
         // At once, or in steps: the last one counts.
         for _ in 0..=round % 2 {
             scene.clock.advance(LEASE / (1 + (round % 2) as u32));
@@ -89,9 +77,7 @@ fn the_last_step_ends_a_lease_to_the_nanosecond() {
         let scene = Scene::new();
         let lock = scene.lock();
         scene.store.overwrite(lock.key(), "somebody elsewhere", Some(LEASE));
-        let other = lock.clone();
-        let waiter = spawn(move || drop(other.lock().unwrap()));
-        until_waiting(&lock, 1);
+        let waiter = waits(&lock, 1, |lock| drop(lock.lock().unwrap()));
         // After the first step the waiter may ask once more. What is left then is less than its usual pause.
         scene.clock.advance(LEASE * 97 / 100);
         let_sleep(round);
@@ -102,30 +88,13 @@ fn the_last_step_ends_a_lease_to_the_nanosecond() {
 
 /// Shows: G12, L3.
 #[test]
-fn a_wait_is_over_for_a_holder_in_the_same_process() {
-    for _ in 0..rounds() {
+fn a_wait_is_over_for_a_holder_in_the_same_process_and_elsewhere() {
+    for round in 0..2 * rounds() {
         let scene = Scene::new();
         let lock = scene.lock();
-        let guard = lock.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
-        until_waiting(&lock, 1);
-        scene.clock.advance(LEASE / 2);
-        assert!(waiter.join());
-        assert!(guard.is_valid());
-    }
-}
-
-/// Shows: G12, L3.
-#[test]
-fn a_wait_is_over_for_a_holder_elsewhere() {
-    for _ in 0..rounds() {
-        let scene = Scene::new();
-        let (holder, lock) = (scene.lock(), scene.lock());
+        let holder = if round % 2 == 0 { lock.clone() } else { scene.lock() };
         let guard = holder.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || other.try_lock_for(LEASE / 2).unwrap().is_none());
-        until_waiting(&lock, 1);
+        let waiter = waits(&lock, 1, |lock| lock.try_lock_for(LEASE / 2).unwrap().is_none());
         scene.clock.advance(LEASE / 2);
         assert!(waiter.join());
         assert!(guard.is_valid());
@@ -140,10 +109,7 @@ fn a_wait_goes_on_until_its_last_nanosecond() {
         let lock = scene.lock();
         let _guard = lock.lock().unwrap();
         let waiters = [1, 2, 3].map(|limit| {
-            let other = lock.clone();
-            let waiter = spawn(move || other.try_lock_for(Duration::from_nanos(limit)).unwrap().is_none());
-            until_waiting(&lock, limit as usize);
-            waiter
+            waits(&lock, limit as usize, move |lock| lock.try_lock_for(Duration::from_nanos(limit)).unwrap().is_none())
         });
         for (left, waiter) in [2, 1, 0].into_iter().zip(waiters) {
             scene.clock.advance(Duration::from_nanos(1));
@@ -160,9 +126,8 @@ fn a_cancelled_wait_ends_though_the_clock_stands() {
         let scene = Scene::new();
         let (lock, cancel) = (scene.lock(), CancelToken::new());
         let _guard = lock.lock().unwrap();
-        let (other, token) = (lock.clone(), cancel.clone());
-        let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_none());
-        until_waiting(&lock, 1);
+        let token = cancel.clone();
+        let waiter = waits(&lock, 1, move |lock| lock.lock_cancellable(&token).unwrap().is_none());
         scene.clock.advance(LEASE / 2);
         cancel.cancel();
         assert!(waiter.join());
@@ -204,8 +169,7 @@ fn a_hold_lasts_too_long() {
 fn a_lock_has_lingered() {
     for _ in 0..rounds() {
         let scene = Scene::new();
-        let generator = DLockGenerator::builder().clock(scene.clock.clone()).build(scene.store.clone()).unwrap();
-        let lock = generator.generate_with(settings().with_linger(LEASE / 2)).unwrap();
+        let lock = scene.built(|builder| builder).generate_with(settings().with_linger(LEASE / 2)).unwrap();
         until("it hears of others, so it may linger", || {
             lock.lock().unwrap().unlock().unwrap();
             lock.is_locked().unwrap()
@@ -223,9 +187,7 @@ fn a_client_that_hears_nothing_asks_again() {
         let holder = scene.lock();
         let (lock, _) = scene.watched_lock();
         let guard = holder.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || drop(other.lock().unwrap()));
-        until_waiting(&lock, 1);
+        let waiter = waits(&lock, 1, |lock| drop(lock.lock().unwrap()));
         guard.unlock().unwrap();
         assert_eq!(lock.queue_length(), 1, "nobody tells it");
         scene.clock.advance(LEASE / 6);

@@ -1,6 +1,6 @@
 //! Numbers rise over a server that stops being a master, and is one again, while nobody looks.
 
-use super::outcomes::LEASE;
+use super::outcomes::{LEASE, setup};
 use crate::conformance::suite::prove;
 use crate::support::claim;
 use crate::support::{LONG, RedisServer};
@@ -38,8 +38,7 @@ fn fail_over_and_back(server: &RedisServer, other: &RedisLockProcessor) -> u64 {
 /// Shows: G7, S2.
 #[test]
 fn numbers_rise_over_a_demotion_that_an_idle_client_does_not_see() {
-    let (server, another) = (RedisServer::start(), RedisServer::start());
-    let [store, other] = [&server, &another].map(|server| RedisLockProcessor::connect(&server.url()).unwrap());
+    let [(server, store), (_another, other)] = [(); 2].map(|()| setup());
     for round in 0..5 {
         // The first number is a script's; the second is counted under its proof.
         for _ in 0..2 {
@@ -57,8 +56,7 @@ fn numbers_rise_over_a_demotion_that_an_idle_client_does_not_see() {
 /// Shows: G7, S2.
 #[test]
 fn numbers_rise_over_a_demotion_within_a_hold() {
-    let (server, another) = (RedisServer::start(), RedisServer::start());
-    let [store, other] = [&server, &another].map(|server| RedisLockProcessor::connect(&server.url()).unwrap());
+    let [(server, store), (_another, other)] = [(); 2].map(|()| setup());
     for round in 0..5 {
         prove(&store);
         take(&store, "a-1");
@@ -74,8 +72,7 @@ fn numbers_rise_over_a_demotion_within_a_hold() {
 /// Shows: G7, S2.
 #[test]
 fn a_refusal_that_was_told_to_nobody_ends_the_proof() {
-    let (server, another) = (RedisServer::start(), RedisServer::start());
-    let [store, other] = [&server, &another].map(|server| RedisLockProcessor::connect(&server.url()).unwrap());
+    let [(server, store), (_another, other)] = [(); 2].map(|()| setup());
     prove(&store);
     server.run::<()>(&["REPLICAOF", "127.0.0.1", "1"]);
     server.run::<()>(&["CLIENT", "PAUSE", "60", "ALL"]);

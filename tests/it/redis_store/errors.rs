@@ -171,37 +171,6 @@ fn missing_rights_are_denied_with_nothing_written() {
 }
 
 #[test]
-fn logins_and_databases_fail_by_name() {
-    let server = RedisServer::start_with(&["--requirepass", "s3crt", "--protected-mode", "no"]);
-    let at = |login: &str, tail: &str| {
-        RedisLockProcessor::connect(&format!("redis://{login}127.0.0.1:{}{tail}", server.port()))
-    };
-    for login in ["", ":wr0ng@", "ann:wr0ng@"] {
-        let error = at(login, "").unwrap_err();
-        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-        assert!(!format!("{error} {error:?}").contains("wr0ng"));
-    }
-    let store = at(":s3crt@", "/5").unwrap();
-    assert!(store.has_answered());
-    assert!(
-        !format!("{store:?} {:?}", RedisLockProcessor::builder(&format!("redis://:s3crt@h:{}", server.port())))
-            .contains("s3crt")
-    );
-    store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
-    let error = at(":s3crt@", "/99").unwrap_err();
-    assert!(matches!(&error, Error::InvalidConfig { what: "database", value, .. } if value == "99"), "{error:?}");
-}
-
-#[test]
-fn servers_of_another_kind_are_unsupported() {
-    // `connect` finds out that it is a Cluster, and works with that; a processor that was built for one server does not.
-    let cluster = RedisServer::start_with(&["--cluster-enabled", "yes"]);
-    let store = RedisLockProcessor::builder(&cluster.url()).unwrap().build().unwrap();
-    let error = store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap_err();
-    assert!(matches!(&error, Error::Unsupported { message, .. } if message.contains("Cluster")), "{error:?}");
-}
-
-#[test]
 fn a_full_server_and_no_server_executed_nothing() {
     let server = RedisServer::start_with(&["--maxclients", "1"]);
     let _only = server.connection();
@@ -212,11 +181,6 @@ fn a_full_server_and_no_server_executed_nothing() {
     let result = lazy.acquire(&claim("k", "a-1", LEASE), LONG);
     assert!(!format!("{result:?}").contains("s3crt"));
     backend(result, BackendFailure::NotExecuted, &format!("localhost:{port}"));
-    for (connect, io) in [(Duration::ZERO, LEASE), (LEASE, Duration::ZERO), (LEASE, Duration::MAX)] {
-        let builder = RedisLockProcessor::builder("redis://h").unwrap();
-        let error = builder.connect_timeout(connect).io_timeout(io).build().unwrap_err();
-        assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");
-    }
 }
 
 #[test]

@@ -21,6 +21,11 @@ fn touch(generator: &DLockGenerator) {
     eventually("the store answers", || lock.lock().is_ok_and(|guard| guard.unlock().is_ok()));
 }
 
+/// How many connections of our clients a server has.
+fn ours(server: &RedisServer) -> usize {
+    server.run::<String>(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=redis-dlock ")).count()
+}
+
 /// A server that comes back empty: the holder is told, and who waits gets the lock.
 #[test]
 fn a_server_that_was_restarted_is_asked_at_once_about_what_is_held_and_waited_for() {
@@ -50,9 +55,6 @@ fn connections_to_a_server_that_another_one_replaced_are_ended() {
     let proxy = Proxy::to(old.port(), Duration::ZERO);
     let generator = DLockGenerator::connect(&proxy.url()).unwrap();
     touch(&generator);
-    let ours = |server: &RedisServer| {
-        server.run::<String>(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=redis-dlock ")).count()
-    };
     assert!(ours(&old) > 0);
     // The name leads elsewhere from now on; what is open stays open.
     new.run::<()>(&["REPLICAOF", "NO", "ONE"]);
@@ -84,13 +86,10 @@ fn without_the_right_to_ask_every_connection_counts_as_one_to_a_new_server() {
     let guard = lock_of(&generator, "held").lock_owned().unwrap();
     let lost = guard.lost();
     // A subscription is one more connection: it ends no other one, or they would end each other for ever.
-    let before =
-        server.run::<String>(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=redis-dlock ")).count();
+    let before = ours(&server);
     let _inbox = store.queue().unwrap().open_inbox("somebody", crate::support::LONG).unwrap();
     assert_eq!(last.load(Ordering::SeqCst), 1);
-    let after =
-        server.run::<String>(&["CLIENT", "LIST"]).lines().filter(|line| line.contains("name=redis-dlock ")).count();
-    assert_eq!(after, before + 1);
+    assert_eq!(ours(&server), before + 1);
     server.restart();
     server.run::<()>(&user);
     touch(&generator);

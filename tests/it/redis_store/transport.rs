@@ -1,6 +1,7 @@
 //! Time-outs, broken and stalled servers, and many threads on one connection.
 
 use super::outcomes::{LEASE, setup};
+use crate::support::crew::HANG;
 use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
 use redis_dlock::processor::{Limit, Operations};
@@ -15,8 +16,6 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 const SHORT: Duration = Duration::from_millis(50);
-/// What a call of 50 ms may take on a crowded machine; the I/O time-out of these tests is far longer.
-const BOUND: Duration = Duration::from_secs(5);
 
 fn failure<T: Debug>(result: Result<T, Error>) -> BackendFailure {
     match result {
@@ -60,7 +59,7 @@ fn replies_of_many_threads_are_never_mixed_up() {
 #[test]
 fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
     let server = RedisServer::start();
-    let store = RedisLockProcessor::builder(&server.url()).unwrap().io_timeout(LONG * 10).connect().unwrap();
+    let store = RedisLockProcessor::builder(&server.url()).unwrap().io_timeout(HANG * 8).connect().unwrap();
     store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap();
     let links = || server.run::<String>(&["CLIENT", "LIST"]).matches("name=redis-dlock").count();
     let id = || {
@@ -77,7 +76,7 @@ fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
     assert_eq!(failure(store.probe(&claim("k", "a-1", LEASE), Duration::ZERO)), BackendFailure::NotExecuted);
     // Whatever is due, it is written; what becomes of it nobody can say yet.
     assert_eq!(failure(store.acquire(&claim("j", "b-1", LEASE), SHORT)), BackendFailure::Unknown);
-    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+    assert!(start.elapsed() < HANG, "a call has waited for the time-out of the connection");
     server.signal(Signal::CONT);
     let probed = store.probe(&claim("k", "a-1", LEASE), LONG).unwrap();
     assert_eq!(probed, ProbeOutcome::Ours);
@@ -92,7 +91,7 @@ fn a_stalled_server_holds_nobody_beyond_its_time_and_the_link_recovers() {
         &[Request::Extend(claim("k", "a-1", LEASE)), Request::Poll(claim("k", "z-1", LEASE))],
         Limit::Attempt(SHORT),
     );
-    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+    assert!(start.elapsed() < HANG, "a call has waited for the time-out of the connection");
     assert!(renewals.into_iter().all(|renewal| failure(renewal) == BackendFailure::Unknown));
     server.signal(Signal::CONT);
     store.extend(&claim("k", "a-1", LEASE), LONG).unwrap();
@@ -178,11 +177,4 @@ fn after_close_every_call_says_so() {
     assert!(matches!(store.acquire(&claim("k", "a-2", LEASE), LONG), Err(Error::ShutDown)));
     assert!(matches!(store.open("a", LONG).err(), Some(Error::ShutDown)));
     server.signal(Signal::CONT);
-}
-
-#[test]
-fn a_unix_socket_works_as_well() {
-    let server = RedisServer::start_with(&["--unixsocket", "socket"]);
-    let store = RedisLockProcessor::connect(&format!("unix://{}", server.file("socket").display())).unwrap();
-    assert!(matches!(store.acquire(&claim("k", "a-1", LEASE), LONG).unwrap(), AcquireOutcome::Acquired(_)));
 }

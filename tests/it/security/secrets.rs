@@ -156,18 +156,18 @@ fn connections_that_fail() {
     }
 }
 
+/// Gives the user these rules, and its password.
+fn set_user(server: &RedisServer, rules: &[&str]) {
+    let password = format!(">{}", password());
+    server.run::<()>(&[&["ACL", "SETUSER", USER], rules, &[&password]].concat());
+}
+
 /// A lock on a real server, with a login, from its first connection to the loss of its lease, when the server comes back without the user.
 fn a_whole_life() {
     let mut server = RedisServer::start_with(&["--unixsocket", "socket"]);
     let socket = server.file("socket");
     let rules = ["reset", "on", "~*", "&*", "+@all"];
-    redis::cmd("ACL")
-        .arg("SETUSER")
-        .arg(USER)
-        .arg(&rules)
-        .arg(format!(">{}", password()))
-        .exec(&mut server.connection())
-        .unwrap();
+    set_user(&server, &rules);
     let place = format!("127.0.0.1:{}", server.port());
     let by_socket = format!("unix://{}?user={USER}&pass={}", socket.display(), encoded(&password()));
     for url in [tcp("redis", &place), by_socket] {
@@ -205,13 +205,7 @@ fn a_whole_life() {
         server.restart();
         let denied = lock.try_lock_for(HANG).map(drop);
         assert!(refused(denied).contains("WRONGPASS"));
-        redis::cmd("ACL")
-            .arg("SETUSER")
-            .arg(USER)
-            .arg(&rules)
-            .arg(format!(">{}", password()))
-            .exec(&mut server.connection())
-            .unwrap();
+        set_user(&server, &rules);
     }
     assert!(logged(Level::Warn, &place), "what is shown of a connection is shown");
     assert!(logged(Level::Warn, "held for: \\r\\nFORGED"), "the reason is shown");
@@ -244,7 +238,6 @@ fn patient(url: &str) -> RedisBuilder {
 /// Whatever right is missing, the server's words about it do not name the user: from 7.2 on they begin with that name.
 fn rights_that_are_missing() {
     let server = RedisServer::start();
-    let admin = || server.connection();
     let holder = DLockGenerator::connect(&server.url()).unwrap();
     for missing in
         ["+publish", "+subscribe", "+evalsha", "+set", "+incr", "+llen", "+pexpire", "~DLOCK_*", "&DLOCK:1:*"]
@@ -252,13 +245,7 @@ fn rights_that_are_missing() {
         // Without `+eval`, for that is asked for when the script is not known.
         let missing = |word: &String| word != missing && !(missing == "+evalsha" && word == "+eval");
         let rules: Vec<_> = rules().into_iter().skip(3).filter(missing).filter(|word| !word.starts_with('>')).collect();
-        redis::cmd("ACL")
-            .arg("SETUSER")
-            .arg(USER)
-            .arg(&rules)
-            .arg(format!(">{}", password()))
-            .exec(&mut admin())
-            .unwrap();
+        set_user(&server, &rules.iter().map(String::as_str).collect::<Vec<_>>());
         let url = tcp("redis", format!("127.0.0.1:{}", server.port()));
         // It has no right to another database.
         assert!(refused(patient(&format!("{url}1")).connect()).contains("denied"));

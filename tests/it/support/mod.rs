@@ -24,18 +24,5 @@ pub(crate) use kit::{
     Proxy, RedisServer, certificates, cluster, crew, dice, free_port, history, monitor, process, proxy, queue,
     sentinels, stores_page, worker,
 };
-use redis_dlock::{Error, LossCause, port};
-use std::time::Duration;
-
-/// Far more than anything takes.
-pub(crate) const LONG: Duration = Duration::from_secs(20);
-
-/// Why the lease was lost that this call tells of.
-#[track_caller]
-pub(crate) fn cause<T>(result: Result<T, Error>) -> LossCause {
-    match result {
-        Err(Error::LeaseLost(loss)) => loss.cause,
-        Err(other) => panic!("{other:?}"),
-        Ok(_) => panic!("no error"),
-    }
-}
+pub(crate) use lab::{LONG, cause};
+use redis_dlock::port;

@@ -56,6 +56,25 @@ const UNSEEN: &[(&str, &str)] = &[
     ("sync::unseen", "src/store/redis/sentinel/watch.rs"),
 ];
 
+/// The types that bear a name with another meaning, by their files.
+const AGAIN: &[(&str, &str)] = &[
+    // The subcommand.
+    ("Break", "crates/cli/src/args.rs"),
+    // A client and its tenures as a store sees them, which is what the suite plays.
+    ("Client", "crates/conformance/src/suite.rs"),
+    ("Tenure", "crates/conformance/src/tenure.rs"),
+    ("Acquire", "crates/consensus/src/acquire.rs"),
+    ("Place", "crates/consensus/src/consul/place.rs"),
+    ("Tenure", "crates/consensus/src/sessions.rs"),
+    ("Holder", "crates/consensus/src/snapshot.rs"),
+    ("Waiter", "crates/consensus/src/snapshot.rs"),
+    ("Kept", "crates/consensus/src/together.rs"),
+    ("Waiter", "crates/mongodb/src/entry.rs"),
+];
+
+/// The rooms whose words all crates use.
+const OF_THE_LOCK: [&str; 4] = ["src/client/", "src/lock/", "src/port/", "src/state/"];
+
 /// How many lines of comments a room has for each line of code, at least: the rooms where it is hardest to see why the code is right.
 const COMMENTED: [(&str, f64); 4] = [
     ("src/store/redis/transport/", 0.35),
@@ -245,6 +264,28 @@ fn no_type_has_many_methods() {
     assert!(methods.values().sum::<usize>() > 1000, "the search finds too little");
     let large = methods.into_iter().filter(|(_, count)| *count > MOST_METHODS).map(|(of, _)| of).collect();
     check(&large, LARGE, "a type has at most thirty methods");
+}
+
+/// Within a crate, and between a crate and what the library says of locks.
+#[test]
+fn a_name_means_one_thing() {
+    let files = product();
+    let mut known = BTreeSet::<(String, &str)>::new();
+    let mut again = BTreeSet::new();
+    // The same type without its feature.
+    let is_twin = |name: &str, file: &str| name == "Meters" && file.starts_with("src/client/events/");
+    for (file, source) in &files {
+        let (of, _) = file.split_once("src/").expect("below a root");
+        for name in source.types.iter().filter(|name| !is_twin(name, file)) {
+            let is_of_the_lock = OF_THE_LOCK
+                .iter()
+                .any(|room| files.iter().any(|(other, source)| other.starts_with(room) && source.types.contains(name)));
+            if !known.insert((name.clone(), of)) || !of.is_empty() && is_of_the_lock {
+                again.insert((name.clone(), file.clone()));
+            }
+        }
+    }
+    check(&again, AGAIN, "a name stands for one type of a crate, and a word of the lock for none of another crate");
 }
 
 #[test]

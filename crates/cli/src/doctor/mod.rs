@@ -10,13 +10,13 @@
 //! | `examination/messages.rs` | whether a client that waits is heard |
 //! | `examination/clock.rs` | clock and round trip |
 //! | `other.rs` | a store of another kind, by the port alone |
-//! | `voting/mod.rs`, `voting/etcd.rs`, `voting/consul.rs` | the servers of etcd and Consul |
+//! | `consensus/mod.rs`, `consensus/etcd.rs`, `consensus/consul.rs` | the servers of etcd and Consul |
 
+#[cfg(any(feature = "consul", feature = "etcd"))]
+mod consensus;
 mod examination;
 mod finding;
 mod other;
-#[cfg(any(feature = "consul", feature = "etcd"))]
-mod voting;
 
 use crate::args::Doctor;
 use crate::output;
@@ -40,9 +40,9 @@ pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failur
         (Builder::Redis(builder), Some((_, left))) => examination::examine(&builder.build()?, settings, left),
         (Builder::Redis(builder), None) => examination::silent(&builder.build()?, wanted.limit),
         #[cfg(feature = "etcd")]
-        (Builder::Etcd(builder), _) => voting::etcd::examine(&builder.build()?, wanted.limit)?,
+        (Builder::Etcd(builder), _) => consensus::etcd::examine(&builder.build()?, wanted.limit)?,
         #[cfg(feature = "consul")]
-        (Builder::Consul(builder), _) => voting::consul::examine(&builder.build()?, wanted.limit)?,
+        (Builder::Consul(builder), _) => consensus::consul::examine(&builder.build()?, wanted.limit)?,
         (Builder::Other(other, url), _) => other::examine(other.scheme, &*(other.open)(&url.0)?, wanted.limit),
     };
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;

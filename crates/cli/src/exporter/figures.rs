@@ -20,14 +20,14 @@ const MOST_WAITING: usize = 100;
 /// stays: a series that ended with the last lock would be a gap, and no zero.
 pub(super) struct Named {
     most: usize,
-    seen: BTreeMap<String, OfType>,
+    seen: BTreeMap<String, TypeFigures>,
     /// Types that contain `_`, the longest first. A key does not tell where its type ends.
     long: Vec<String>,
 }
 
 /// The figures of a type.
 #[derive(Clone, Default)]
-struct OfType {
+struct TypeFigures {
     held: u64,
     delayed: u64,
     waiting: u64,
@@ -41,7 +41,7 @@ struct OfType {
 }
 
 /// Lockers, by their hashes, and when each was first seen. A locker is never used twice.
-type Seen = HashMap<u64, Instant>;
+type FirstSeen = HashMap<u64, Instant>;
 
 /// What is remembered from one scrape to the next.
 pub(super) struct Figures {
@@ -50,9 +50,9 @@ pub(super) struct Figures {
     types: Named,
     hasher: RandomState,
     /// Those that hold a lock.
-    holders: Seen,
+    holders: FirstSeen,
     /// Those that wait, by the keys of the locks.
-    waiting: HashMap<String, Seen>,
+    waiting: HashMap<String, FirstSeen>,
 }
 
 impl Named {
@@ -69,7 +69,7 @@ impl Named {
     }
 
     /// The figures of the type of a key.
-    fn of(&mut self, key: &str) -> &mut OfType {
+    fn of(&mut self, key: &str) -> &mut TypeFigures {
         let mut name = self.type_of(key).to_owned();
         if !self.seen.contains_key(&name) && self.seen.len() >= self.most {
             OTHER.clone_into(&mut name);
@@ -78,7 +78,7 @@ impl Named {
     }
 }
 
-impl OfType {
+impl TypeFigures {
     fn add(&mut self, lock: &ListedLock, near: Duration, held: Duration) {
         self.waiting += lock.waiting;
         if lock.locker.is_none() {
@@ -100,7 +100,7 @@ impl OfType {
 
 impl Figures {
     pub(super) fn new(near: Duration, types: Named) -> Self {
-        let (holders, waiting) = (Seen::new(), HashMap::new());
+        let (holders, waiting) = (FirstSeen::new(), HashMap::new());
         Self { near, types, hasher: RandomState::new(), holders, waiting }
     }
 
@@ -119,11 +119,11 @@ impl Figures {
     /// Counts the locks that were found. `ask` returns the lockers that wait for a key, the longest wait first, or `None` if the store has no time
     /// to tell.
     pub(super) fn count(&mut self, locks: &[ListedLock], ask: impl FnMut(&str) -> Option<Vec<String>>, now: Instant) {
-        self.types.seen.values_mut().for_each(|figures| *figures = OfType::default());
+        self.types.seen.values_mut().for_each(|figures| *figures = TypeFigures::default());
         let mut seen = HashSet::new();
         // A server may tell of a lock twice.
         let locks: Vec<_> = locks.iter().filter(|lock| seen.insert(&lock.key)).collect();
-        let mut holders = Seen::new();
+        let mut holders = FirstSeen::new();
         for lock in &locks {
             let locker = self.hasher.hash_one((&lock.key, &lock.locker));
             let since = *holders.entry(locker).or_insert(self.holders.get(&locker).map_or(now, |since| *since));
@@ -205,8 +205,8 @@ impl Page {
         &mut self,
         name: &str,
         help: &str,
-        types: &BTreeMap<String, OfType>,
-        value: impl Fn(&OfType) -> Option<T>,
+        types: &BTreeMap<String, TypeFigures>,
+        value: impl Fn(&TypeFigures) -> Option<T>,
     ) {
         self.head(name, "gauge", help);
         for (lock_type, figures) in types {

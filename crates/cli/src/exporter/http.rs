@@ -17,7 +17,7 @@ const FIELDS: usize = 64;
 const MOST: usize = 64;
 
 /// What a scraper has asked for.
-struct Request {
+struct RequestLine {
     method: String,
     path: String,
 }
@@ -73,7 +73,7 @@ fn path(target: &str) -> &str {
 }
 
 /// Reads a request up to the end of its head. `None` if it is none.
-fn request(stream: &mut TcpStream) -> io::Result<Option<Request>> {
+fn request(stream: &mut TcpStream) -> io::Result<Option<RequestLine>> {
     let end = Instant::now() + timing::SCRAPER_WITHIN;
     let (mut head, mut buffer) = (Vec::new(), [0; 1024]);
     while head.len() < LONGEST {
@@ -86,7 +86,7 @@ fn request(stream: &mut TcpStream) -> io::Result<Option<Request>> {
         match (request.parse(&head), request.method, request.path) {
             (Ok(httparse::Status::Partial), ..) => {}
             (Ok(_), Some(method), Some(path)) => {
-                return Ok(Some(Request { method: method.to_owned(), path: path.to_owned() }));
+                return Ok(Some(RequestLine { method: method.to_owned(), path: path.to_owned() }));
             }
             _ => break,
         }

@@ -3,7 +3,7 @@
 //! A line is written by a thread of its own. The library logs on the thread that renews the lease, too, and a reader of standard error that stands still
 //! must not keep that from its work. What finds no room is left out.
 
-use super::signals::{self, Phase};
+use super::signals::{self, SignalTarget};
 use crate::output::one_line;
 use crate::status;
 use crate::timing;
@@ -16,14 +16,14 @@ use std::thread;
 const ROOM: usize = 64;
 
 /// What the thread is to do.
-enum Order {
+enum LogOrder {
     Write(Level, String),
     /// Drops the sender when all lines before it are written.
     Confirm(Sender<()>),
 }
 
 /// Hands lines to the thread, which begins with the first one.
-struct Library(OnceLock<Option<SyncSender<Order>>>);
+struct Library(OnceLock<Option<SyncSender<LogOrder>>>);
 
 static LIBRARY: Library = Library(OnceLock::new());
 
@@ -42,7 +42,7 @@ pub(super) fn finish() {
 /// Whether `dlock` tells the same itself: a loss, with what becomes of the command; before the command, once what keeps it from the lock; and
 /// after it, what becomes of the release.
 fn is_told(level: Level, text: &str) -> bool {
-    let runs = signals::phase() == Phase::Runs || log::max_level() > LevelFilter::Warn;
+    let runs = signals::target() == SignalTarget::Runs || log::max_level() > LevelFilter::Warn;
     text.starts_with("the lease of lock ") || !runs && level == Level::Warn
 }
 
@@ -62,24 +62,24 @@ impl Log for Library {
             thread.ok().map(|_| orders)
         };
         if let Some(orders) = self.0.get_or_init(begin) {
-            let _ = orders.try_send(Order::Write(record.level(), text));
+            let _ = orders.try_send(LogOrder::Write(record.level(), text));
         }
     }
 
     fn flush(&self) {
         if let Some(Some(orders)) = self.0.get() {
             let (confirm, confirmed) = channel::<()>();
-            let sent = orders.try_send(Order::Confirm(confirm));
+            let sent = orders.try_send(LogOrder::Confirm(confirm));
             let _ = sent.map(|()| confirmed.recv_timeout(timing::LOGGED_WITHIN));
         }
     }
 }
 
-fn write(orders: &Receiver<Order>) {
+fn write(orders: &Receiver<LogOrder>) {
     for order in orders {
         match order {
-            Order::Write(level, text) => status::tell(level, &one_line(&text), None),
-            Order::Confirm(confirm) => drop(confirm),
+            LogOrder::Write(level, text) => status::tell(level, &one_line(&text), None),
+            LogOrder::Confirm(confirm) => drop(confirm),
         }
     }
 }

@@ -57,7 +57,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use redis_dlock::port::StoreLimits;
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LeaseLoss};
-use signals::{FORWARDED, Phase, Signals};
+use signals::{FORWARDED, SignalTarget, Signals};
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -65,14 +65,14 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use supervise::{Outcome, Supervisor};
+use supervise::{RunEnd, Supervisor};
 
 /// The name of the subcommand.
 pub(crate) const NAME: &str = "run";
 
 /// What the main thread waits for.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum RunEvent {
     Signal(Signal),
     /// With what the store can keep to.
     Connected(Result<(DLockGenerator, StoreLimits), Error>),
@@ -92,12 +92,12 @@ const EARLIEST: f64 = 1.0 / 3.0;
 
 /// The processes beside `dlock`. They are killed when this is dropped before the command has begun.
 #[derive(Debug)]
-pub(crate) struct Others {
+pub(crate) struct Helpers {
     launcher: Launcher,
     guard: Guard,
 }
 
-impl Others {
+impl Helpers {
     /// Splits them off if this may be `dlock run`. To be called first of all: see [`fork`]. They learn later what is wanted of them.
     pub(crate) fn start() -> Option<Result<Self, Failure>> {
         let may_run = env::args_os().any(|word| word == NAME);
@@ -109,13 +109,13 @@ impl Others {
 }
 
 /// Runs the command. Returns the status of `dlock`.
-pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Others, Failure>>) -> u8 {
+pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Helpers, Failure>>) -> u8 {
     let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
     let ended = others.map_err(NoCommand::Failure).and_then(|others| try_run(reach, wanted, others));
     library::finish();
     match ended {
-        Ok(Outcome { status, interrupted: None }) => status,
-        Ok(Outcome { status, interrupted: Some(signal) }) => {
+        Ok(RunEnd { status, interrupted: None }) => status,
+        Ok(RunEnd { status, interrupted: Some(signal) }) => {
             signals::die_of(signal);
             status
         }
@@ -139,9 +139,9 @@ impl<F: Into<Failure>> From<F> for NoCommand {
     }
 }
 
-fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, NoCommand> {
+fn try_run(reach: &Reach, wanted: &Run, others: Helpers) -> Result<RunEnd, NoCommand> {
     let started = Instant::now();
-    let Others { launcher, mut guard } = others;
+    let Helpers { launcher, mut guard } = others;
     let settings = Settings::of(reach, wanted.rules)?;
     warn_of_long_grace(wanted, settings.rules.max_hold);
     let builder = settings.builder()?;
@@ -149,7 +149,7 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, NoCom
     let config =
         DLockConfig::new(&*wanted.lock.lock_type, &wanted.lock.target).with_lease(wanted.lease).with_reason(reason);
     let config = kept::noted(wanted, settings.rules.apply(config));
-    let limit = Limit::of(wanted, started);
+    let limit = RunLimit::of(wanted, started);
     let on_lost = match &wanted.on_lost {
         OnLost::Run(text) => Some(Launcher::start_shell(text, launcher.group())?),
         OnLost::Stop | OnLost::Warn => None,
@@ -196,12 +196,12 @@ fn try_run(reach: &Reach, wanted: &Run, others: Others) -> Result<Outcome, NoCom
 fn give_back(
     wanted: &Run,
     held: DLockGuard<'_>,
-    outcome: Outcome,
+    outcome: RunEnd,
     limits: &StoreLimits,
     narrator: Narrator<'_>,
 ) -> Release {
     let kept = kept::time_of(wanted, outcome.status, &held);
-    let unconfirmed = Unconfirmed::of(&held, kept);
+    let unconfirmed = UnconfirmedRelease::of(&held, kept);
     signals::command_has_ended(outcome.status, limits.command.max(timing::RELEASES_WITHIN), move || {
         if outcome.status != status::LOST {
             unconfirmed.say("the store does not answer");
@@ -218,7 +218,7 @@ fn give_back(
 }
 
 /// Ends the client, and returns what `dlock` ends with.
-fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGenerator, started: Instant) -> Outcome {
+fn conclude(release: Release, outcome: RunEnd, wanted: &Run, generator: DLockGenerator, started: Instant) -> RunEnd {
     match release {
         // Nothing is left to be done, and the threads end with the process.
         Release::Done if started.elapsed() < timing::RECORDED => std::mem::forget(generator),
@@ -227,7 +227,7 @@ fn conclude(release: Release, outcome: Outcome, wanted: &Run, generator: DLockGe
         Release::TooLate(error) if outcome.status != status::LOST => {
             status::complain(&error.to_string());
             if wanted.on_lost == OnLost::Stop {
-                return Outcome { status: status::LOST, interrupted: None };
+                return RunEnd { status: status::LOST, interrupted: None };
             }
         }
         Release::TooLate(_) => {}
@@ -276,13 +276,13 @@ fn in_words(command: &[OsString]) -> String {
 
 /// How long to wait for the lock.
 #[derive(Clone, Copy, Debug)]
-enum Limit {
+enum RunLimit {
     OneAttempt,
     Until(Instant),
     Forever,
 }
 
-impl Limit {
+impl RunLimit {
     fn of(wanted: &Run, started: Instant) -> Self {
         match wanted.wait {
             _ if wanted.no_wait => Self::OneAttempt,
@@ -295,21 +295,21 @@ impl Limit {
 }
 
 /// Connects on a thread, so that a signal is heard meanwhile. Unless there is to be one attempt, a server that is away is waited for.
-fn connect(builder: Builder, events: Sender<Event>, limit: Limit) -> Result<(), Failure> {
+fn connect(builder: Builder, events: Sender<RunEvent>, limit: RunLimit) -> Result<(), Failure> {
     let losses = events.clone();
-    let waits = !matches!(limit, Limit::OneAttempt);
+    let waits = !matches!(limit, RunLimit::OneAttempt);
     let connect = move || {
         let store = if waits { builder.wait(None) } else { builder.connect() };
         let generator = store.and_then(|store| {
             let tell = move |loss: &LeaseLoss| {
-                let _ = losses.send(Event::Lost(loss.clone()));
+                let _ = losses.send(RunEvent::Lost(loss.clone()));
             };
             let limits = store.limits();
             let builder = DLockGenerator::builder().on_lost(tell);
             let builder = if waits { builder.on_event(tell_of_outage) } else { builder };
             Ok((store.generator(builder)?, limits))
         });
-        let _ = events.send(Event::Connected(generator));
+        let _ = events.send(RunEvent::Connected(generator));
     };
     let thread = thread::Builder::new().name("dlock-dial".to_owned()).spawn(connect);
     thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
@@ -319,7 +319,7 @@ fn connect(builder: Builder, events: Sender<Event>, limit: Limit) -> Result<(), 
 fn tell_of_outage(event: &redis_dlock::Event) {
     static SAID: OnceLock<()> = OnceLock::new();
     if let redis_dlock::Event::StoreFailing(failing) = event
-        && signals::phase() == Phase::Waits
+        && signals::target() == SignalTarget::Waits
         && SAID.set(()).is_ok()
     {
         say(&format!("{}: waiting for the server", failing.error));
@@ -327,16 +327,16 @@ fn tell_of_outage(event: &redis_dlock::Event) {
 }
 
 /// Waits for the connection, for a signal, or for the end of the limit.
-fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<(DLockGenerator, StoreLimits), NoCommand> {
+fn connected(inbox: &Receiver<RunEvent>, limit: RunLimit) -> Result<(DLockGenerator, StoreLimits), NoCommand> {
     loop {
         let event = match limit {
-            Limit::Until(end) => inbox.recv_timeout(end.saturating_duration_since(Instant::now())),
-            Limit::OneAttempt | Limit::Forever => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            RunLimit::Until(end) => inbox.recv_timeout(end.saturating_duration_since(Instant::now())),
+            RunLimit::OneAttempt | RunLimit::Forever => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match event {
-            Ok(Event::Connected(connected)) => return Ok(connected?),
-            Ok(Event::Signal(signal)) if FORWARDED.contains(&signal) => return Err(NoCommand::Signal(signal)),
-            Ok(Event::Signal(_) | Event::Lost(_)) => {}
+            Ok(RunEvent::Connected(connected)) => return Ok(connected?),
+            Ok(RunEvent::Signal(signal)) if FORWARDED.contains(&signal) => return Err(NoCommand::Signal(signal)),
+            Ok(RunEvent::Signal(_) | RunEvent::Lost(_)) => {}
             Err(_) => {
                 let message = "the server did not answer within the time of --wait";
                 return Err(Failure::new(status::UNREACHABLE, message).into());
@@ -347,20 +347,20 @@ fn connected(inbox: &Receiver<Event>, limit: Limit) -> Result<(DLockGenerator, S
 
 fn acquire<'a>(
     lock: &'a DistributedReentrantLock,
-    limit: Limit,
+    limit: RunLimit,
     cancel: &CancelToken,
 ) -> Result<Option<DLockGuard<'a>>, Error> {
     match limit {
-        Limit::OneAttempt => lock.try_lock(),
-        Limit::Until(end) => lock.try_lock_cancellable_until(end, cancel),
-        Limit::Forever => lock.lock_cancellable(cancel),
+        RunLimit::OneAttempt => lock.try_lock(),
+        RunLimit::Until(end) => lock.try_lock_cancellable_until(end, cancel),
+        RunLimit::Forever => lock.lock_cancellable(cancel),
     }
 }
 
 /// The signal, if any, that has ended the wait.
-fn pending(inbox: &Receiver<Event>) -> Option<Signal> {
+fn pending(inbox: &Receiver<RunEvent>) -> Option<Signal> {
     inbox.try_iter().find_map(|event| match event {
-        Event::Signal(signal) if FORWARDED.contains(&signal) => Some(signal),
+        RunEvent::Signal(signal) if FORWARDED.contains(&signal) => Some(signal),
         _ => None,
     })
 }
@@ -377,11 +377,11 @@ fn supervise(
     wanted: &Run,
     launchers: Launchers,
     guard: &mut Guard,
-    inbox: &Receiver<Event>,
+    inbox: &Receiver<RunEvent>,
     lock: &DistributedReentrantLock,
     held: &DLockGuard<'_>,
     max_hold: Option<Duration>,
-) -> Result<Outcome, Failure> {
+) -> Result<RunEnd, Failure> {
     let Launchers { command: mut launcher, on_lost } = launchers;
     let group = launcher.group();
     guard.protect(group, wanted.stop_signal, wanted.grace().min(wanted.lease / GUARDED_PART))?;
@@ -415,13 +415,13 @@ static SETTLED: OnceLock<()> = OnceLock::new();
 
 /// What it means that the store has not confirmed a release.
 #[derive(Clone, Copy, Debug)]
-struct Unconfirmed {
+struct UnconfirmedRelease {
     /// How much of the lease was left when the command had ended.
     left: Duration,
     is_kept: bool,
 }
 
-impl Unconfirmed {
+impl UnconfirmedRelease {
     fn of(held: &DLockGuard<'_>, kept: Option<Duration>) -> Self {
         Self { left: held.remaining(), is_kept: kept.is_some() }
     }
@@ -442,7 +442,7 @@ impl Unconfirmed {
 }
 
 /// Releases the lock, or keeps others from it until so long after it was acquired. A loss that comes to light only now is one, too.
-fn release(held: DLockGuard<'_>, kept: Option<Duration>, unconfirmed: Unconfirmed) -> Release {
+fn release(held: DLockGuard<'_>, kept: Option<Duration>, unconfirmed: UnconfirmedRelease) -> Release {
     let released = match kept {
         Some(time) => held.unlock_after(time).map(drop),
         None => held.unlock(),

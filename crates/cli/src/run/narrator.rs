@@ -4,7 +4,7 @@ use super::kept;
 use crate::args::{LockName, Run};
 use crate::output::time;
 use crate::show;
-use crate::status::{Holder, inform};
+use crate::status::{HolderFields, inform};
 use crate::timing;
 use redis_dlock::{DLockGenerator, DLockGuard};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -74,7 +74,7 @@ impl<'a> Narrator<'a> {
 }
 
 /// Why the lock is not acquired yet, and who has it.
-fn why(generator: &DLockGenerator, lock: &LockName) -> (String, Option<Holder>) {
+fn why(generator: &DLockGenerator, lock: &LockName) -> (String, Option<HolderFields>) {
     let seen = match generator.describe(&*lock.lock_type, &lock.target) {
         Ok(seen) => seen,
         Err(error) => return (error.to_string(), None),

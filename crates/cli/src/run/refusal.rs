@@ -3,7 +3,7 @@
 use super::kept;
 use crate::args::Run;
 use crate::show;
-use crate::status::{Failure, Holder, NOT_ACQUIRED, UNREACHABLE};
+use crate::status::{Failure, HolderFields, NOT_ACQUIRED, UNREACHABLE};
 use crate::timing;
 use redis_dlock::{DLockGenerator, DelayedRelease, Description, DistributedReentrantLock};
 use std::sync::mpsc::{Sender, channel};
@@ -46,7 +46,7 @@ fn ask_store(lock: &DistributedReentrantLock, tell: &Sender<Failure>) -> bool {
                 let words = kept::in_words(&ended, holder.remaining);
                 (Failure::new(NOT_ACQUIRED, format!("{key:?} is {words}: not acquired")).naming(&ended), false)
             }
-            None => (held(lock, &format!(" by {:?}", holder.locker)).naming(Holder::of(holder.locker)), true),
+            None => (held(lock, &format!(" by {:?}", holder.locker)).naming(HolderFields::of(holder.locker)), true),
         },
         Err(error) if error.is_transient() => (unanswered(lock, &error.to_string()), false),
         // Who may not ask learns that much from the attempt.

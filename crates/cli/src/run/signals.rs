@@ -4,7 +4,7 @@
 //! shell that put the job into the background) stays ignored, also by the command.
 
 use super::terminal::Terminal;
-use super::{Event, group};
+use super::{RunEvent, group};
 use crate::status::{self, Failure, say};
 use crate::timing;
 use nix::sys::signal::{SigSet, Signal, raise};
@@ -25,7 +25,7 @@ pub(super) const OF_TERMINAL: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
 
 /// Whom a signal is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum SignalTarget {
     /// This process, which waits for the lock.
     Waits,
     /// The command.
@@ -71,29 +71,31 @@ impl Signals {
     }
 
     /// Starts the thread. Each signal is told as an event; one that ends programs ends the wait for the lock, too.
-    pub(crate) fn listen(&self, events: Sender<Event>, cancel: CancelToken) -> Result<(), Failure> {
+    pub(crate) fn listen(&self, events: Sender<RunEvent>, cancel: CancelToken) -> Result<(), Failure> {
         let waited_for = self.waited_for;
         let listen = move || {
             loop {
                 let Ok(signal) = waited_for.wait() else { continue };
-                if signal == Signal::SIGTSTP && phase() == Phase::Waits {
+                if signal == Signal::SIGTSTP && target() == SignalTarget::Waits {
                     // The main thread waits for the lock.
                     if !group::own_is_orphaned() {
                         let _ = raise(Signal::SIGSTOP);
                     }
                     continue;
                 }
-                if events.send(Event::Signal(signal)).is_err() {
+                if events.send(RunEvent::Signal(signal)).is_err() {
                     return;
                 }
                 if FORWARDED.contains(&signal) {
                     cancel.cancel();
-                    match phase() {
+                    match target() {
                         // Programs take these two for other orders than to end.
-                        Phase::Runs if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {}
-                        Phase::Runs => drop(PASSED_ON.set(signal)),
-                        Phase::Waits => end_after(timing::ENDS_WITHIN, Phase::Waits, move || end_by(signal)),
-                        asked @ Phase::Ends(status) => {
+                        SignalTarget::Runs if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {}
+                        SignalTarget::Runs => drop(PASSED_ON.set(signal)),
+                        SignalTarget::Waits => {
+                            end_after(timing::ENDS_WITHIN, SignalTarget::Waits, move || end_by(signal));
+                        }
+                        asked @ SignalTarget::Ends(status) => {
                             end_after(timing::ENDS_WITHIN, asked, move || unanswered(status));
                         }
                     }
@@ -118,25 +120,25 @@ pub(super) fn command_begins() {
 pub(super) fn command_has_ended(status: u8, limit: Duration, give_up: impl FnOnce() -> u8 + Send + 'static) {
     let _ = ENDED.set(status);
     match PASSED_ON.get() {
-        Some(_) => end_after(timing::RELEASES_WITHIN, phase(), move || unanswered(status)),
-        None => end_after(limit, phase(), give_up),
+        Some(_) => end_after(timing::RELEASES_WITHIN, target(), move || unanswered(status)),
+        None => end_after(limit, target(), give_up),
     }
 }
 
-pub(super) fn phase() -> Phase {
+pub(super) fn target() -> SignalTarget {
     match (ENDED.get(), BEGUN.get()) {
-        (Some(status), _) => Phase::Ends(*status),
-        (None, Some(())) => Phase::Runs,
-        (None, None) => Phase::Waits,
+        (Some(status), _) => SignalTarget::Ends(*status),
+        (None, Some(())) => SignalTarget::Runs,
+        (None, None) => SignalTarget::Waits,
     }
 }
 
 /// Ends this process after a time with the status that `end` returns: the main thread may wait for a store that does not answer.
-fn end_after(time: Duration, asked: Phase, end: impl FnOnce() -> u8 + Send + 'static) {
+fn end_after(time: Duration, asked: SignalTarget, end: impl FnOnce() -> u8 + Send + 'static) {
     let end = move || {
         thread::sleep(time);
         // Otherwise the command has begun at the same time, and has the signal.
-        if phase() == asked {
+        if target() == asked {
             process::exit(end().into());
         }
     };

@@ -1,7 +1,7 @@
 //! A command that runs: signals go to its process group, Ctrl-Z stops `dlock` with it, a lost lock ends it, and nothing of it is left, daemons
 //! included.
 
-use super::Event;
+use super::RunEvent;
 use super::daemons::Daemons;
 use super::group::{self, Group};
 use super::launch::{Launcher, Orders};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// How a run has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct RunEnd {
     pub(crate) status: u8,
     /// The signal from the terminal that has ended the command, and is to end `dlock`.
     pub(crate) interrupted: Option<Signal>,
@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
 
 /// The command of `--on-lost`.
 #[derive(Debug)]
-enum Hook {
+enum OnLostCommand {
     /// There is none, or it has ended.
     None,
     Ready(Launcher),
@@ -36,7 +36,7 @@ enum Hook {
 
 /// How far the end of the group, and of the daemons, has come.
 #[derive(Clone, Copy, Debug)]
-enum Ending {
+enum GroupEnd {
     /// Nobody has asked for it.
     No,
     /// The stop signal was sent. Who is left then is killed.
@@ -65,9 +65,9 @@ pub(crate) struct Supervisor<'a> {
     terminal: Terminal,
     /// How the process that became the command has ended.
     end: Option<WaitStatus>,
-    ending: Ending,
+    ending: GroupEnd,
     is_lost: bool,
-    hook: Hook,
+    hook: OnLostCommand,
     /// Until when it is waited for, once the command has ended.
     hook_until: Option<Instant>,
     daemons: Daemons,
@@ -97,9 +97,9 @@ impl<'a> Supervisor<'a> {
             group,
             terminal: Terminal::open(),
             end: None,
-            ending: Ending::No,
+            ending: GroupEnd::No,
             is_lost: false,
-            hook: on_lost.map_or(Hook::None, Hook::Ready),
+            hook: on_lost.map_or(OnLostCommand::None, OnLostCommand::Ready),
             hook_until: None,
             daemons,
             stops_own: false,
@@ -118,20 +118,20 @@ impl<'a> Supervisor<'a> {
 
     /// How long the command may go on without a renewal. `None` if it is not ended at a loss, or ends already.
     fn may_go_on_for(&self) -> Option<Duration> {
-        let watches = self.wanted.on_lost == OnLost::Stop && self.is_at_work() && matches!(self.ending, Ending::No);
+        let watches = self.wanted.on_lost == OnLost::Stop && self.is_at_work() && matches!(self.ending, GroupEnd::No);
         watches.then(|| self.held.remaining().saturating_sub(self.wanted.reserve(self.max_hold)))
     }
 
     /// Returns when nothing of the command is left that is not to be left.
-    pub(crate) fn until_the_end(mut self, inbox: &Receiver<Event>) -> Outcome {
+    pub(crate) fn until_the_end(mut self, inbox: &Receiver<RunEvent>) -> RunEnd {
         while !self.is_over() {
             match self.next(inbox) {
-                Ok(Event::Signal(Signal::SIGCHLD)) | Err(RecvTimeoutError::Timeout) => {}
-                Ok(Event::Signal(Signal::SIGCONT)) => self.go_on(),
-                Ok(Event::Signal(Signal::SIGTSTP)) if self.stops_own => {}
-                Ok(Event::Signal(signal)) => self.pass_on(signal),
-                Ok(Event::Lost(loss)) => self.lose(&loss),
-                Ok(Event::Connected(_)) => {}
+                Ok(RunEvent::Signal(Signal::SIGCHLD)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(RunEvent::Signal(Signal::SIGCONT)) => self.go_on(),
+                Ok(RunEvent::Signal(Signal::SIGTSTP)) if self.stops_own => {}
+                Ok(RunEvent::Signal(signal)) => self.pass_on(signal),
+                Ok(RunEvent::Lost(loss)) => self.lose(&loss),
+                Ok(RunEvent::Connected(_)) => {}
                 // The thread that waits for signals never ends before the process does.
                 Err(RecvTimeoutError::Disconnected) => self.end_all(self.wanted.grace()),
             }
@@ -145,10 +145,10 @@ impl<'a> Supervisor<'a> {
         self.outcome(was_given)
     }
 
-    fn next(&self, inbox: &Receiver<Event>) -> Result<Event, RecvTimeoutError> {
+    fn next(&self, inbox: &Receiver<RunEvent>) -> Result<RunEvent, RecvTimeoutError> {
         let look = match self.ending {
-            Ending::No if self.end.is_none() => None,
-            Ending::No if self.is_at_work() => Some(timing::IDLE_LOOK),
+            GroupEnd::No if self.end.is_none() => None,
+            GroupEnd::No if self.is_at_work() => Some(timing::IDLE_LOOK),
             _ => Some(timing::LOOK),
         };
         // A lease that cannot be renewed becomes no longer.
@@ -183,24 +183,24 @@ impl<'a> Supervisor<'a> {
         if self.may_go_on_for().is_some_and(|left| left.is_zero()) {
             self.lose_now();
         }
-        if self.end.is_some() && matches!(self.ending, Ending::No) {
+        if self.end.is_some() && matches!(self.ending, GroupEnd::No) {
             self.look_after_the_end();
         }
         let with_daemons = self.wanted.daemons != WithDaemons::Leave;
         match self.ending {
-            Ending::Asked { until } if Instant::now() >= until => {
+            GroupEnd::Asked { until } if Instant::now() >= until => {
                 self.group.signal(Signal::SIGKILL);
-                self.ending = Ending::Killed { at: Instant::now() };
+                self.ending = GroupEnd::Killed { at: Instant::now() };
             }
-            Ending::Asked { .. } if with_daemons && self.daemons.any_new(self.group.0) => {
+            GroupEnd::Asked { .. } if with_daemons && self.daemons.any_new(self.group.0) => {
                 self.daemons.ask_to_end(self.group, self.wanted.stop_signal);
             }
             _ => {}
         }
-        if with_daemons && matches!(self.ending, Ending::Killed { .. }) && self.daemons.any() {
+        if with_daemons && matches!(self.ending, GroupEnd::Killed { .. }) && self.daemons.any() {
             self.daemons.signal(self.group, Signal::SIGKILL);
         }
-        if let (Hook::Runs(group), Some(until)) = (&self.hook, self.hook_until)
+        if let (OnLostCommand::Runs(group), Some(until)) = (&self.hook, self.hook_until)
             && Instant::now() >= until
         {
             group.signal(Signal::SIGKILL);
@@ -220,7 +220,7 @@ impl<'a> Supervisor<'a> {
 
     /// Returns whether the command has ended, and whatever it has left behind.
     fn is_over(&self) -> bool {
-        let is_long_killed = matches!(self.ending, Ending::Killed { at } if at.elapsed() > timing::UNSEEN);
+        let is_long_killed = matches!(self.ending, GroupEnd::Killed { at } if at.elapsed() > timing::UNSEEN);
         let is_gone =
             || self.group.is_gone() || is_long_killed && (self.group.is_dead() || self.group.is_beyond_reach());
         let are_gone = || {
@@ -228,7 +228,7 @@ impl<'a> Supervisor<'a> {
                 || !self.daemons.any()
                 || is_long_killed && !self.daemons.are_in_reach(self.group)
         };
-        self.end.is_some() && !matches!(self.hook, Hook::Runs(_)) && is_gone() && are_gone()
+        self.end.is_some() && !matches!(self.hook, OnLostCommand::Runs(_)) && is_gone() && are_gone()
     }
 
     fn child_changed(&mut self, pid: Pid, status: WaitStatus) {
@@ -240,11 +240,11 @@ impl<'a> Supervisor<'a> {
         } else if is_command {
             self.end = Some(status);
             self.hook_until = Some(after(self.wanted.grace()));
-        } else if let Hook::Runs(group) = self.hook
+        } else if let OnLostCommand::Runs(group) = self.hook
             && group.0 == pid
             && !has_stopped
         {
-            self.hook = Hook::None;
+            self.hook = OnLostCommand::None;
             self.daemons.include(pid);
         }
     }
@@ -298,9 +298,9 @@ impl<'a> Supervisor<'a> {
             OnLost::Warn => complain(&format!("{loss}; the command goes on")),
             OnLost::Run(text) => {
                 complain(&format!("{loss}; the command goes on, and {text:?} is run"));
-                if let Hook::Ready(launcher) = &mut self.hook {
+                if let OnLostCommand::Ready(launcher) = &mut self.hook {
                     launcher.open_gate(self.orders);
-                    self.hook = Hook::Runs(launcher.group());
+                    self.hook = OnLostCommand::Runs(launcher.group());
                 }
             }
         }
@@ -328,9 +328,9 @@ impl<'a> Supervisor<'a> {
     }
 
     fn end_all(&mut self, grace: Duration) {
-        if matches!(self.ending, Ending::No) {
+        if matches!(self.ending, GroupEnd::No) {
             // The grace begins here: to find the daemons takes its time.
-            self.ending = Ending::Asked { until: after(grace) };
+            self.ending = GroupEnd::Asked { until: after(grace) };
             self.group.ask_to_end(self.wanted.stop_signal);
             if self.wanted.daemons != WithDaemons::Leave {
                 self.daemons.ask_to_end(self.group, self.wanted.stop_signal);
@@ -338,7 +338,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn outcome(&self, was_given: bool) -> Outcome {
+    fn outcome(&self, was_given: bool) -> RunEnd {
         let exited = self.end.and_then(|end| u8::try_from(end.exit_status()?).ok());
         let signalled = self.end.and_then(WaitStatus::terminating_signal);
         let status = match (exited, signalled) {
@@ -356,6 +356,6 @@ impl<'a> Supervisor<'a> {
             // The terminal has told the command alone. Without `dlock`, a script that runs it would have been told, too.
             Group(getpgrp()).signal(signal);
         }
-        Outcome { status, interrupted }
+        RunEnd { status, interrupted }
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// What the file says: each line is an option without its dashes.
 #[derive(Debug, Default, Parser)]
 #[command(name = "dlock", no_binary_name = true, disable_help_flag = true)]
-pub(super) struct Told {
+pub(super) struct FileSettings {
     #[command(flatten)]
     pub(super) reach: Reach,
     #[command(flatten)]
@@ -25,17 +25,19 @@ pub(super) fn place(config_home: Option<OsString>, home: Option<OsString>) -> Op
     Some(directory.join("dlock").join("config"))
 }
 
-pub(super) fn read(path: &Path) -> Result<Told, Failure> {
+pub(super) fn read(path: &Path) -> Result<FileSettings, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => parse(&text).map_err(|wrong| Failure::new(USAGE, format!("{}, {wrong}", path.display()))),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Told::default()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(FileSettings::default())
+        }
         Err(error) => Err(Failure::new(USAGE, format!("cannot read {}: {error}", path.display()))),
     }
 }
 
 /// Reads lines `url = …`, `lock-delay = 5s` and the like, comments, and empty lines. An error names the line. It repeats no line that may contain
 /// a password.
-fn parse(text: &str) -> Result<Told, String> {
+fn parse(text: &str) -> Result<FileSettings, String> {
     let mut words = Vec::<String>::new();
     for (n, line) in text.lines().enumerate() {
         let (n, line) = (n + 1, line.trim());
@@ -57,7 +59,7 @@ fn parse(text: &str) -> Result<Told, String> {
             return Err(format!("line {n}: there is a second `{name}`: leave one"));
         }
         let word = option + value;
-        if let Err(wrong) = Told::try_parse_from([&word]) {
+        if let Err(wrong) = FileSettings::try_parse_from([&word]) {
             let wrong = wrong.render().to_string();
             let wrong = wrong.lines().next().unwrap_or_default().trim_start_matches("error: ");
             return Err(match wrong.starts_with("unexpected argument") {
@@ -69,7 +71,7 @@ fn parse(text: &str) -> Result<Told, String> {
         }
         words.push(word);
     }
-    Told::try_parse_from(words).map_err(|wrong| wrong.to_string())
+    FileSettings::try_parse_from(words).map_err(|wrong| wrong.to_string())
 }
 
 #[cfg(test)]

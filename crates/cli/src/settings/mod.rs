@@ -14,6 +14,7 @@ use clap::Args;
 use dlock_consensus::ConsulLockProcessor;
 #[cfg(feature = "etcd")]
 use dlock_consensus::EtcdLockProcessor;
+use file::FileSettings;
 use mapping::Mapping;
 pub(crate) use mapping::mapped;
 use redis_dlock::{DLockConfig, DLockGenerator, RedisBuilder, RedisLockProcessor};
@@ -147,7 +148,7 @@ impl Settings {
     /// variable, else from the file. No message of a failure contains it.
     pub(crate) fn of(arguments: &Reach, rules: Rules) -> Result<Self, Failure> {
         let place = file::place(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"));
-        let told = place.as_deref().map_or_else(|| Ok(file::Told::default()), file::read)?;
+        let told = place.as_deref().map_or_else(|| Ok(FileSettings::default()), file::read)?;
         let variable = match env::var_os(VARIABLE).filter(|url| !url.is_empty()).map(OsString::into_string) {
             Some(Err(_)) if arguments.url.is_none() => {
                 return Err(Failure::new(USAGE, format!("{VARIABLE} is no UTF-8: give a URL")));

@@ -2,6 +2,7 @@
 
 use super::consensus::{ConsensusStore, Quorum};
 use super::support::crew::{HANG, Member, eventually, spawn};
+pub(crate) use super::support::process::Killed;
 use super::support::{RedisServer, process};
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::port::{Inspection, LockProcessor, Operations};
@@ -10,7 +11,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -254,16 +255,6 @@ pub(crate) struct Running {
     child: Killed,
     out: Member<String>,
     err: Member<String>,
-}
-
-/// Killed when dropped.
-pub(crate) struct Killed(pub(crate) Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 pub(crate) trait Start {

@@ -11,6 +11,7 @@ mod asking;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/consensus/mod.rs"]
 mod consensus;
+mod consensus_stores;
 mod cost;
 mod daemons;
 mod doctor;
@@ -34,4 +35,3 @@ mod streams;
 #[path = "../../../../tests/support/mod.rs"]
 mod support;
 mod terminal;
-mod voting;

@@ -1,4 +1,4 @@
-//! The questions of an operator to the master of a Sentinel service, to a Cluster, and to stores whose servers vote, also while a master fails.
+//! The questions of an operator to the master of a Sentinel service, to a Cluster, and to consensus stores, also while a master fails.
 
 use super::consensus::ConsensusStore;
 use super::kit::{Ended, Killed, Start, bare};

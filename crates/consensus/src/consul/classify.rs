@@ -7,7 +7,7 @@ use redis_dlock::{BackendFailure, Error};
 
 /// What a request that failed comes to.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum ConsulFailure {
     /// A session has ended, or the node of a new one is not in the catalog.
     NoSession,
     Other(Error),
@@ -37,19 +37,21 @@ pub(super) fn is_error_of_consul(status: u16, words: &str) -> bool {
 }
 
 /// Classifies an answer that is not a success.
-pub(super) fn classify(status: u16, words: &str) -> Failure {
+pub(super) fn classify(status: u16, words: &str) -> ConsulFailure {
     let words = words.trim();
-    let backend = |failure| Failure::Other(Error::backend(failure, format!("Consul answered {status}: {words}")));
+    let backend = |failure| ConsulFailure::Other(Error::backend(failure, format!("Consul answered {status}: {words}")));
     match status {
-        403 => Failure::Other(Error::denied(words)),
-        400 if words.contains(ENTERPRISE) => Failure::Other(Error::unsupported(words)),
+        403 => ConsulFailure::Other(Error::denied(words)),
+        400 if words.contains(ENTERPRISE) => ConsulFailure::Other(Error::unsupported(words)),
         429 => backend(BackendFailure::NotExecuted),
         400 | 500 if words.contains("Invalid Session TTL") => {
-            Failure::Other(Error::unsupported(format!("Consul refuses the lease (session_ttl_min): {words}")))
+            ConsulFailure::Other(Error::unsupported(format!("Consul refuses the lease (session_ttl_min): {words}")))
         }
-        500 if words.contains("invalid session") || words.contains("Missing node registration") => Failure::NoSession,
+        500 if words.contains("invalid session") || words.contains("Missing node registration") => {
+            ConsulFailure::NoSession
+        }
         500 if words.contains("Permission denied") || words.contains("ACL not found") => {
-            Failure::Other(Error::denied(words))
+            ConsulFailure::Other(Error::denied(words))
         }
         500 if BEFORE.iter().any(|text| words.contains(text)) => backend(BackendFailure::NotExecuted),
         // Such as a leader that was replaced while it wrote.
@@ -77,22 +79,22 @@ mod tests {
             (400, "Bad request", NotExecuted),
         ] {
             match classify(status, words) {
-                Failure::Other(Error::Backend { failure, .. }) => assert_eq!(failure, want, "{words}"),
+                ConsulFailure::Other(Error::Backend { failure, .. }) => assert_eq!(failure, want, "{words}"),
                 other => panic!("{words} became {other:?}"),
             }
         }
         for words in ["invalid session \"7\"", "apply failed: Missing node registration"] {
-            assert!(matches!(classify(500, words), Failure::NoSession));
+            assert!(matches!(classify(500, words), ConsulFailure::NoSession));
         }
         for (status, words) in [(403, "Permission denied"), (403, "ACL not found"), (500, "Permission denied")] {
             assert!(
-                matches!(classify(status, words), Failure::Other(Error::Denied { message, .. }) if message == words)
+                matches!(classify(status, words), ConsulFailure::Other(Error::Denied { message, .. }) if message == words)
             );
         }
         let words = "Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature";
-        assert!(matches!(classify(400, words), Failure::Other(Error::Unsupported { .. })));
+        assert!(matches!(classify(400, words), ConsulFailure::Other(Error::Unsupported { .. })));
         let short = "Invalid Session TTL '2000000000', must be between [10s=24h0m0s]";
-        let Failure::Other(Error::Unsupported { message, .. }) = classify(500, short) else { panic!("{short}") };
+        let ConsulFailure::Other(Error::Unsupported { message, .. }) = classify(500, short) else { panic!("{short}") };
         assert!(message.contains("session_ttl_min") && message.contains("10s"));
     }
 }

@@ -14,11 +14,11 @@
 //! An answer counts as Consul's only if it has a header of Consul's, or is an error that Consul sends without one. Before the first such answer,
 //! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes.
 
-use super::classify::{Failure, TOO_LONG, classify, is_error_of_consul};
+use super::classify::{ConsulFailure, TOO_LONG, classify, is_error_of_consul};
 use super::encode;
 use super::place::Place;
 use crate::deadline::Deadline;
-use crate::http::{Answer, Call, Http};
+use crate::http::{Http, HttpAnswer, HttpCall};
 use crate::json::parse;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::timing::consul::LATE;
@@ -30,7 +30,7 @@ use ureq::Agent;
 use ureq::http::Method;
 
 /// A client of the servers of one Consul.
-pub(super) struct Client {
+pub(super) struct ConsulClient {
     pub(super) http: Http,
     token: Option<String>,
     pub(super) shortest_lease: Duration,
@@ -52,7 +52,7 @@ const TOKEN: &str = "x-consul-token";
 
 /// What a call comes to if nothing failed on the way.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct ConsulReply {
     pub(super) status: u16,
     pub(super) index: Option<u64>,
     /// Whether the answer lacks what the token may not see.
@@ -63,7 +63,7 @@ pub(super) struct Reply {
 /// The statuses that say something of what was asked about: it is there, it is not, a check has failed.
 const TELLING: [u16; 3] = [200, 404, 409];
 
-impl Client {
+impl ConsulClient {
     /// Knows the token. Consul has no login: each request shows the token.
     pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration, place: Place) -> Self {
         let is_placed = AtomicBool::new(!place.is_of_enterprise());
@@ -91,7 +91,7 @@ impl Client {
         body: &Value,
         is_repeatable: bool,
         deadline: Deadline,
-    ) -> Result<Option<Reply>, Error> {
+    ) -> Result<Option<ConsulReply>, Error> {
         // ORDERING: SeqCst, as all flags of these stores. Two threads that come at once both ask.
         if !self.is_placed.load(Ordering::SeqCst) {
             self.send(Method::GET, "/v1/session/list", &Value::Null, true, deadline)?;
@@ -108,7 +108,7 @@ impl Client {
         body: &Value,
         is_repeatable: bool,
         deadline: Deadline,
-    ) -> Result<Option<Reply>, Error> {
+    ) -> Result<Option<ConsulReply>, Error> {
         let body = match body {
             Value::Null => String::new(),
             Value::Array(_) if path.starts_with(TRANSACTION) => self.place.in_transaction(body.clone()).to_string(),
@@ -116,7 +116,7 @@ impl Client {
         };
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let path = self.place.in_path(path);
-        let call = Call { method, path: &path, body: &body, secret, is_repeatable, is_stream: false };
+        let call = HttpCall { method, path: &path, body: &body, secret, is_repeatable, is_stream: false };
         self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
@@ -136,11 +136,12 @@ impl Client {
     }
 
     /// Asks for an entry and those below it, and waits until one of them has changed since an index, on connections of its own.
-    pub(super) fn wait(&self, agent: &Agent, path: &str, since: u64, wait: Duration) -> Result<Reply, Error> {
+    pub(super) fn wait(&self, agent: &Agent, path: &str, since: u64, wait: Duration) -> Result<ConsulReply, Error> {
         let path = format!("/v1/kv/{}?recurse&index={since}&wait={}ms", encode::in_url(path), wait.as_millis());
         let path = self.place.in_path(&path);
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
-        let call = Call { method: Method::GET, path: &path, body: "", secret, is_repeatable: true, is_stream: false };
+        let call =
+            HttpCall { method: Method::GET, path: &path, body: "", secret, is_repeatable: true, is_stream: false };
         // The server adds up to a sixteenth to the time, so that not all queries end at once.
         let patience = wait + wait / 16 + LATE;
         let reply =
@@ -149,7 +150,7 @@ impl Client {
     }
 
     /// Reads an answer. What only Consul can answer proves that the URL leads to Consul.
-    fn read(&self, answer: &Answer) -> Result<Option<Reply>, Error> {
+    fn read(&self, answer: &HttpAnswer) -> Result<Option<ConsulReply>, Error> {
         if !answer.is_of_consul && !is_error_of_consul(answer.status, &answer.body) {
             return Err(answer.foreign(API));
         }
@@ -157,13 +158,13 @@ impl Client {
         let is_too_long = answer.status == 413 && answer.body.contains(TOO_LONG);
         if !TELLING.contains(&answer.status) && !is_too_long {
             return match classify(answer.status, &answer.body) {
-                Failure::NoSession => Ok(None),
-                Failure::Other(error) => Err(error),
+                ConsulFailure::NoSession => Ok(None),
+                ConsulFailure::Other(error) => Err(error),
             };
         }
         // What is not there has a text or nothing as its answer.
         let body = if answer.status == 404 || is_too_long { Value::Null } else { parse(&answer.body, "Consul")? };
-        Ok(Some(Reply { status: answer.status, index: answer.index, is_filtered: answer.is_filtered, body }))
+        Ok(Some(ConsulReply { status: answer.status, index: answer.index, is_filtered: answer.is_filtered, body }))
     }
 }
 
@@ -177,9 +178,9 @@ pub(super) fn odd(what: &str) -> Error {
 }
 
 /// Without the token.
-impl fmt::Debug for Client {
+impl fmt::Debug for ConsulClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
+        f.debug_struct("ConsulClient")
             .field("http", &self.http)
             .field("has_token", &self.token.is_some())
             .finish_non_exhaustive()

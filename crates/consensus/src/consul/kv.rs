@@ -13,7 +13,7 @@
 //! has ended: the tenure begins again with another one. The key is in its lock-delay: nobody can have it, and those who wait keep their places.
 //! Anything else is a check that does not hold: the key has changed since it was looked at.
 
-use super::client::{Client, odd};
+use super::client::{ConsulClient, odd};
 use super::encode;
 use super::node::open_lasting_session;
 use super::query::Query;
@@ -51,7 +51,7 @@ fn refused(errors: &Value) -> Result<Committed, Error> {
     })
 }
 
-impl Kv for Arc<Client> {
+impl Kv for Arc<ConsulClient> {
     fn limits(&self) -> StoreLimits {
         let mut limits = limits(self.shortest_lease);
         limits.longest_lease = LONGEST;

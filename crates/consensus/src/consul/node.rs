@@ -15,7 +15,7 @@
 //! On the node of our own the lock-delay is what the program asks for. A whole lease there, too, would keep waiters out for that much longer
 //! after each crash, and protect only from a person who takes the node out or ends a session.
 
-use super::client::{Client, odd};
+use super::client::{ConsulClient, odd};
 use crate::deadline::Deadline;
 use crate::kv::Life;
 use crate::log;
@@ -41,7 +41,7 @@ pub(super) const NAMED: &str = "dlock ";
 
 /// Creates a session that lasts for its time to live, whatever becomes of agents and servers.
 pub(super) fn open_lasting_session(
-    client: &Client,
+    client: &ConsulClient,
     life: Life,
     name: &str,
     deadline: Deadline,
@@ -60,13 +60,19 @@ pub(super) fn open_lasting_session(
 }
 
 /// Puts the node into the catalog. Whoever does the same at the same time writes the same.
-fn register(client: &Client, deadline: Deadline) -> Result<(), Error> {
+fn register(client: &ConsulClient, deadline: Deadline) -> Result<(), Error> {
     let body = json!({ "Node": NODE, "Address": ADDRESS, "NodeMeta": { "purpose": "sessions of redis-dlock" } });
     client.call(Method::PUT, "/v1/catalog/register", &body, true, deadline).map(drop)
 }
 
 /// Creates a session on the node of the agent or server that is asked. Its end keeps others out for a lease.
-fn open_on_agent(client: &Client, refusal: &str, life: Life, name: &str, deadline: Deadline) -> Result<String, Error> {
+fn open_on_agent(
+    client: &ConsulClient,
+    refusal: &str,
+    life: Life,
+    name: &str,
+    deadline: Deadline,
+) -> Result<String, Error> {
     let delay = life.delay.max(life.needed);
     if delay > LONGEST_LOCK_DELAY {
         return Err(Error::denied(format!(
@@ -88,7 +94,7 @@ fn open_on_agent(client: &Client, refusal: &str, life: Life, name: &str, deadlin
 
 /// Creates a session. `None` if there is no such node.
 fn create(
-    client: &Client,
+    client: &ConsulClient,
     node: Option<&str>,
     life: Life,
     name: &str,

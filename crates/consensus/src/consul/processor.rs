@@ -1,10 +1,10 @@
 //! What a program makes.
 
-use super::client::Client;
+use super::client::ConsulClient;
 use super::place::Place;
 use crate::public::{certificates, forward_to_store};
 use crate::server::{Server, body};
-use crate::settings::Settings;
+use crate::settings::StoreSettings;
 use crate::store::ConsensusStore;
 use crate::timing::consul::SHORTEST;
 use redis_dlock::Error;
@@ -67,7 +67,7 @@ impl ConsulLockProcessor {
     ///
     /// [`Error::InvalidConfig`] if the URL cannot be used.
     pub fn builder(url: &str) -> Result<ConsulBuilder, Error> {
-        let settings = Settings::new(url, "consul", PORT, &Place::PARAMETERS)?;
+        let settings = StoreSettings::new(url, "consul", PORT, &Place::PARAMETERS)?;
         if matches!(settings.url.login, Some((_, Some(_)))) {
             let hint = "write the token alone before the host: token@host";
             return Err(Error::invalid_config("URL", "consul://…", hint));
@@ -106,7 +106,7 @@ forward_to_store!(ConsulLockProcessor);
 /// The settings of a [`ConsulLockProcessor`].
 #[derive(Clone, Debug)]
 pub struct ConsulBuilder {
-    settings: Settings,
+    settings: StoreSettings,
     session_ttl_min: Duration,
     place: Place,
 }
@@ -162,10 +162,10 @@ impl ConsulBuilder {
     }
 
     /// Makes a client of some of the servers.
-    fn client(&self, servers: &[String]) -> Result<Client, Error> {
+    fn client(&self, servers: &[String]) -> Result<ConsulClient, Error> {
         let token = self.settings.url.login.clone().map(|(token, _)| token);
         self.place.check()?;
-        Ok(Client::new(self.settings.http_of(servers)?, token, self.session_ttl_min, self.place.clone()))
+        Ok(ConsulClient::new(self.settings.http_of(servers)?, token, self.session_ttl_min, self.place.clone()))
     }
 }
 

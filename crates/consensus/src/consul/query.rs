@@ -23,7 +23,7 @@
 //! Consul hides what a token may not read, and says so only where something is hidden, or to whoever asks for a single entry. So a reader first
 //! asks for its inbox alone. Without that, and without a look at what is hidden later, a token that may not read would be deaf without a word.
 
-use super::client::{Client, Reply, odd};
+use super::client::{ConsulClient, ConsulReply, odd};
 use super::encode;
 use super::sweep::{Sweep, delete};
 use crate::deadline::Deadline;
@@ -40,7 +40,7 @@ use ureq::http::Method;
 
 /// A chain of queries, each from the index that the last answer had.
 pub(super) struct Query {
-    client: Arc<Client>,
+    client: Arc<ConsulClient>,
     path: String,
     /// The connection, which ends when this is shut down.
     agent: Agent,
@@ -60,7 +60,7 @@ pub(super) struct Query {
 
 impl Query {
     /// Returns after a first answer: whatever is written from then on raises the index, and the next query tells it.
-    pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
+    pub(super) fn open(client: Arc<ConsulClient>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let agent = client.own_agent();
         let alone = format!("/v1/kv/{}", encode::in_url(path));
         client.call(Method::GET, &alone, &Value::Null, true, deadline)?;
@@ -116,7 +116,7 @@ impl Query {
     fn create(&mut self) {
         let create = encode::create(&self.path);
         let reply = self.client.call(Method::PUT, "/v1/txn", &create, false, Deadline::after(TELLING));
-        let Ok(Some(Reply { status: 200, body, .. })) = reply else { return };
+        let Ok(Some(ConsulReply { status: 200, body, .. })) = reply else { return };
         if let Some(Committed::Done { index, .. }) = encode::done(&body, &Transaction::default()) {
             (self.told, self.said) = (index, Some(0));
         }

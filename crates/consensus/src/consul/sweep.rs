@@ -17,7 +17,7 @@
 //!
 //! Several clients may delete the same inboxes at once: what has gone already counts as deleted.
 
-use super::client::Client;
+use super::client::ConsulClient;
 use super::encode;
 use super::node::NAMED;
 use crate::deadline::Deadline;
@@ -45,7 +45,7 @@ pub(super) struct Sweep {
 
 impl Sweep {
     /// Sweeps the inboxes beside this one, if it is time. What fails is left to the next sweep.
-    pub(super) fn go_if_due(&mut self, client: &Client, inbox: &str) {
+    pub(super) fn go_if_due(&mut self, client: &ConsulClient, inbox: &str) {
         let is_due = self.done.is_none_or(|done| done.elapsed() >= SWEEPS);
         let Some((all, _)) = inbox.rsplit_once('/').filter(|_| is_due) else { return };
         if !matches!(sweep(client, &format!("{all}/"), Deadline::after(SWEEPING)), Ok(true)) {
@@ -55,7 +55,7 @@ impl Sweep {
 }
 
 /// Deletes inboxes whose clients have no session. Returns whether there may be more.
-fn sweep(client: &Client, inboxes: &str, deadline: Deadline) -> Result<bool, Error> {
+fn sweep(client: &ConsulClient, inboxes: &str, deadline: Deadline) -> Result<bool, Error> {
     // First the inboxes, then the sessions.
     let path = format!("/v1/kv/{}?recurse&consistent", encode::in_url(inboxes));
     let found = client.call(Method::GET, &path, &Value::Null, true, deadline)?;
@@ -75,7 +75,7 @@ fn sweep(client: &Client, inboxes: &str, deadline: Deadline) -> Result<bool, Err
 }
 
 /// Deletes entries that may have gone, and that have not changed since an index. What has changed is left, and what is deleted together with it.
-pub(super) fn delete(client: &Client, entries: &[(String, u64)], deadline: Deadline) -> Result<(), Error> {
+pub(super) fn delete(client: &ConsulClient, entries: &[(String, u64)], deadline: Deadline) -> Result<(), Error> {
     for some in entries.chunks(TOGETHER) {
         client.call(Method::PUT, "/v1/txn", &encode::delete(some), true, deadline)?;
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// What a request that failed comes to.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum EtcdFailure {
     /// The lease has ended.
     NoLease,
     /// The token of the login is not valid any more, or there is none and must be one.
@@ -26,26 +26,26 @@ const UNAVAILABLE: u64 = 14;
 const UNAUTHENTICATED: u64 = 16;
 
 /// Classifies an answer that is not a success. The texts are those of etcd's `rpctypes`.
-pub(super) fn classify(status: u16, body: &Value) -> Failure {
+pub(super) fn classify(status: u16, body: &Value) -> EtcdFailure {
     let words = ["error", "message"].iter().find_map(|name| body.get(name)?.as_str()).unwrap_or_default();
     let says = |text: &str| words.contains(text);
-    let backend = |failure| Failure::Other(Error::backend(failure, format!("etcd answered {status}: {words}")));
+    let backend = |failure| EtcdFailure::Other(Error::backend(failure, format!("etcd answered {status}: {words}")));
     match body.get("code").and_then(Value::as_u64) {
-        _ if says("lease not found") => Failure::NoLease,
-        _ if says("authentication is not enabled") => Failure::NoUsers,
+        _ if says("lease not found") => EtcdFailure::NoLease,
+        _ if says("authentication is not enabled") => EtcdFailure::NoUsers,
         // Users may have been enabled or changed since the login.
         _ if ["invalid auth token", "user name is empty", "revision of auth store is old"].into_iter().any(says) => {
-            Failure::Token
+            EtcdFailure::Token
         }
-        Some(DENIED | UNAUTHENTICATED) => Failure::Other(Error::denied(words)),
-        _ if says("authentication failed") || says("permission denied") => Failure::Other(Error::denied(words)),
+        Some(DENIED | UNAUTHENTICATED) => EtcdFailure::Other(Error::denied(words)),
+        _ if says("authentication failed") || says("permission denied") => EtcdFailure::Other(Error::denied(words)),
         Some(EXHAUSTED) if says("space exceeded") => backend(BackendFailure::Refused),
         Some(EXHAUSTED) => backend(BackendFailure::NotExecuted),
         // The others of this code may have come after the request was passed on.
         Some(UNAVAILABLE) if says("no leader") || says("not leader") => backend(BackendFailure::NotExecuted),
-        Some(NOT_FOUND) if body.get("error").is_some_and(|error| error == "Not Found") => {
-            Failure::Other(Error::unsupported("the server does not have the JSON interface /v3 of etcd 3.4 or newer"))
-        }
+        Some(NOT_FOUND) if body.get("error").is_some_and(|error| error == "Not Found") => EtcdFailure::Other(
+            Error::unsupported("the server does not have the JSON interface /v3 of etcd 3.4 or newer"),
+        ),
         _ => backend(BackendFailure::Unknown),
     }
 }
@@ -67,27 +67,27 @@ mod tests {
             (2, "something new", Unknown),
         ] {
             match classify(503, &json!({ "error": words, "code": code })) {
-                Failure::Other(Error::Backend { failure, message, .. }) => {
+                EtcdFailure::Other(Error::Backend { failure, message, .. }) => {
                     assert_eq!((failure, message), (want, format!("etcd answered 503: {words}")));
                 }
                 other => panic!("{words} became {other:?}"),
             }
         }
         let of = |code: u64, words: &str| classify(400, &json!({ "error": words, "code": code }));
-        assert!(matches!(of(5, "etcdserver: requested lease not found"), Failure::NoLease));
-        assert!(matches!(of(16, "etcdserver: invalid auth token"), Failure::Token));
-        assert!(matches!(of(3, "etcdserver: user name is empty"), Failure::Token));
-        assert!(matches!(of(3, "etcdserver: revision of auth store is old"), Failure::Token));
-        assert!(matches!(of(9, "etcdserver: authentication is not enabled"), Failure::NoUsers));
+        assert!(matches!(of(5, "etcdserver: requested lease not found"), EtcdFailure::NoLease));
+        assert!(matches!(of(16, "etcdserver: invalid auth token"), EtcdFailure::Token));
+        assert!(matches!(of(3, "etcdserver: user name is empty"), EtcdFailure::Token));
+        assert!(matches!(of(3, "etcdserver: revision of auth store is old"), EtcdFailure::Token));
+        assert!(matches!(of(9, "etcdserver: authentication is not enabled"), EtcdFailure::NoUsers));
         for (code, words) in [
             (7, "etcdserver: permission denied"),
             (3, "etcdserver: authentication failed, invalid user ID or password"),
         ] {
-            assert!(matches!(of(code, words), Failure::Other(Error::Denied { message, .. }) if message == words));
+            assert!(matches!(of(code, words), EtcdFailure::Other(Error::Denied { message, .. }) if message == words));
         }
         assert!(matches!(
             classify(404, &json!({ "error": "Not Found", "code": 5 })),
-            Failure::Other(Error::Unsupported { .. })
+            EtcdFailure::Other(Error::Unsupported { .. })
         ));
     }
 }

@@ -23,10 +23,10 @@
 //! An answer counts as etcd's only if it has what each of them has. Before the first such answer, whatever else answers is told at once, because
 //! the URL may lead to a web server, or to an etcd without its gateway, which no waiting changes.
 
-use super::classify::{Failure, classify};
+use super::classify::{EtcdFailure, classify};
 use super::encode;
 use crate::deadline::Deadline;
-use crate::http::{Answer, Call, Http, failure};
+use crate::http::{Http, HttpAnswer, HttpCall, failure};
 use crate::json::{number, parse, to_base64};
 use crate::stream::Stream;
 use crate::sync::Mutex;
@@ -38,7 +38,7 @@ use std::time::Duration;
 use ureq::http::Method;
 
 /// A client of the servers of one etcd.
-pub(super) struct Client {
+pub(super) struct EtcdClient {
     pub(super) http: Http,
     login: Option<Login>,
     token: Mutex<Option<String>>,
@@ -56,14 +56,14 @@ pub(super) struct Login {
 const KEEPALIVE: &str = "/v3/lease/keepalive";
 
 /// What a call comes to if nothing failed on the way.
-enum Reply {
+enum EtcdReply {
     Value(Value),
     NoLease,
     Token,
     NoUsers,
 }
 
-impl Client {
+impl EtcdClient {
     /// Knows the login, and does not log in before the first request.
     pub(super) fn new(http: Http, login: Option<Login>) -> Self {
         Self { http, login, token: Mutex::new(None), term: AtomicU64::new(0) }
@@ -80,14 +80,14 @@ impl Client {
         for _ in 0..2 {
             let token = self.token(deadline)?;
             match self.send(path, body, token.as_deref(), is_repeatable, deadline)? {
-                Reply::Value(value) => {
+                EtcdReply::Value(value) => {
                     if let Some(term) = encode::term(&value) {
                         self.term.fetch_max(term, Ordering::SeqCst);
                     }
                     return Ok(Some(value));
                 }
-                Reply::NoLease => return Ok(None),
-                Reply::Token | Reply::NoUsers => *self.token.lock() = None,
+                EtcdReply::NoLease => return Ok(None),
+                EtcdReply::Token | EtcdReply::NoUsers => *self.token.lock() = None,
             }
         }
         Err(Error::denied(match self.login {
@@ -104,13 +104,13 @@ impl Client {
         token: Option<&str>,
         is_repeatable: bool,
         deadline: Deadline,
-    ) -> Result<Reply, Error> {
+    ) -> Result<EtcdReply, Error> {
         let (body, is_stream) = match body {
             Value::Array(stream) => (stream.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"), true),
             body => (body.to_string(), false),
         };
         let secret = token.map(|token| ("authorization", token));
-        let call = Call { method: Method::POST, path, body: &body, secret, is_repeatable, is_stream };
+        let call = HttpCall { method: Method::POST, path, body: &body, secret, is_repeatable, is_stream };
         self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
@@ -123,7 +123,7 @@ impl Client {
         }
         let body = json!({ "name": login.user, "password": login.password });
         let token = match self.send("/v3/auth/authenticate", &body, None, true, deadline)? {
-            Reply::Value(answer) => answer.get("token").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            EtcdReply::Value(answer) => answer.get("token").and_then(Value::as_str).unwrap_or_default().to_owned(),
             // Users are not enabled, so anybody may do anything.
             _ => String::new(),
         };
@@ -186,7 +186,7 @@ impl Client {
         let body = json!({ "create_request": create }).to_string();
         let token = self.token(deadline)?;
         let secret = token.as_deref().map(|token| ("authorization", token));
-        let call = Call {
+        let call = HttpCall {
             method: Method::POST,
             path: "/v3/watch",
             body: &body,
@@ -199,18 +199,18 @@ impl Client {
             return Ok(stream);
         }
         let body = stream.body.read_to_string().map_err(|e| failure(&stream.server, e))?;
-        let answer = Answer { status: stream.status, index: None, is_of_consul: false, is_filtered: false, body };
+        let answer = HttpAnswer { status: stream.status, index: None, is_of_consul: false, is_filtered: false, body };
         match self.read(&answer)? {
-            Reply::Token | Reply::NoUsers => {
+            EtcdReply::Token | EtcdReply::NoUsers => {
                 *self.token.lock() = None;
                 Err(Error::backend(BackendFailure::NotExecuted, "the login at etcd has expired"))
             }
-            Reply::Value(_) | Reply::NoLease => Err(odd("the watch")),
+            EtcdReply::Value(_) | EtcdReply::NoLease => Err(odd("the watch")),
         }
     }
 
     /// Reads an answer. The refusal of a certificate comes first: it has no body of JSON, and a gateway that refuses so is etcd's.
-    fn read(&self, answer: &Answer) -> Result<Reply, Error> {
+    fn read(&self, answer: &HttpAnswer) -> Result<EtcdReply, Error> {
         if answer.status == 400 && answer.body.contains(COMMON_NAME) {
             let message = "etcd's JSON gateway refuses a client certificate that has a common name while users are enabled: take one without, or log \
                            in with user:password@ and no client certificate";
@@ -221,13 +221,13 @@ impl Client {
         let body = body.ok_or_else(|| answer.foreign(GATEWAY))?;
         self.http.prove();
         if answer.status == 200 {
-            return Ok(Reply::Value(body));
+            return Ok(EtcdReply::Value(body));
         }
         match classify(answer.status, &body) {
-            Failure::NoLease => Ok(Reply::NoLease),
-            Failure::Token => Ok(Reply::Token),
-            Failure::NoUsers => Ok(Reply::NoUsers),
-            Failure::Other(error) => Err(error),
+            EtcdFailure::NoLease => Ok(EtcdReply::NoLease),
+            EtcdFailure::Token => Ok(EtcdReply::Token),
+            EtcdFailure::NoUsers => Ok(EtcdReply::NoUsers),
+            EtcdFailure::Other(error) => Err(error),
         }
     }
 }
@@ -259,9 +259,9 @@ pub(super) fn odd(what: &str) -> Error {
 }
 
 /// Without the login.
-impl fmt::Debug for Client {
+impl fmt::Debug for EtcdClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
+        f.debug_struct("EtcdClient")
             .field("http", &self.http)
             .field("has_login", &self.login.is_some())
             .finish_non_exhaustive()

@@ -39,7 +39,7 @@ pub(super) fn looks(prefixes: &[String]) -> Value {
     json!({ "success": prefixes.iter().map(look).collect::<Vec<_>>() })
 }
 
-/// Reads the answer to so many looks.
+/// Reads the answer to this many looks.
 pub(super) fn looked(answer: &Value, count: usize) -> Option<Vec<Vec<Entry>>> {
     let responses = answer.get("responses")?.as_array().filter(|responses| responses.len() == count)?;
     responses.iter().map(|response| entries(response.get("response_range")?)).collect()

@@ -9,13 +9,13 @@
 //! A lease is kept by the leader, and renewing it is no write: the leader counts, and a new leader begins all leases again. So an election makes
 //! leases longer, never shorter. What is shorter than an election is nevertheless no lease to choose: the holder cannot renew it meanwhile.
 //!
-//! Renewals need no order among one another, and each has an answer of its own. So many of them are one stream, and those that were answered count
+//! Renewals need no order among one another, and each has an answer of its own. So one stream carries many of them, and those that were answered count
 //! even if the stream breaks.
 //!
 //! etcd grants no lease that is shorter than one and a half of its election time-outs, and makes it longer without saying so in an error. A dead
 //! holder would then keep others out for longer than the lease says, so shorter leases are refused here, by name.
 
-use super::client::{Client, odd};
+use super::client::{EtcdClient, odd};
 use super::encode;
 use super::watch::Watch;
 use crate::deadline::Deadline;
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// How many entries a page of a list has.
 const PAGE: usize = 1000;
 
-impl Kv for Arc<Client> {
+impl Kv for Arc<EtcdClient> {
     fn limits(&self) -> StoreLimits {
         let mut limits = limits(SHORTEST);
         limits.tick = TICK;
@@ -99,7 +99,7 @@ impl Kv for Arc<Client> {
         answer.as_ref().and_then(encode::entries).ok_or_else(|| odd("the entries"))
     }
 
-    /// An entry whose path is no text is nobody's of ours. If there are so many that a page has no others, the page behind it is read.
+    /// An entry whose path is no text is not ours. If there are so many that a page has no others, the page behind it is read.
     fn page(&self, prefix: &str, from: &str, deadline: Deadline) -> Result<(Vec<Entry>, bool), Error> {
         let mut from = from.as_bytes().to_vec();
         loop {

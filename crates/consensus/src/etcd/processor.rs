@@ -1,9 +1,9 @@
 //! What a program makes.
 
-use super::client::{Client, Login};
+use super::client::{EtcdClient, Login};
 use crate::public::{certificates, forward_to_store};
 use crate::server::{Server, body};
-use crate::settings::Settings;
+use crate::settings::StoreSettings;
 use crate::store::ConsensusStore;
 use redis_dlock::Error;
 use redis_dlock::port::{Directory, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue};
@@ -22,7 +22,7 @@ const PORT: u16 = 2379;
 #[derive(Clone)]
 pub struct EtcdLockProcessor {
     store: Arc<ConsensusStore>,
-    settings: Arc<Settings>,
+    settings: Arc<StoreSettings>,
 }
 
 impl EtcdLockProcessor {
@@ -45,7 +45,7 @@ impl EtcdLockProcessor {
     ///
     /// [`Error::InvalidConfig`] if the URL cannot be used.
     pub fn builder(url: &str) -> Result<EtcdBuilder, Error> {
-        let settings = Settings::new(url, "etcd", PORT, &[])?;
+        let settings = StoreSettings::new(url, "etcd", PORT, &[])?;
         if matches!(settings.url.login, Some((_, None))) {
             let hint = "write the password behind the user: user:password@host";
             return Err(Error::invalid_config("URL", "etcd://…", hint));
@@ -78,10 +78,10 @@ impl EtcdLockProcessor {
 }
 
 /// Makes a client of some of the servers.
-fn client(settings: &Settings, servers: &[String]) -> Result<Client, Error> {
+fn client(settings: &StoreSettings, servers: &[String]) -> Result<EtcdClient, Error> {
     let login = settings.url.login.clone();
     let login = login.and_then(|(user, password)| Some(Login { user, password: password? }));
-    Ok(Client::new(settings.http_of(servers)?, login))
+    Ok(EtcdClient::new(settings.http_of(servers)?, login))
 }
 
 forward_to_store!(EtcdLockProcessor);
@@ -89,7 +89,7 @@ forward_to_store!(EtcdLockProcessor);
 /// The settings of an [`EtcdLockProcessor`].
 #[derive(Clone, Debug)]
 pub struct EtcdBuilder {
-    settings: Settings,
+    settings: StoreSettings,
 }
 
 impl EtcdBuilder {

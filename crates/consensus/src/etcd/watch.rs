@@ -15,7 +15,7 @@
 //! told every change since, unless etcd has compacted them; then it ends with a reason, and the client opens the inbox again and asks about all
 //! that it waits for. Deletions are no messages: an inbox is deleted when its client closes.
 
-use super::client::{Client, odd};
+use super::client::{EtcdClient, odd};
 use super::encode;
 use crate::deadline::Deadline;
 use crate::http::failure;
@@ -37,7 +37,7 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// A stream of changes, and what opens the next one.
 pub(super) struct Watch {
-    client: Arc<Client>,
+    client: Arc<EtcdClient>,
     path: String,
     lines: BufReader<BodyReader<'static>>,
     server: String,
@@ -50,7 +50,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Returns when the watch is there: whatever is written from then on is told.
-    pub(super) fn open(client: Arc<Client>, path: &str, deadline: Deadline) -> Result<Self, Error> {
+    pub(super) fn open(client: Arc<EtcdClient>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let stream = client.watch(path, None, LIFE, deadline)?;
         let (agent, lines, server) = parts(stream);
         let agent = Arc::new(Mutex::new(Some(agent)));

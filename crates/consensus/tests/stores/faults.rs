@@ -2,6 +2,7 @@
 
 use crate::consensus::{ConsensusStore, Consul, Etcd};
 use crate::support::crew::{Member, eventually, spawn};
+use crate::support::process::Killed;
 use crate::support::process::signal;
 use redis_dlock::port::Operations;
 use redis_dlock::{
@@ -10,7 +11,7 @@ use redis_dlock::{
 use rustix::process::Signal;
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 on_each_store!(
@@ -59,8 +60,8 @@ const WAITER: &str = "DLOCK_TEST_WAITER";
 const WAITING: Duration = Duration::from_secs(12);
 const WAITING_LIFE: Duration = Duration::from_secs(15);
 
-/// A process that waits for the lock. Killed when dropped.
-struct Waiter(Child, BufReader<ChildStdout>);
+/// A process that waits for the lock.
+struct Waiter(Killed, BufReader<ChildStdout>);
 
 impl Waiter {
     fn start(url: &str) -> Self {
@@ -71,19 +72,12 @@ impl Waiter {
             .spawn()
             .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap());
-        Self(process, lines)
+        Self(Killed(process), lines)
     }
 
     /// Waits until it holds.
     fn holds(&mut self) {
         assert!(self.1.by_ref().lines().map_while(Result::ok).any(|line| line.contains("it holds")));
-    }
-}
-
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -110,7 +104,7 @@ fn behind_a_waiter_that<V: ConsensusStore>(servers: &V, strike: Signal) -> (Wait
     eventually("the process waits", || waiting(1));
     let member = spawn(move || behind.hold().unwrap());
     eventually("both wait", || waiting(2));
-    signal(&waiter.0, strike);
+    signal(&waiter.0.0, strike);
     guard.unlock().unwrap();
     let given = Instant::now();
     let hold = member.join();
@@ -119,31 +113,20 @@ fn behind_a_waiter_that<V: ConsensusStore>(servers: &V, strike: Signal) -> (Wait
     (waiter, hold)
 }
 
-/// A process that holds the lock, and that with a lock-delay. Killed when dropped.
-struct Holder(Child);
-
-impl Holder {
-    fn start(url: &str) -> Self {
-        let mut process = Command::new(env::current_exe().unwrap())
-            .args(["faults::holds_until_it_is_killed", "--exact", "--nocapture"])
-            .env(HOLDER, url)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("it holds")));
-        Self(process)
-    }
+/// A process that holds the lock, and that with a lock-delay.
+fn holder(url: &str) -> Killed {
+    let mut process = Command::new(env::current_exe().unwrap())
+        .args(["faults::holds_until_it_is_killed", "--exact", "--nocapture"])
+        .env(HOLDER, url)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("it holds")));
+    Killed(process)
 }
 
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// What the process of a [`Holder`] does. It does nothing in the process of the tests.
+/// What the process of a [`holder`] does. It does nothing in the process of the tests.
 #[test]
 fn holds_until_it_is_killed() {
     if let Ok(url) = env::var(HOLDER) {
@@ -162,7 +145,7 @@ fn holds_until_it_is_killed() {
 fn a_killed_process_keeps_nobody_out_for_long<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
-    let holder = Holder::start(&url);
+    let holder = holder(&url);
     let lock = lock::<V>(&url, V::LEASE);
     assert!(lock.try_lock().unwrap().is_none());
     drop(holder);
@@ -173,7 +156,7 @@ fn a_killed_process_keeps_nobody_out_for_long<V: ConsensusStore>() {
 fn a_lock_delay_keeps_others_out_for_longer_after_a_death_alone<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
-    let holder = Holder::start(&url);
+    let holder = holder(&url);
     let (inside, order) = crossbeam_channel::unbounded();
     let locks = [lock::<V>(&url, V::LEASE), delayed::<V>(&url)];
     let waiters: Vec<_> = locks
@@ -205,7 +188,7 @@ fn a_lock_delay_keeps_others_out_for_longer_after_a_death_alone<V: ConsensusStor
 fn a_stopped_process_has_lost_its_lock_when_it_goes_on<V: ConsensusStore>() {
     let servers = V::start(1);
     let url = servers.url("a");
-    let holder = Holder::start(&url);
+    let holder = holder(&url);
     let other = lock::<V>(&url, V::LEASE);
     signal(&holder.0, Signal::STOP);
     let guard = other.lock().unwrap();
@@ -244,7 +227,7 @@ fn a_waiter_that_is_killed_and_given_the_lock_is_passed_over_while_its_session_l
 fn a_waiter_that_stands_still_and_is_given_the_lock_loses_its_turn_and_no_hold<V: ConsensusStore>() {
     let servers = V::start(1);
     let (mut waiter, hold) = behind_a_waiter_that(&servers, Signal::STOP);
-    signal(&waiter.0, Signal::CONT);
+    signal(&waiter.0.0, Signal::CONT);
     let processor = V::processor(&servers.url("a"));
     let key = lock::<V>(&servers.url("a"), LONG).key().to_owned();
     eventually("it waits anew", || processor.inspect(&key, LONG).unwrap().waiting == 1);

@@ -1,12 +1,13 @@
 //! What the tests of the lock in `tests/it` need, on a consensus store: a fresh prefix, and the clients that meet there.
 
-#[path = "../../../../tests/support/elsewhere.rs"]
-mod elsewhere;
+#[path = "../../../../tests/support/lab.rs"]
+mod shared;
 
 use crate::consensus::ConsensusStore;
 use crate::fresh::Fresh;
-pub(crate) use elsewhere::*;
+use crate::support::time::Time;
 use redis_dlock::DLockConfig;
+pub(crate) use shared::*;
 use std::time::Duration;
 
 /// The shortest lease that both stores keep here, and so the unit of the tests' times.
@@ -16,7 +17,7 @@ const SHORTEST: u64 = 2000;
 const LONGEST: u64 = 19 * 3_600_000;
 
 pub(crate) fn on_a_fresh<V: ConsensusStore>() -> Lab {
-    Lab::on(Fresh::<V>::start())
+    Lab::on(Fresh::<V>::start(), Time::default())
 }
 
 /// Settings of a lock of these tests, with a lease that both stores keep.
@@ -55,7 +56,7 @@ macro_rules! on {
     ($store:ident, an_extension_whose_answer_is_late_is_a_loss_even_if_nobody_looked) => {};
     ($store:ident, it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease) => {};
     ($store:ident, it_asks_when_the_holders_lease_ends) => {};
-    // Their limits are shorter than a busy store that votes needs for an answer.
+    // Their limits are shorter than a busy consensus store needs for an answer.
     ($store:ident, a_wait_ends_by_its_limit_or_by_its_token) => {};
     ($store:ident, every_way_to_lock_has_one) => {};
     ($store:ident, $name:ident) => {

@@ -2,11 +2,12 @@
 
 use crate::consensus::{ConsensusStore, Consul, Etcd, LOCAL, Look, Quorum};
 use crate::support::crew::{eventually, spawn};
+use crate::support::process::Killed;
 use redis_dlock::port::{Claim, Note, Operations};
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -100,16 +101,6 @@ fn etcd_has_a_message_that_a_locker_which_holds_was_granted_another_key() {
     guard.unlock().unwrap();
 }
 
-/// A process that holds a lock of `etcdctl lock`, killed when dropped.
-struct Etcdctl(Child);
-
-impl Drop for Etcdctl {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// The keys of `etcdctl lock` are others, also if it is given the path of our lock: `{path}/{lease}`.
 #[test]
 fn etcd_keeps_the_keys_of_etcdctl_lock_as_they_are() {
@@ -118,7 +109,7 @@ fn etcd_keeps_the_keys_of_etcdctl_lock_as_they_are() {
     let path = format!("team/{}", first.key());
     let mut command = Command::new("etcdctl");
     command.env("ETCDCTL_API", "3").args(["--endpoints", servers.address(), "lock", &path]);
-    let mut process = Etcdctl(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut process = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut told = BufReader::new(process.0.stdout.take().unwrap()).lines();
     let theirs = told.next().unwrap().unwrap();
     assert!(theirs.starts_with(&format!("{path}/")), "{theirs}");
@@ -139,7 +130,7 @@ fn etcd_keeps_the_keys_of_etcdctl_lock_as_they_are() {
     drop(process);
     eventually("its entry goes with its lease", || servers.list(&format!("{path}/")).is_empty());
     let guard = first.lock().unwrap();
-    let mut process = Etcdctl(command.spawn().unwrap());
+    let mut process = Killed(command.spawn().unwrap());
     let mut told = BufReader::new(process.0.stdout.take().unwrap()).lines();
     eventually("its entry is there beside ours", || servers.list(&format!("{path}/")).len() == 2);
     let (tell, hear) = crossbeam_channel::bounded(1);

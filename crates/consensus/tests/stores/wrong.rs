@@ -1,7 +1,7 @@
 //! URLs that lead to something else: the first call says so, also `lock()`, which waits for a server that was there once.
 
 use crate::consensus::{ConsensusStore, Consul, Etcd};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn, wait_by};
 use parking_lot::Mutex;
 use redis_dlock::port::Operations;
 use redis_dlock::{BackendFailure, CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
@@ -187,11 +187,7 @@ fn a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_
     eventually("the proxy answers", || {
         matches!(lock.is_locked(), Err(Error::Backend { failure: BackendFailure::Unknown, .. }))
     });
-    let waits = spawn({
-        let lock = lock.clone();
-        move || lock.lock().unwrap().unlock().unwrap()
-    });
-    eventually("it waits", || lock.queue_length() == 1);
+    let waits = wait_by(&lock, move |lock| lock.lock().unwrap().unlock().unwrap());
     front.pass_on(true);
     waits.join();
 }

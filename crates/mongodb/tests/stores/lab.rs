@@ -1,10 +1,10 @@
 //! What the tests of the lock in `tests/it` need, on MongoDB: a fresh database, and the clients that meet there.
 
-#[path = "../../../../tests/support/elsewhere.rs"]
-mod elsewhere;
+#[path = "../../../../tests/support/lab.rs"]
+mod shared;
 
-pub(crate) use elsewhere::*;
 use redis_dlock::DLockConfig;
+pub(crate) use shared::*;
 use std::time::Duration;
 
 /// The shortest lease of these tests: stand-ins of a mongod are slow on a busy machine.
@@ -39,7 +39,7 @@ macro_rules! on {
         #[test]
         fn $name() {
             crate::support::stalls::on_a_running_machine(crate::support::lab::STALL, || {
-                super::$name(&crate::support::lab::Lab::on(crate::fresh::Fresh::start()));
+                super::$name(&crate::support::lab::Lab::on(crate::fresh::Fresh::start(), Default::default()));
             });
         }
     };

@@ -50,7 +50,7 @@ impl Listeners {
     }
 
     /// Makes all listening threads look at the map.
-    pub(in super::super) fn note_map(&self) {
+    pub(crate) fn note_map(&self) {
         self.0.read().iter().for_each(|subscriptions| subscriptions.waker.wake());
     }
 }

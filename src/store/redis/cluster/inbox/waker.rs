@@ -1,15 +1,12 @@
 //! A wait for several sockets, which another thread can end.
 
-use crate::store::redis::net::socket::Socket;
-use std::io;
-use std::time::Duration;
-
 #[cfg(unix)]
 mod imp {
-    use super::*;
+    use crate::store::redis::net::socket::Socket;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use std::io::{Read, Write};
+    use std::io::{self, Read, Write};
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     /// See the module. A byte lies in a pair of sockets while a wait must end.
     #[derive(Debug)]
@@ -66,8 +63,10 @@ mod imp {
 
 #[cfg(not(unix))]
 mod imp {
-    use super::*;
+    use crate::store::redis::net::socket::Socket;
     use crossbeam_channel::{Receiver, Sender, bounded};
+    use std::io;
+    use std::time::Duration;
 
     /// How long sockets are not looked at.
     const PAUSE: Duration = Duration::from_millis(5);

@@ -1,9 +1,10 @@
 //! Unit tests of `src/store/redis/cluster/inbox/waker.rs`.
 
 use super::*;
+use crate::store::redis::net::socket::Socket;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_wait_ends_when_something_comes_when_it_is_woken_and_when_its_time_is_over() {

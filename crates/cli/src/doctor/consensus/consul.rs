@@ -1,7 +1,7 @@
 //! What is wrong with Consul's servers and agents.
 
 use super::super::finding::{Finding, Subject};
-use super::{Examination, PLACES, examine_each, words_of};
+use super::{PLACES, ServerExamination, examine_each, words_of};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dlock_consensus::ConsulLockProcessor;
@@ -22,7 +22,7 @@ pub(in super::super) fn examine(store: &ConsulLockProcessor, limit: Duration) ->
 }
 
 /// What the server or agent says of itself. Returns whether it answers.
-fn of_itself(examination: &mut Examination<'_>) -> bool {
+fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
     let leader = match examination.ask("/v1/status/leader", &Value::Null) {
         Ok(leader) => leader,
         Err(error) => {
@@ -45,7 +45,7 @@ fn of_itself(examination: &mut Examination<'_>) -> bool {
     true
 }
 
-fn no_majority(examination: &mut Examination<'_>, why: &str) {
+fn no_majority(examination: &mut ServerExamination<'_>, why: &str) {
     let advice = "bring back a majority of the servers: until then nobody can lock, and nobody can unlock";
     examination.findings.wrong(
         Subject::Quorum,
@@ -55,7 +55,7 @@ fn no_majority(examination: &mut Examination<'_>, why: &str) {
 }
 
 /// What locks do, by one server: sessions, each right by itself, and how long a write takes.
-fn of_locks(examination: &mut Examination<'_>, prefix: &str, lease: Duration) {
+fn of_locks(examination: &mut ServerExamination<'_>, prefix: &str, lease: Duration) {
     autopilot(examination);
     let Some((session, is_lasting)) = session(examination, lease) else { return };
     if is_lasting {
@@ -90,7 +90,7 @@ fn entry(prefix: &str, place: &str) -> String {
     format!("{prefix}{place}{}/doctor", std::process::id())
 }
 
-fn write(examination: &Examination<'_>, prefix: &str, place: &str, session: &Value) -> Result<Value, Error> {
+fn write(examination: &ServerExamination<'_>, prefix: &str, place: &str, session: &Value) -> Result<Value, Error> {
     let value = STANDARD.encode("doctor");
     let lock = json!({ "Verb": "lock", "Key": entry(prefix, place), "Value": value, "Session": session });
     let answer = examination.ask("/v1/txn", &json!([{ "KV": lock }]))?;
@@ -98,7 +98,7 @@ fn write(examination: &Examination<'_>, prefix: &str, place: &str, session: &Val
 }
 
 /// Returns whether it finds what was written: a token without the right is told that nothing is there.
-fn read(examination: &Examination<'_>, prefix: &str, place: &str) -> Result<bool, Error> {
+fn read(examination: &ServerExamination<'_>, prefix: &str, place: &str) -> Result<bool, Error> {
     let get = json!([{ "KV": { "Verb": "get", "Key": entry(prefix, place) } }]);
     let found = examination.ask("/v1/txn?consistent", &get)?;
     Ok(refusal(&found).is_none() && found["Results"].as_array().is_some_and(|all| !all.is_empty()))
@@ -108,7 +108,7 @@ fn key_right(prefix: &str) -> String {
     format!("key_prefix \"{prefix}\" {{ policy = \"write\" }}")
 }
 
-fn rights(examination: &mut Examination<'_>, message: &str, right: &str) {
+fn rights(examination: &mut ServerExamination<'_>, message: &str, right: &str) {
     let advice =
         if message.contains(UNKNOWN) { TOKEN.to_owned() } else { format!("give the token this right: {right}") };
     examination.findings.wrong(Subject::Rights, message, &advice);
@@ -125,7 +125,7 @@ fn refusal(answer: &Value) -> Option<Error> {
 
 /// How many servers vote and may die, as autopilot sees it. It is told to whoever has the right `operator`, which locks do not need; the
 /// number of servers that vote is told to all.
-fn autopilot(examination: &mut Examination<'_>) {
+fn autopilot(examination: &mut ServerExamination<'_>) {
     match examination.ask("/v1/operator/autopilot/health", &Value::Null) {
         Ok(health) if health["Healthy"] == false && health["FailureTolerance"] == 0 => {
             let servers = health["Servers"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -146,7 +146,7 @@ fn autopilot(examination: &mut Examination<'_>) {
 const NODE: &str = "node \"dlock\" { policy = \"write\" }";
 
 /// Creates a session as a lock does, with the shortest lease. Returns it, and whether it ends by its time alone. `None` if there is none.
-fn session(examination: &mut Examination<'_>, lease: Duration) -> Option<(Value, bool)> {
+fn session(examination: &mut ServerExamination<'_>, lease: Duration) -> Option<(Value, bool)> {
     let create = |node: Option<&str>| {
         let mut body = json!({
             "Name": "dlock doctor", "TTL": format!("{}ms", lease.as_millis()), "LockDelay": "0ms", "Behavior": "delete",
@@ -180,7 +180,7 @@ fn session(examination: &mut Examination<'_>, lease: Duration) -> Option<(Value,
     of_session(examination, made, "session \"dlock\" { policy = \"write\" }").map(|id| (id, true))
 }
 
-fn of_session(examination: &mut Examination<'_>, made: Result<Value, Error>, right: &str) -> Option<Value> {
+fn of_session(examination: &mut ServerExamination<'_>, made: Result<Value, Error>, right: &str) -> Option<Value> {
     match made {
         Ok(session) if session["ID"].is_string() => return Some(session["ID"].clone()),
         Ok(other) => {

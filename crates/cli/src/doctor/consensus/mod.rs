@@ -1,4 +1,4 @@
-//! What is wrong with the servers of a store whose servers vote: etcd, Consul.
+//! What is wrong with the servers of a consensus store: etcd, Consul.
 //!
 //! Each server of the URL is asked for what it says of itself, and the first one that answers for what locks do. An examination writes entries below
 //! the prefix with names that no lock has, and deletes them; a session of its own holds them, so they go if it is interrupted.
@@ -29,13 +29,13 @@ const UNREACHABLE: &str = "check the address, the network, TLS, and whether the 
 const SLOW: &str = "look at the disks of the servers and the network between them: each lock waits for two such writes";
 
 /// One server that is examined, and what was found so far.
-struct Examination<'s> {
+struct ServerExamination<'s> {
     server: &'s Server,
     deadline: Instant,
     findings: Findings,
 }
 
-impl<'s> Examination<'s> {
+impl<'s> ServerExamination<'s> {
     fn of(server: &'s Server, limit: Duration) -> Self {
         let now = Instant::now();
         let deadline = now.checked_add(limit).unwrap_or_else(|| now + crate::timing::A_YEAR);
@@ -112,12 +112,12 @@ fn words_of(error: &Error) -> String {
 fn examine_each(
     servers: &[Server],
     limit: Duration,
-    of_itself: impl Fn(&mut Examination<'_>) -> bool,
-    of_locks: impl Fn(&mut Examination<'_>),
+    of_itself: impl Fn(&mut ServerExamination<'_>) -> bool,
+    of_locks: impl Fn(&mut ServerExamination<'_>),
 ) -> Vec<Finding> {
     let (mut findings, mut is_done) = (Vec::new(), false);
     for server in servers {
-        let mut examination = Examination::of(server, limit);
+        let mut examination = ServerExamination::of(server, limit);
         if of_itself(&mut examination) && !is_done {
             is_done = true;
             of_locks(&mut examination);

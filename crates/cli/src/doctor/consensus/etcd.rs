@@ -1,7 +1,7 @@
 //! What is wrong with etcd's servers.
 
 use super::super::finding::{Finding, Subject};
-use super::{Examination, PLACES, examine_each, words_of};
+use super::{PLACES, ServerExamination, examine_each, words_of};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dlock_consensus::EtcdLockProcessor;
@@ -24,7 +24,7 @@ pub(in super::super) fn examine(store: &EtcdLockProcessor, limit: Duration) -> R
 }
 
 /// What the server says of itself. Returns whether it answers.
-fn of_itself(examination: &mut Examination<'_>) -> bool {
+fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
     let status = match examination.ask("/v3/maintenance/status", &json!({})) {
         Ok(status) => status,
         Err(error) => {
@@ -65,7 +65,7 @@ fn of_itself(examination: &mut Examination<'_>) -> bool {
 }
 
 /// A leader that is suspended may end leases that are still renewed when it resumes: issue 15247 of etcd.
-fn version(examination: &mut Examination<'_>, version: &str) {
+fn version(examination: &mut ServerExamination<'_>, version: &str) {
     let mut parts = version.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or_default());
     let number = [(); 3].map(|()| parts.next().unwrap_or_default());
     let message = format!("etcd {version}");
@@ -83,7 +83,7 @@ fn version(examination: &mut Examination<'_>, version: &str) {
 }
 
 /// What locks do, by one server: each right by itself, and how long a write takes.
-fn of_locks(examination: &mut Examination<'_>, prefix: &str) {
+fn of_locks(examination: &mut ServerExamination<'_>, prefix: &str) {
     match examination.ask("/v3/cluster/member/list", &json!({})) {
         Ok(list) => {
             let members = list["members"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -136,7 +136,7 @@ fn of_locks(examination: &mut Examination<'_>, prefix: &str) {
 }
 
 /// Adds why something failed that locks do.
-fn failed(examination: &mut Examination<'_>, what: &str, error: &Error, prefix: &str) {
+fn failed(examination: &mut ServerExamination<'_>, what: &str, error: &Error, prefix: &str) {
     let message = format!("{what}: {}", words_of(error));
     match error {
         Error::Denied { .. } => {

@@ -1,16 +1,20 @@
-//! What the tests of the lock in `it` need on a store whose time nobody moves: a fresh part of it, and the clients that meet there. The kit of these
-//! tests in `it/support/lab.rs` has the embedded store and Redis.
+//! What the tests of the lock in `it` need on any store: a fresh part of it, and the clients that meet there. `it/support/lab.rs` has the embedded
+//! store and Redis, and the other stores have a `lab.rs` each.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{HANG, Member, eventually, spawn};
 use crate::support::time::Time;
 use crate::support::watched::{Watch, Watched};
 use dlock_conformance::Store;
 use redis_dlock::port::Operations;
-use redis_dlock::{CancelToken, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause};
+use redis_dlock::{
+    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, GeneratorBuilder, LockProcessor,
+    LossCause,
+};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-/// A stall of the machine that may cost a lease, or a look at it.
+/// A stall of the machine that may cost a lease of a second, or a look at it.
 pub(crate) const STALL: Duration = Duration::from_millis(100);
 
 /// Far more than anything takes.
@@ -23,8 +27,9 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    pub(crate) fn on(store: impl Store + 'static) -> Self {
-        Self { store: Box::new(store), time: Time::default() }
+    /// A store by the time of its clients.
+    pub(crate) fn on(store: impl Store + 'static, time: Time) -> Self {
+        Self { store: Box::new(store), time }
     }
 
     /// Another way to the store.
@@ -33,30 +38,36 @@ impl Lab {
     }
 
     /// What all clients in this store have in common.
-    pub(crate) fn builder(&self) -> redis_dlock::GeneratorBuilder {
-        DLockGenerator::builder()
+    pub(crate) fn builder(&self) -> GeneratorBuilder {
+        self.time.set(builder())
     }
 
     /// Another way to the store, and what is asked on it.
     pub(crate) fn watched(&self) -> (Watched, Arc<Watch>) {
-        Watched::new(self.store.processor())
+        Watched::by(self.time.clone(), self.store.processor())
     }
 
     /// A new client.
     pub(crate) fn generator(&self) -> DLockGenerator {
-        DLockGenerator::new(Watched::unseen(self.store.processor())).unwrap()
+        self.builder().build(Watched::unseen(self.store.processor())).unwrap()
     }
 
     /// A new client, and what it asks of the store.
     pub(crate) fn watched_generator(&self) -> (DLockGenerator, Arc<Watch>) {
-        let (processor, watch) = Watched::new(self.store.processor());
-        (DLockGenerator::new(processor).unwrap(), watch)
+        let (processor, watch) = self.watched();
+        (self.builder().build(processor).unwrap(), watch)
+    }
+
+    /// The lock of a new client, and what that asks of the store.
+    pub(crate) fn watched_lock(&self, config: DLockConfig) -> (DistributedReentrantLock, Arc<Watch>) {
+        let (generator, watch) = self.watched_generator();
+        (generator.generate_with(config).unwrap(), watch)
     }
 
     /// A new client that hears no grant and so never stands in the store's queue, and what it asks of the store.
     pub(crate) fn deaf_generator(&self) -> (DLockGenerator, Arc<Watch>) {
-        let (processor, watch) = Watched::new(self.store.processor());
-        (DLockGenerator::builder().listener(false).build(processor).unwrap(), watch)
+        let (processor, watch) = self.watched();
+        (self.time.builder().listener(false).build(processor).unwrap(), watch)
     }
 
     /// A new client that hears of grants already, and what it asks of the store.
@@ -64,13 +75,38 @@ impl Lab {
         let (generator, watch) = self.watched_generator();
         let lock = generator.generate("TEST", "to begin with").unwrap();
         let _guard = lock.lock().unwrap();
-        let (other, cancel) = (lock.clone(), CancelToken::new());
-        let token = cancel.clone();
-        let waiter = spawn(move || other.lock_cancellable(&token).unwrap().is_some());
+        let cancel = CancelToken::new();
+        let waiter = wait_with(&lock, &cancel, 1);
         eventually("the inbox is open", || watch.listening() == 1);
+        // On a cluster an inbox hears of a key from when it has got ready for it.
+        let (holder, processor) = (self.holder(lock.key()).expect("it is held").holder, self.processor());
+        let (client, queue) = (holder.rsplit_once('-').unwrap().0, processor.queue().expect("a queue"));
+        eventually("it hears of the key of these tests", || {
+            queue.get_ready_to_hear(client, DLockConfig::new("TEST", "x").unique_key(), HANG).is_ok()
+        });
         cancel.cancel();
         assert!(!waiter.join());
         (generator, watch)
+    }
+
+    /// The lock of a new client that hears of grants already, and what that asks of the store.
+    pub(crate) fn listening_lock(&self, config: DLockConfig) -> (DistributedReentrantLock, Arc<Watch>) {
+        let (generator, watch) = self.listening_generator();
+        (generator.generate_with(config).unwrap(), watch)
+    }
+
+    /// Waits for the end of a thread that gets the lock when another client unlocks. It gets the lock by a message while the clock stands still.
+    /// Without messages it asks, for which time must pass: slowly, because the threads that hold the lock meanwhile unlock in real time, and their
+    /// leases end by the clock.
+    #[track_caller]
+    pub(crate) fn join<T>(&self, member: Member<T>) -> T {
+        if !is_listener_on() {
+            self.time.until_soon("the end of a thread", || {
+                thread::sleep(Duration::from_millis(1));
+                member.is_finished()
+            });
+        }
+        member.join()
     }
 
     /// Deletes the entry of a lock, behind everybody's back.
@@ -91,18 +127,17 @@ impl Lab {
         Some(Held { holder: found.holder?, remaining: found.remaining })
     }
 
-    /// Waits for the end of a thread that gets the lock when another client unlocks.
-    #[track_caller]
-    pub(crate) fn join<T>(&self, member: Member<T>) -> T {
-        member.join()
-    }
-
     /// How many stand in the store's queue for a key.
     pub(crate) fn waiting(&self, key: &str) -> u64 {
         let processor = self.store.processor();
         let waiting = processor.inspect(key, processor.limits().command).unwrap().waiting;
         processor.close();
         waiting
+    }
+
+    /// How many keys have ended with their leases until now, as far as the store counts them.
+    pub(crate) fn expirations(&self) -> u64 {
+        self.store.expirations()
     }
 
     /// The store's name, for reports.
@@ -123,14 +158,14 @@ pub(crate) struct Held {
     pub(crate) remaining: Option<Duration>,
 }
 
-/// Whether the clients hear of grants.
+/// Whether the clients of this run hear of grants: not with `DLOCK_TEST_LISTENER=off`.
 pub(crate) fn is_listener_on() -> bool {
-    true
+    std::env::var_os("DLOCK_TEST_LISTENER").is_none_or(|value| value != "off")
 }
 
 /// What all clients of these tests have in common.
-pub(crate) fn builder() -> redis_dlock::GeneratorBuilder {
-    DLockGenerator::builder()
+pub(crate) fn builder() -> GeneratorBuilder {
+    DLockGenerator::builder().listener(is_listener_on())
 }
 
 /// Starts a thread that waits for a lock with a token, as the client's waiter number `place`; tells whether it got the lock.
