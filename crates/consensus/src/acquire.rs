@@ -17,8 +17,8 @@ use super::sessions::{Doubt, Session};
 use super::snapshot::{Holder, Snapshot};
 use super::store::{ConsensusStore, is_open, until_settled};
 use super::timing::{DELAYED, patience};
-use redis_dlock::Error;
 use redis_dlock::port::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
+use redis_dlock::{Clock, Error, SystemClock};
 use std::time::Duration;
 
 /// What came of an attempt to hold a key.
@@ -215,11 +215,12 @@ impl Acquire<'_> {
 
     /// Returns how much patience is left with a holder that was only [offered](super::confirm) the key. `None` with one that holds it.
     fn patience(&self, holder: &Holder) -> Option<Duration> {
-        let claim = self.claim;
-        // The lease of an entry contains the lock-delay, for which nobody asks less often.
-        let [own, others] = [claim.lease, holder.party.lease.unwrap_or_default()]
-            .map(|lease| patience(lease.saturating_sub(claim.lock_delay())));
-        holder.party.is_offered.then(|| self.store.sessions.patience(claim.locker, holder.index, own.max(others)))
+        let (claim, sessions) = (self.claim, &self.store.sessions);
+        let other = Claim::new(claim.key, "", &holder.party.locker, holder.party.lease.unwrap_or_default());
+        // A lease contains the lock-delay, for which nobody asks less often.
+        let [own, other] = [claim, &other].map(|claim| patience(claim.lease.saturating_sub(claim.lock_delay())));
+        let left = || sessions.patience(claim.locker, holder.index, own.max(other), SystemClock.now());
+        holder.party.is_offered.then(left)
     }
 
     /// Returns what became of the locker, which has this session. Confirms what it is offered. Gives a free key to the first waiter, and one that

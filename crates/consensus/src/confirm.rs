@@ -12,7 +12,7 @@
 //! | an offer is confirmed by | when | requests |
 //! |---|---|---|
 //! | the inbox, before it tells the client of the grant | the message arrives | 1 for all offers that have arrived, up to [`MOST`] |
-//! | the poll of the waiter, and any other question of it | the message was lost, merged with others, or its confirmation failed | 1 after those of the question |
+//! | the poll of the waiter | the message was lost, merged with others, or its confirmation failed | 1 after those of the poll |
 //!
 //! Invariants:
 //!
@@ -21,11 +21,13 @@
 //! 2. A confirmation and a passing over check the index of the offer, which no other write has. Of those for one offer at most one is executed,
 //!    and none after the entry has changed for any other reason.
 //! 3. A confirmation also checks that the session of its own tenure holds the entry: a twin has the same locker.
-//! 4. Only time decides when a waiter is passed over, and by no clock but that of the waiter that does it. A clock that runs fast, or a machine
-//!    that was suspended, costs the slow one its turn, and never a hold.
+//! 4. Only time decides when a waiter is passed over, and by no clock but that of the waiter that does it. A clock that runs fast costs the slow one
+//!    its turn, and never a hold. A time in which that waiter has not looked does not count: the store may have been away from both.
 //! 5. A waiter is offered the key only if its place says that it confirms. One of an earlier version is given it outright, and is not passed
 //!    over. A waiter of now believes a holder of an earlier version that gives it the key outright.
-//! 6. A tenure that is [doomed](super::sessions) confirms nothing.
+//! 6. A tenure that is [doomed](super::sessions) confirms nothing. Its next poll ends its session.
+//! 7. One request of the inbox confirms the offers of several keys, and of each key the last one. The client is told of what it has confirmed before
+//!    the next request is sent. One of them that is out of date has all of them refused: the next requests take half as many.
 //!
 //! *Why a confirmation without an answer leaves no doubt.* If it is executed later, the entry is still the one that was offered, so its locker has
 //! neither released it nor been passed over. Then it is what the next poll would do. After anything else it does nothing.
@@ -35,6 +37,11 @@
 //!
 //! *What it costs.* A hand-over between processes is two writes and one round trip more. What a waiter can lose is its turn: one that does not
 //! confirm in time begins anew at the queue's end. What holds the key is counted as before, from the last poll.
+//!
+//! *Why the holder looks at the queue although it was told of the first waiter.* With the entry and the session of that waiter in the message
+//! `contended`, the release could give the key without a look, and a hand-over would take as long as without a confirmation. But the number of those
+//! who wait would be unknown, the first waiter alone says this word, and only once to a holder, and one that was given the key outright would have to be
+//! told again. It was not built.
 
 use super::deadline::Deadline;
 use super::kv::{Check, Committed, Kv, Transaction, Write};
@@ -42,6 +49,7 @@ use super::names::{self, Names};
 use super::sessions::{Doubt, Sessions};
 use redis_dlock::Error;
 use redis_dlock::port::{Grant, Message};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How many offers one request confirms: each has three operations on Consul, of which older versions take 64.
@@ -59,6 +67,13 @@ pub(super) struct Offer {
     pub(super) waiting: u64,
 }
 
+impl Offer {
+    /// Says to the client that it is to ask itself.
+    fn has_changed(&self) -> Message {
+        Message::Changed { key: Some(self.key.clone()) }
+    }
+}
+
 /// What confirms offers.
 #[derive(Clone, Debug)]
 pub(super) struct Confirming {
@@ -68,54 +83,91 @@ pub(super) struct Confirming {
 }
 
 impl Confirming {
-    /// Confirms offers of which the inbox has heard. Returns what the client is to be told: of a grant, or to ask itself.
-    pub(super) fn confirm_all(&self, offers: &[Offer], deadline: Deadline) -> Vec<Message> {
-        offers.chunks(MOST).flat_map(|some| self.confirm_some(some, deadline)).collect()
-    }
-
-    fn confirm_some(&self, some: &[Offer], deadline: Deadline) -> Vec<Message> {
-        let session = |offer: &Offer| self.sessions.of(&offer.locker).map(|tenure| tenure.session.id);
-        let sessions: Option<Vec<_>> = some.iter().map(session).collect();
-        let confirmed = sessions.map(|sessions| {
-            let offers: Vec<_> = some.iter().zip(sessions.iter().map(String::as_str)).collect();
-            self.confirm(&offers, "", deadline)
-        });
-        match confirmed {
-            Some(Ok(Committed::Done { index, .. })) => some.iter().map(|offer| self.granted(offer, index)).collect(),
-            // One of them keeps all from theirs.
-            None | Some(Ok(_)) if some.len() > 1 => {
-                some.chunks(1).flat_map(|offer| self.confirm_some(offer, deadline)).collect()
-            }
-            _ => some.iter().map(|offer| Message::Changed { key: Some(offer.key.clone()) }).collect(),
-        }
-    }
-
-    /// Confirms offers to the lockers of these sessions in one transaction, which looks at a prefix.
+    /// Confirms offers to the lockers of these sessions in one transaction, which looks at a prefix. Each is of another key: etcd takes no two
+    /// writes of one entry.
     ///
     /// It is not sent by the store's way for transactions, because it leaves no doubt: with the index checked, one that is executed late does what
     /// the next question would do, or nothing.
-    pub(super) fn confirm(
+    pub(super) fn confirm<'a>(
         &self,
-        offers: &[(&Offer, &str)],
+        offers: impl Iterator<Item = (&'a Offer, &'a str)>,
         look: &str,
         deadline: Deadline,
     ) -> Result<Committed, Error> {
         let mut transaction = Transaction { look: look.to_owned(), ..Transaction::default() };
         for (offer, session) in offers {
-            if self.sessions.of(&offer.locker).is_some_and(|tenure| tenure.doubt == Doubt::Loses) {
-                return Ok(Committed::Refused(None));
-            }
-            let (path, session) = (self.names.lock(&offer.key), (*session).to_owned());
+            let (path, session) = (self.names.lock(&offer.key), session.to_owned());
             transaction.checks.push(Check::Unchanged { path: path.clone(), index: offer.index });
             transaction.checks.push(Check::HeldBy { path: path.clone(), session: session.clone() });
             transaction.writes.push(Write::Hold { path, session, value: names::from_now(&offer.entry) });
         }
         self.kv.commit(&transaction, deadline)
     }
+}
+
+/// The offers of which an inbox has heard. The first ones are confirmed together, and the client is told of them before the next request is
+/// sent: a request takes long where the servers are far away.
+#[derive(Debug)]
+pub(super) struct Offers {
+    confirming: Confirming,
+    heard: VecDeque<Offer>,
+    /// How many the next request confirms, at most. It is half of those that were refused together: one of them keeps all from theirs.
+    most: usize,
+}
+
+impl Offers {
+    pub(super) fn new(confirming: Confirming) -> Self {
+        Self { confirming, heard: VecDeque::new(), most: MOST }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.heard.is_empty()
+    }
+
+    /// Takes an offer in. An earlier one of its key is over.
+    pub(super) fn push(&mut self, offer: Offer) {
+        self.heard.retain(|earlier| earlier.key != offer.key);
+        self.heard.push_back(offer);
+    }
+
+    /// Sends one request at most. Returns what the client is to be told: of a grant, or to ask itself. It is told nothing of what a question of its
+    /// own has confirmed first.
+    pub(super) fn confirm_some(&mut self, deadline: Deadline) -> Vec<Message> {
+        let (mut told, mut asked) = (Vec::new(), Vec::new());
+        for offer in self.heard.drain(..self.most.min(self.heard.len())) {
+            match self.confirming.sessions.of(&offer.locker) {
+                Some(tenure) if tenure.confirmed == Some(offer.index) => {}
+                Some(tenure) if tenure.doubt != Doubt::Loses => asked.push((offer, tenure.session.id)),
+                // Another processor may know it.
+                _ => told.push(offer.has_changed()),
+            }
+        }
+        if asked.is_empty() {
+            return told;
+        }
+        let offers = asked.iter().map(|(offer, session)| (offer, session.as_str()));
+        match self.confirming.confirm(offers, "", deadline) {
+            Ok(Committed::Done { index, .. }) => {
+                self.most = MOST.min(2 * self.most);
+                told.extend(asked.iter().map(|(offer, _)| self.granted(offer, index)));
+            }
+            Ok(_) if asked.len() > 1 => {
+                self.most = asked.len() / 2;
+                asked.into_iter().rev().for_each(|(offer, _)| self.heard.push_front(offer));
+            }
+            Ok(_) => told.extend(asked.iter().map(|(offer, _)| offer.has_changed())),
+            // A server that hangs would keep all others from the client, too, one request after another.
+            Err(_) => {
+                let others = self.heard.drain(..);
+                told.extend(asked.into_iter().map(|(offer, _)| offer).chain(others).map(|offer| offer.has_changed()));
+            }
+        }
+        told
+    }
 
     fn granted(&self, offer: &Offer, index: u64) -> Message {
         if offer.waiting > 0 {
-            self.sessions.note_wanted(&offer.locker, true);
+            self.confirming.sessions.note_wanted(&offer.locker, true);
         }
         let (key, locker) = (offer.key.clone(), offer.locker.clone());
         Message::Granted { key, locker, grant: Grant::new(index, offer.waiting) }

@@ -24,8 +24,7 @@ impl Extend<'_> {
     /// between the renewal and the look is not given away.
     pub(super) fn extend(&self) -> Result<ExtendOutcome, Error> {
         let (session, snapshot) = self.store.renew(self.claim, self.deadline)?;
-        let session = session.as_ref().map(|session| session.id.as_str());
-        Ok(self.extended(session, &self.confirmed(session, snapshot)?))
+        Ok(self.extended(session.as_ref().map(|session| session.id.as_str()), &snapshot))
     }
 
     /// Returns what comes of an extension by which this session was renewed, if one was, before the key was seen so.
@@ -57,15 +56,8 @@ impl Extend<'_> {
     pub(super) fn probe(&self) -> Result<ProbeOutcome, Error> {
         let snapshot = self.store.look(self.claim.key, self.deadline)?;
         let known = self.store.sessions.of(self.claim.locker).map(|tenure| tenure.session.id);
-        let session = known.or_else(|| snapshot.session_of(self.claim.locker).map(str::to_owned));
-        Ok(self.probed(session.as_deref(), &self.confirmed(session.as_deref(), snapshot)?))
-    }
-
-    /// Returns what is known of the key when the locker has confirmed what it is offered. A client asks so only about what it holds.
-    fn confirmed(&self, session: Option<&str>, snapshot: Snapshot) -> Result<Snapshot, Error> {
-        let offer = session.and_then(|session| Some((snapshot.offer_to(session, self.claim)?, session)));
-        let Some((offer, session)) = offer else { return Ok(snapshot) };
-        Ok(self.store.confirmed(&offer, session, self.deadline)?.unwrap_or(snapshot))
+        let session = known.as_deref().or_else(|| snapshot.session_of(self.claim.locker));
+        Ok(self.probed(session, &snapshot))
     }
 
     /// Returns what comes of a probe that has found the key so, where the locker has this session.

@@ -13,7 +13,7 @@
 //! ends, because its connection is shut down; and `next` learns it, because the thread says so when it ends, however that comes. The
 //! client then opens another inbox, and asks about all that it waits for: between two inboxes a message may be missed.
 
-use super::confirm::{Confirming, Offer};
+use super::confirm::{Confirming, Offer, Offers};
 use super::deadline::Deadline;
 use super::kv::Listening;
 use super::message;
@@ -40,7 +40,9 @@ type Heard = Result<News, Error>;
 /// The inbox of a consensus store. Dropping it ends the thread.
 pub(super) struct ConsensusInbox {
     heard: Receiver<Heard>,
-    confirming: Confirming,
+    /// What has been taken in: offers, and what is told after them.
+    offers: Offers,
+    others: VecDeque<Result<Message, Error>>,
     /// What the client is told next.
     ready: VecDeque<Result<Message, Error>>,
     /// Says to [`next`](Inbox::next) that the inbox was cut.
@@ -95,22 +97,19 @@ impl ConsensusInbox {
             let message = format!("the operating system refused the thread dlock-inbox: {e}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
         })?;
-        let ready = VecDeque::new();
-        Ok(Self { heard, confirming, ready, cut, cutter, thread: Some(thread), has_ended: false })
+        let (offers, others, ready) = (Offers::new(confirming), VecDeque::new(), VecDeque::new());
+        Ok(Self { heard, offers, others, ready, cut, cutter, thread: Some(thread), has_ended: false })
     }
 
-    /// Makes ready what has arrived. The offers come first, and are confirmed together: whatever else is said of their tenures came after them.
+    /// Takes in what has arrived. The offers come first: whatever else is said of their tenures came after them.
     fn take_in(&mut self, first: Heard) {
-        let (mut offers, mut others) = (Vec::new(), Vec::new());
         for news in iter::once(first).chain(self.heard.try_iter()) {
             match news {
-                Ok(News::Offer(offer)) => offers.push(offer),
-                Ok(News::Told(message)) => others.push(Ok(message)),
-                Err(error) => others.push(Err(error)),
+                Ok(News::Offer(offer)) => self.offers.push(offer),
+                Ok(News::Told(message)) => self.others.push_back(Ok(message)),
+                Err(error) => self.others.push_back(Err(error)),
             }
         }
-        let confirmed = self.confirming.confirm_all(&offers, Deadline::after(CONFIRMING));
-        self.ready.extend(confirmed.into_iter().map(Ok).chain(others));
     }
 }
 
@@ -130,11 +129,17 @@ impl Inbox for ConsensusInbox {
         if self.has_ended {
             return Err(ended());
         }
-        if self.ready.is_empty() {
-            match self.heard.recv_timeout(limit) {
-                Ok(first) => self.take_in(first),
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
-                Err(RecvTimeoutError::Disconnected) => self.ready.push_back(Err(ended())),
+        while self.ready.is_empty() {
+            if !self.offers.is_empty() {
+                self.ready.extend(self.offers.confirm_some(Deadline::after(CONFIRMING)).into_iter().map(Ok));
+            } else if !self.others.is_empty() {
+                self.ready.append(&mut self.others);
+            } else {
+                match self.heard.recv_timeout(limit) {
+                    Ok(first) => self.take_in(first),
+                    Err(RecvTimeoutError::Timeout) => return Ok(None),
+                    Err(RecvTimeoutError::Disconnected) => self.others.push_back(Err(ended())),
+                }
             }
         }
         let told = self.ready.pop_front().transpose();

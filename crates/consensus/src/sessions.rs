@@ -34,6 +34,7 @@
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
+use super::timing::between_looks;
 use crate::sync::Mutex;
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, ReleaseDelay};
@@ -69,8 +70,18 @@ pub(super) struct Tenure {
     pub(super) doubt: Doubt,
     /// Whether somebody waited when the key was looked at last.
     pub(super) is_wanted: bool,
-    /// The index of the last offer to another locker that it has seen while it waits, and when it saw that first.
-    seen: Option<(u64, Moment)>,
+    /// The index of the [offer](super::confirm) that a question of its own has confirmed.
+    pub(super) confirmed: Option<u64>,
+    /// The last offer to another locker that it has seen while it waits.
+    seen: Option<Seen>,
+}
+
+/// An offer that a tenure has seen again and again.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    index: u64,
+    first: Moment,
+    last: Moment,
 }
 
 /// What a request of a tenure may still do that had no answer.
@@ -151,7 +162,7 @@ impl Sessions {
 
     /// Begins a tenure.
     fn enter(&self, locker: &str, session: Session) {
-        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false, seen: None };
+        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false, confirmed: None, seen: None };
         self.known.lock().tenures.insert(locker.to_owned(), tenure);
     }
 
@@ -184,14 +195,28 @@ impl Sessions {
         }
     }
 
+    /// Notes that a tenure has confirmed the offer with this index.
+    pub(super) fn note_confirmed(&self, locker: &str, index: u64) {
+        if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
+            tenure.confirmed = Some(index);
+        }
+    }
+
+    /// Returns whether a request without an answer may take the key from a tenure.
+    pub(super) fn is_doomed(&self, locker: &str) -> bool {
+        self.of(locker).is_some_and(|tenure| tenure.doubt == Doubt::Loses)
+    }
+
     /// Notes that a tenure sees the offer with this index to another one. Returns how much of its patience is left.
-    pub(super) fn patience(&self, locker: &str, index: u64, patience: Duration) -> Duration {
-        let now = SystemClock.now();
+    ///
+    /// It begins anew after a time in which the tenure has not looked: perhaps nobody could ask then, and so the other one not confirm.
+    pub(super) fn patience(&self, locker: &str, index: u64, patience: Duration, now: Moment) -> Duration {
         let mut known = self.known.lock();
         let Some(tenure) = known.tenures.get_mut(locker) else { return patience };
-        let since = tenure.seen.filter(|(seen, _)| *seen == index).map_or(now, |(_, since)| since);
-        tenure.seen = Some((index, since));
-        patience.saturating_sub(now.since(since))
+        let goes_on = |seen: &Seen| seen.index == index && now.since(seen.last) <= between_looks(patience);
+        let first = tenure.seen.filter(goes_on).map_or(now, |seen| seen.first);
+        tenure.seen = Some(Seen { index, first, last: now });
+        patience.saturating_sub(now.since(first))
     }
 
     /// Notes that a request of a tenure had no answer.
@@ -252,7 +277,7 @@ impl Tenure {
     pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
         let (id, client, until) = (session.to_owned(), client.to_owned(), SystemClock.now());
         let session = Session { id, client, life, until, mark: Mark::Ours(None) };
-        Self { session, doubt: Doubt::None, is_wanted: true, seen: None }
+        Self { session, doubt: Doubt::None, is_wanted: true, confirmed: None, seen: None }
     }
 }
 
@@ -270,5 +295,29 @@ impl Session {
         let lives = kv.renew(&self.id, deadline)?;
         self.until = sent_at + self.life.time;
         Ok(lives)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An outage, and a time for which the machine stood still, are no time for which the other one has not confirmed.
+    #[test]
+    fn patience_ends_for_whoever_looks_all_the_time() {
+        let look = || {
+            let (sessions, begun) = (Sessions::default(), SystemClock.now());
+            let [time, needed] = [Duration::from_secs(12); 2];
+            let (life, mark) = (Life { time, needed, delay: Duration::ZERO }, Mark::Ours(None));
+            sessions.enter("b-1", Session { id: "s".into(), client: "b".into(), life, until: begun + time, mark });
+            let left = |index, at| {
+                let now = begun + Duration::from_secs(at);
+                sessions.patience("b-1", index, Duration::from_secs(3), now).as_secs()
+            };
+            assert_eq!([0, 2, 3, 4].map(|at| left(7, at)), [3, 1, 0, 0]);
+            assert_eq!([8, 10, 11].map(|at| left(7, at)), [3, 1, 0], "after an outage");
+            assert_eq!([12, 14, 15].map(|at| left(8, at)), [3, 1, 0], "with another offer");
+        };
+        shuttle::check_random(look, 1);
     }
 }

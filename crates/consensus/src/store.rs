@@ -99,19 +99,28 @@ impl ConsensusStore {
         Confirming { kv, names, sessions }
     }
 
-    /// Confirms an offer to the locker of this session. Returns what is known of the key then; `None` if nobody may hold it for a while.
+    /// Confirms an offer to the locker of this session. Returns what is known of the key then. `None` if nobody may hold it for a while, or if the
+    /// locker must not: it is doomed, and its next poll ends its session.
     pub(super) fn confirmed(
         &self,
         offer: &Offer,
         session: &str,
         deadline: Deadline,
     ) -> Result<Option<Snapshot>, Error> {
+        if self.sessions.is_doomed(&offer.locker) {
+            return Ok(None);
+        }
         let look = self.names.of(&offer.key);
-        Ok(match self.confirming().confirm(&[(offer, session)], &look, deadline)? {
-            Committed::Done { entries, .. } => Some(self.read(&offer.key, entries)?),
-            Committed::Refused(_) | Committed::NoSession => Some(self.look(&offer.key, deadline)?),
-            Committed::Delayed => None,
-        })
+        let entries = match self.confirming().confirm([(offer, session)].into_iter(), &look, deadline)? {
+            Committed::Done { entries, .. } => {
+                self.sessions.note_confirmed(&offer.locker, offer.index);
+                entries
+            }
+            Committed::Refused(Some(entries)) => entries,
+            Committed::Refused(None) | Committed::NoSession => return self.look(&offer.key, deadline).map(Some),
+            Committed::Delayed => return Ok(None),
+        };
+        self.read(&offer.key, entries).map(Some)
     }
 
     /// Reads the entries of a key, which an answer has.

@@ -186,13 +186,6 @@ impl Together<'_> {
             Ok(looks) => {
                 let outcome = |(kept, entries): (&&Kept<'_>, _)| {
                     let read = self.store.read(kept.claim.key, entries);
-                    let is_offered = |snapshot: &Snapshot| {
-                        kept.session.as_ref().is_some_and(|session| snapshot.offer_to(session, kept.claim).is_some())
-                    };
-                    // Whoever is only offered the key asks alone, and confirms it.
-                    if read.as_ref().is_ok_and(is_offered) {
-                        return None;
-                    }
                     Some(read.map(|snapshot| self.outcome(kept, &snapshot)))
                 };
                 some.iter().zip(looks).map(outcome).collect()

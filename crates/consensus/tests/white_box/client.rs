@@ -3,6 +3,7 @@
 use super::journal::Journal;
 use super::scenarios::Scenario;
 use super::servers::{Servers, step};
+use crate::confirm::Offers;
 use crate::deadline::Deadline;
 use crate::message;
 use crate::names::Names;
@@ -150,8 +151,10 @@ impl Client {
             let change = self.servers.inbox(&inbox, &mut self.heard);
             // An inbox confirms what it hears; a client that has missed it asks.
             let offer = change.as_ref().and_then(message::offer).filter(|_| thread_rng().gen_bool(0.5));
-            let confirmed = offer.map(|offer| self.store.confirming().confirm_all(&[offer], Deadline::after(LEASE)));
-            for message in confirmed.into_iter().flatten().chain(change.iter().flat_map(message::read)) {
+            let mut offers = Offers::new(self.store.confirming());
+            offer.into_iter().for_each(|offer| offers.push(offer));
+            let confirmed = offers.confirm_some(Deadline::after(LEASE));
+            for message in confirmed.into_iter().chain(change.iter().flat_map(message::read)) {
                 match message {
                     Message::Granted { locker, grant, .. } if locker == claim.locker => {
                         return Next::Holds(number(&grant));

@@ -19,5 +19,6 @@ mod explorer;
 mod journal;
 #[cfg(dlock_mutants)]
 pub(crate) mod mutants;
+mod offers;
 mod scenarios;
 mod servers;

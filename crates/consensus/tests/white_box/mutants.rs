@@ -28,7 +28,7 @@ pub(crate) enum Mutant {
     BreaksWhoever,
     /// A delayed release that is repeated does not know its mark.
     ForgetsTheMark,
-    /// A waiter takes an offer for a hold.
+    /// A waiter that asks takes an offer for a hold.
     BelievesOffers,
     /// An offer is confirmed without a check that nothing has changed since.
     ConfirmsUnchecked,
