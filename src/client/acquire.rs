@@ -18,7 +18,7 @@ mod task;
 #[cfg(feature = "async")]
 pub(crate) use self::task::{TaskAcquire, TaskWait};
 
-use crate::client::activity::Inside;
+use crate::client::closing::Inside;
 use crate::client::events::{Events, LockCall, Queued};
 use crate::client::lease_thread;
 use crate::client::parts::Parts;
@@ -111,7 +111,7 @@ impl<'c> Acquire<'c> {
         let (parts, key) = (self.parts, self.key);
         // Check this before a lingering tenure is taken up, too: in a forked child it belongs to the parent.
         parts.core.process.check()?;
-        let inside = Inside::of(&parts.core.activity)?;
+        let _inside = Inside::of(parts)?;
         if self.limit.is_cancelled() {
             return Ok(None);
         }
@@ -122,7 +122,7 @@ impl<'c> Acquire<'c> {
             progress = match progress {
                 Progress::Confirmed(queued) => {
                     queued.finish();
-                    inside.begin_hold();
+                    parts.core.activity.begin_hold();
                     let token = key.hold.token();
                     log::trace!(ACQUIRE, "lock {:?}: held, token {token}", key.name);
                     return Ok(Some(token));

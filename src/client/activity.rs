@@ -1,19 +1,23 @@
 //! Counts the users of the store: threads in `lock`, tasks that wait, and holds. When a client is [closed](super::closing), waiting threads leave,
-//! waiting tasks are sent away, and holds continue. The end of the last hold shuts the client down.
+//! waiting tasks are sent away, and holds continue. Who leaves last shuts the client down: see the table there.
 //!
-//! A thread is counted in before it uses the client, and counted out after its clean-up. If it gets a hold, the hold is counted in its
-//! place. After the closing, no thread can enter. The closing thread waits until all threads have left. If no hold is left then, it runs
-//! the shutdown itself; otherwise the end of the last hold runs it. A thread that gives up waiting never has to run the shutdown.
+//! A thread is counted in before it uses the client, and counted out after its clean-up. If it gets a hold, the hold is counted before the
+//! thread is counted out. After the closing, no thread can enter.
 
+#[cfg(feature = "async")]
 use crate::error::Error;
 use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Condvar, Mutex, before_notifying};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// The stages of a client. From `CLOSED` on, no thread may enter. From `DRAINED` on, no thread is inside any more.
+/// The stages of a client, in the order in which it goes through them; it may leave out the third.
 const OPEN: u8 = 0;
+/// No thread may enter. The closing thread waits for those inside.
 const CLOSED: u8 = 1;
-const DRAINED: u8 = 2;
+/// It is not certain that anybody waits for those inside.
+const LEFT_ALONE: u8 = 2;
+/// No thread is inside any more.
+const DRAINED: u8 = 3;
 
 pub(crate) struct Activity {
     stage: AtomicU8,
@@ -24,7 +28,7 @@ pub(crate) struct Activity {
     /// Dropped by the closing, which disconnects `closing`.
     open: Mutex<Option<Sender<()>>>,
     closing: Receiver<()>,
-    /// Whether the client is shut down. Held during the shutdown, so that it runs only once.
+    /// Whether the client is shut down. Only a shutdown takes the mutex, and keeps it until it is over.
     pub(super) is_down: Mutex<bool>,
 }
 
@@ -68,8 +72,30 @@ impl Activity {
         if self.is_closed() {
             return Err(Error::ShutDown);
         }
-        self.holds.fetch_add(1, SeqCst);
+        self.begin_hold();
         Ok(())
+    }
+
+    /// Counts a hold in. For that of a thread, call it before the thread is counted out.
+    pub(crate) fn begin_hold(&self) {
+        self.holds.fetch_add(1, SeqCst);
+    }
+
+    /// Counts a hold out. Returns `true` if it was the last user of a closed client: the caller must then have the client shut down.
+    pub(crate) fn end_hold(&self) -> bool {
+        self.holds.fetch_sub(1, SeqCst);
+        // Read in this order: until all threads have left, one of them may still get a hold, even after this was the
+        // last one.
+        self.stage.load(SeqCst) == DRAINED && self.holds.load(SeqCst) == 0
+    }
+
+    /// Counts a thread in, unless the client is closed. Returns whether it did. The thread must then look once more whether the client is closed.
+    pub(crate) fn enter(&self) -> bool {
+        let is_open = self.stage.load(SeqCst) == OPEN;
+        if is_open {
+            self.inside.fetch_add(1, SeqCst);
+        }
+        is_open
     }
 
     /// Counts a release in that a task leaves to a thread of the client, as if that thread were inside already. Do this before the hold is counted
@@ -78,13 +104,19 @@ impl Activity {
         self.inside.fetch_add(1, SeqCst);
     }
 
-    /// Counts a hold out. Returns `true` if it was the last one and the closing thread has gone: the caller must then
-    /// run the shutdown.
-    pub(crate) fn end_hold(&self) -> bool {
-        self.holds.fetch_sub(1, SeqCst);
-        // Read in this order: until all threads have left, one of them may still get a hold, even after this was the
-        // last one.
-        self.stage.load(SeqCst) == DRAINED && self.holds.load(SeqCst) == 0
+    /// Counts a thread out. Returns `true` as [`end_hold`](Self::end_hold) does. Where a closing thread waits, it wakes that thread, which finds out
+    /// for itself whether anybody is left.
+    pub(crate) fn leave(&self) -> bool {
+        if self.inside.fetch_sub(1, SeqCst) > 1 {
+            return false;
+        }
+        let stage = self.stage.load(SeqCst);
+        if stage == OPEN {
+            return false;
+        }
+        before_notifying(&self.gate);
+        self.left.notify_all();
+        stage == LEFT_ALONE && self.drain_if_left()
     }
 
     /// After the closing, waits until no thread is inside. Returns whether there is no hold then either. (This call
@@ -95,45 +127,24 @@ impl Activity {
             self.left.wait(&mut gate);
         }
         drop(gate);
+        self.drain()
+    }
+
+    /// After the closing, says that nobody waits for those inside. Returns whether nobody is there, and there is no hold either. (As above: this
+    /// call and the last thread may both see that.)
+    pub(crate) fn leave_alone(&self) -> bool {
+        self.stage.fetch_max(LEFT_ALONE, SeqCst);
+        self.drain_if_left()
+    }
+
+    fn drain_if_left(&self) -> bool {
+        self.inside.load(SeqCst) == 0 && self.drain()
+    }
+
+    /// Notes that no thread is inside: since the closing, each that enters leaves at once. Returns whether there is no hold.
+    fn drain(&self) -> bool {
         self.stage.store(DRAINED, SeqCst);
         self.holds.load(SeqCst) == 0
-    }
-}
-
-/// A thread inside `lock`, which is counted until this is dropped.
-#[must_use]
-pub(crate) struct Inside<'a>(&'a Activity);
-
-impl<'a> Inside<'a> {
-    /// Counts the calling thread in. Fails with [`Error::ShutDown`] after the closing. The caller is not counted then.
-    pub(crate) fn of(activity: &'a Activity) -> Result<Self, Error> {
-        if activity.is_closed() {
-            return Err(Error::ShutDown);
-        }
-        activity.inside.fetch_add(1, SeqCst);
-        let inside = Self(activity);
-        // The closing thread looks at the count after it has closed. So it sees this thread, or this thread sees that.
-        if activity.is_closed() { Err(Error::ShutDown) } else { Ok(inside) }
-    }
-
-    /// Takes over a release that was [counted in](Activity::begin_release).
-    pub(crate) fn of_release(activity: &'a Activity) -> Self {
-        Self(activity)
-    }
-
-    /// Counts a hold in place of the thread.
-    pub(crate) fn begin_hold(self) {
-        self.0.holds.fetch_add(1, SeqCst);
-    }
-}
-
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        let activity = self.0;
-        if activity.inside.fetch_sub(1, SeqCst) == 1 && activity.is_closed() {
-            before_notifying(&activity.gate);
-            activity.left.notify_all();
-        }
     }
 }
 

@@ -1,18 +1,70 @@
-//! How a client is closed: waiting threads leave, and holds continue. The end of the last hold ends the client's threads and closes the store.
+//! How a client is closed: waiting threads leave, and holds continue. Who leaves last shuts the client down, which ends its threads and closes the
+//! store.
+//!
+//! | the client is | since | a thread that enters | the last thread that leaves | the last hold that ends |
+//! |---|---|---|---|---|
+//! | open | the beginning | is counted | | |
+//! | closed | `close`, or the drop of the last handle, which goes straight to down | leaves at once | wakes the closing thread, which drains the client | |
+//! | left alone | a `close` that may not wait, because a waker calls it | leaves at once | drains the client | |
+//! | drained | nobody was inside after the closing; if nothing was held either, whoever has seen that shuts the client down | leaves at once | | shuts the client down |
+//! | down | the first shutdown; also that of the last handle, whatever is held | leaves at once | | |
+//!
+//! [`Activity`](super::activity::Activity) counts. A task that waits is counted as a hold. A tenure that a task has left to the retry thread is counted
+//! as a thread inside, in place of the hold.
+//!
+//! *Shuts down* means: itself, or by an order to the retry thread. It is an order where the thread may be in the middle of a client's work (a waker
+//! runs on it, or it is a worker that drops the last handle), or where its caller has a limit (it leaves `lock`). The numbers continue those of the
+//! protocol in ARCHITECTURE.md:
+//!
+//! * **S23** A client is shut down while a thread is in `lock` or something is held only if its last handle is gone. What tasks have left to the retry
+//!   thread, and it has not given back, the shutdown gives back.
+//! * **S24** Each order is carried out by a round of a retry thread, or taken by the shutdown, or refused because the client is down. None is taken by
+//!   anybody else: it could be a release.
+//! * **S25** Only a shutdown takes `is_down`, and sets it at once. So whoever finds it taken, or set, leaves the rest to that shutdown.
+//!
+//! No order is dropped while `is_down` is taken: it may have a waker or a handle, whose drop may wait for that shutdown.
 
-use super::activity::Inside;
 use super::give_back::{GiveBack, Repeat};
 use super::orders::{Order, ReleaseReply};
 use super::parts::Parts;
 use super::turn::Turn;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::Phase;
 use crate::state::task::is_waking;
 use crate::sync::{MutexGuard, thread};
 use std::sync::Arc;
+
+/// A thread inside `lock`, or a release that a thread of the client sends. It is counted until this is dropped.
+#[must_use]
+pub(crate) struct Inside<'a>(&'a Parts);
+
+impl<'a> Inside<'a> {
+    /// Counts the calling thread in. Fails with [`Error::ShutDown`] after the closing. The caller is not counted then.
+    pub(crate) fn of(parts: &'a Parts) -> Result<Self, Error> {
+        let activity = &parts.core.activity;
+        if !activity.enter() {
+            return Err(Error::ShutDown);
+        }
+        let inside = Self(parts);
+        // The closing looks at the count after it has closed. So it sees this thread, or this thread sees that.
+        if activity.is_closed() { Err(Error::ShutDown) } else { Ok(inside) }
+    }
+
+    /// Takes over a release that was [counted in](super::activity::Activity::begin_release).
+    pub(super) fn of_release(parts: &'a Parts) -> Self {
+        Self(parts)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        if self.0.core.activity.leave() {
+            self.0.order_shutdown();
+        }
+    }
+}
 
 /// A hold that is counted out when this is dropped, after its release.
 #[must_use]
@@ -24,15 +76,15 @@ impl Drop for Leaving<'_> {
         if !parts.core.activity.end_hold() {
             return;
         }
-        match is_waking() && parts.retries.thread.start().is_ok() {
-            true => parts.order(Order::ShutDown),
+        match is_waking() {
+            true => parts.order_shutdown(),
             false => shut_down_if_needed(parts),
         }
     }
 }
 
-/// Turns new and waiting threads away, and waits until they have left. Holds continue, and the last one to end
-/// runs the shutdown. A runtime that calls this while it is told to wake a task does not wait: the thread `dlock-close` does.
+/// Turns new and waiting threads away, and waits until they have left. Holds continue. A runtime that calls this while it is told to wake a
+/// task does not wait.
 pub(super) fn close(parts: &Parts) {
     if parts.core.process.is_forked() {
         return;
@@ -46,32 +98,18 @@ pub(super) fn close(parts: &Parts) {
         // The pauses of tasks end, too.
         parts.alarms.ring(Moment::NEVER);
     }
-    if !is_waking() {
-        if has_ended(parts) {
-            shut_down(parts);
+    if is_waking() {
+        // What would be waited for may be the work of this thread, or of one that waits for it. The retry thread gives back what lingers.
+        parts.retries.hasten(parts.core.clock.now());
+        if parts.core.activity.leave_alone() {
+            parts.order_shutdown();
         }
         return;
     }
-    // What would be waited for may be the work of this thread, or of one that waits for it.
-    match parts.closer.start() {
-        Ok(_) => parts.closer.wake_by(parts.core.clock.now()),
-        Err(Error::ShutDown) => {}
-        Err(error) => log::error!(CLIENT, "the closed client ends with its last handle: {error}"),
-    }
-}
-
-/// Runs the rest of a closing for which nobody waits.
-pub(super) fn close_apart(parts: &Parts, _now: Moment) -> Moment {
-    if has_ended(parts) {
-        shut_down_if_needed(parts);
-    }
-    Moment::NEVER
-}
-
-/// After the closing, waits until all threads have left. Returns whether nothing is held then.
-fn has_ended(parts: &Parts) -> bool {
     end_lingering(parts);
-    parts.core.activity.wait_until_left()
+    if parts.core.activity.wait_until_left() {
+        shut_down(parts);
+    }
 }
 
 /// Shuts the client down immediately, because its last handle is dropped. In a forked child there is nothing to
@@ -81,20 +119,16 @@ pub(super) fn end(parts: &Arc<Parts>) {
         return;
     }
     parts.core.activity.close();
-    if !is_worker() {
+    if !is_worker() && !is_waking() {
         return shut_down(parts);
     }
-    // A task was woken here, and has dropped the last handle. A shutdown waits for this thread, so the retry thread runs it after its round.
-    // What is ordered under the mutex is forgotten by a shutdown that comes first.
-    let Some(is_down) = parts.core.activity.is_down.try_lock() else { return };
-    if *is_down {
-        return;
-    }
+    // A task was woken here, and has dropped the last handle. A shutdown may wait for this thread, or for one that waits for what the waker has. So
+    // the retry thread runs it after its round.
     if parts.retries.thread.start().is_err() {
-        return run_shutdown(parts, is_down);
+        return shut_down_if_needed(parts);
     }
-    parts.order(Order::Drop(Box::new(Arc::clone(parts))));
-    parts.order(Order::ShutDown);
+    // That thread has only a weak pointer, and this one is about to drop its own.
+    parts.order_all([Order::Drop(Box::new(Arc::clone(parts))), Order::ShutDown]);
 }
 
 /// Returns whether the calling thread is one of a client or a store.
@@ -120,7 +154,7 @@ fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Resu
     for order in parts.take_orders().into_iter().chain(slow) {
         match order {
             Order::GiveBack { ended: tenure, released, in_flight } => {
-                let inside = Inside::of_release(&parts.core.activity);
+                let inside = Inside::of_release(parts);
                 let is_of_twin = !parts.core.is_ours(&tenure.tenure.locker);
                 let back = GiveBack::of(parts, tenure);
                 if !is_of_twin {
@@ -134,6 +168,7 @@ fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Resu
             other => others.push(other),
         }
     }
+    parts.put_back_orders(others);
     let requests: Vec<_> = ended.iter().map(|(back, ..)| back.request()).collect();
     let results = parts.core.batch(&requests, parts.core.limits.command);
     drop(requests);
@@ -141,7 +176,6 @@ fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Resu
         let outcome = back.answered(result, Repeat::Later);
         outcomes.extend(released.map(|released| (released, outcome)));
     }
-    drop(others);
     outcomes
 }
 
@@ -149,9 +183,8 @@ fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Resu
 fn shut_down(parts: &Parts) {
     let is_down = parts.core.activity.is_down.lock();
     run_shutdown(parts, is_down);
-    // If one of these threads has shut the client down, it could not wait for its own end.
+    // If that thread has shut the client down, it could not wait for its own end.
     parts.retries.thread.stop();
-    parts.closer.stop();
 }
 
 /// Shuts the client down unless another thread does. That thread may wait for the calling one to end.
@@ -173,8 +206,6 @@ fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     let (slow, now) = (parts.slow_nodes.retries.take(), parts.core.clock.now());
     slow.cleanups.into_iter().for_each(|cleanup| parts.retries.cleanup.return_untried(cleanup, now));
     let outcomes = give_back_ordered(parts, slow.orders);
-    // Nobody is inside any more for whom it waits.
-    parts.closer.stop();
     // Stop the subscription before the pending clean-ups are released: a grant that arrives at the last moment becomes one of them.
     parts.subscription.stop();
     parts.retries.await_replies(&parts.core);
@@ -184,9 +215,10 @@ fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     parts.record.remove(&parts.core, parts.renewals.side_limit());
     parts.core.events.end();
     parts.core.processor.close();
-    // They may have handles and parts, which would keep one another.
-    drop(parts.take_orders());
+    // They may have handles and parts, which would keep one another, and wakers.
+    let orders = parts.end_orders();
     drop(is_down);
+    drop(orders);
     for (released, outcome) in outcomes {
         released.set(outcome);
     }

@@ -68,7 +68,7 @@ mod worker;
 
 pub(crate) use self::events::Function;
 
-use self::activity::Inside;
+use self::closing::Inside;
 use self::core::Core;
 use self::events::Hooks;
 use self::orders::Order;
@@ -109,7 +109,6 @@ const ROUNDS: Rounds = Rounds {
     retry: retry_thread::round,
     retry_on_slow_nodes: retry_thread::round_on_slow_nodes,
     alarm: |parts, now| parts.alarms.ring(now),
-    close: closing::close_apart,
     listen: listen_thread::listen,
 };
 
@@ -161,7 +160,7 @@ impl Client {
     pub(crate) fn describe(&self, name: &Arc<str>) -> Result<Description, Error> {
         let core = self.core();
         core.process.check()?;
-        let _inside = Inside::of(&core.activity)?;
+        let _inside = Inside::of(&self.parts)?;
         self.parts.describe.describe(core, &self.parts.subscription, name)
     }
 
@@ -187,12 +186,9 @@ impl Client {
     /// Lets the retry thread drop the client.
     pub(crate) fn drop_later(self) {
         let parts = Arc::clone(&self.parts);
-        if parts.retries.thread.start().is_ok() {
+        // A shutdown that has begun takes the order, too. Waiting for it here would block a task.
+        if !matches!(parts.retries.thread.start(), Err(Error::Backend { .. })) {
             parts.order(Order::Drop(Box::new(self)));
-            if !parts.retries.thread.is_started() {
-                // The client was shut down meanwhile, and nobody carries it out.
-                drop(parts.take_orders());
-            }
         }
     }
 

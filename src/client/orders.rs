@@ -32,7 +32,7 @@ pub(super) enum Order {
     GiveBack { ended: EndedTenure, released: Option<ReleaseReply>, in_flight: InFlight },
     /// Extend the lease of this locker, and wake its task, which has the hold.
     Confirm(Confirmation),
-    /// Shut the client down: its last hold has ended after the closing, or its last handle is gone.
+    /// Shut the client down: after the closing its last thread has left or its last hold has ended, or its last handle is gone.
     ShutDown,
     /// Drop this when the round is over: the client, whose last handle is gone, or what a shutdown needs.
     Drop(Box<dyn Send + Sync>),

@@ -15,6 +15,8 @@ use super::slow_nodes::{Backlog, SlowNodeWorkers};
 use super::subscription::Subscription;
 use super::worker::{Round, Worker};
 use crate::clock::Moment;
+use crate::error::Error;
+use crate::log;
 use crate::state::machine::Waiter;
 use crate::sync::Mutex;
 use std::sync::{Arc, Weak};
@@ -26,12 +28,10 @@ pub(crate) struct Parts {
     /// What is asked for, cleaned up and collected.
     pub(crate) retries: Arc<Retries>,
     pub(super) slow_nodes: SlowNodeWorkers,
-    /// What tasks have ordered, and the retry thread has not taken yet.
-    orders: Mutex<Vec<Order>>,
+    /// What the retry thread is ordered to do, and has not taken yet. `None` once the client is down.
+    orders: Mutex<Option<Vec<Order>>>,
     /// When tasks are to be woken.
     pub(super) alarms: Alarms,
-    /// The thread that closes the client where the caller may not wait.
-    pub(super) closer: Worker,
     pub(super) subscription: Arc<Subscription>,
     /// What the client says of itself in the store.
     pub(super) record: Record,
@@ -49,7 +49,6 @@ pub(super) struct Rounds {
     pub(super) retry: Round<Parts>,
     pub(super) retry_on_slow_nodes: Round<Parts>,
     pub(super) alarm: Round<Parts>,
-    pub(super) close: Round<Parts>,
     /// Listens until the inbox breaks. Returns `None` if the client is gone or stops listening.
     pub(super) listen: fn(&Weak<Parts>) -> Option<Moment>,
 }
@@ -68,9 +67,8 @@ impl Parts {
                     renewals: Backlog::new(worker("dlock-lease-2", rounds.lease_on_slow_nodes)),
                     retries: Backlog::new(worker("dlock-retry-2", rounds.retry_on_slow_nodes)),
                 },
-                orders: Mutex::default(),
+                orders: Mutex::new(Some(Vec::new())),
                 alarms: Alarms::new(worker("dlock-alarm", rounds.alarm)),
-                closer: worker("dlock-close", rounds.close),
                 record: Record::new(has_record),
                 describe: Describe::default(),
                 server: Arc::new(ServerWatch::new(&core, &renewals, &retries, &subscription)),
@@ -85,20 +83,54 @@ impl Parts {
         parts
     }
 
-    /// Leaves an order to the retry thread.
+    /// Leaves an order to the retry thread. If the client is down, the order is dropped.
     pub(super) fn order(&self, order: Order) {
-        self.orders.lock().push(order);
+        self.order_all([order]);
+    }
+
+    /// As [`order`](Self::order), for orders of which one round takes all.
+    pub(super) fn order_all(&self, orders: impl IntoIterator<Item = Order>) {
+        self.add_orders(orders);
         self.retries.thread.wake_and_expect_more(self.core.clock.now());
     }
 
-    /// Leaves orders again that were not carried out.
+    /// Leaves orders again that were not carried out, if there are any.
     pub(super) fn put_back_orders(&self, orders: impl IntoIterator<Item = Order>) {
-        self.orders.lock().extend(orders);
-        self.retries.wake();
+        let mut orders = orders.into_iter().peekable();
+        if orders.peek().is_some() {
+            self.add_orders(orders);
+            self.retries.wake();
+        }
     }
 
+    fn add_orders(&self, orders: impl IntoIterator<Item = Order>) {
+        let mut list = self.orders.lock();
+        if let Some(list) = &mut *list {
+            return list.extend(orders);
+        }
+        // Without the mutex: they may have the last handle.
+        drop(list);
+        drop(orders);
+    }
+
+    /// Takes the orders, to carry them out.
     pub(super) fn take_orders(&self) -> Vec<Order> {
-        std::mem::take(&mut *self.orders.lock())
+        self.orders.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes the last orders, for a client that is down: from now on orders are refused.
+    pub(super) fn end_orders(&self) -> Vec<Order> {
+        self.orders.lock().take().unwrap_or_default()
+    }
+
+    /// Has the retry thread shut the client down.
+    pub(super) fn order_shutdown(&self) {
+        match self.retries.thread.start() {
+            Ok(_) => self.order(Order::ShutDown),
+            // Another thread does, or has.
+            Err(Error::ShutDown) => {}
+            Err(error) => log::error!(CLIENT, "the closed client ends with its last handle: {error}"),
+        }
     }
 
     /// Wakes a waiting task whose wait a thread of the client has ended, and counts it out. Call it with no mutex held.
@@ -110,7 +142,7 @@ impl Parts {
     /// Counts out a task that waited, or the hold of one. If it was the last one after the closing, the retry thread shuts the client down.
     pub(super) fn count_out_task(&self) {
         if self.core.activity.end_hold() {
-            self.order(Order::ShutDown);
+            self.order_shutdown();
         }
     }
 }

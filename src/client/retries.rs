@@ -73,7 +73,7 @@ impl Retries {
     }
 
     /// Makes every waited-for key due now.
-    fn hasten(&self, now: Moment) {
+    pub(super) fn hasten(&self, now: Moment) {
         self.waiting.lock().hasten(now);
         self.thread.wake_by(now);
     }

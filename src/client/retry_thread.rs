@@ -5,9 +5,8 @@
 //! `RetryLockThread` has the same two figures.) All requests that are due go to the store in one batch. Messages only make a hand-over
 //! faster: this thread guarantees that a waiter makes progress.
 
-use super::activity::Inside;
 use super::cleanup::{Ending, InFlight, PendingCleanup, ROUND};
-use super::closing;
+use super::closing::{self, Inside};
 use super::give_back::{GiveBack, Repeat};
 use super::lease_thread;
 use super::orders::{Confirmation, Order, ReleaseReply};
@@ -57,7 +56,7 @@ pub(crate) fn round_on_slow_nodes(parts: &Parts, _now: Moment) -> Moment {
     Moment::NEVER
 }
 
-fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, errands: Errands<'_>) {
+fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mut errands: Errands<'_>) {
     let (mut turns, mut over) = (Vec::new(), Vec::new());
     for key in keys {
         match Turn::of_lingering(parts, &key) {
@@ -97,21 +96,17 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, er
     for (cleanup, result) in cleanups.into_iter().zip(&mut results) {
         parts.retries.cleanup.put_back(cleanup, &result, false, sent_at);
     }
-    let mut afterwards = errands.answered(results, sent_at);
+    errands.answered(results, sent_at);
     parts.retries.settle(&parts.core, unsettled);
     if parts.core.activity.is_closed() {
-        // The thread that closes the client waits for this one, and works through the clean-up list next.
+        // The shutdown, or a round after this one, works through the clean-up list.
         for (turn, tenure) in unwanted {
             parts.retries.cleanup.add(&turn.key.name, &tenure.locker, tenure.kept(), Ending::GivenUp, None);
         }
     } else {
         Turn::release_all(parts, unwanted, parts.core.limits.command);
     }
-    afterwards.tell();
-    if afterwards.shuts_down {
-        closing::shut_down_if_needed(parts);
-    }
-    afterwards.drops.clear();
+    errands.end();
 }
 
 /// Removes the keys and pending clean-ups from those that are due about which the slow-node worker asks instead of the retry thread.
@@ -158,7 +153,10 @@ fn prepare_for_tasks(parts: &Parts, key: &Arc<Key>) {
 /// Takes the orders of tasks. The slow-node worker carries out those for keys whose servers keep others waiting.
 fn orders_on_fast_nodes(parts: &Parts) -> Vec<Order> {
     let mut orders = parts.take_orders();
-    let is_slow = |order: &mut Order| order.key().is_some_and(|key| parts.core.processor.keeps_waiting(&key.name));
+    let keeps_waiting = |key: &Key| parts.core.processor.keeps_waiting(&key.name);
+    // A panic of the store would lose all orders that are taken here.
+    let is_slow =
+        |order: &mut Order| order.key().is_some_and(|key| catch_panic(|| keeps_waiting(key)).unwrap_or_default());
     let slow: Vec<_> = orders.extract_if(.., is_slow).collect();
     if slow.is_empty() || !parts.slow_nodes.retries.starts() {
         orders.extend(slow);
@@ -222,7 +220,7 @@ impl<'c> Errands<'c> {
                 Order::Drop(last) => errands.afterwards.drops.push(last),
                 Order::Confirm(confirmation) => errands.confirmations.push(confirmation),
                 Order::GiveBack { ended, released, in_flight } => {
-                    let counted = (in_flight, Inside::of_release(&parts.core.activity));
+                    let counted = (in_flight, Inside::of_release(parts));
                     let errand = Errand { back: GiveBack::of(parts, ended), released, counted };
                     errands.begin(errand);
                 }
@@ -267,7 +265,7 @@ impl<'c> Errands<'c> {
     }
 
     /// Handles the replies.
-    fn answered(mut self, mut results: impl Iterator<Item = Result<Outcome, Error>>, sent_at: Moment) -> Afterwards {
+    fn answered(&mut self, mut results: impl Iterator<Item = Result<Outcome, Error>>, sent_at: Moment) {
         let parts = self.parts;
         for (errand, result) in std::mem::take(&mut self.tenures).into_iter().zip(&mut results) {
             let Errand { back, released, counted: _counted } = errand;
@@ -285,7 +283,15 @@ impl<'c> Errands<'c> {
             }
             self.afterwards.confirmed.push(waiter);
         }
-        std::mem::take(&mut self.afterwards)
+    }
+
+    /// Ends the round: wakes the tasks, and then shuts the client down and drops what was ordered.
+    fn end(mut self) {
+        self.afterwards.tell();
+        if std::mem::take(&mut self.afterwards.shuts_down) {
+            closing::shut_down_if_needed(self.parts);
+        }
+        self.afterwards.drops.clear();
     }
 
     /// Ends what is not sent: the tenures of twins, or all of them after a panic. Those that are ours go on the clean-up list.

@@ -13,6 +13,7 @@
 //! | not known to be busy | busy, and the store has looked at the key alone | a place or the lease's end would help, and there is time | ask again, for a place |
 //! | a single attempt | busy, the same | for the first time, with our released locker | ask again: the request has overtaken the release |
 //! | a single attempt, no recall yet | busy, the same | the holder may linger | begin a recall: ask again, for a place |
+//! | a single attempt, no answer yet | busy, and the locker stands in the queue | the holder may linger | begin a recall, as below: the locker was that of a waiter before it |
 //! | a single attempt | busy, and the locker stands in the queue | the recall has time left, and the holder may linger | poll that locker after a pause |
 //! | a single attempt | busy, the same | | end: the lock is busy |
 //! | | any other | a single attempt, a closed client, or a refusal | refuse |
@@ -168,6 +169,9 @@ impl Asking {
             return Step::Poll { unsettled, after: Duration::ZERO };
         }
         if self.is_one_attempt {
+            if self.attempt.recall.is_none() && self.attempt.knows_nothing() && seen.may_recall {
+                self.begin_recall(seen);
+            }
             let pause = self.attempt.recall.as_mut().and_then(|recall| recall.pause(seen.now));
             return match pause.filter(|_| seen.may_recall) {
                 Some(after) => Step::Poll { unsettled, after },
@@ -190,12 +194,16 @@ impl Asking {
                 return Step::Ask(QueuePlace::None);
             }
             if self.attempt.recall.is_none() && seen.may_recall {
-                self.attempt.recall = Some(Recall::begin(seen.now, seen.took));
-                self.attempt.is_busy = true;
+                self.begin_recall(seen);
                 return Step::Ask(QueuePlace::ForRecall);
             }
         }
         self.otherwise(Answer::Busy { busy, unsettled: None }, seen)
+    }
+
+    fn begin_recall(&mut self, seen: &Seen) {
+        self.attempt.recall = Some(Recall::begin(seen.now, seen.took));
+        self.attempt.is_busy = true;
     }
 
     fn otherwise(&self, answer: Answer, seen: &Seen) -> Step {

@@ -27,15 +27,16 @@ impl<'c> Turn<'c> {
         Self { parts, key: Arc::clone(key), mine: true }
     }
 
-    /// Ends the lingering of a tenure if its time is over, or others want it. The caller must release the returned tenure before it drops the
-    /// turn. Call it for a key that was taken out of the retry thread's schedule.
+    /// Ends the lingering of a tenure if its time is over, others want it, or the client is closed. The caller must release the returned tenure
+    /// before it drops the turn. Call it for a key that was taken out of the retry thread's schedule.
     pub(crate) fn of_lingering(parts: &'c Parts, key: &Arc<Key>) -> Option<(Self, Box<Tenure>)> {
         let now = parts.core.clock.now();
         let mut state = key.state.lock();
         let is_wanted = !state.queue.is_empty();
         match &mut state.phase {
             Phase::Lingering { tenure, until } => {
-                if !is_wanted && now < *until && !tenure.others.wait() {
+                let is_closed = parts.core.activity.is_closed();
+                if !is_wanted && now < *until && !tenure.others.wait() && !is_closed {
                     parts.retries.ask_at(key, *until);
                     return None;
                 }

@@ -247,7 +247,8 @@ impl DLockGenerator {
     /// `dlock-listen` have ended: a few round trips, or a few commands' time-outs (1 s each) if the server does not answer.
     /// Further calls do nothing more.
     ///
-    /// An executor that polls inside `wake()` may call it there. It does not block then: the thread `dlock-close` waits in its place.
+    /// An executor that polls inside `wake()` may call it there. It does not block then, and the client ends when the last thread has left and
+    /// nothing is held.
     pub fn close(&self) {
         self.client.close();
     }

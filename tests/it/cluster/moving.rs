@@ -171,7 +171,9 @@ fn a_release_that_a_move_outlasts_is_left_to_the_clean_up() {
     migration.move_key(lock.key());
     let begun = Instant::now();
     let waits = guard.unlock();
-    assert!(matches!(waits, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. })), "{waits:?}");
+    // The last of several tries may have been sent too late for its answer.
+    let is_left = |failure| matches!(failure, BackendFailure::NotExecuted | BackendFailure::Unknown);
+    assert!(matches!(waits, Err(Error::Backend { failure, .. }) if is_left(failure)), "{waits:?}");
     assert!(begun.elapsed() >= limit, "it has waited for the end of the move");
     assert_eq!(cluster.keys(lock.key()).len(), 1);
     migration.finish();

@@ -410,6 +410,56 @@ fn a_wake_may_close_the_client_while_its_thread_has_work_that_the_closing_waits_
     }
 }
 
+/// The client has another hold, which goes on.
+/// Shows: L2, L6.
+#[test]
+fn a_wake_that_closes_the_client_ends_what_lingers() {
+    let scene = Scene::new();
+    let [lingers, lock] = ["x", "y"].map(|target| {
+        let config = config(target, 30_000).with_linger(Duration::from_secs(3600));
+        scene.generator.generate_with(config).unwrap()
+    });
+    eventually("it lingers", || {
+        drop(lingers.lock().unwrap());
+        scene.lab.holder(lingers.key()).is_some()
+    });
+    let hold = awaited(lock.hold_async()).unwrap();
+    let (waker, closed) = scene.closer(());
+    let mut waits = Box::pin(lock.try_hold_async_for(Duration::from_millis(50)));
+    assert!(poll(&mut waits, &waker).is_pending());
+    scene.lab.time.recv(&closed.0);
+    eventually("it is given back", || scene.lab.holder(lingers.key()).is_none());
+    assert!(hold.is_valid());
+    drop(hold);
+    eventually("nothing is left", || scene.lab.leftovers().is_empty());
+    eventually("the client has ended", || scene.ended_on.lock().is_some());
+}
+
+/// The thread that unlocks wakes the task that comes next. A shutdown on that thread would wait for the other client's threads, and one of them may wait
+/// for the executor.
+/// Shows: L6.
+#[test]
+fn a_wake_on_a_programs_thread_ends_no_client_there() {
+    let (scene, other) = (Scene::new(), Scene::new());
+    drop(other.held());
+    let Scene { generator, ended_on, lab: _lab, .. } = other;
+    let (tell, told) = bounded(1);
+    let waker = Once::waker(move || {
+        drop(generator);
+        tell.send(thread::current().id()).unwrap();
+    });
+    let lock = scene.lock("x");
+    let guard = lock.lock().unwrap();
+    let mut waits = Box::pin(lock.hold_async());
+    assert!(poll(&mut waits, &waker).is_pending());
+    guard.unlock().unwrap();
+    let here = thread::current().id();
+    assert_eq!(told.recv_timeout(HANG), Ok(here));
+    eventually("the other client has ended", || ended_on.lock().is_some());
+    assert_ne!(*ended_on.lock(), Some(here));
+    assert!(look(&mut waits).is_ready());
+}
+
 /// The thread that notices the loss is in `try_lock()`, and the closing waits for those.
 /// Shows: L6.
 #[test]

@@ -36,8 +36,11 @@ fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
     later.sort();
     let median = later[later.len() / 2];
     assert!(first >= LEASE / 10 && later[0] >= LEASE / 6, "never early: {gaps:?}");
-    assert!(first < median, "the first is the shortest: {gaps:?}");
-    assert!(median < LEASE / 4, "a sixth, not a quarter: {gaps:?}");
+    // A busy machine may be late in real time.
+    if lab.time.is_by_hand() {
+        assert!(first < median, "the first is the shortest: {gaps:?}");
+        assert!(median < LEASE / 4, "a sixth, not a quarter: {gaps:?}");
+    }
 }
 
 /// Shows: G4.

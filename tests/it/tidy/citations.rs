@@ -18,11 +18,12 @@ use std::process::{Command, Stdio};
 type Number = (char, u32);
 
 /// The files that define numbers, and what stands before each.
-const DEFINED_IN: [(&str, &str); 4] = [
+const DEFINED_IN: [(&str, &str); 5] = [
     ("README.md", "* **"),
     ("ARCHITECTURE.md", "| **"),
     ("src/state/machine.rs", "//! * **"),
     ("src/client/steps.rs", "//! * **"),
+    ("src/client/closing.rs", "//! * **"),
 ];
 
 /// What stands on the rung `all` alone (tests/README.md), beside most of `FAULTS`. A number that is cited nowhere else would be shown by no run of CI.

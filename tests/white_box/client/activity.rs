@@ -6,14 +6,14 @@ use super::*;
 #[test]
 fn the_last_hold_after_the_closing_knows_it() {
     let activity = Activity::default();
-    Inside::of(&activity).expect("open").begin_hold();
-    Inside::of(&activity).expect("open").begin_hold();
+    activity.begin_hold();
+    activity.begin_hold();
     assert!(!activity.end_hold());
     assert!(activity.closing().try_recv().is_err_and(|error| !error.is_disconnected()));
     assert!(activity.close());
     assert!(activity.closing().try_recv().is_err_and(|error| error.is_disconnected()));
     assert!(!activity.close());
-    assert!(Inside::of(&activity).is_err());
+    assert!(!activity.enter());
     assert!(!activity.wait_until_left());
     assert!(activity.end_hold());
 }
@@ -22,14 +22,14 @@ fn the_last_hold_after_the_closing_knows_it() {
 #[test]
 fn the_closing_thread_waits_for_those_inside() {
     let activity = Activity::default();
-    let inside = Inside::of(&activity).expect("open");
+    assert!(activity.enter());
     std::thread::scope(|scope| {
         activity.close();
         let closer = scope.spawn(|| activity.wait_until_left());
         // Time enough for it to end too early.
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!closer.is_finished());
-        drop(inside);
+        assert!(!activity.leave(), "the closing thread ends the client");
         assert!(closer.join().expect("no panic"));
     });
 }

@@ -175,7 +175,9 @@ fn a_single_attempt_follows_the_table() {
         &[(Unknown, "", "poll"), (Unknown, "", "refuse")],
         &[(UnderWay, "", "poll"), (Queued, "", "end, abandon")],
         &[(Queued, "", "end, abandon")],
-        &[(Queued, "lingers", "end, abandon")],
+        // It has the place of a task that came before it.
+        &[(Queued, "lingers", "pause, poll"), (Queued, "", "end, abandon")],
+        &[(Queued, "lingers", "pause, poll"), (Gone, "", "ask None")],
         // A request that has overtaken the release is repeated, once.
         &[(Looked, "ours", "ask None"), (Looked, "ours", "refuse")],
         &[(Looked, "ours", "ask None"), (NotExecuted, "", "end")],

@@ -5,6 +5,7 @@
 //! Each process has a network of its own between it and each server, and asks another server first.
 
 pub(crate) mod clients;
+mod keeping;
 mod leader;
 mod network;
 mod operator;

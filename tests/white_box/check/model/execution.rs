@@ -46,7 +46,7 @@ impl Scenario {
         let parties: Vec<Party> = self.clients.iter().map(|_| self.party(&world)).collect();
         let watched: Vec<_> = parties
             .iter()
-            .map(|(generator, lock)| (Arc::downgrade(&lock.handle.key), Arc::downgrade(&generator.client.parts)))
+            .map(|party| (Arc::downgrade(&party.lock.handle.key), Arc::downgrade(&party.generator.client.parts)))
             .collect();
         let seen = Arc::clone(&world);
         let timer = thread::spawn(move || {
@@ -80,10 +80,11 @@ impl Scenario {
     }
 
     fn party(&self, world: &World) -> Party {
+        let network = world.network.another();
         let generator = DLockGenerator::builder()
             .clock(Arc::new(ClientClock))
             .listener(self.listener)
-            .build(world.network.another())
+            .build(network.clone())
             .expect("random numbers");
         let settings = DLockConfig::new("T", "x")
             .with_lease(LEASE)
@@ -91,7 +92,7 @@ impl Scenario {
             .with_linger(self.linger)
             .with_local_passes(self.local_passes);
         let lock = generator.generate_with(settings).expect("open");
-        (Arc::new(generator), lock)
+        Party { generator: Arc::new(generator), lock, network }
     }
 
     fn guests(&self) -> usize {

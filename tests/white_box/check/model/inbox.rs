@@ -60,7 +60,6 @@ struct Breaker {
 impl InboxBreaker for Breaker {
     fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
-        *self.network.shared.news.lock() += 1;
-        self.network.shared.changed.notify_all();
+        self.network.note_news();
     }
 }

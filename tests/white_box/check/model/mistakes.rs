@@ -81,6 +81,12 @@ pub(crate) enum Mutant {
     IgnoresGivingBack,
     /// A thread that closes the client while it wakes a task waits until all have left.
     WaitsInWakes,
+    /// The last thread that leaves a closed client for which nobody waits does not have it shut down.
+    LeavesUnordered,
+    /// A worker that drops the last handle orders the shutdown while it keeps shutdowns out.
+    EndsUnderMutex,
+    /// A worker that drops the last handle leaves two orders that two rounds may take.
+    EndsInTwoOrders,
     /// A task that was given the lock by a message waits for an extension that nobody sends.
     ConfirmsNothing,
     /// Tasks that wait are not sent away when their client is closed.

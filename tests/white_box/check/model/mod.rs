@@ -22,7 +22,7 @@
 //!
 //! # What must hold
 //!
-//! In the words of README and ARCHITECTURE.md: G1, G6, G7, G9, S8, S9, S11, L1 to L4 and L6. They are looked at so:
+//! In the words of README and ARCHITECTURE.md: G1, G6, G7, G9, S8, S9, S11, S23 to S25, L1 to L4 and L6. They are looked at so:
 //!
 //! * *G1, G6*: at most one guard of all clients is valid at a time (`journal`). A guard that was invalid is never valid again. Unlocking
 //!   without an error means that the guard was valid until then. A loss is reported to the threads that watch, and nothing else is.
@@ -31,7 +31,8 @@
 //! * *G7*: tokens rise in the order of the holds, and no token is issued twice. *G9*: reentry counts, and is the same hold.
 //! * *L1, L3*: a thread that is forgotten is a deadlock. No client waits for a grant that it has already heard of.
 //! * *S8, S9, S11*: the timer looks at all keys at each of its steps, and each thread after each call.
-//! * *L2, L6* are looked at in the end, without waiting for a lease to end. (Exceptions: a command executed after its client had gone, or
+//! * *S24, S25, L2, L6* are looked at in the end: each client is closed by its program, or here, or it ends because one of its own threads drops the
+//!   last handle. Nothing is left then, without waiting for a lease to end. (Exceptions: a command executed after its client had gone, or
 //!   a lease after it was sent, and what a client that is closed amid faults leaves.)
 //!
 //! # Bounds

@@ -63,6 +63,9 @@ caught! {
     keeps_given_hold: KeepsGivenHold, DROPPING, &["closed in", "never at rest", "on and on", "deadlock", "max_steps"];
     ignores_giving_back: IgnoresGivingBack, DROPPED, &["the lock is free"];
     waits_in_wakes: WaitsInWakes, WOKEN, FORGOTTEN;
+    leaves_unordered: LeavesUnordered, WOKEN, FORGOTTEN;
+    ends_under_mutex: EndsUnderMutex, AWAITING, FORGOTTEN;
+    ends_in_two_orders: EndsInTwoOrders, AWAITING, FORGOTTEN;
     confirms_nothing: ConfirmsNothing, AWAITING_FAULTY, FORGOTTEN;
     keeps_tasks_at_closing: KeepsTasksAtClosing, AWAITING_CLOSING, &["waits in a closed client"];
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;

@@ -110,6 +110,26 @@ impl Network {
         Self { shared: Arc::clone(&self.shared), closed: Arc::default() }
     }
 
+    /// Closes the connection.
+    pub(super) fn end(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.note_news();
+    }
+
+    /// Waits until the client has closed its connection.
+    pub(crate) fn await_end(&self) {
+        let mut news = self.shared.news.lock();
+        while !self.closed.load(Ordering::Relaxed) {
+            self.shared.changed.wait(&mut news);
+        }
+    }
+
+    /// Lets those look again who wait for messages, or for the end of a client.
+    pub(super) fn note_news(&self) {
+        *self.shared.news.lock() += 1;
+        self.shared.changed.notify_all();
+    }
+
     /// The store itself, for inspection.
     pub(crate) fn store(&self) -> &MemoryLockProcessor {
         &self.shared.store
@@ -165,8 +185,7 @@ impl Network {
         if !matches!(outcome, Ok(BreakOutcome::Broken { .. })) {
             self.memory().broken.remove(order.locker);
         }
-        *self.shared.news.lock() += 1;
-        self.shared.changed.notify_all();
+        self.note_news();
         time::step();
         outcome
     }
@@ -247,8 +266,7 @@ impl Network {
         let outcome = self.shared.store.run_one(*request, Limit::Call(Duration::ZERO));
         log::trace!("{:?}: {request:?}: {outcome:?}", time::now());
         if !matches!(request, Request::Extend(_) | Request::ExtendWithNumbers(_) | Request::Probe(_)) {
-            *self.shared.news.lock() += 1;
-            self.shared.changed.notify_all();
+            self.note_news();
         }
         outcome
     }

@@ -8,7 +8,6 @@ use crate::port::{
     AcquireOutcome, Claim, Inbox, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, WaitQueue,
 };
 use shuttle::rand::{Rng, thread_rng};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl LockProcessor for Network {
@@ -40,7 +39,7 @@ impl LockProcessor for Network {
     }
 
     fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
+        self.end();
     }
 }
 

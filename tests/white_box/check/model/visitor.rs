@@ -2,7 +2,7 @@
 
 use super::shims::{Condvar, Mutex, thread};
 use super::time;
-use super::world::{LEASE, World};
+use super::world::{LEASE, Party, World};
 use crate::clock::Moment;
 use crate::config::DLockConfig;
 use crate::error::{Error, LossCause};
@@ -99,11 +99,7 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
-    pub(crate) fn new(
-        name: String,
-        (generator, lock): (Arc<DLockGenerator>, DistributedReentrantLock),
-        world: Arc<World>,
-    ) -> Self {
+    pub(super) fn new(name: String, Party { generator, lock, .. }: Party, world: Arc<World>) -> Self {
         Self { name, generator, lock, world, carriers: RefCell::default() }
     }
 

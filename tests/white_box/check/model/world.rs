@@ -14,16 +14,55 @@ use crate::state::key::Key;
 use crate::state::machine::{AskedBy, Phase};
 use shuttle::rand::{Rng, thread_rng};
 use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 /// All leases of the model.
 pub(crate) const LEASE: Duration = Duration::from_millis(120);
 
-/// How often `rest` checks, at intervals of a sixth of a lease.
+/// How often [`wait`] looks before it gives up.
 const PATIENCE: u32 = 200;
 
 /// A client of an execution, with its lock.
-pub(super) type Party = (Arc<DLockGenerator>, DistributedReentrantLock);
+#[derive(Clone)]
+pub(super) struct Party {
+    pub(super) generator: Arc<DLockGenerator>,
+    pub(super) lock: DistributedReentrantLock,
+    pub(super) network: Network,
+}
+
+impl Party {
+    fn is_closed(&self) -> bool {
+        self.lock.handle.client.is_closed()
+    }
+
+    /// Lets a thread of the client drop the last handle, where it wakes a task.
+    fn end_in_a_wake(self) {
+        let last = Arc::new(Last(Mutex::new(None)));
+        // The waker waits until the pause has begun.
+        let mut party = last.0.lock();
+        let client = &party.insert(self).generator.client;
+        let waker = Waker::from(Arc::clone(&last));
+        if client.pause(0, time::now() + LEASE / 24, &waker).is_ready() {
+            // It was over before.
+            *party = None;
+        }
+    }
+}
+
+/// A waker that drops a client, and may close it before.
+struct Last(Mutex<Option<Party>>);
+
+impl Wake for Last {
+    fn wake(self: Arc<Self>) {
+        let party = self.0.lock().take();
+        if let Some(party) = party
+            && thread_rng().gen_bool(0.5)
+        {
+            party.generator.close();
+        }
+    }
+}
 
 /// What the threads of an execution share.
 pub(crate) struct World {
@@ -102,33 +141,41 @@ impl World {
     }
 
     /// Runs when no thread uses the lock any more. Checks that nothing is left, here and in the store.
-    /// Shows: L2, L6.
+    /// Shows: L2, L6, S24, S25.
     pub(super) fn end(&self, parties: Vec<Party>, lingers: bool) {
+        // A client that ends so amid faults would be excused, and other mistakes would seldom show.
+        let ends_in_wakes = !self.network.was_faulty() && thread_rng().gen_bool(0.5);
         // A client that is closed amid faults releases what is left only once, whether or not that is answered.
-        let closed = parties.iter().any(|(_, lock)| lock.handle.client.is_closed());
-        let excused = closed && self.network.was_faulty();
+        let excused = parties.iter().any(Party::is_closed) && self.network.was_faulty();
         self.network.calm();
         // Either everything comes to rest by itself, or closing cuts it short.
         if thread_rng().gen_bool(0.5) {
-            parties.iter().for_each(|(_, lock)| self.rest(lock, lingers));
+            parties.iter().for_each(|party| self.rest(&party.lock, lingers));
         }
-        let ends: Vec<Weak<Parts>> =
-            parties.iter().map(|(generator, _)| Arc::downgrade(&generator.client.parts)).collect();
-        for (generator, lock) in &parties {
-            generator.close();
-            let state = lock.handle.key.state.lock();
+        let name = parties[0].lock.key().to_owned();
+        let clients: Vec<(Network, Weak<Parts>)> = parties
+            .iter()
+            .map(|party| (party.network.clone(), Arc::downgrade(&party.generator.client.parts)))
+            .collect();
+        for party in parties {
+            if ends_in_wakes && !party.is_closed() {
+                party.end_in_a_wake();
+                continue;
+            }
+            if party.is_closed() {
+                // Nobody uses it any more, and nobody closes it again.
+                party.network.await_end();
+            }
+            party.generator.close();
+            let state = party.lock.handle.key.state.lock();
             if !matches!(state.phase, Phase::Idle) || !state.queue.is_empty() {
                 self.journal.object(format!("closed in {:?}", *state));
             }
         }
+        clients.iter().for_each(|(network, _)| network.await_end());
         // Late commands may remain from workers that had begun before the first call. One that the closing did not wait
         // for may have come after the release of its locker.
         let was_late = self.network.calm();
-        let name = parties[0].1.key().to_owned();
-        drop(parties);
-        if ends.iter().any(|core| core.strong_count() > 0) {
-            self.journal.object("a client outlives its handles");
-        }
         if excused || was_late || self.network.was_too_late() || *self.kept_until.lock() > Moment::from_nanos(0) {
             // A key that is kept from everybody is free by then, too.
             thread::sleep(LEASE * 3);
@@ -137,24 +184,38 @@ impl World {
         if !store.keys().is_empty() {
             self.journal.object(format!("left in the store: {:?}", store.inspect(&name, LEASE)));
         }
+        // A thread of a client is not waited for by itself.
+        let patience = if ends_in_wakes { PATIENCE } else { 0 };
+        if !wait(patience, || clients.iter().all(|(_, parts)| parts.strong_count() == 0)) {
+            self.journal.object("a client outlives its handles");
+        }
     }
 
     /// Waits until the key and the clean-up list have come to rest.
     fn rest(&self, lock: &DistributedReentrantLock, lingers: bool) {
-        for _ in 0..PATIENCE {
-            let client = &lock.handle.client;
+        let client = &lock.handle.client;
+        let rests = || {
             let rests = match lock.handle.key.state.lock().phase {
                 Phase::Idle => true,
                 Phase::Lingering { .. } => lingers,
                 _ => false,
             };
-            if client.is_closed()
+            client.is_closed()
                 || rests && lock.queue_length() == 0 && client.parts.retries.cleanup.next() == Moment::NEVER
-            {
-                return;
-            }
-            thread::sleep(LEASE / 6);
+        };
+        if !wait(PATIENCE, rests) {
+            self.journal.object(format!("never at rest: {:?}", *lock.handle.key.state.lock()));
         }
-        self.journal.object(format!("never at rest: {:?}", *lock.handle.key.state.lock()));
     }
+}
+
+/// Waits until something is so, for so many sixths of a lease.
+fn wait(patience: u32, mut is_so: impl FnMut() -> bool) -> bool {
+    for _ in 0..patience {
+        if is_so() {
+            return true;
+        }
+        thread::sleep(LEASE / 6);
+    }
+    is_so()
 }
