@@ -239,7 +239,7 @@ impl Acquire<'_> {
                 snapshot = confirmed;
             }
             if let Some(holder) = snapshot.is_held_by(&session.id, claim.locker) {
-                store.sessions.note_wanted(claim.locker, snapshot.waiting() > 0);
+                store.sessions.note_first(claim.locker, snapshot.waiters.first());
                 return Ok(Some(Place::Holds(Grant::new(holder.index, snapshot.waiting()))));
             }
             let Some(place) = snapshot.place(claim.locker) else { return Ok(Some(Place::Gone)) };

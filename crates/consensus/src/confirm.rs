@@ -35,18 +35,17 @@
 //! *Why no request waits for the patience to end.* The waiters ask every sixth of the lease anyway. A store that counts in coarse units would be
 //! asked too late by the time that is left, and is asked in turn then.
 //!
-//! *What it costs.* A hand-over between processes is two writes and one round trip more. What a waiter can lose is its turn: one that does not
-//! confirm in time begins anew at the queue's end. What holds the key is counted as before, from the last poll.
-//!
-//! *Why the holder looks at the queue although it was told of the first waiter.* With the entry and the session of that waiter in the message
-//! `contended`, the release could give the key without a look, and a hand-over would take as long as without a confirmation. But the number of those
-//! who wait would be unknown, the first waiter alone says this word, and only once to a holder, and one that was given the key outright would have to be
-//! told again. It was not built.
+//! *What it costs.* A hand-over between processes is two writes. It takes as long as one with one write and a look, because the holder knows whom
+//! to give the key: the confirmation of one offer looks at the key, and whoever comes to be the first of those who wait says so to the holder, with
+//! its entry. What a waiter can lose is its turn: one that does not confirm in time begins anew at the queue's end. What holds the key is counted
+//! as before, from the last poll.
 
 use super::deadline::Deadline;
-use super::kv::{Check, Committed, Kv, Transaction, Write};
+use super::kv::{Change, Check, Committed, Entry, Kv, Transaction, Write};
+use super::message;
 use super::names::{self, Names};
 use super::sessions::{Doubt, Sessions};
+use super::snapshot::{Offer, Snapshot};
 use redis_dlock::Error;
 use redis_dlock::port::{Grant, Message};
 use std::collections::VecDeque;
@@ -54,25 +53,6 @@ use std::sync::Arc;
 
 /// How many offers one request confirms: each has three operations on Consul, of which older versions take 64.
 const MOST: usize = 21;
-
-/// An offer of a key to a locker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Offer {
-    pub(super) key: String,
-    pub(super) locker: String,
-    /// What the lock's entry says, and the index at which that was written.
-    pub(super) entry: Vec<u8>,
-    pub(super) index: u64,
-    /// How many waited then.
-    pub(super) waiting: u64,
-}
-
-impl Offer {
-    /// Says to the client that it is to ask itself.
-    fn has_changed(&self) -> Message {
-        Message::Changed { key: Some(self.key.clone()) }
-    }
-}
 
 /// What confirms offers.
 #[derive(Clone, Debug)]
@@ -83,6 +63,23 @@ pub(super) struct Confirming {
 }
 
 impl Confirming {
+    /// Notes what a change of an inbox says of those who wait. A release that knows that somebody waits tries nothing else first, and one that knows
+    /// who waits the longest does not look.
+    pub(super) fn note_waiters(&self, change: &Change) {
+        for message in message::read(change) {
+            match message {
+                Message::Contended { locker, .. } => match message::first_waiter(change, &self.names) {
+                    Some(first) => self.sessions.note_first(&locker, Some(&first)),
+                    None => self.sessions.note_wanted(&locker, true),
+                },
+                Message::Granted { locker, grant, .. } if grant.waiting > 0 => {
+                    self.sessions.note_wanted(&locker, true);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Confirms offers to the lockers of these sessions in one transaction, which looks at a prefix. Each is of another key: etcd takes no two
     /// writes of one entry.
     ///
@@ -146,10 +143,13 @@ impl Offers {
             return told;
         }
         let offers = asked.iter().map(|(offer, session)| (offer, session.as_str()));
-        match self.confirming.confirm(offers, "", deadline) {
-            Ok(Committed::Done { index, .. }) => {
+        // One transaction looks at one key.
+        let look =
+            if let [(offer, _)] = asked.as_slice() { self.confirming.names.of(&offer.key) } else { String::new() };
+        match self.confirming.confirm(offers, &look, deadline) {
+            Ok(Committed::Done { index, entries }) => {
                 self.most = MOST.min(2 * self.most);
-                told.extend(asked.iter().map(|(offer, _)| self.granted(offer, index)));
+                told.extend(asked.iter().map(|(offer, _)| self.granted(offer, index, &entries)));
             }
             Ok(_) if asked.len() > 1 => {
                 self.most = asked.len() / 2;
@@ -165,11 +165,18 @@ impl Offers {
         told
     }
 
-    fn granted(&self, offer: &Offer, index: u64) -> Message {
-        if offer.waiting > 0 {
-            self.confirming.sessions.note_wanted(&offer.locker, true);
-        }
+    /// What is told of a hold that was confirmed at this index, where the key was seen so, or was not looked at.
+    fn granted(&self, offer: &Offer, index: u64, entries: &[Entry]) -> Message {
+        let Confirming { names, sessions, .. } = &self.confirming;
         let (key, locker) = (offer.key.clone(), offer.locker.clone());
-        Message::Granted { key, locker, grant: Grant::new(index, offer.waiting) }
+        let seen = Snapshot::read(entries.to_vec(), &key, names).ok().filter(|seen| seen.holder.is_some());
+        let waiting = seen.as_ref().map_or(offer.waiting, Snapshot::waiting);
+        // Nobody is not noted: somebody may have said since that it waits.
+        match seen.as_ref().and_then(|seen| seen.waiters.first()) {
+            Some(first) => sessions.note_first(&locker, Some(first)),
+            None if waiting > 0 => sessions.note_wanted(&locker, true),
+            None => {}
+        }
+        Message::Granted { key, locker, grant: Grant::new(index, waiting) }
     }
 }

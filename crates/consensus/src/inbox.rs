@@ -13,10 +13,11 @@
 //! ends, because its connection is shut down; and `next` learns it, because the thread says so when it ends, however that comes. The
 //! client then opens another inbox, and asks about all that it waits for: between two inboxes a message may be missed.
 
-use super::confirm::{Confirming, Offer, Offers};
+use super::confirm::{Confirming, Offers};
 use super::deadline::Deadline;
 use super::kv::Listening;
 use super::message;
+use super::snapshot::Offer;
 use super::timing::CONFIRMING;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use redis_dlock::port::{Inbox, InboxBreaker, Message};
@@ -56,13 +57,14 @@ impl ConsensusInbox {
     /// Begins to read. What is heard while nobody waits stays in the channel, in order.
     pub(super) fn new(mut listening: Box<dyn Listening>, confirming: Confirming) -> Result<Self, Error> {
         let (cut, heard) = unbounded();
-        let sessions = Arc::clone(&confirming.sessions);
+        let noting = confirming.clone();
         let cutter: Arc<dyn Fn() + Send + Sync> = Arc::from(listening.cutter());
         let teller = Teller(cut.clone());
         let work = move || {
             loop {
                 match listening.next() {
                     Ok(Some(change)) => {
+                        noting.note_waiters(&change);
                         let offer = message::offer(&change);
                         // Without it, the first message says that the key has changed.
                         let told = message::read(&change).into_iter().skip(usize::from(offer.is_some()));
@@ -72,14 +74,6 @@ impl ConsensusInbox {
                             return;
                         }
                         for message in told {
-                            // A release that knows that somebody waits tries nothing else first.
-                            match &message {
-                                Message::Contended { locker, .. } => sessions.note_wanted(locker, true),
-                                Message::Granted { locker, grant, .. } if grant.waiting > 0 => {
-                                    sessions.note_wanted(locker, true);
-                                }
-                                _ => {}
-                            }
                             if teller.0.send(Ok(News::Told(message))).is_err() {
                                 return;
                             }

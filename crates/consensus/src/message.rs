@@ -7,9 +7,9 @@
 //!
 //! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said.
 
-use super::confirm::Offer;
 use super::kv::Change;
-use super::names::Party;
+use super::names::{Names, Party};
+use super::snapshot::{Offer, Waiter};
 use redis_dlock::port::{Grant, Message};
 use serde_json::{Value, json};
 
@@ -22,9 +22,25 @@ pub(super) fn granted(key: &str, locker: &str, waiting: u64, entry: &[u8]) -> Ve
     message.to_string().into_bytes()
 }
 
-/// Says to a holder that somebody waits. Who says so is for people.
-pub(super) fn contended(key: &str, locker: &str, by: &str) -> Vec<u8> {
-    json!({ "contended": key, "who": locker, "by": by }).to_string().into_bytes()
+/// The longest entry that a message to a holder has: Consul has each message twice, and takes no long requests.
+const LONGEST_ENTRY: usize = 4096;
+
+/// Says to a holder that somebody waits, and by what to give it the key without a look.
+pub(super) fn contended(key: &str, locker: &str, first: &Waiter) -> Vec<u8> {
+    let mut message = json!({ "contended": key, "who": locker, "by": first.party.locker });
+    if let Some(entry) = str::from_utf8(&first.value).ok().filter(|entry| entry.len() <= LONGEST_ENTRY) {
+        (message["entry"], message["session"]) = (entry.into(), first.session.as_str().into());
+    }
+    message.to_string().into_bytes()
+}
+
+/// Returns who says to a holder that it waits, if it says all that the holder needs.
+pub(super) fn first_waiter(change: &Change, names: &Names) -> Option<Waiter> {
+    let text: Value = serde_json::from_slice(&change.value).ok()?;
+    let word = |name: &str| text.get(name)?.as_str().map(str::to_owned);
+    let (value, session) = (word("entry")?.into_bytes(), word("session")?);
+    let path = names.waiter(&word("contended")?, &word("by")?);
+    Some(Waiter { party: Party::read(&value, Some(&session)), path, session, value })
 }
 
 /// Says to a holder that its hold was broken. An inbox of etcd keeps one message of a transaction, so this one may stand for others, too.
@@ -100,7 +116,14 @@ mod tests {
         let message = Message::Broken { key: key.clone(), locker: locker.clone() };
         assert_eq!(read(&change(broken(&key, &locker, false))), std::slice::from_ref(&message));
         assert_eq!(read(&change(broken(&key, &locker, true))), [message, Message::Changed { key: None }]);
-        assert_eq!(read(&change(contended(&key, &locker, "h-2"))), [Message::Contended { key, locker }]);
+        for (reason, is_whole) in [(1, true), (LONGEST_ENTRY, false)] {
+            let value = format!(r#"{{"process":"h","who":"h-2","why":"{}"}}"#, "x".repeat(reason)).into_bytes();
+            let (party, session, names) = (Party::read(&value, None), String::from("s"), Names::new("dlock/"));
+            let first = Waiter { party, path: names.waiter(&key, "h-2"), session, value };
+            let change = change(contended(&key, &locker, &first));
+            assert_eq!(read(&change), [Message::Contended { key: key.clone(), locker: locker.clone() }]);
+            assert_eq!(first_waiter(&change, &names), is_whole.then_some(first));
+        }
     }
 
     #[test]
@@ -109,7 +132,7 @@ mod tests {
         for text in ["", "granted", "{}", "{\"granted\":\"k\"}", "{\"granted\":\"k\",\"who\":\"h-1\"}"] {
             assert_eq!(read(&change(text.into())), std::slice::from_ref(&all), "{text}");
         }
-        let merged = Change { is_merged: true, ..change(contended("k", "h-1", "h-2")) };
+        let merged = Change { is_merged: true, ..change(broken("k", "h-1", false)) };
         assert_eq!(read(&merged).last(), Some(&all));
     }
 }

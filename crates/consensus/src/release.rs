@@ -1,14 +1,16 @@
 //! How a tenure ends: release, hand-over, settle.
 //!
-//! A release tries first what costs least by what it knows. Whoever was told that somebody waits, by its grant or by a message, looks at the
-//! queue and gives the key on: one write. Whoever was not, frees the key: one write, too. A client without an inbox, which has never waited, is
-//! told nothing, so its hand-over takes two: a release that is refused, or that has to be followed by a gift.
+//! A release tries first what costs least by what it knows. Whoever was told who waits the longest, by its grant or by a message, gives the key to
+//! that one. Whoever was told only that somebody waits looks at the queue first. Whoever was told nothing frees the key. Each is one write. A client
+//! without an inbox, which has never waited, is told nothing, so its hand-over takes two: a release that is refused, or that has to be followed by a
+//! gift.
 //!
 //! | known of the queue | found | release | hand-over to a next locker | writes |
 //! |---|---|---|---|---|
 //! | nobody was told to wait | nobody waits | the entry is deleted | the entry is written again for the next locker | 1 |
 //! | the same | somebody waits: etcd | refused; then as below | the same | 1 |
 //! | the same | somebody waits: Consul | deleted, then given to the first waiter | written again, then given on, with the next locker behind | 2 |
+//! | who waits the longest | is not looked at | given to that one; refused if it does not wait any more, then as below | the same, with the next locker at the queue's end | 1 |
 //! | somebody waits | somebody waits | given to the first waiter | the same, with the next locker at the queue's end | 1 |
 //! | somebody waits | nobody waits any more | the entry is deleted | the entry is written again for the next locker | 1 |
 //! | anything | the key is in its lock-delay | the entry is deleted; the waiter gets it later | the same; the next locker waits, too | 1; 2 |
@@ -16,6 +18,9 @@
 //!
 //! A delayed release is one write, too: the entry passes to a session of its own, which lives for the delay, and which nobody renews or ends.
 //! Who waits stays where it is. If it has no answer, it is tried again with the same session, and the tenure's own one is never used again.
+//!
+//! *Why nobody is passed over without a look.* The queue's order is that in which its entries were created, so whoever is the first stays it until
+//! its entry goes; and the gift checks that entry. How many wait behind it is not known then: it is told that somebody does, until it has looked.
 //!
 //! Each row is one look at most and one transaction after another. If the key changes in between, the transaction is refused, nothing was done, and
 //! the release begins again with a look.
@@ -29,7 +34,7 @@ use super::gift::{Gift, Given};
 use super::kv::{Check, Committed, Transaction, Write};
 use super::names;
 use super::sessions::{Doubt, Tenure};
-use super::snapshot::{Holder, Snapshot};
+use super::snapshot::{Holder, Snapshot, Waiter};
 use super::store::{ConsensusStore, Rewritten, is_open, until_settled};
 use redis_dlock::port::{AcquireOutcome, Claim, DelayReleaseOutcome, Grant, NotOurs, ReleaseDelay, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
@@ -52,16 +57,17 @@ impl<'a> Release<'a> {
         if tenure.doubt != Doubt::None {
             return self.end_in_doubt(&tenure, next);
         }
+        let mut first = store.sessions.take_first(claim.locker);
         let outcome = until_settled(claim.key, || match next {
             Some(next) => {
-                let outcome = self.try_hand_over(next, &tenure)?;
+                let outcome = self.try_hand_over(next, &tenure, first.take())?;
                 if outcome.is_none() {
                     // Perhaps because of the next locker's session. The next attempt has another one then.
                     store.is_with_twin(next.locker, self.deadline)?;
                 }
                 Ok(outcome)
             }
-            None => self.try_release(&tenure),
+            None => self.try_release(&tenure, first.take()),
         });
         if outcome.is_ok() {
             store.sessions.end(claim.locker);
@@ -86,15 +92,16 @@ impl<'a> Release<'a> {
         Ok(ReleaseOutcome::NotOurs(NotOurs::new(self.look()?.locker())))
     }
 
-    /// One attempt to free the key or give it to the first waiter. `None` if the key has changed between the look and the transaction.
-    fn try_release(&self, tenure: &Tenure) -> Result<Option<ReleaseOutcome>, Error> {
+    /// One attempt to free the key or give it to the first waiter, which the locker may know. `None` if the key has changed between the look and the
+    /// transaction.
+    fn try_release(&self, tenure: &Tenure, first: Option<Waiter>) -> Result<Option<ReleaseOutcome>, Error> {
         // Most often nobody waits, and then this is all.
         if !tenure.is_wanted
             && let Some(outcome) = self.free(&tenure.session.id)?
         {
             return Ok(Some(outcome));
         }
-        let (session, snapshot) = match self.held(self.look()?)? {
+        let (session, snapshot) = match self.found(tenure, first)? {
             Ok(held) => held,
             Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
@@ -107,6 +114,15 @@ impl<'a> Release<'a> {
             Given::Changed => Ok(None),
             // Who waits gets it later.
             Given::Delayed => self.free(&session),
+        }
+    }
+
+    /// Returns what [`held`](Self::held) does, without a look if the locker knows who waits the longest. What it does with that is refused if the
+    /// locker does not hold the key, or that one does not wait any more.
+    fn found(&self, tenure: &Tenure, first: Option<Waiter>) -> Result<Result<(String, Snapshot), NotOurs>, Error> {
+        match first {
+            Some(first) => Ok(Ok((tenure.session.id.clone(), Snapshot::before(first)))),
+            None => self.held(self.look()?),
         }
     }
 
@@ -152,7 +168,12 @@ impl<'a> Release<'a> {
     ///
     /// The next locker goes on with the same session if that lives long enough: nothing but the lock's entry changes. It has a session of its own
     /// where it waits, because the earlier one must be free to end.
-    fn try_hand_over(&self, next: &'a Claim<'a>, tenure: &Tenure) -> Result<Option<ReleaseOutcome>, Error> {
+    fn try_hand_over(
+        &self,
+        next: &'a Claim<'a>,
+        tenure: &Tenure,
+        first: Option<Waiter>,
+    ) -> Result<Option<ReleaseOutcome>, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         if !store.lives_for(claim, tenure, next, deadline)? {
             return self.not_ours().map(Some);
@@ -166,7 +187,7 @@ impl<'a> Release<'a> {
             let outcome = self.passed_over(next, index, &snapshot);
             return outcome.map(Some).map_err(|error| store.left_open(next, Doubt::Loses, &error));
         }
-        let (session, snapshot) = match self.held(self.look()?)? {
+        let (session, snapshot) = match self.found(tenure, first)? {
             Ok(held) => held,
             Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };

@@ -34,6 +34,7 @@
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
+use super::snapshot::Waiter;
 use super::timing::between_looks;
 use crate::sync::Mutex;
 use redis_dlock::Error;
@@ -70,15 +71,17 @@ pub(super) struct Tenure {
     pub(super) doubt: Doubt,
     /// Whether somebody waited when the key was looked at last.
     pub(super) is_wanted: bool,
+    /// Whoever waited the longest then, if that was told. It stays the first until it leaves.
+    first: Option<Waiter>,
     /// The index of the [offer](super::confirm) that a question of its own has confirmed.
     pub(super) confirmed: Option<u64>,
     /// The last offer to another locker that it has seen while it waits.
-    seen: Option<Seen>,
+    seen: Option<SeenOffer>,
 }
 
 /// An offer that a tenure has seen again and again.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SeenOffer {
     index: u64,
     first: Moment,
     last: Moment,
@@ -162,7 +165,7 @@ impl Sessions {
 
     /// Begins a tenure.
     fn enter(&self, locker: &str, session: Session) {
-        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false, confirmed: None, seen: None };
+        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false, first: None, confirmed: None, seen: None };
         self.known.lock().tenures.insert(locker.to_owned(), tenure);
     }
 
@@ -192,7 +195,20 @@ impl Sessions {
     pub(super) fn note_wanted(&self, locker: &str, is_wanted: bool) {
         if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
             tenure.is_wanted = is_wanted;
+            tenure.first.take_if(|_| !is_wanted);
         }
+    }
+
+    /// Notes who waits the longest for the key that a tenure holds, if anybody does.
+    pub(super) fn note_first(&self, locker: &str, first: Option<&Waiter>) {
+        if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
+            (tenure.is_wanted, tenure.first) = (first.is_some(), first.cloned());
+        }
+    }
+
+    /// Returns who waits the longest, if a tenure knows that. It knows it once: what is refused is looked at.
+    pub(super) fn take_first(&self, locker: &str) -> Option<Waiter> {
+        self.known.lock().tenures.get_mut(locker)?.first.take()
     }
 
     /// Notes that a tenure has confirmed the offer with this index.
@@ -213,9 +229,9 @@ impl Sessions {
     pub(super) fn patience(&self, locker: &str, index: u64, patience: Duration, now: Moment) -> Duration {
         let mut known = self.known.lock();
         let Some(tenure) = known.tenures.get_mut(locker) else { return patience };
-        let goes_on = |seen: &Seen| seen.index == index && now.since(seen.last) <= between_looks(patience);
+        let goes_on = |seen: &SeenOffer| seen.index == index && now.since(seen.last) <= between_looks(patience);
         let first = tenure.seen.filter(goes_on).map_or(now, |seen| seen.first);
-        tenure.seen = Some(Seen { index, first, last: now });
+        tenure.seen = Some(SeenOffer { index, first, last: now });
         patience.saturating_sub(now.since(first))
     }
 
@@ -277,7 +293,7 @@ impl Tenure {
     pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
         let (id, client, until) = (session.to_owned(), client.to_owned(), SystemClock.now());
         let session = Session { id, client, life, until, mark: Mark::Ours(None) };
-        Self { session, doubt: Doubt::None, is_wanted: true, confirmed: None, seen: None }
+        Self { session, doubt: Doubt::None, is_wanted: true, first: None, confirmed: None, seen: None }
     }
 }
 

@@ -5,11 +5,10 @@
 //!
 //! The order of the queue is that in which the entries were created. Both stores keep the index of an entry's creation, whoever writes it later.
 
-use super::confirm::Offer;
 use super::kv::{Check, Entry};
 use super::names::{Names, Party};
 use redis_dlock::Error;
-use redis_dlock::port::{Busy, Claim, Inspection};
+use redis_dlock::port::{Busy, Claim, Inspection, Message};
 use std::time::Duration;
 
 /// Who holds a key and who waits for it.
@@ -20,6 +19,8 @@ pub(super) struct Snapshot {
     pub(super) idle: Option<u64>,
     /// Who waits, the longest first.
     pub(super) waiters: Vec<Waiter>,
+    /// How many wait behind them, perhaps.
+    unseen: u64,
 }
 
 /// Whoever holds the key.
@@ -33,12 +34,31 @@ pub(super) struct Holder {
 }
 
 /// Whoever stands in the queue. The lock passes to the session of its entry, and the lock's entry takes over its value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Waiter {
     pub(super) party: Party,
     pub(super) path: String,
     pub(super) session: String,
     pub(super) value: Vec<u8>,
+}
+
+/// An [offer](super::confirm) of a key to a locker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) key: String,
+    pub(super) locker: String,
+    /// What the lock's entry says, and the index at which that was written.
+    pub(super) entry: Vec<u8>,
+    pub(super) index: u64,
+    /// How many waited then.
+    pub(super) waiting: u64,
+}
+
+impl Offer {
+    /// Says to the client that it is to ask itself.
+    pub(super) fn has_changed(&self) -> Message {
+        Message::Changed { key: Some(self.key.clone()) }
+    }
 }
 
 impl Snapshot {
@@ -76,7 +96,12 @@ impl Snapshot {
             }
         }
         waiters.sort_by_key(|(created, _)| *created);
-        Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect() })
+        Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect(), unseen: 0 })
+    }
+
+    /// What whoever holds a key knows of it without a look: who waits the longest. Others may wait behind that one.
+    pub(super) fn before(first: Waiter) -> Self {
+        Self { holder: None, idle: None, waiters: vec![first], unseen: 1 }
     }
 
     /// Returns the check that nobody holds the key, as it is here.
@@ -140,7 +165,7 @@ impl Snapshot {
 
     /// Returns how many wait.
     pub(super) fn waiting(&self) -> u64 {
-        self.waiters.len() as u64
+        self.waiters.len() as u64 + self.unseen
     }
 }
 

@@ -22,7 +22,7 @@
 //! Whichever transaction is the first to use a session that was idle has a check and a write more, of its [mark](super::sessions), and is still one
 //! request and one write to the log.
 
-use super::confirm::{Confirming, Offer};
+use super::confirm::Confirming;
 use super::deadline::Deadline;
 use super::gift::{Gift, Given, take_up};
 use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
@@ -30,7 +30,7 @@ use super::message;
 use super::names::{self, Names};
 use super::presence::Presence;
 use super::sessions::{Doubt, Mark, Session, Sessions, Tenure};
-use super::snapshot::Snapshot;
+use super::snapshot::{Offer, Snapshot};
 use super::timing::{TELLING, TRIES};
 use crate::sync::Mutex;
 use redis_dlock::port::Claim;
@@ -400,7 +400,7 @@ impl ConsensusStore {
             return;
         };
         if let Some(first) = snapshot.waiters.first().filter(|waiter| waiter.party.locker == locker) {
-            let (path, value) = (self.names.inbox(client), message::contended(key, holder, locker));
+            let (path, value) = (self.names.inbox(client), message::contended(key, holder, first));
             let write = Write::Say { path, session: first.session.clone(), value };
             let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: String::new() };
             let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));

@@ -149,6 +149,7 @@ impl Client {
             self.seen = self.servers.wait(&inbox, self.seen);
             let mut asks = !self.servers.is_calm();
             let change = self.servers.inbox(&inbox, &mut self.heard);
+            change.iter().for_each(|change| self.store.confirming().note_waiters(change));
             // An inbox confirms what it hears; a client that has missed it asks.
             let offer = change.as_ref().and_then(message::offer).filter(|_| thread_rng().gen_bool(0.5));
             let mut offers = Offers::new(self.store.confirming());
@@ -205,6 +206,9 @@ impl Client {
         for _ in 0..thread_rng().gen_range(0..3) {
             step();
         }
+        // Of who waits. What else its inbox says it hears when it waits again.
+        let change = self.servers.inbox(&self.names.inbox(&self.name), &mut self.heard.clone());
+        change.iter().for_each(|change| self.store.confirming().note_waiters(change));
         if thread_rng().gen_ratio(1, 3) {
             match self.store.probe(claim, LEASE) {
                 Ok(ProbeOutcome::Ours) | Err(_) => {}

@@ -18,6 +18,8 @@ pub(crate) enum Mutant {
     HearsTheLast,
     /// A key is freed without a look at those who wait.
     FreesUnlooked,
+    /// Whoever knows whom to give a key takes a refusal for a gift.
+    GivesToTheFirstAnyway,
     /// A waiter leaves the queue, and does not look whether it has been given the key.
     LeavesTheQueueUnlooked,
     /// A session is believed to have ended because a renewal says so.
@@ -95,6 +97,7 @@ caught_each! {
     hears_the_last: HearsTheLast, TWO, FORGOTTEN;
     gives_unsaid: GivesUnsaid, TWO, FORGOTTEN;
     frees_unlooked: FreesUnlooked, TWO, LEFT;
+    gives_to_the_first_anyway: GivesToTheFirstAnyway, LEAVING, LEFT;
     breaks_whoever: BreaksWhoever, BROKEN, LEFT_OR_TWICE;
     forgets_the_mark: ForgetsTheMark, DELAYED_FAULTY, &["a delayed release finds"];
     leaves_the_queue_unlooked: LeavesTheQueueUnlooked, LEAVING, LEFT;

@@ -1,10 +1,11 @@
 //! What an inbox makes of several offers that have come together.
 
 use super::servers::Servers;
-use crate::confirm::{Offer, Offers};
+use crate::confirm::Offers;
 use crate::deadline::Deadline;
 use crate::message;
 use crate::names::Names;
+use crate::snapshot::Offer;
 use crate::store::ConsensusStore;
 use redis_dlock::port::{Break, Claim, Message, Operations};
 use std::sync::Arc;
