@@ -109,7 +109,8 @@ fn behind_a_waiter_that<V: ConsensusStore>(servers: &V, strike: Signal) -> (Wait
     let given = Instant::now();
     let hold = member.join();
     assert!(servers.session_lives().contains(&WAITING_LIFE), "its session has ended, so nobody has passed it over");
-    println!("{}: it kept others out for {:.2} of its lease", V::NAME, given.elapsed().div_duration_f64(WAITING));
+    let leases = given.elapsed().div_duration_f64(WAITING);
+    writeln!(std::io::stdout(), "{}: it kept others out for {leases:.2} of its lease", V::NAME).unwrap();
     (waiter, hold)
 }
 
