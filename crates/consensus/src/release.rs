@@ -64,6 +64,8 @@ impl<'a> Release<'a> {
                 if outcome.is_none() {
                     // Perhaps because of the next locker's session. The next attempt has another one then.
                     store.is_with_twin(next.locker, self.deadline)?;
+                    // If nobody waits any more, it goes on with the session of this one.
+                    store.sessions.end(next.locker);
                 }
                 Ok(outcome)
             }
