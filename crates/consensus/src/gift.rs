@@ -7,7 +7,7 @@ use super::kv::{Check, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
 use super::sessions::{Mark, Session};
-use super::snapshot::{Holder, Snapshot, Waiter};
+use super::snapshot::{HoldingEntry, Snapshot, WaitingEntry};
 use redis_dlock::port::Claim;
 
 /// From whom a key is taken.
@@ -18,7 +18,7 @@ enum From<'a> {
     Locker(&'a str, &'a str),
     /// An operator takes it from this holder, or a waiter from one that does not confirm. The index of its entry is checked, and not its session: a
     /// session of a client may hold the same key again for the next locker, and an entry that was written by hand has none.
-    Holder(&'a Holder),
+    Holder(&'a HoldingEntry),
 }
 
 /// How a key is given to the first waiter.
@@ -45,7 +45,7 @@ impl<'a> Gift<'a> {
     }
 
     /// A key that is taken from this holder, as the snapshot shows it: not from a later hold, also if that has the same locker.
-    pub(super) fn taken_from(holder: &'a Holder, snapshot: &'a Snapshot) -> Self {
+    pub(super) fn taken_from(holder: &'a HoldingEntry, snapshot: &'a Snapshot) -> Self {
         Self { from: From::Holder(holder), ..Self::of_nobody(snapshot) }
     }
 
@@ -63,7 +63,7 @@ impl<'a> Gift<'a> {
     ///
     /// The waiter must still wait: its entry must be held by the session that the snapshot names. Otherwise the lock would pass to a session
     /// that has ended, which etcd would refuse, but also to one that has left the queue and lives on, which nobody would notice.
-    pub(super) fn transaction(&self, key: &str, to: &Waiter, names: &Names) -> Transaction {
+    pub(super) fn transaction(&self, key: &str, to: &WaitingEntry, names: &Names) -> Transaction {
         let path = names.lock(key);
         let is_told = self.asker != Some(to.party.locker.as_str());
         let value = if is_told { names::offered(&to.value) } else { names::from_now(&to.value) };

@@ -9,7 +9,7 @@
 
 use super::kv::Change;
 use super::names::{Names, Party};
-use super::snapshot::{Offer, Waiter};
+use super::snapshot::{Offer, WaitingEntry};
 use redis_dlock::port::{Grant, Message};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub(super) fn granted(key: &str, locker: &str, waiting: u64, entry: &[u8]) -> Ve
 const LONGEST_ENTRY: usize = 4096;
 
 /// Says to a holder that somebody waits, and by what to give it the key without a look.
-pub(super) fn contended(key: &str, locker: &str, first: &Waiter) -> Vec<u8> {
+pub(super) fn contended(key: &str, locker: &str, first: &WaitingEntry) -> Vec<u8> {
     let mut message = json!({ "contended": key, "who": locker, "by": first.party.locker });
     if let Some(entry) = str::from_utf8(&first.value).ok().filter(|entry| entry.len() <= LONGEST_ENTRY) {
         (message["entry"], message["session"]) = (entry.into(), first.session.as_str().into());
@@ -35,12 +35,12 @@ pub(super) fn contended(key: &str, locker: &str, first: &Waiter) -> Vec<u8> {
 }
 
 /// Returns who says to a holder that it waits, if it says all that the holder needs.
-pub(super) fn first_waiter(change: &Change, names: &Names) -> Option<Waiter> {
+pub(super) fn first_waiter(change: &Change, names: &Names) -> Option<WaitingEntry> {
     let text: Value = serde_json::from_slice(&change.value).ok()?;
     let word = |name: &str| text.get(name)?.as_str().map(str::to_owned);
     let (value, session) = (word("entry")?.into_bytes(), word("session")?);
     let path = names.waiter(&word("contended")?, &word("by")?);
-    Some(Waiter { party: Party::read(&value, Some(&session)), path, session, value })
+    Some(WaitingEntry { party: Party::read(&value, Some(&session)), path, session, value })
 }
 
 /// Says to a holder that its hold was broken. An inbox of etcd keeps one message of a transaction, so this one may stand for others, too.
@@ -119,7 +119,7 @@ mod tests {
         for (reason, is_whole) in [(1, true), (LONGEST_ENTRY, false)] {
             let value = format!(r#"{{"process":"h","who":"h-2","why":"{}"}}"#, "x".repeat(reason)).into_bytes();
             let (party, session, names) = (Party::read(&value, None), String::from("s"), Names::new("dlock/"));
-            let first = Waiter { party, path: names.waiter(&key, "h-2"), session, value };
+            let first = WaitingEntry { party, path: names.waiter(&key, "h-2"), session, value };
             let change = change(contended(&key, &locker, &first));
             assert_eq!(read(&change), [Message::Contended { key: key.clone(), locker: locker.clone() }]);
             assert_eq!(first_waiter(&change, &names), is_whole.then_some(first));

@@ -28,13 +28,13 @@
 //! Consul cannot check that nobody waits. So a release there may free the key although somebody does. It sees the queue in the answer, and gives
 //! the free key to the first waiter; if that fails, the waiter's next poll does it.
 
-use super::acquire::Acquire;
+use super::acquire::Acquiring;
 use super::deadline::Deadline;
 use super::gift::{Gift, Given};
 use super::kv::{Check, Committed, Transaction, Write};
 use super::names;
-use super::sessions::{Doubt, Tenure};
-use super::snapshot::{Holder, Snapshot, Waiter};
+use super::sessions::{Doubt, KnownTenure};
+use super::snapshot::{HoldingEntry, Snapshot, WaitingEntry};
 use super::store::{ConsensusStore, Rewritten, is_open, until_settled};
 use redis_dlock::port::{AcquireOutcome, Claim, DelayReleaseOutcome, Grant, NotOurs, ReleaseDelay, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
@@ -96,7 +96,7 @@ impl<'a> Release<'a> {
 
     /// One attempt to free the key or give it to the first waiter, which the locker may know. `None` if the key has changed between the look and the
     /// transaction.
-    fn try_release(&self, tenure: &Tenure, first: Option<Waiter>) -> Result<Option<ReleaseOutcome>, Error> {
+    fn try_release(&self, tenure: &KnownTenure, first: Option<WaitingEntry>) -> Result<Option<ReleaseOutcome>, Error> {
         // Most often nobody waits, and then this is all.
         if !tenure.is_wanted
             && let Some(outcome) = self.free(&tenure.session.id)?
@@ -121,7 +121,11 @@ impl<'a> Release<'a> {
 
     /// Returns what [`held`](Self::held) does, without a look if the locker knows who waits the longest. What it does with that is refused if the
     /// locker does not hold the key, or that one does not wait any more.
-    fn found(&self, tenure: &Tenure, first: Option<Waiter>) -> Result<Result<(String, Snapshot), NotOurs>, Error> {
+    fn found(
+        &self,
+        tenure: &KnownTenure,
+        first: Option<WaitingEntry>,
+    ) -> Result<Result<(String, Snapshot), NotOurs>, Error> {
         match first {
             Some(first) => Ok(Ok((tenure.session.id.clone(), Snapshot::before(first)))),
             None => self.held(self.look()?),
@@ -173,8 +177,8 @@ impl<'a> Release<'a> {
     fn try_hand_over(
         &self,
         next: &'a Claim<'a>,
-        tenure: &Tenure,
-        first: Option<Waiter>,
+        tenure: &KnownTenure,
+        first: Option<WaitingEntry>,
     ) -> Result<Option<ReleaseOutcome>, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         if !store.lives_for(claim, tenure, next, deadline)? {
@@ -222,7 +226,7 @@ impl<'a> Release<'a> {
     /// Has the next locker ask for the key, since the tenure that it should go on with has ended. Whatever comes of that, the earlier tenure has
     /// ended.
     fn begin_anew(&self, next: &Claim<'_>) -> Result<ReleaseOutcome, Error> {
-        let acquire = Acquire { store: self.store, claim: next, waits: true, deadline: self.deadline };
+        let acquire = Acquiring { store: self.store, claim: next, waits: true, deadline: self.deadline };
         let open = |error: &Error| self.store.left_open(next, Doubt::Gains, error);
         match acquire.take().map_err(|error| open(&error))? {
             AcquireOutcome::Acquired(grant) => Ok(ReleaseOutcome::Passed(grant)),
@@ -259,7 +263,8 @@ impl<'a> Release<'a> {
         let (store, claim) = (self.store, self.claim);
         let outcome = until_settled(claim.key, || {
             let snapshot = self.look()?;
-            let is_ours = |holder: &&Holder| holder.party.locker == claim.locker || holder.party.locker == delay.mark;
+            let is_ours =
+                |holder: &&HoldingEntry| holder.party.locker == claim.locker || holder.party.locker == delay.mark;
             match snapshot.holder.as_ref().filter(is_ours).and_then(|holder| holder.session.as_deref()) {
                 Some(from) => self.try_delay(delay, from),
                 None => Ok(Some(DelayReleaseOutcome::NotOurs(NotOurs::new(snapshot.locker())))),
@@ -300,7 +305,7 @@ impl<'a> Release<'a> {
     ///
     /// A release as usual would not do: the request could take the key for the locker after it. What the answer says of the tenure is what the
     /// look before the end has shown; if the end is not answered, the client repeats the release, and that finds nothing.
-    fn end_in_doubt(&self, tenure: &Tenure, next: Option<&Claim<'_>>) -> Result<ReleaseOutcome, Error> {
+    fn end_in_doubt(&self, tenure: &KnownTenure, next: Option<&Claim<'_>>) -> Result<ReleaseOutcome, Error> {
         let held = self.look()?.is_held_by(&tenure.session.id, self.claim.locker).is_some();
         let snapshot = self.store.destroy(self.claim, self.deadline)?;
         if !held {

@@ -34,7 +34,7 @@
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
-use super::snapshot::Waiter;
+use super::snapshot::WaitingEntry;
 use super::timing::between_looks;
 use crate::sync::Mutex;
 use redis_dlock::Error;
@@ -66,13 +66,13 @@ pub(super) enum Mark {
 
 /// What is known of a tenure.
 #[derive(Clone, Debug)]
-pub(super) struct Tenure {
+pub(super) struct KnownTenure {
     pub(super) session: Session,
     pub(super) doubt: Doubt,
     /// Whether somebody waited when the key was looked at last.
     pub(super) is_wanted: bool,
     /// Whoever waited the longest then, if that was told. It stays the first until it leaves.
-    first: Option<Waiter>,
+    first: Option<WaitingEntry>,
     /// The index of the [offer](super::confirm) that a question of its own has confirmed.
     pub(super) confirmed: Option<u64>,
     /// The last offer to another locker that it has seen while it waits.
@@ -106,7 +106,7 @@ pub(super) struct Sessions {
 
 #[derive(Debug, Default)]
 struct Known {
-    tenures: HashMap<String, Tenure>,
+    tenures: HashMap<String, KnownTenure>,
     idle: Vec<Session>,
 }
 
@@ -144,7 +144,7 @@ impl Sessions {
         delay: &ReleaseDelay<'_>,
         deadline: Deadline,
     ) -> Result<String, Error> {
-        if let Some(Tenure { mut session, .. }) = self.of(delay.mark)
+        if let Some(KnownTenure { mut session, .. }) = self.of(delay.mark)
             && session.renew(kv, deadline)?
         {
             return Ok(session.id);
@@ -165,12 +165,13 @@ impl Sessions {
 
     /// Begins a tenure.
     fn enter(&self, locker: &str, session: Session) {
-        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false, first: None, confirmed: None, seen: None };
+        let tenure =
+            KnownTenure { session, doubt: Doubt::None, is_wanted: false, first: None, confirmed: None, seen: None };
         self.known.lock().tenures.insert(locker.to_owned(), tenure);
     }
 
     /// Returns what is known of a tenure of this process.
-    pub(super) fn of(&self, locker: &str) -> Option<Tenure> {
+    pub(super) fn of(&self, locker: &str) -> Option<KnownTenure> {
         self.known.lock().tenures.get(locker).cloned()
     }
 
@@ -200,14 +201,14 @@ impl Sessions {
     }
 
     /// Notes who waits the longest for the key that a tenure holds, if anybody does.
-    pub(super) fn note_first(&self, locker: &str, first: Option<&Waiter>) {
+    pub(super) fn note_first(&self, locker: &str, first: Option<&WaitingEntry>) {
         if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
             (tenure.is_wanted, tenure.first) = (first.is_some(), first.cloned());
         }
     }
 
     /// Returns who waits the longest, if a tenure knows that. It knows it once: what is refused is looked at.
-    pub(super) fn take_first(&self, locker: &str) -> Option<Waiter> {
+    pub(super) fn take_first(&self, locker: &str) -> Option<WaitingEntry> {
         self.known.lock().tenures.get_mut(locker)?.first.take()
     }
 
@@ -247,7 +248,7 @@ impl Sessions {
     pub(super) fn doubt_pass(&self, locker: &str, next: &str) {
         let tenures = &mut self.known.lock().tenures;
         if let Some(tenure) = tenures.get(locker).cloned() {
-            tenures.insert(next.to_owned(), Tenure { doubt: Doubt::Loses, ..tenure });
+            tenures.insert(next.to_owned(), KnownTenure { doubt: Doubt::Loses, ..tenure });
         }
     }
 
@@ -262,7 +263,7 @@ impl Sessions {
     /// Forgets a tenure that has ended with an answer. Its session is free for another one.
     pub(super) fn end(&self, locker: &str) {
         let Known { tenures, idle } = &mut *self.known.lock();
-        let Some(Tenure { mut session, doubt, .. }) = tenures.remove(locker) else { return };
+        let Some(KnownTenure { mut session, doubt, .. }) = tenures.remove(locker) else { return };
         if let Mark::Ours(index) = session.mark {
             session.mark = Mark::Left(index);
         }
@@ -288,7 +289,7 @@ impl Sessions {
     }
 }
 
-impl Tenure {
+impl KnownTenure {
     /// A tenure that another processor began.
     pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
         let (id, client, until) = (session.to_owned(), client.to_owned(), SystemClock.now());

@@ -14,18 +14,18 @@ use std::time::Duration;
 /// Who holds a key and who waits for it.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
-    pub(super) holder: Option<Holder>,
+    pub(super) holder: Option<HoldingEntry>,
     /// The index of an entry of the lock that nobody holds. Programs that lock in Consul's own way leave it.
     pub(super) idle: Option<u64>,
     /// Who waits, the longest first.
-    pub(super) waiters: Vec<Waiter>,
+    pub(super) waiters: Vec<WaitingEntry>,
     /// How many wait behind them, perhaps.
     unseen: u64,
 }
 
 /// Whoever holds the key.
 #[derive(Clone, Debug)]
-pub(super) struct Holder {
+pub(super) struct HoldingEntry {
     pub(super) party: Party,
     pub(super) session: Option<String>,
     /// The index at which it began to hold, or was offered the key, or at which its number was renewed.
@@ -35,7 +35,7 @@ pub(super) struct Holder {
 
 /// Whoever stands in the queue. The lock passes to the session of its entry, and the lock's entry takes over its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Waiter {
+pub(super) struct WaitingEntry {
     pub(super) party: Party,
     pub(super) path: String,
     pub(super) session: String,
@@ -78,7 +78,8 @@ impl Snapshot {
                 }
                 if entry.is_held {
                     let party = Party::read(&entry.value, entry.session.as_deref());
-                    holder = Some(Holder { party, session: entry.session, index: entry.changed, value: entry.value });
+                    holder =
+                        Some(HoldingEntry { party, session: entry.session, index: entry.changed, value: entry.value });
                 } else {
                     idle = Some(entry.changed);
                 }
@@ -91,7 +92,7 @@ impl Snapshot {
                     continue;
                 };
                 let party = Party::read(&entry.value, Some(&session));
-                let waiter = Waiter { party, path: entry.path, session, value: entry.value };
+                let waiter = WaitingEntry { party, path: entry.path, session, value: entry.value };
                 waiters.push((entry.created, waiter));
             }
         }
@@ -100,7 +101,7 @@ impl Snapshot {
     }
 
     /// What whoever holds a key knows of it without a look: who waits the longest. Others may wait behind that one.
-    pub(super) fn before(first: Waiter) -> Self {
+    pub(super) fn before(first: WaitingEntry) -> Self {
         Self { holder: None, idle: None, waiters: vec![first], unseen: 1 }
     }
 
@@ -115,7 +116,7 @@ impl Snapshot {
     /// Returns the holder if this session holds the key for this locker. The locker alone does not say so: a session of etcd may have ended, and
     /// another program may have written the entry. The session alone does not either: it may be that of the client's next locker. Whoever is only
     /// offered the key does not hold it.
-    pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&Holder> {
+    pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&HoldingEntry> {
         self.is_of(session, locker).filter(|holder| !holder.party.is_offered)
     }
 
@@ -126,7 +127,7 @@ impl Snapshot {
         Some(Offer { key, locker, entry: holder.value.clone(), index: holder.index, waiting: self.waiting() })
     }
 
-    fn is_of(&self, session: &str, locker: &str) -> Option<&Holder> {
+    fn is_of(&self, session: &str, locker: &str) -> Option<&HoldingEntry> {
         self.holder
             .as_ref()
             .filter(|holder| holder.session.as_deref() == Some(session) && holder.party.locker == locker)
@@ -169,7 +170,7 @@ impl Snapshot {
     }
 }
 
-impl Holder {
+impl HoldingEntry {
     /// Returns the check that it still holds the key, by the same write.
     pub(super) fn is_unchanged(&self, path: String) -> Check {
         Check::Unchanged { path, index: self.index }

@@ -29,7 +29,7 @@ use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
 use super::presence::Presence;
-use super::sessions::{Doubt, Mark, Session, Sessions, Tenure};
+use super::sessions::{Doubt, KnownTenure, Mark, Session, Sessions};
 use super::snapshot::{Offer, Snapshot};
 use super::timing::{TELLING, TRIES};
 use crate::sync::Mutex;
@@ -162,7 +162,7 @@ impl ConsensusStore {
     /// attempt has another one. Returns `true` if a twin has it: a mark that has gone may have been deleted by a person, one that has changed
     /// has another owner.
     pub(super) fn is_with_twin(&self, locker: &str, deadline: Deadline) -> Result<bool, Error> {
-        let Some(Tenure { session, .. }) = self.sessions.of(locker) else { return Ok(false) };
+        let Some(KnownTenure { session, .. }) = self.sessions.of(locker) else { return Ok(false) };
         let Mark::Left(index) = session.mark else { return Ok(false) };
         let found = self.entry(&self.names.mark(&session.id), deadline)?.map(|entry| entry.changed);
         if found != index {
@@ -187,12 +187,12 @@ impl ConsensusStore {
     /// Returns what is known of a tenure. The session of one that another processor began stands in its entry: a client may release with one
     /// processor what it has taken with another. Such a session goes on to the end of its life, and back into no pool of ours, because nobody here
     /// knows whether its requests were answered.
-    pub(super) fn tenure(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<Tenure>, Error> {
+    pub(super) fn tenure(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<KnownTenure>, Error> {
         if let Some(tenure) = self.sessions.of(claim.locker) {
             return Ok(Some(tenure));
         }
         let snapshot = self.look(claim.key, deadline)?;
-        let of = |session| Tenure::of_another(session, claim.client, self.kv.life(claim));
+        let of = |session| KnownTenure::of_another(session, claim.client, self.kv.life(claim));
         Ok(snapshot.session_of(claim.locker).map(of))
     }
 
@@ -264,7 +264,7 @@ impl ConsensusStore {
     pub(super) fn lives_for(
         &self,
         claim: &Claim<'_>,
-        tenure: &Tenure,
+        tenure: &KnownTenure,
         next: &Claim<'_>,
         deadline: Deadline,
     ) -> Result<bool, Error> {
@@ -325,7 +325,7 @@ impl ConsensusStore {
         &self,
         claim: &Claim<'_>,
         next: &Claim<'_>,
-        tenure: &Tenure,
+        tenure: &KnownTenure,
         after: Option<u64>,
         deadline: Deadline,
     ) -> Result<Rewritten, Error> {
