@@ -110,7 +110,8 @@ fn behind_a_waiter_that<V: ConsensusStore>(servers: &V, strike: Signal) -> (Wait
     let hold = member.join();
     assert!(servers.session_lives().contains(&WAITING_LIFE), "its session has ended, so nobody has passed it over");
     let leases = given.elapsed().div_duration_f64(WAITING);
-    writeln!(std::io::stdout(), "{}: it kept others out for {leases:.2} of its lease", V::NAME).unwrap();
+    let figure = format!("{}: it kept others out for {leases:.2} of its lease\n", V::NAME);
+    std::io::stdout().write_all(figure.as_bytes()).unwrap();
     (waiter, hold)
 }
 
