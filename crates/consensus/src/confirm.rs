@@ -35,9 +35,9 @@
 //! *Why no request waits for the patience to end.* The waiters ask every sixth of the lease anyway. A store that counts in coarse units would be
 //! asked too late by the time that is left, and is asked in turn then.
 //!
-//! *What it costs.* A hand-over between processes is two writes. It takes as long as one with one write and a look, because the holder knows whom
-//! to give the key: the confirmation of one offer looks at the key, and whoever comes to be the first of those who wait says so to the holder, with
-//! its entry. What a waiter can lose is its turn: one that does not confirm in time begins anew at the queue's end. What holds the key is counted
+//! *What it costs.* A hand-over between processes is two writes. It has no more round trips than one with a look and one write, because the holder
+//! knows whom to give the key: the confirmation of one offer looks at the key, and whoever comes to be the first of those who wait says so to the
+//! holder, with its entry. But a write takes longer than a look. What a waiter can lose is its turn: one that does not confirm in time begins anew at the queue's end. What holds the key is counted
 //! as before, from the last poll.
 
 use super::deadline::Deadline;
