@@ -161,6 +161,11 @@ pub(crate) const TRIPS_BEFORE_DEADLINE: u32 = 6;
 /// The least time that an answer is given if it can be. On a busy machine an answer may take so long, however fast the last ones were.
 const BUSY_TRIP: Duration = Duration::from_millis(20);
 
+/// The least time that must be left for another attempt to renew, where `trip` is a round trip.
+pub(crate) fn least_for_attempt(trip: Duration) -> Duration {
+    trip * 2
+}
+
 /// Returns how long one attempt to renew may take. `urgent` is the time left to the most urgent tenure, `patient` the time left to the least
 /// urgent tenure of the attempt, and `trip` is a round trip.
 ///
@@ -172,7 +177,7 @@ const BUSY_TRIP: Duration = Duration::from_millis(20);
 /// `patient`.
 pub(crate) fn attempt_limit(urgent: Duration, patient: Duration, trip: Duration) -> Duration {
     let limit = (urgent / 3).max((trip * 4).min(urgent / 2));
-    let needed = (trip * 2).max(BUSY_TRIP);
+    let needed = least_for_attempt(trip).max(BUSY_TRIP);
     if urgent < needed { limit.max(needed.min(patient / 2)) } else { limit }
 }
 

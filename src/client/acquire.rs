@@ -81,7 +81,7 @@ enum Confirmed {
     Yes(Queued),
     /// The hold was lost, or its lease is over.
     Lost,
-    /// The hold is known only from a message, and the store has not confirmed it.
+    /// The hold is known only from a message, and the store has not confirmed it; or it could not be extended, and would be lost at once.
     Failed(Error),
 }
 
@@ -285,12 +285,15 @@ impl<'c> Acquire<'c> {
         self.after_extension(&mut key.state.lock(), call, failure)
     }
 
-    /// Confirms the thread's hold, after an extension that has ended with this failure, or without one.
+    /// Confirms the thread's hold, after an extension that has ended with this failure, or without one. After a failure, there must be time left for
+    /// another attempt: far from the servers the hold would otherwise be lost as soon as its thread is told of it.
     fn after_extension(&self, state: &mut State, call: LockCall<'_>, failure: Option<Error>) -> Confirmed {
         let parts = self.parts;
         match &mut state.phase {
             Phase::Held(tenure) if !tenure.is_lost() && parts.core.clock.now() < tenure.deadline() => {
-                tenure.is_confirmed = tenure.counts(&parts.core.limits);
+                let left = tenure.deadline().since(parts.core.clock.now());
+                let may_last = failure.is_none() || left >= timing::least_for_attempt(parts.renewals.trip());
+                tenure.is_confirmed = may_last && tenure.counts(&parts.core.limits);
                 match failure {
                     _ if tenure.is_confirmed => Confirmed::Yes(parts.core.events.queue_acquired(tenure, call)),
                     Some(error) => Confirmed::Failed(error),

@@ -14,11 +14,12 @@ use super::gift::{Gift, Given, take_up, waiting};
 use super::kv::{Check, Committed, Entry, Transaction, Write};
 use super::names;
 use super::sessions::{Doubt, Session};
-use super::snapshot::Snapshot;
+use super::snapshot::{HoldingEntry, Snapshot};
 use super::store::{ConsensusStore, is_open, until_settled};
-use super::timing::DELAYED;
-use redis_dlock::Error;
+use super::timing::{DELAYED, patience};
 use redis_dlock::port::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
+use redis_dlock::{Clock, Error, SystemClock};
+use std::time::Duration;
 
 /// What came of an attempt to hold a key.
 enum Attempt {
@@ -30,7 +31,7 @@ enum Attempt {
 }
 
 /// What became of a locker that stood in the queue.
-enum Place {
+enum QueueLook {
     Holds(Grant),
     Waits(Busy),
     /// It is not there any more, so its session has ended, or somebody has deleted its entry.
@@ -39,7 +40,7 @@ enum Place {
 
 /// A locker that wants a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Acquire<'a> {
+pub(super) struct Acquiring<'a> {
     pub(super) store: &'a ConsensusStore,
     pub(super) claim: &'a Claim<'a>,
     /// Whether it takes a place at the queue's end if the key is busy.
@@ -47,7 +48,7 @@ pub(super) struct Acquire<'a> {
     pub(super) deadline: Deadline,
 }
 
-impl Acquire<'_> {
+impl Acquiring<'_> {
     /// Takes a free key, or else a place in the queue.
     ///
     /// A locker that is told "busy" and does not wait, and one for which nothing was done, need their session no more: it serves the next tenure.
@@ -168,7 +169,7 @@ impl Acquire<'_> {
             None => self.store.given_on(self.claim.key, self.deadline)?,
         };
         let is_delayed = snapshot.holder.is_none() && !snapshot.waiters.is_empty();
-        let busy = snapshot.holder.map(|holder| holder.busy()).or_else(|| is_delayed.then(|| Busy::free(None)));
+        let busy = snapshot.holder.map(|holder| holder.busy(None)).or_else(|| is_delayed.then(|| Busy::free(None)));
         Ok(busy.map(AcquireOutcome::Busy))
     }
 
@@ -202,9 +203,9 @@ impl Acquire<'_> {
         };
         // From here on the locker is in the queue, and the answer must say so.
         match self.resolved(session, snapshot) {
-            Ok(Place::Holds(grant)) => Ok(Some(AcquireOutcome::Acquired(grant))),
-            Ok(Place::Waits(busy)) => Ok(Some(AcquireOutcome::Busy(busy))),
-            Ok(Place::Gone) => {
+            Ok(QueueLook::Holds(grant)) => Ok(Some(AcquireOutcome::Acquired(grant))),
+            Ok(QueueLook::Waits(busy)) => Ok(Some(AcquireOutcome::Busy(busy))),
+            Ok(QueueLook::Gone) => {
                 store.sessions.forget(claim.locker);
                 Ok(None)
             }
@@ -212,30 +213,53 @@ impl Acquire<'_> {
         }
     }
 
-    /// Returns what became of the locker, which has this session. Gives a free key to the first waiter.
+    /// Returns how much patience is left with a holder that was only [offered](super::confirm) the key. `None` with one that holds it.
+    fn patience(&self, holder: &HoldingEntry) -> Option<Duration> {
+        let (claim, sessions) = (self.claim, &self.store.sessions);
+        let other = Claim::new(claim.key, "", &holder.party.locker, holder.party.lease.unwrap_or_default());
+        // A lease contains the lock-delay, for which nobody asks less often.
+        let [own, other] = [claim, &other].map(|claim| patience(claim.lease.saturating_sub(claim.lock_delay())));
+        let left = || sessions.patience(claim.locker, holder.index, own.max(other), SystemClock.now());
+        holder.party.is_offered.then(left)
+    }
+
+    /// Returns what became of the locker, which has this session. Confirms what it is offered. Gives a free key to the first waiter, and one that
+    /// nobody confirms.
     ///
     /// A locker holds if the lock's entry names it *and* is held by its session. Its name alone might be left from a tenure whose session has
     /// ended: somebody may have written the entry again by hand. The number is the index at which the entry was written, whoever wrote it: the
     /// locker that gave it on, the locker itself, or another waiter that found the key free.
-    fn resolved(&self, session: &Session, mut snapshot: Snapshot) -> Result<Place, Error> {
+    fn resolved(&self, session: &Session, mut snapshot: Snapshot) -> Result<QueueLook, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         until_settled(claim.key, || {
+            if let Some(offer) = snapshot.offer_to(&session.id, claim) {
+                let Some(confirmed) = store.confirmed(&offer, &session.id, deadline)? else {
+                    return Ok(Some(QueueLook::Waits(Busy::free(Some(DELAYED)))));
+                };
+                snapshot = confirmed;
+            }
             if let Some(holder) = snapshot.is_held_by(&session.id, claim.locker) {
-                store.sessions.note_wanted(claim.locker, snapshot.waiting() > 0);
-                return Ok(Some(Place::Holds(Grant::new(holder.index, snapshot.waiting()))));
+                store.sessions.note_first(claim.locker, snapshot.waiters.first());
+                return Ok(Some(QueueLook::Holds(Grant::new(holder.index, snapshot.waiting()))));
             }
-            let Some(place) = snapshot.place(claim.locker) else { return Ok(Some(Place::Gone)) };
-            if let Some(holder) = &snapshot.holder {
-                store.tell_holder(claim.key, claim.locker, &snapshot, deadline);
-                return Ok(Some(Place::Waits(holder.busy())));
-            }
-            let gift = Gift::of_nobody(&snapshot).asked_by(claim.locker);
-            snapshot = match store.give(claim.key, &gift, deadline)? {
+            let Some(place) = snapshot.place(claim.locker) else { return Ok(Some(QueueLook::Gone)) };
+            let gift = match &snapshot.holder {
+                None => Gift::of_nobody(&snapshot),
+                Some(holder) => match self.patience(holder) {
+                    Some(Duration::ZERO) => Gift::taken_from(holder, &snapshot),
+                    left => {
+                        store.tell_holder(claim.key, claim.locker, &snapshot, deadline);
+                        let left = left.map(|left| left.saturating_sub(store.kv.limits().tick));
+                        return Ok(Some(QueueLook::Waits(holder.busy(left))));
+                    }
+                },
+            };
+            snapshot = match store.give(claim.key, &gift.asked_by(claim.locker), deadline)? {
                 Given::Done(snapshot) => snapshot,
                 Given::Changed => store.look(claim.key, deadline)?,
                 // The first waiter asks again soon, and tells the others by taking the key.
                 Given::Delayed => {
-                    return Ok(Some(Place::Waits(Busy::free((place == 0).then_some(DELAYED)))));
+                    return Ok(Some(QueueLook::Waits(Busy::free((place == 0).then_some(DELAYED)))));
                 }
             };
             Ok(None)
@@ -254,9 +278,9 @@ impl Acquire<'_> {
         }
         let (Some(session), snapshot) = store.renew(claim, deadline)? else { return Ok(PollOutcome::Gone) };
         Ok(match self.resolved(&session, snapshot)? {
-            Place::Holds(grant) => PollOutcome::Acquired(grant),
-            Place::Waits(busy) => PollOutcome::Waiting(busy),
-            Place::Gone => {
+            QueueLook::Holds(grant) => PollOutcome::Acquired(grant),
+            QueueLook::Waits(busy) => PollOutcome::Waiting(busy),
+            QueueLook::Gone => {
                 // A request without an answer may still be on its way. After the end of its session it does nothing.
                 if doubt != Doubt::None {
                     store.kv.end_session(&session.id, deadline)?;

@@ -30,7 +30,7 @@ use super::gift::Gift;
 use super::kv::{Check, Committed, Transaction, Write};
 use super::message;
 use super::presence::harmless;
-use super::snapshot::{Holder, Snapshot};
+use super::snapshot::{HoldingEntry, Snapshot};
 use super::store::{ConsensusStore, until_settled};
 use super::timing::TOLD;
 use redis_dlock::Error;
@@ -88,12 +88,12 @@ impl Breaking<'_> {
     /// One attempt, with what the look has shown. Whatever has changed since is found by the checks.
     ///
     /// Gives the key to the first waiter, or frees it if nobody waits, or if nobody may hold it for a while.
-    fn take(&self, snapshot: &Snapshot, holder: &Holder, session: &str) -> Result<Committed, Error> {
+    fn take(&self, snapshot: &Snapshot, holder: &HoldingEntry, session: &str) -> Result<Committed, Error> {
         let (kv, names, key) = (&self.store.kv, &self.store.names, self.order.key);
         let path = names.lock(key);
         let mut checks = vec![holder.is_unchanged(path.clone())];
         if let Some(first) = snapshot.waiters.first() {
-            let mut gift = Gift::of_broken(holder, snapshot).transaction(key, first, names);
+            let mut gift = Gift::taken_from(holder, snapshot).transaction(key, first, names);
             self.tell(&mut gift, holder, session);
             match kv.commit(&gift, self.deadline)? {
                 Committed::Delayed => {}
@@ -112,7 +112,7 @@ impl Breaking<'_> {
     /// A transaction of etcd writes an entry once. If the first waiter is of the same client, one message says that something else has come
     /// about, too. Where an inbox shows its last message alone, another one would replace this one, and nothing but a probe would tell
     /// the break. So it has an entry of its own there, as words have.
-    fn tell(&self, transaction: &mut Transaction, holder: &Holder, session: &str) {
+    fn tell(&self, transaction: &mut Transaction, holder: &HoldingEntry, session: &str) {
         let (order, names, session) = (self.order, &self.store.names, session.to_owned());
         if let Some(client) = &holder.party.client {
             let path = names.inbox(client);
@@ -136,7 +136,7 @@ impl Breaking<'_> {
     }
 
     /// By its own deadline the holder knows without being told. Who gave the order looks for it after a lost reply.
-    fn open_session(&self, holder: &Holder) -> Result<String, Error> {
+    fn open_session(&self, holder: &HoldingEntry) -> Result<String, Error> {
         let kv = &*self.store.kv;
         let time = holder.party.lease.unwrap_or_default().clamp(TOLD, kv.limits().longest_lease);
         kv.open_session(harmless(kv, time), OF_BREAK, self.deadline)

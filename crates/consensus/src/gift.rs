@@ -7,7 +7,7 @@ use super::kv::{Check, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
 use super::sessions::{Mark, Session};
-use super::snapshot::{Holder, Snapshot, Waiter};
+use super::snapshot::{HoldingEntry, Snapshot, WaitingEntry};
 use redis_dlock::port::Claim;
 
 /// From whom a key is taken.
@@ -16,9 +16,9 @@ enum From<'a> {
     Nobody,
     /// This locker gives it, which holds it with this session.
     Locker(&'a str, &'a str),
-    /// An operator takes it from this holder. The index of its entry is checked, and not its session: a session of a client may hold the same
-    /// key again for the next locker, and an entry that was written by hand has none.
-    Holder(&'a Holder),
+    /// An operator takes it from this holder, or a waiter from one that does not confirm. The index of its entry is checked, and not its session: a
+    /// session of a client may hold the same key again for the next locker, and an entry that was written by hand has none.
+    Holder(&'a HoldingEntry),
 }
 
 /// How a key is given to the first waiter.
@@ -45,7 +45,7 @@ impl<'a> Gift<'a> {
     }
 
     /// A key that is taken from this holder, as the snapshot shows it: not from a later hold, also if that has the same locker.
-    pub(super) fn of_broken(holder: &'a Holder, snapshot: &'a Snapshot) -> Self {
+    pub(super) fn taken_from(holder: &'a HoldingEntry, snapshot: &'a Snapshot) -> Self {
         Self { from: From::Holder(holder), ..Self::of_nobody(snapshot) }
     }
 
@@ -59,31 +59,33 @@ impl<'a> Gift<'a> {
         Self { asker: Some(locker), ..self }
     }
 
-    /// The writes that give the key to a waiter, and say so to it.
+    /// The writes that give the key to a waiter, or offer it, and say so to it. Whoever asks knows by the answer, and confirms nothing.
     ///
     /// The waiter must still wait: its entry must be held by the session that the snapshot names. Otherwise the lock would pass to a session
     /// that has ended, which etcd would refuse, but also to one that has left the queue and lives on, which nobody would notice.
-    pub(super) fn transaction(&self, key: &str, to: &Waiter, names: &Names) -> Transaction {
+    pub(super) fn transaction(&self, key: &str, to: &WaitingEntry, names: &Names) -> Transaction {
         let path = names.lock(key);
-        let (session, value) = (to.session.clone(), names::from_now(&to.value));
-        let pass = |path, from: &str, value| Write::Pass { path, from: from.to_owned(), to: session.clone(), value };
+        let is_told = self.asker != Some(to.party.locker.as_str());
+        let value = if is_told { names::offered(&to.value) } else { names::from_now(&to.value) };
+        let session = to.session.clone();
+        let pass =
+            |path, from: &str| Write::Pass { path, from: from.to_owned(), to: session.clone(), value: value.clone() };
         let (check, hold) = match self.from {
-            From::Locker(_, from) => {
-                (Check::HeldBy { path: path.clone(), session: from.to_owned() }, pass(path, from, value))
-            }
+            From::Locker(_, from) => (Check::HeldBy { path: path.clone(), session: from.to_owned() }, pass(path, from)),
             From::Holder(holder) => {
-                (holder.is_unchanged(path.clone()), pass(path, holder.session.as_deref().unwrap_or_default(), value))
+                (holder.is_unchanged(path.clone()), pass(path, holder.session.as_deref().unwrap_or_default()))
             }
-            From::Nobody => {
-                (self.snapshot.is_free(path.clone()), Write::Hold { path, session: session.clone(), value })
-            }
+            From::Nobody => (
+                self.snapshot.is_free(path.clone()),
+                Write::Hold { path, session: session.clone(), value: value.clone() },
+            ),
         };
         let mut writes = vec![hold, Write::Delete { path: to.path.clone() }];
         let others = self.snapshot.waiting() - 1 + u64::from(self.next.is_some());
         if let Some(client) = &to.party.client
-            && self.asker != Some(to.party.locker.as_str())
+            && is_told
         {
-            let value = message::granted(key, &to.party.locker, others);
+            let value = message::granted(key, &to.party.locker, others, &value);
             writes.push(Write::Say { path: names.inbox(client), session: session.clone(), value });
         }
         let still_waits = Check::HeldBy { path: to.path.clone(), session };
@@ -106,7 +108,7 @@ impl<'a> Gift<'a> {
 /// The write that puts a locker into the queue.
 pub(super) fn waiting(names: &Names, claim: &Claim<'_>, session: &Session) -> Write {
     let path = names.waiter(claim.key, claim.locker);
-    Write::Hold { path, session: session.id.clone(), value: names::party(claim, None) }
+    Write::Hold { path, session: session.id.clone(), value: names::place(claim) }
 }
 
 /// Has a transaction take up a session that was idle: it is refused if a twin has done so.

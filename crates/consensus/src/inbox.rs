@@ -6,29 +6,46 @@
 //! | who | blocks on | is woken by |
 //! |---|---|---|
 //! | the thread `dlock-inbox` | the connection | a message, the end of a query or a stream, the end of the connection |
-//! | the client's thread `dlock-listen` | the channel | a message, the end of its limit, a cut |
+//! | the client's thread `dlock-listen` | the channel; a request that [confirms](super::confirm) what has arrived | a message, the end of its limit, a cut; the answer |
 //! | whoever cuts or drops the inbox | the thread's end, when it is dropped | the end of the connection, which it brings about itself |
 //!
 //! The end of an inbox has three causes: the connection breaks, somebody cuts it ([`InboxBreaker`]), or it is dropped. In each of them the thread
 //! ends, because its connection is shut down; and `next` learns it, because the thread says so when it ends, however that comes. The
 //! client then opens another inbox, and asks about all that it waits for: between two inboxes a message may be missed.
 
+use super::confirm::{Confirming, Offers};
+use super::deadline::Deadline;
 use super::kv::Listening;
 use super::message;
-use super::sessions::Sessions;
+use super::snapshot::Offer;
+use super::timing::CONFIRMING;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use redis_dlock::port::{Inbox, InboxBreaker, Message};
 use redis_dlock::{BackendFailure, Error};
+use std::collections::VecDeque;
+use std::iter;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// What is heard. The thread that reads decides nothing of it: a request of its own would keep it from what comes next, so whoever waits at the
+/// channel confirms what is offered, with all that has come by then, and tells the client of the outcome.
+enum News {
+    Told(Message),
+    Offer(Offer),
+}
+
 /// A message, or why there will be no more.
-type Heard = Result<Message, Error>;
+type Heard = Result<News, Error>;
 
 /// The inbox of a consensus store. Dropping it ends the thread.
 pub(super) struct ConsensusInbox {
     heard: Receiver<Heard>,
+    /// What has been taken in: offers, and what is told after them.
+    offers: Offers,
+    others: VecDeque<Result<Message, Error>>,
+    /// What the client is told next.
+    ready: VecDeque<Result<Message, Error>>,
     /// Says to [`next`](Inbox::next) that the inbox was cut.
     cut: Sender<Heard>,
     cutter: Arc<dyn Fn() + Send + Sync>,
@@ -38,24 +55,26 @@ pub(super) struct ConsensusInbox {
 
 impl ConsensusInbox {
     /// Begins to read. What is heard while nobody waits stays in the channel, in order.
-    pub(super) fn new(mut listening: Box<dyn Listening>, sessions: Arc<Sessions>) -> Result<Self, Error> {
+    pub(super) fn new(mut listening: Box<dyn Listening>, confirming: Confirming) -> Result<Self, Error> {
         let (cut, heard) = unbounded();
+        let noting = confirming.clone();
         let cutter: Arc<dyn Fn() + Send + Sync> = Arc::from(listening.cutter());
         let teller = Teller(cut.clone());
         let work = move || {
             loop {
                 match listening.next() {
                     Ok(Some(change)) => {
-                        for message in message::read(&change) {
-                            // A release that knows that somebody waits tries nothing else first.
-                            match &message {
-                                Message::Contended { locker, .. } => sessions.note_wanted(locker, true),
-                                Message::Granted { locker, grant, .. } if grant.waiting > 0 => {
-                                    sessions.note_wanted(locker, true);
-                                }
-                                _ => {}
-                            }
-                            if teller.0.send(Ok(message)).is_err() {
+                        noting.note_waiters(&change);
+                        let offer = message::offer(&change);
+                        // Without it, the first message says that the key has changed.
+                        let told = message::read(&change).into_iter().skip(usize::from(offer.is_some()));
+                        if let Some(offer) = offer
+                            && teller.0.send(Ok(News::Offer(offer))).is_err()
+                        {
+                            return;
+                        }
+                        for message in told {
+                            if teller.0.send(Ok(News::Told(message))).is_err() {
                                 return;
                             }
                         }
@@ -72,7 +91,19 @@ impl ConsensusInbox {
             let message = format!("the operating system refused the thread dlock-inbox: {e}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
         })?;
-        Ok(Self { heard, cut, cutter, thread: Some(thread), has_ended: false })
+        let (offers, others, ready) = (Offers::new(confirming), VecDeque::new(), VecDeque::new());
+        Ok(Self { heard, offers, others, ready, cut, cutter, thread: Some(thread), has_ended: false })
+    }
+
+    /// Takes in what has arrived. The offers come first: whatever else is said of their tenures came after them.
+    fn take_in(&mut self, first: Heard) {
+        for news in iter::once(first).chain(self.heard.try_iter()) {
+            match news {
+                Ok(News::Offer(offer)) => self.offers.push(offer),
+                Ok(News::Told(message)) => self.others.push_back(Ok(message)),
+                Err(error) => self.others.push_back(Err(error)),
+            }
+        }
     }
 }
 
@@ -92,13 +123,22 @@ impl Inbox for ConsensusInbox {
         if self.has_ended {
             return Err(ended());
         }
-        let heard = match self.heard.recv_timeout(limit) {
-            Ok(heard) => heard.map(Some),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(ended()),
-        };
-        self.has_ended = heard.is_err();
-        heard
+        while self.ready.is_empty() {
+            if !self.offers.is_empty() {
+                self.ready.extend(self.offers.confirm_some(Deadline::after(CONFIRMING)).into_iter().map(Ok));
+            } else if !self.others.is_empty() {
+                self.ready.append(&mut self.others);
+            } else {
+                match self.heard.recv_timeout(limit) {
+                    Ok(first) => self.take_in(first),
+                    Err(RecvTimeoutError::Timeout) => return Ok(None),
+                    Err(RecvTimeoutError::Disconnected) => self.others.push_back(Err(ended())),
+                }
+            }
+        }
+        let told = self.ready.pop_front().transpose();
+        self.has_ended = told.is_err();
+        told
     }
 
     fn breaker(&self) -> Box<dyn InboxBreaker> {

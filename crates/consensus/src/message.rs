@@ -8,17 +8,39 @@
 //! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said.
 
 use super::kv::Change;
+use super::names::{Names, Party};
+use super::snapshot::{Offer, WaitingEntry};
 use redis_dlock::port::{Grant, Message};
 use serde_json::{Value, json};
 
-/// Says to a waiter that it has the key. Its number is the index of the message.
-pub(super) fn granted(key: &str, locker: &str, waiting: u64) -> Vec<u8> {
-    json!({ "granted": key, "who": locker, "waiting": waiting }).to_string().into_bytes()
+/// Says to a waiter that it has the key, with this entry. Its number is the index of the message, unless it is to confirm.
+pub(super) fn granted(key: &str, locker: &str, waiting: u64, entry: &[u8]) -> Vec<u8> {
+    let mut message = json!({ "granted": key, "who": locker, "waiting": waiting });
+    if Party::read(entry, None).is_offered {
+        message["entry"] = String::from_utf8_lossy(entry).into();
+    }
+    message.to_string().into_bytes()
 }
 
-/// Says to a holder that somebody waits. Who says so is for people.
-pub(super) fn contended(key: &str, locker: &str, by: &str) -> Vec<u8> {
-    json!({ "contended": key, "who": locker, "by": by }).to_string().into_bytes()
+/// The longest entry that a message to a holder has: Consul has each message twice, and takes no long requests.
+const LONGEST_ENTRY: usize = 4096;
+
+/// Says to a holder that somebody waits, and by what to give it the key without a look.
+pub(super) fn contended(key: &str, locker: &str, first: &WaitingEntry) -> Vec<u8> {
+    let mut message = json!({ "contended": key, "who": locker, "by": first.party.locker });
+    if let Some(entry) = str::from_utf8(&first.value).ok().filter(|entry| entry.len() <= LONGEST_ENTRY) {
+        (message["entry"], message["session"]) = (entry.into(), first.session.as_str().into());
+    }
+    message.to_string().into_bytes()
+}
+
+/// Returns who says to a holder that it waits, if it says all that the holder needs.
+pub(super) fn first_waiter(change: &Change, names: &Names) -> Option<WaitingEntry> {
+    let text: Value = serde_json::from_slice(&change.value).ok()?;
+    let word = |name: &str| text.get(name)?.as_str().map(str::to_owned);
+    let (value, session) = (word("entry")?.into_bytes(), word("session")?);
+    let path = names.waiter(&word("contended")?, &word("by")?);
+    Some(WaitingEntry { party: Party::read(&value, Some(&session)), path, session, value })
 }
 
 /// Says to a holder that its hold was broken. An inbox of etcd keeps one message of a transaction, so this one may stand for others, too.
@@ -29,6 +51,14 @@ pub(super) fn broken(key: &str, locker: &str, is_merged: bool) -> Vec<u8> {
 /// Says what another client has said.
 pub(super) fn said(text: &str) -> Vec<u8> {
     json!({ "said": text }).to_string().into_bytes()
+}
+
+/// Returns the offer of which a change of an inbox tells. To a client that knows no offers, it says that the key has changed.
+pub(super) fn offer(change: &Change) -> Option<Offer> {
+    let text: Value = serde_json::from_slice(&change.value).ok()?;
+    let word = |name: &str| text.get(name)?.as_str().map(str::to_owned);
+    let (key, locker, entry) = (word("granted")?, word("who")?, word("entry")?.into_bytes());
+    Some(Offer { key, locker, entry, index: change.index, waiting: text.get("waiting")?.as_u64()? })
 }
 
 /// Returns what a change of an inbox says. What cannot be read, and what may have replaced other messages, says that something changed.
@@ -48,6 +78,9 @@ fn parsed(change: &Change) -> Option<(Message, bool)> {
     }
     let locker = word("who")?;
     if let Some(key) = word("granted") {
+        if text.get("entry").is_some() {
+            return Some((Message::Changed { key: Some(key) }, false));
+        }
         let grant = Grant::new(change.index, text.get("waiting")?.as_u64()?);
         return Some((Message::Granted { key, locker, grant }, false));
     }
@@ -70,13 +103,27 @@ mod tests {
         let (key, locker) = (String::from("k \"/"), String::from("h-1"));
         let grant = Grant::new(7, 3);
         let message = Message::Granted { key: key.clone(), locker: locker.clone(), grant };
-        assert_eq!(read(&change(granted(&key, &locker, 3))), [message]);
+        assert_eq!(read(&change(granted(&key, &locker, 3, b"{}"))), [message]);
+        let entry = br#"{"offered":true,"who":"h-1"}"#.to_vec();
+        let offered = change(granted(&key, &locker, 3, &entry));
+        assert_eq!(read(&offered), [Message::Changed { key: Some(key.clone()) }]);
+        assert_eq!(
+            offer(&offered),
+            Some(Offer { key: key.clone(), locker: locker.clone(), entry, index: 7, waiting: 3 })
+        );
         let text = String::from("describe 1 a k \"é");
         assert_eq!(read(&change(said(&text))), [Message::Said { text }]);
         let message = Message::Broken { key: key.clone(), locker: locker.clone() };
         assert_eq!(read(&change(broken(&key, &locker, false))), std::slice::from_ref(&message));
         assert_eq!(read(&change(broken(&key, &locker, true))), [message, Message::Changed { key: None }]);
-        assert_eq!(read(&change(contended(&key, &locker, "h-2"))), [Message::Contended { key, locker }]);
+        for (reason, is_whole) in [(1, true), (LONGEST_ENTRY, false)] {
+            let value = format!(r#"{{"process":"h","who":"h-2","why":"{}"}}"#, "x".repeat(reason)).into_bytes();
+            let (party, session, names) = (Party::read(&value, None), String::from("s"), Names::new("dlock/"));
+            let first = WaitingEntry { party, path: names.waiter(&key, "h-2"), session, value };
+            let change = change(contended(&key, &locker, &first));
+            assert_eq!(read(&change), [Message::Contended { key: key.clone(), locker: locker.clone() }]);
+            assert_eq!(first_waiter(&change, &names), is_whole.then_some(first));
+        }
     }
 
     #[test]
@@ -85,7 +132,7 @@ mod tests {
         for text in ["", "granted", "{}", "{\"granted\":\"k\"}", "{\"granted\":\"k\",\"who\":\"h-1\"}"] {
             assert_eq!(read(&change(text.into())), std::slice::from_ref(&all), "{text}");
         }
-        let merged = Change { is_merged: true, ..change(contended("k", "h-1", "h-2")) };
+        let merged = Change { is_merged: true, ..change(broken("k", "h-1", false)) };
         assert_eq!(read(&merged).last(), Some(&all));
     }
 }

@@ -16,7 +16,7 @@
 
 use percent_encoding::percent_decode_str;
 use redis_dlock::port::Claim;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime};
 
 /// The names of one store.
@@ -133,6 +133,16 @@ pub(super) fn party(claim: &Claim<'_>, after: Option<u64>) -> Vec<u8> {
     party.to_string().into_bytes()
 }
 
+/// Returns what an entry says of a locker that waits. It says that the locker confirms what it is [offered](super::confirm): one of an earlier version
+/// does not, and is given the lock outright.
+pub(super) fn place(claim: &Claim<'_>) -> Vec<u8> {
+    with(&party(claim, None), |party| drop(party.insert(CONFIRMS.into(), true.into())))
+}
+
+/// What an entry says of a waiter that confirms, and of an offer that is not confirmed.
+const CONFIRMS: &str = "confirms";
+const OFFERED: &str = "offered";
+
 /// Returns what the lock's entry says while the release is delayed. It names no process: nobody is to be told that others wait.
 pub(super) fn delayed(mark: &str, why: Option<&str>) -> Vec<u8> {
     let mut party = json!({ "who": mark, "when": now() });
@@ -142,11 +152,28 @@ pub(super) fn delayed(mark: &str, why: Option<&str>) -> Vec<u8> {
     party.to_string().into_bytes()
 }
 
-/// Returns what the lock's entry says of a waiter that is given the lock: it holds from now on. What no lock of ours wrote stays as it is.
+/// Returns what the lock's entry says of a waiter that is given the lock, or has confirmed it: it holds from now on.
 pub(super) fn from_now(party: &[u8]) -> Vec<u8> {
+    with(party, |party| {
+        party.remove(OFFERED);
+        party.insert("when".into(), now().into());
+    })
+}
+
+/// Returns what the lock's entry says of a waiter that is offered the lock, if it confirms. Any other one holds from now on.
+pub(super) fn offered(party: &[u8]) -> Vec<u8> {
+    with(&from_now(party), |party| {
+        if party.get(CONFIRMS) == Some(&true.into()) {
+            party.insert(OFFERED.into(), true.into());
+        }
+    })
+}
+
+/// Changes what an entry says. What no lock of ours wrote stays as it is.
+fn with(party: &[u8], change: impl FnOnce(&mut Map<String, Value>)) -> Vec<u8> {
     match serde_json::from_slice(party) {
         Ok(Value::Object(mut party)) if party.contains_key("when") => {
-            party.insert("when".into(), now().into());
+            change(&mut party);
             Value::Object(party).to_string().into_bytes()
         }
         _ => party.to_vec(),
@@ -168,6 +195,9 @@ pub(super) struct Party {
     pub(super) client: Option<String>,
     /// How long the tenure is kept without an extension; `None` in an entry that does not say so.
     pub(super) lease: Option<Duration>,
+    /// Whether it was offered the lock, and has not confirmed that. An entry of an earlier version never says so: whoever stands in that one holds the
+    /// lock, and nobody takes it from it but as from any holder.
+    pub(super) is_offered: bool,
 }
 
 impl Party {
@@ -178,12 +208,13 @@ impl Party {
         match text("who") {
             Some(locker) => {
                 let lease = parsed.as_ref().and_then(|party| party.get("lease_ms")?.as_u64());
-                Self { locker, client: text("process"), lease: lease.map(Duration::from_millis) }
+                let is_offered = parsed.as_ref().is_some_and(|party| party.get(OFFERED) == Some(&true.into()));
+                Self { locker, client: text("process"), lease: lease.map(Duration::from_millis), is_offered }
             }
             None => {
                 let session = session.filter(|_| value.is_empty());
                 let locker = session.map_or_else(|| String::from_utf8_lossy(value).into_owned(), str::to_owned);
-                Self { locker, client: None, lease: None }
+                Self { locker, client: None, lease: None, is_offered: false }
             }
         }
     }
@@ -224,7 +255,18 @@ mod tests {
         assert_eq!(waits, holds);
         for text in ["", "somebody", "7", "{\"who\":7}", "\u{fffd}"] {
             assert_eq!(from_now(text.as_bytes()), text.as_bytes());
+            assert_eq!(offered(text.as_bytes()), text.as_bytes());
         }
+    }
+
+    #[test]
+    fn only_a_waiter_that_confirms_is_offered_the_lock() {
+        let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
+        let is_offered = |party: &[u8]| Party::read(party, None).is_offered;
+        let (place, of_an_earlier_version) = (place(&claim), party(&claim, None));
+        assert!(!is_offered(&place) && !is_offered(&offered(&of_an_earlier_version)));
+        let offered = offered(&place);
+        assert!(is_offered(&offered) && !is_offered(&from_now(&offered)));
     }
 
     #[test]
@@ -232,9 +274,9 @@ mod tests {
         let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
         let party = Party::read(&party(&claim, Some(7)), Some("s"));
         let (locker, client) = ("host-1-c0ffee-7".to_owned(), Some("host-1-c0ffee".to_owned()));
-        assert_eq!(party, Party { locker, client, lease: Some(claim.lease) });
+        assert_eq!(party, Party { locker, client, lease: Some(claim.lease), is_offered: false });
         for text in ["", "somebody", "7", "{\"who\":7}", "\u{fffd}"] {
-            let of = |locker: &str| Party { locker: locker.into(), client: None, lease: None };
+            let of = |locker: &str| Party { locker: locker.into(), client: None, lease: None, is_offered: false };
             assert_eq!(Party::read(text.as_bytes(), None), of(text));
             assert_eq!(Party::read(text.as_bytes(), Some("s")), of(if text.is_empty() { "s" } else { text }));
         }

@@ -2,7 +2,7 @@
 //!
 //! A batch of extensions and probes is executed [together](super::together). Any other is executed one by one, and its limit is shared.
 
-use super::acquire::Acquire;
+use super::acquire::Acquiring;
 use super::breaking::{Breaking, broken};
 use super::deadline::Deadline;
 use super::extend::Extend;
@@ -11,7 +11,7 @@ use super::kv::{Transaction, Write};
 use super::release::Release;
 use super::store::ConsensusStore;
 use super::timing::CLOSING;
-use super::together::{Kept, Together};
+use super::together::{KeptTenure, Together};
 use redis_dlock::Error;
 use redis_dlock::port::{
     Claim, Directory, Inbox, Limit, LockProcessor, Outcome, Request, StoreLimits, WaitQueue, one_by_one,
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// What a client asks of a store.
 impl LockProcessor for ConsensusStore {
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
-        match Kept::all(&self.sessions, requests) {
+        match KeptTenure::all(&self.sessions, requests) {
             Some(kept) => Together { store: self, kept: &kept, deadline: Deadline::after(limit.time()) }.run(),
             None => one_by_one(requests, limit, |request, limit| execute(self, request, Deadline::after(limit.time()))),
         }
@@ -67,13 +67,13 @@ impl WaitQueue for ConsensusStore {
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         self.note_client(client);
         let listening = self.kv.listen(&self.names.inbox(client), Deadline::after(limit))?;
-        Ok(Box::new(ConsensusInbox::new(listening, self.sessions.clone())?))
+        Ok(Box::new(ConsensusInbox::new(listening, self.confirming())?))
     }
 }
 
 /// Executes one request. A store that does not know a request says so: the port may get more of them.
 fn execute<'a>(store: &'a ConsensusStore, request: &'a Request<'a>, deadline: Deadline) -> Result<Outcome, Error> {
-    let acquire = |claim: &'a Claim<'a>, waits| Acquire { store, claim, waits, deadline };
+    let acquire = |claim: &'a Claim<'a>, waits| Acquiring { store, claim, waits, deadline };
     let extend = |claim: &'a Claim<'a>| Extend { store, claim, deadline };
     let release = |claim: &'a Claim<'a>| Release { store, claim, deadline };
     match request {

@@ -1,14 +1,16 @@
 //! How a tenure ends: release, hand-over, settle.
 //!
-//! A release tries first what costs least by what it knows. Whoever was told that somebody waits, by its grant or by a message, looks at the
-//! queue and gives the key on: one write. Whoever was not, frees the key: one write, too. A client without an inbox, which has never waited, is
-//! told nothing, so its hand-over takes two: a release that is refused, or that has to be followed by a gift.
+//! A release tries first what costs least by what it knows. Whoever was told who waits the longest, by its grant or by a message, gives the key to
+//! that one. Whoever was told only that somebody waits looks at the queue first. Whoever was told nothing frees the key. Each is one write. A client
+//! without an inbox, which has never waited, is told nothing, so its hand-over takes two: a release that is refused, or that has to be followed by a
+//! gift.
 //!
 //! | known of the queue | found | release | hand-over to a next locker | writes |
 //! |---|---|---|---|---|
 //! | nobody was told to wait | nobody waits | the entry is deleted | the entry is written again for the next locker | 1 |
 //! | the same | somebody waits: etcd | refused; then as below | the same | 1 |
 //! | the same | somebody waits: Consul | deleted, then given to the first waiter | written again, then given on, with the next locker behind | 2 |
+//! | who waits the longest | is not looked at | given to that one; refused if it does not wait any more, then as below | the same, with the next locker at the queue's end | 1 |
 //! | somebody waits | somebody waits | given to the first waiter | the same, with the next locker at the queue's end | 1 |
 //! | somebody waits | nobody waits any more | the entry is deleted | the entry is written again for the next locker | 1 |
 //! | anything | the key is in its lock-delay | the entry is deleted; the waiter gets it later | the same; the next locker waits, too | 1; 2 |
@@ -17,19 +19,22 @@
 //! A delayed release is one write, too: the entry passes to a session of its own, which lives for the delay, and which nobody renews or ends.
 //! Who waits stays where it is. If it has no answer, it is tried again with the same session, and the tenure's own one is never used again.
 //!
+//! *Why nobody is passed over without a look.* The queue's order is that in which its entries were created, so whoever is the first stays it until
+//! its entry goes; and the gift checks that entry. How many wait behind it is not known then: it is told that somebody does, until it has looked.
+//!
 //! Each row is one look at most and one transaction after another. If the key changes in between, the transaction is refused, nothing was done, and
 //! the release begins again with a look.
 //!
 //! Consul cannot check that nobody waits. So a release there may free the key although somebody does. It sees the queue in the answer, and gives
 //! the free key to the first waiter; if that fails, the waiter's next poll does it.
 
-use super::acquire::Acquire;
+use super::acquire::Acquiring;
 use super::deadline::Deadline;
 use super::gift::{Gift, Given};
 use super::kv::{Check, Committed, Transaction, Write};
 use super::names;
-use super::sessions::{Doubt, Tenure};
-use super::snapshot::{Holder, Snapshot};
+use super::sessions::{Doubt, KnownTenure};
+use super::snapshot::{HoldingEntry, Snapshot, WaitingEntry};
 use super::store::{ConsensusStore, Rewritten, is_open, until_settled};
 use redis_dlock::port::{AcquireOutcome, Claim, DelayReleaseOutcome, Grant, NotOurs, ReleaseDelay, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
@@ -52,16 +57,19 @@ impl<'a> Release<'a> {
         if tenure.doubt != Doubt::None {
             return self.end_in_doubt(&tenure, next);
         }
+        let mut first = store.sessions.take_first(claim.locker);
         let outcome = until_settled(claim.key, || match next {
             Some(next) => {
-                let outcome = self.try_hand_over(next, &tenure)?;
+                let outcome = self.try_hand_over(next, &tenure, first.take())?;
                 if outcome.is_none() {
                     // Perhaps because of the next locker's session. The next attempt has another one then.
                     store.is_with_twin(next.locker, self.deadline)?;
+                    // If nobody waits any more, it goes on with the session of this one.
+                    store.sessions.end(next.locker);
                 }
                 Ok(outcome)
             }
-            None => self.try_release(&tenure),
+            None => self.try_release(&tenure, first.take()),
         });
         if outcome.is_ok() {
             store.sessions.end(claim.locker);
@@ -86,15 +94,16 @@ impl<'a> Release<'a> {
         Ok(ReleaseOutcome::NotOurs(NotOurs::new(self.look()?.locker())))
     }
 
-    /// One attempt to free the key or give it to the first waiter. `None` if the key has changed between the look and the transaction.
-    fn try_release(&self, tenure: &Tenure) -> Result<Option<ReleaseOutcome>, Error> {
+    /// One attempt to free the key or give it to the first waiter, which the locker may know. `None` if the key has changed between the look and the
+    /// transaction.
+    fn try_release(&self, tenure: &KnownTenure, first: Option<WaitingEntry>) -> Result<Option<ReleaseOutcome>, Error> {
         // Most often nobody waits, and then this is all.
         if !tenure.is_wanted
             && let Some(outcome) = self.free(&tenure.session.id)?
         {
             return Ok(Some(outcome));
         }
-        let (session, snapshot) = match self.held(self.look()?)? {
+        let (session, snapshot) = match self.found(tenure, first)? {
             Ok(held) => held,
             Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
@@ -107,6 +116,19 @@ impl<'a> Release<'a> {
             Given::Changed => Ok(None),
             // Who waits gets it later.
             Given::Delayed => self.free(&session),
+        }
+    }
+
+    /// Returns what [`held`](Self::held) does, without a look if the locker knows who waits the longest. What it does with that is refused if the
+    /// locker does not hold the key, or that one does not wait any more.
+    fn found(
+        &self,
+        tenure: &KnownTenure,
+        first: Option<WaitingEntry>,
+    ) -> Result<Result<(String, Snapshot), NotOurs>, Error> {
+        match first {
+            Some(first) => Ok(Ok((tenure.session.id.clone(), Snapshot::before(first)))),
+            None => self.held(self.look()?),
         }
     }
 
@@ -152,7 +174,12 @@ impl<'a> Release<'a> {
     ///
     /// The next locker goes on with the same session if that lives long enough: nothing but the lock's entry changes. It has a session of its own
     /// where it waits, because the earlier one must be free to end.
-    fn try_hand_over(&self, next: &'a Claim<'a>, tenure: &Tenure) -> Result<Option<ReleaseOutcome>, Error> {
+    fn try_hand_over(
+        &self,
+        next: &'a Claim<'a>,
+        tenure: &KnownTenure,
+        first: Option<WaitingEntry>,
+    ) -> Result<Option<ReleaseOutcome>, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         if !store.lives_for(claim, tenure, next, deadline)? {
             return self.not_ours().map(Some);
@@ -166,7 +193,7 @@ impl<'a> Release<'a> {
             let outcome = self.passed_over(next, index, &snapshot);
             return outcome.map(Some).map_err(|error| store.left_open(next, Doubt::Loses, &error));
         }
-        let (session, snapshot) = match self.held(self.look()?)? {
+        let (session, snapshot) = match self.found(tenure, first)? {
             Ok(held) => held,
             Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
@@ -182,7 +209,7 @@ impl<'a> Release<'a> {
         let behind = store.session_of(next, deadline)?;
         let gift = Gift::of(claim.locker, &session, &snapshot).then(next, &behind);
         match store.give(claim.key, &gift, deadline)? {
-            Given::Done(snapshot) => Ok(snapshot.holder.map(|holder| ReleaseOutcome::Queued(holder.busy()))),
+            Given::Done(snapshot) => Ok(snapshot.holder.map(|holder| ReleaseOutcome::Queued(holder.busy(None)))),
             Given::Changed => Ok(None),
             Given::Delayed => self.free_for(next, &session),
         }
@@ -199,7 +226,7 @@ impl<'a> Release<'a> {
     /// Has the next locker ask for the key, since the tenure that it should go on with has ended. Whatever comes of that, the earlier tenure has
     /// ended.
     fn begin_anew(&self, next: &Claim<'_>) -> Result<ReleaseOutcome, Error> {
-        let acquire = Acquire { store: self.store, claim: next, waits: true, deadline: self.deadline };
+        let acquire = Acquiring { store: self.store, claim: next, waits: true, deadline: self.deadline };
         let open = |error: &Error| self.store.left_open(next, Doubt::Gains, error);
         match acquire.take().map_err(|error| open(&error))? {
             AcquireOutcome::Acquired(grant) => Ok(ReleaseOutcome::Passed(grant)),
@@ -223,7 +250,7 @@ impl<'a> Release<'a> {
             return Ok(ReleaseOutcome::Passed(Grant::new(index, snapshot.waiting())));
         }
         match snapshot.holder.filter(|_| snapshot.waiters.iter().any(|waiter| waiter.party.locker == next.locker)) {
-            Some(holder) => Ok(ReleaseOutcome::Queued(holder.busy())),
+            Some(holder) => Ok(ReleaseOutcome::Queued(holder.busy(None))),
             None => Err(Error::backend(BackendFailure::Unknown, "the lock was taken away while it was handed over")),
         }
     }
@@ -236,7 +263,8 @@ impl<'a> Release<'a> {
         let (store, claim) = (self.store, self.claim);
         let outcome = until_settled(claim.key, || {
             let snapshot = self.look()?;
-            let is_ours = |holder: &&Holder| holder.party.locker == claim.locker || holder.party.locker == delay.mark;
+            let is_ours =
+                |holder: &&HoldingEntry| holder.party.locker == claim.locker || holder.party.locker == delay.mark;
             match snapshot.holder.as_ref().filter(is_ours).and_then(|holder| holder.session.as_deref()) {
                 Some(from) => self.try_delay(delay, from),
                 None => Ok(Some(DelayReleaseOutcome::NotOurs(NotOurs::new(snapshot.locker())))),
@@ -277,7 +305,7 @@ impl<'a> Release<'a> {
     ///
     /// A release as usual would not do: the request could take the key for the locker after it. What the answer says of the tenure is what the
     /// look before the end has shown; if the end is not answered, the client repeats the release, and that finds nothing.
-    fn end_in_doubt(&self, tenure: &Tenure, next: Option<&Claim<'_>>) -> Result<ReleaseOutcome, Error> {
+    fn end_in_doubt(&self, tenure: &KnownTenure, next: Option<&Claim<'_>>) -> Result<ReleaseOutcome, Error> {
         let held = self.look()?.is_held_by(&tenure.session.id, self.claim.locker).is_some();
         let snapshot = self.store.destroy(self.claim, self.deadline)?;
         if !held {

@@ -34,11 +34,14 @@
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
+use super::snapshot::WaitingEntry;
+use super::timing::between_looks;
 use crate::sync::Mutex;
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, ReleaseDelay};
 use redis_dlock::{Clock, Moment, SystemClock};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// A session and how long it certainly lives.
 #[derive(Clone, Debug)]
@@ -63,11 +66,25 @@ pub(super) enum Mark {
 
 /// What is known of a tenure.
 #[derive(Clone, Debug)]
-pub(super) struct Tenure {
+pub(super) struct KnownTenure {
     pub(super) session: Session,
     pub(super) doubt: Doubt,
     /// Whether somebody waited when the key was looked at last.
     pub(super) is_wanted: bool,
+    /// Whoever waited the longest then, if that was told. It stays the first until it leaves.
+    first: Option<WaitingEntry>,
+    /// The index of the [offer](super::confirm) that a question of its own has confirmed.
+    pub(super) confirmed: Option<u64>,
+    /// The last offer to another locker that it has seen while it waits.
+    seen: Option<SeenOffer>,
+}
+
+/// An offer that a tenure has seen again and again.
+#[derive(Clone, Copy, Debug)]
+struct SeenOffer {
+    index: u64,
+    first: Moment,
+    last: Moment,
 }
 
 /// What a request of a tenure may still do that had no answer.
@@ -89,7 +106,7 @@ pub(super) struct Sessions {
 
 #[derive(Debug, Default)]
 struct Known {
-    tenures: HashMap<String, Tenure>,
+    tenures: HashMap<String, KnownTenure>,
     idle: Vec<Session>,
 }
 
@@ -127,7 +144,7 @@ impl Sessions {
         delay: &ReleaseDelay<'_>,
         deadline: Deadline,
     ) -> Result<String, Error> {
-        if let Some(Tenure { mut session, .. }) = self.of(delay.mark)
+        if let Some(KnownTenure { mut session, .. }) = self.of(delay.mark)
             && session.renew(kv, deadline)?
         {
             return Ok(session.id);
@@ -148,12 +165,13 @@ impl Sessions {
 
     /// Begins a tenure.
     fn enter(&self, locker: &str, session: Session) {
-        let tenure = Tenure { session, doubt: Doubt::None, is_wanted: false };
+        let tenure =
+            KnownTenure { session, doubt: Doubt::None, is_wanted: false, first: None, confirmed: None, seen: None };
         self.known.lock().tenures.insert(locker.to_owned(), tenure);
     }
 
     /// Returns what is known of a tenure of this process.
-    pub(super) fn of(&self, locker: &str) -> Option<Tenure> {
+    pub(super) fn of(&self, locker: &str) -> Option<KnownTenure> {
         self.known.lock().tenures.get(locker).cloned()
     }
 
@@ -178,7 +196,44 @@ impl Sessions {
     pub(super) fn note_wanted(&self, locker: &str, is_wanted: bool) {
         if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
             tenure.is_wanted = is_wanted;
+            tenure.first.take_if(|_| !is_wanted);
         }
+    }
+
+    /// Notes who waits the longest for the key that a tenure holds, if anybody does.
+    pub(super) fn note_first(&self, locker: &str, first: Option<&WaitingEntry>) {
+        if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
+            (tenure.is_wanted, tenure.first) = (first.is_some(), first.cloned());
+        }
+    }
+
+    /// Returns who waits the longest, if a tenure knows that. It knows it once: what is refused is looked at.
+    pub(super) fn take_first(&self, locker: &str) -> Option<WaitingEntry> {
+        self.known.lock().tenures.get_mut(locker)?.first.take()
+    }
+
+    /// Notes that a tenure has confirmed the offer with this index.
+    pub(super) fn note_confirmed(&self, locker: &str, index: u64) {
+        if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
+            tenure.confirmed = Some(index);
+        }
+    }
+
+    /// Returns whether a request without an answer may take the key from a tenure.
+    pub(super) fn is_doomed(&self, locker: &str) -> bool {
+        self.of(locker).is_some_and(|tenure| tenure.doubt == Doubt::Loses)
+    }
+
+    /// Notes that a tenure sees the offer with this index to another one. Returns how much of its patience is left.
+    ///
+    /// It begins anew after a time in which the tenure has not looked: perhaps nobody could ask then, and so the other one not confirm.
+    pub(super) fn patience(&self, locker: &str, index: u64, patience: Duration, now: Moment) -> Duration {
+        let mut known = self.known.lock();
+        let Some(tenure) = known.tenures.get_mut(locker) else { return patience };
+        let goes_on = |seen: &SeenOffer| seen.index == index && now.since(seen.last) <= between_looks(patience);
+        let first = tenure.seen.filter(goes_on).map_or(now, |seen| seen.first);
+        tenure.seen = Some(SeenOffer { index, first, last: now });
+        patience.saturating_sub(now.since(first))
     }
 
     /// Notes that a request of a tenure had no answer.
@@ -193,7 +248,7 @@ impl Sessions {
     pub(super) fn doubt_pass(&self, locker: &str, next: &str) {
         let tenures = &mut self.known.lock().tenures;
         if let Some(tenure) = tenures.get(locker).cloned() {
-            tenures.insert(next.to_owned(), Tenure { doubt: Doubt::Loses, ..tenure });
+            tenures.insert(next.to_owned(), KnownTenure { doubt: Doubt::Loses, ..tenure });
         }
     }
 
@@ -208,7 +263,7 @@ impl Sessions {
     /// Forgets a tenure that has ended with an answer. Its session is free for another one.
     pub(super) fn end(&self, locker: &str) {
         let Known { tenures, idle } = &mut *self.known.lock();
-        let Some(Tenure { mut session, doubt, .. }) = tenures.remove(locker) else { return };
+        let Some(KnownTenure { mut session, doubt, .. }) = tenures.remove(locker) else { return };
         if let Mark::Ours(index) = session.mark {
             session.mark = Mark::Left(index);
         }
@@ -234,12 +289,12 @@ impl Sessions {
     }
 }
 
-impl Tenure {
+impl KnownTenure {
     /// A tenure that another processor began.
     pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
         let (id, client, until) = (session.to_owned(), client.to_owned(), SystemClock.now());
         let session = Session { id, client, life, until, mark: Mark::Ours(None) };
-        Self { session, doubt: Doubt::None, is_wanted: true }
+        Self { session, doubt: Doubt::None, is_wanted: true, first: None, confirmed: None, seen: None }
     }
 }
 
@@ -257,5 +312,29 @@ impl Session {
         let lives = kv.renew(&self.id, deadline)?;
         self.until = sent_at + self.life.time;
         Ok(lives)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An outage, and a time for which the machine stood still, are no time for which the other one has not confirmed.
+    #[test]
+    fn patience_ends_for_whoever_looks_all_the_time() {
+        let look = || {
+            let (sessions, begun) = (Sessions::default(), SystemClock.now());
+            let [time, needed] = [Duration::from_secs(12); 2];
+            let (life, mark) = (Life { time, needed, delay: Duration::ZERO }, Mark::Ours(None));
+            sessions.enter("b-1", Session { id: "s".into(), client: "b".into(), life, until: begun + time, mark });
+            let left = |index, at| {
+                let now = begun + Duration::from_secs(at);
+                sessions.patience("b-1", index, Duration::from_secs(3), now).as_secs()
+            };
+            assert_eq!([0, 2, 3, 4].map(|at| left(7, at)), [3, 1, 0, 0]);
+            assert_eq!([8, 10, 11].map(|at| left(7, at)), [3, 1, 0], "after an outage");
+            assert_eq!([12, 14, 15].map(|at| left(8, at)), [3, 1, 0], "with another offer");
+        };
+        shuttle::check_random(look, 1);
     }
 }

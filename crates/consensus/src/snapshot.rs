@@ -8,34 +8,57 @@
 use super::kv::{Check, Entry};
 use super::names::{Names, Party};
 use redis_dlock::Error;
-use redis_dlock::port::{Busy, Inspection};
+use redis_dlock::port::{Busy, Claim, Inspection, Message};
+use std::time::Duration;
 
 /// Who holds a key and who waits for it.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
-    pub(super) holder: Option<Holder>,
+    pub(super) holder: Option<HoldingEntry>,
     /// The index of an entry of the lock that nobody holds. Programs that lock in Consul's own way leave it.
     pub(super) idle: Option<u64>,
     /// Who waits, the longest first.
-    pub(super) waiters: Vec<Waiter>,
+    pub(super) waiters: Vec<WaitingEntry>,
+    /// How many wait behind them, perhaps.
+    unseen: u64,
 }
 
 /// Whoever holds the key.
 #[derive(Clone, Debug)]
-pub(super) struct Holder {
+pub(super) struct HoldingEntry {
     pub(super) party: Party,
     pub(super) session: Option<String>,
-    /// The index at which it began to hold, or at which its number was renewed.
+    /// The index at which it began to hold, or was offered the key, or at which its number was renewed.
     pub(super) index: u64,
+    pub(super) value: Vec<u8>,
 }
 
 /// Whoever stands in the queue. The lock passes to the session of its entry, and the lock's entry takes over its value.
-#[derive(Clone, Debug)]
-pub(super) struct Waiter {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WaitingEntry {
     pub(super) party: Party,
     pub(super) path: String,
     pub(super) session: String,
     pub(super) value: Vec<u8>,
+}
+
+/// An [offer](super::confirm) of a key to a locker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) key: String,
+    pub(super) locker: String,
+    /// What the lock's entry says, and the index at which that was written.
+    pub(super) entry: Vec<u8>,
+    pub(super) index: u64,
+    /// How many waited then.
+    pub(super) waiting: u64,
+}
+
+impl Offer {
+    /// Says to the client that it is to ask itself.
+    pub(super) fn has_changed(&self) -> Message {
+        Message::Changed { key: Some(self.key.clone()) }
+    }
 }
 
 impl Snapshot {
@@ -55,7 +78,8 @@ impl Snapshot {
                 }
                 if entry.is_held {
                     let party = Party::read(&entry.value, entry.session.as_deref());
-                    holder = Some(Holder { party, session: entry.session, index: entry.changed });
+                    holder =
+                        Some(HoldingEntry { party, session: entry.session, index: entry.changed, value: entry.value });
                 } else {
                     idle = Some(entry.changed);
                 }
@@ -68,12 +92,17 @@ impl Snapshot {
                     continue;
                 };
                 let party = Party::read(&entry.value, Some(&session));
-                let waiter = Waiter { party, path: entry.path, session, value: entry.value };
+                let waiter = WaitingEntry { party, path: entry.path, session, value: entry.value };
                 waiters.push((entry.created, waiter));
             }
         }
         waiters.sort_by_key(|(created, _)| *created);
-        Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect() })
+        Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect(), unseen: 0 })
+    }
+
+    /// What whoever holds a key knows of it without a look: who waits the longest. Others may wait behind that one.
+    pub(super) fn before(first: WaitingEntry) -> Self {
+        Self { holder: None, idle: None, waiters: vec![first], unseen: 1 }
     }
 
     /// Returns the check that nobody holds the key, as it is here.
@@ -85,8 +114,20 @@ impl Snapshot {
     }
 
     /// Returns the holder if this session holds the key for this locker. The locker alone does not say so: a session of etcd may have ended, and
-    /// another program may have written the entry. The session alone does not either: it may be that of the client's next locker.
-    pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&Holder> {
+    /// another program may have written the entry. The session alone does not either: it may be that of the client's next locker. Whoever is only
+    /// offered the key does not hold it.
+    pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&HoldingEntry> {
+        self.is_of(session, locker).filter(|holder| !holder.party.is_offered)
+    }
+
+    /// Returns the offer of the key to a locker, if it has this session.
+    pub(super) fn offer_to(&self, session: &str, claim: &Claim<'_>) -> Option<Offer> {
+        let holder = self.is_of(session, claim.locker).filter(|holder| holder.party.is_offered)?;
+        let (key, locker) = (claim.key.to_owned(), claim.locker.to_owned());
+        Some(Offer { key, locker, entry: holder.value.clone(), index: holder.index, waiting: self.waiting() })
+    }
+
+    fn is_of(&self, session: &str, locker: &str) -> Option<&HoldingEntry> {
         self.holder
             .as_ref()
             .filter(|holder| holder.session.as_deref() == Some(session) && holder.party.locker == locker)
@@ -125,18 +166,18 @@ impl Snapshot {
 
     /// Returns how many wait.
     pub(super) fn waiting(&self) -> u64 {
-        self.waiters.len() as u64
+        self.waiters.len() as u64 + self.unseen
     }
 }
 
-impl Holder {
+impl HoldingEntry {
     /// Returns the check that it still holds the key, by the same write.
     pub(super) fn is_unchanged(&self, path: String) -> Check {
         Check::Unchanged { path, index: self.index }
     }
 
-    /// The store does not say for how long.
-    pub(super) fn busy(&self) -> Busy {
-        Busy::new(self.party.locker.clone(), None)
+    /// The store does not say for how long. Whoever has no patience for longer asks after what is left of it.
+    pub(super) fn busy(&self, left: Option<Duration>) -> Busy {
+        Busy::new(self.party.locker.clone(), left)
     }
 }

@@ -7,6 +7,7 @@
 //! | join | the same; if it is busy: write the own entry among the waiters, look, and tell the holder if it is the first | 1; 2 to wait, 3 for the first |
 //! | release | if the own session holds the lock, and nobody waits: delete it | 1 |
 //! | release, hand-over to a waiter | if the own session holds the lock and the waiter's session its entry: pass the lock to that session, delete the entry, write a message; with a next locker, write its entry among the waiters | 1 |
+//! | confirm | if the lock's entry is the one that was offered: write it again | 1 |
 //! | delayed release | if the own session holds the lock: pass it to a session that nobody renews, with a mark in place of the locker | 1 |
 //! | hand-over without waiters | if the own session holds the lock: write it again for the next locker | 1 |
 //! | extend, poll | renew the session, then look at the key. The leader renews by itself, without a write | 0 |
@@ -15,20 +16,21 @@
 //! | break | if the lock's entry is the one that was seen: pass the lock to the first waiter, or delete it; write who broke it, and a message to the holder | 2 |
 //!
 //! The number of a tenure is the index of the lock's last write: etcd's revision, Consul's Raft index. The index of the message of a hand-over
-//! is the same, because one transaction writes both. An entry that says the same as before is no change for Consul. So a lock that is
+//! is that of the offer, because one transaction writes both. An entry that says the same as before is no change for Consul. So a lock that is
 //! rewritten says the index before it.
 //!
 //! Whichever transaction is the first to use a session that was idle has a check and a write more, of its [mark](super::sessions), and is still one
 //! request and one write to the log.
 
+use super::confirm::Confirming;
 use super::deadline::Deadline;
 use super::gift::{Gift, Given, take_up};
 use super::kv::{Check, Committed, Entry, Kv, Transaction, Write};
 use super::message;
 use super::names::{self, Names};
 use super::presence::Presence;
-use super::sessions::{Doubt, Mark, Session, Sessions, Tenure};
-use super::snapshot::Snapshot;
+use super::sessions::{Doubt, KnownTenure, Mark, Session, Sessions};
+use super::snapshot::{Offer, Snapshot};
 use super::timing::{TELLING, TRIES};
 use crate::sync::Mutex;
 use redis_dlock::port::Claim;
@@ -91,6 +93,36 @@ impl ConsensusStore {
         }
     }
 
+    /// What confirms offers, for whoever has not the store.
+    pub(super) fn confirming(&self) -> Confirming {
+        let (kv, names, sessions) = (Arc::clone(&self.kv), self.names.clone(), Arc::clone(&self.sessions));
+        Confirming { kv, names, sessions }
+    }
+
+    /// Confirms an offer to the locker of this session. Returns what is known of the key then. `None` if nobody may hold it for a while, or if the
+    /// locker must not: it is doomed, and its next poll ends its session.
+    pub(super) fn confirmed(
+        &self,
+        offer: &Offer,
+        session: &str,
+        deadline: Deadline,
+    ) -> Result<Option<Snapshot>, Error> {
+        if self.sessions.is_doomed(&offer.locker) {
+            return Ok(None);
+        }
+        let look = self.names.of(&offer.key);
+        let entries = match self.confirming().confirm([(offer, session)].into_iter(), &look, deadline)? {
+            Committed::Done { entries, .. } => {
+                self.sessions.note_confirmed(&offer.locker, offer.index);
+                entries
+            }
+            Committed::Refused(Some(entries)) => entries,
+            Committed::Refused(None) | Committed::NoSession => return self.look(&offer.key, deadline).map(Some),
+            Committed::Delayed => return Ok(None),
+        };
+        self.read(&offer.key, entries).map(Some)
+    }
+
     /// Reads the entries of a key, which an answer has.
     pub(super) fn read(&self, key: &str, entries: Vec<Entry>) -> Result<Snapshot, Error> {
         Snapshot::read(entries, key, &self.names)
@@ -130,7 +162,7 @@ impl ConsensusStore {
     /// attempt has another one. Returns `true` if a twin has it: a mark that has gone may have been deleted by a person, one that has changed
     /// has another owner.
     pub(super) fn is_with_twin(&self, locker: &str, deadline: Deadline) -> Result<bool, Error> {
-        let Some(Tenure { session, .. }) = self.sessions.of(locker) else { return Ok(false) };
+        let Some(KnownTenure { session, .. }) = self.sessions.of(locker) else { return Ok(false) };
         let Mark::Left(index) = session.mark else { return Ok(false) };
         let found = self.entry(&self.names.mark(&session.id), deadline)?.map(|entry| entry.changed);
         if found != index {
@@ -155,12 +187,12 @@ impl ConsensusStore {
     /// Returns what is known of a tenure. The session of one that another processor began stands in its entry: a client may release with one
     /// processor what it has taken with another. Such a session goes on to the end of its life, and back into no pool of ours, because nobody here
     /// knows whether its requests were answered.
-    pub(super) fn tenure(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<Tenure>, Error> {
+    pub(super) fn tenure(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<KnownTenure>, Error> {
         if let Some(tenure) = self.sessions.of(claim.locker) {
             return Ok(Some(tenure));
         }
         let snapshot = self.look(claim.key, deadline)?;
-        let of = |session| Tenure::of_another(session, claim.client, self.kv.life(claim));
+        let of = |session| KnownTenure::of_another(session, claim.client, self.kv.life(claim));
         Ok(snapshot.session_of(claim.locker).map(of))
     }
 
@@ -232,7 +264,7 @@ impl ConsensusStore {
     pub(super) fn lives_for(
         &self,
         claim: &Claim<'_>,
-        tenure: &Tenure,
+        tenure: &KnownTenure,
         next: &Claim<'_>,
         deadline: Deadline,
     ) -> Result<bool, Error> {
@@ -251,9 +283,9 @@ impl ConsensusStore {
 
     /// Gives a key that this session holds, or that nobody holds, to the first waiter.
     ///
-    /// It is one transaction, so there is no moment in which the key is free, and none in which the waiter holds it and still waits. The message is
-    /// a part of it: whoever is given a key has been told so, or asks because it has missed a message. The index of the transaction is the number
-    /// of the new tenure, in the message as in the entry.
+    /// It is one transaction, so there is no moment in which the key is free, and none in which the waiter has it and still waits. The message is
+    /// a part of it: whoever is given a key has been told so, or asks because it has missed a message. The index of the transaction is that of the
+    /// [offer](super::confirm), in the message as in the entry.
     pub(super) fn give(&self, key: &str, gift: &Gift<'_>, deadline: Deadline) -> Result<Given, Error> {
         let Some(head) = gift.snapshot.waiters.first() else { return Ok(Given::Changed) };
         let transaction = gift.transaction(key, head, &self.names);
@@ -293,7 +325,7 @@ impl ConsensusStore {
         &self,
         claim: &Claim<'_>,
         next: &Claim<'_>,
-        tenure: &Tenure,
+        tenure: &KnownTenure,
         after: Option<u64>,
         deadline: Deadline,
     ) -> Result<Rewritten, Error> {
@@ -368,7 +400,7 @@ impl ConsensusStore {
             return;
         };
         if let Some(first) = snapshot.waiters.first().filter(|waiter| waiter.party.locker == locker) {
-            let (path, value) = (self.names.inbox(client), message::contended(key, holder, locker));
+            let (path, value) = (self.names.inbox(client), message::contended(key, holder, first));
             let write = Write::Say { path, session: first.session.clone(), value };
             let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: String::new() };
             let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));

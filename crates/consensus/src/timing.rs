@@ -13,6 +13,22 @@ pub(crate) const DELAYED: Duration = Duration::from_secs(1);
 /// ends.
 pub(crate) const TELLING: Duration = Duration::from_millis(500);
 
+/// How long the inbox takes to confirm what its client is offered, at most. It tells nothing meanwhile, and what it has not confirmed is polled for.
+/// The close of a client waits for it.
+pub(crate) const CONFIRMING: Duration = PATIENCE;
+
+/// For how long an offer may stand that its waiter does not confirm, from when another waiter has seen it. Waiters ask every sixth of the lease, so
+/// a dead one keeps the others out for half a lease at most while the store answers, and a live one that has missed the message has asked for itself by
+/// then, unless a request of its own was lost, too.
+pub(crate) fn patience(lease: Duration) -> Duration {
+    lease * 3 / 10
+}
+
+/// How long after a look the next one comes, at most, for both to count as one wait: a quarter of the lease, which is a poll and a half.
+pub(crate) fn between_looks(patience: Duration) -> Duration {
+    patience * 5 / 6
+}
+
 /// How long it is kept by whom a hold was broken, at least: the holder asks soon after it was told, and whoever gave the order if the reply is
 /// lost.
 pub(crate) const TOLD: Duration = Duration::from_secs(60);

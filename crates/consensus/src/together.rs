@@ -56,14 +56,14 @@ const LONGEST_LOOK: usize = 128 * 1024;
 
 /// A tenure that is extended or probed.
 #[derive(Debug)]
-pub(super) struct Kept<'a> {
+pub(super) struct KeptTenure<'a> {
     claim: &'a Claim<'a>,
     /// `None` if this processor does not know the tenure, or not any more.
     session: Option<String>,
     is_extended: bool,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> KeptTenure<'a> {
     /// Returns the tenures of these requests, if all are extensions and probes, each of another key.
     pub(super) fn all(sessions: &Sessions, requests: &'a [Request<'a>]) -> Option<Vec<Self>> {
         let mut keys = HashSet::new();
@@ -84,7 +84,7 @@ impl<'a> Kept<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Together<'a> {
     pub(super) store: &'a ConsensusStore,
-    pub(super) kept: &'a [Kept<'a>],
+    pub(super) kept: &'a [KeptTenure<'a>],
     pub(super) deadline: Deadline,
 }
 
@@ -175,16 +175,16 @@ impl Together<'_> {
     }
 
     /// Looks at the keys of tenures whose sessions were renewed, if they are extended.
-    fn looked(&self, some: &[&Kept<'_>]) -> Vec<Kind> {
+    fn looked(&self, some: &[&KeptTenure<'_>]) -> Vec<Kind> {
         let names = &self.store.names;
-        let prefix = |kept: &&Kept<'_>| match kept.is_extended {
+        let prefix = |kept: &&KeptTenure<'_>| match kept.is_extended {
             true => names.of(kept.claim.key),
             false => names.lock(kept.claim.key),
         };
         let prefixes: Vec<_> = some.iter().map(prefix).collect();
         match self.store.kv.look_all(&prefixes, self.deadline) {
             Ok(looks) => {
-                let outcome = |(kept, entries): (&&Kept<'_>, _)| {
+                let outcome = |(kept, entries): (&&KeptTenure<'_>, _)| {
                     let read = self.store.read(kept.claim.key, entries);
                     Some(read.map(|snapshot| self.outcome(kept, &snapshot)))
                 };
@@ -194,7 +194,7 @@ impl Together<'_> {
         }
     }
 
-    fn outcome(&self, kept: &Kept<'_>, snapshot: &Snapshot) -> Outcome {
+    fn outcome(&self, kept: &KeptTenure<'_>, snapshot: &Snapshot) -> Outcome {
         let (extend, session) = (self.extend(kept), kept.session.as_deref());
         if kept.is_extended {
             extend.extended(session, snapshot).into()
@@ -203,12 +203,12 @@ impl Together<'_> {
         }
     }
 
-    fn extend<'b>(&'b self, kept: &'b Kept<'b>) -> Extend<'b> {
+    fn extend<'b>(&'b self, kept: &'b KeptTenure<'b>) -> Extend<'b> {
         Extend { store: self.store, claim: kept.claim, deadline: self.deadline }
     }
 
     /// Extends or probes one tenure by requests of its own.
-    fn alone(&self, kept: &Kept<'_>) -> Result<Outcome, Error> {
+    fn alone(&self, kept: &KeptTenure<'_>) -> Result<Outcome, Error> {
         let extend = self.extend(kept);
         if kept.is_extended { extend.extend().map(Into::into) } else { extend.probe().map(Into::into) }
     }

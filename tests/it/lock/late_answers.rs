@@ -143,6 +143,32 @@ fn a_hold_that_comes_with_little_lease_left_is_extended_first() {
     }
 }
 
+/// Its lease would end before another extension could be answered.
+/// Shows: G3.
+#[test]
+fn a_hold_that_cannot_be_extended_in_time_is_given_back_and_asked_for_anew() {
+    let scene = scene();
+    let _bar = scene.watch.bar(Kind::Extend);
+    let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
+    scene.watch.lose_next_answer(Kind::Extend);
+    let lock = scene.lock.clone();
+    let locker = spawn(move || {
+        let guard = lock.lock().unwrap();
+        (guard.remaining(), guard.unlock().is_ok())
+    });
+    asking.wait();
+    // A round trip takes two thirds of a lease.
+    scene.clock.advance(LEASE * 2 / 3);
+    asking.open();
+    // After a failure it pauses.
+    eventually("it has the lock", || {
+        scene.clock.advance(Duration::from_millis(10));
+        locker.is_finished()
+    });
+    let (remaining, is_released) = locker.join();
+    assert!(remaining > LEASE / 2 && is_released, "{remaining:?}");
+}
+
 /// Shows: L2.
 #[test]
 fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {

@@ -63,12 +63,6 @@ const AGAIN: &[(&str, &str)] = &[
     // A client and its tenures as a store sees them, which is what the suite plays.
     ("Client", "crates/conformance/src/suite.rs"),
     ("Tenure", "crates/conformance/src/tenure.rs"),
-    ("Acquire", "crates/consensus/src/acquire.rs"),
-    ("Place", "crates/consensus/src/consul/place.rs"),
-    ("Tenure", "crates/consensus/src/sessions.rs"),
-    ("Holder", "crates/consensus/src/snapshot.rs"),
-    ("Waiter", "crates/consensus/src/snapshot.rs"),
-    ("Kept", "crates/consensus/src/together.rs"),
     ("Waiter", "crates/mongodb/src/entry.rs"),
 ];
 

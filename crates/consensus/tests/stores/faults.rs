@@ -6,19 +6,21 @@ use crate::support::process::Killed;
 use crate::support::process::signal;
 use redis_dlock::port::Operations;
 use redis_dlock::{
-    BackendFailure, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LossCause,
+    BackendFailure, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold, LossCause,
 };
 use rustix::process::Signal;
 use std::env;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 on_each_store!(
     a_killed_process_keeps_nobody_out_for_long,
     a_lock_delay_keeps_others_out_for_longer_after_a_death_alone,
     a_stopped_process_has_lost_its_lock_when_it_goes_on,
     a_holder_is_told_by_its_own_deadline_while_no_server_answers,
+    a_waiter_that_is_killed_and_given_the_lock_is_passed_over_while_its_session_lives,
+    a_waiter_that_stands_still_and_is_given_the_lock_loses_its_turn_and_no_hold,
     an_attempt_without_an_answer_leaves_no_lock,
     a_lock_survives_a_restart_of_the_only_server,
     a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers,
@@ -49,6 +51,68 @@ fn many<V: ConsensusStore>(url: &str) -> Vec<DistributedReentrantLock> {
     let generator = DLockGenerator::new(V::processor(url)).unwrap();
     let config = |n: u32| DLockConfig::new("MANY", n.to_string()).with_lease(V::LONG_LEASE);
     (0..150).map(|n| generator.generate_with(config(n)).unwrap()).collect()
+}
+
+/// The URL on which a process of this test waits for the lock.
+const WAITER: &str = "DLOCK_TEST_WAITER";
+
+/// The lease of that process, which no other one has, and how long its session lives without a renewal.
+const WAITING: Duration = Duration::from_secs(12);
+const WAITING_LIFE: Duration = Duration::from_secs(15);
+
+/// A process that waits for the lock.
+struct Waiter(Killed, BufReader<ChildStdout>);
+
+impl Waiter {
+    fn start(url: &str) -> Self {
+        let mut process = Command::new(env::current_exe().unwrap())
+            .args(["faults::waits_until_it_is_killed", "--exact", "--nocapture"])
+            .env(WAITER, url)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        Self(Killed(process), lines)
+    }
+
+    /// Waits until it holds.
+    fn holds(&mut self) {
+        assert!(self.1.by_ref().lines().map_while(Result::ok).any(|line| line.contains("it holds")));
+    }
+}
+
+/// What the process of a [`Waiter`] does.
+#[test]
+fn waits_until_it_is_killed() {
+    if let Ok(url) = env::var(WAITER) {
+        let lock = if url.starts_with("etcd") { lock::<Etcd>(&url, WAITING) } else { lock::<Consul>(&url, WAITING) };
+        let _guard = lock.lock().unwrap();
+        std::io::stdout().write_all(b"it holds\n").unwrap();
+        std::thread::sleep(Duration::from_secs(600));
+    }
+}
+
+/// Has a process wait for the lock, strikes it, and gives the lock to it. Returns the process and the hold of the one behind it, which began while
+/// the session of the process lived.
+fn behind_a_waiter_that<V: ConsensusStore>(servers: &V, strike: Signal) -> (Waiter, Hold) {
+    let url = servers.url("a");
+    let (held, behind) = (lock::<V>(&url, LONG), lock::<V>(&url, WAITING - WAITING / 4));
+    let processor = V::processor(&url);
+    let waiting = |count| processor.inspect(held.key(), LONG).unwrap().waiting == count;
+    let guard = held.lock().unwrap();
+    let waiter = Waiter::start(&url);
+    eventually("the process waits", || waiting(1));
+    let member = spawn(move || behind.hold().unwrap());
+    eventually("both wait", || waiting(2));
+    signal(&waiter.0.0, strike);
+    guard.unlock().unwrap();
+    let given = Instant::now();
+    let hold = member.join();
+    assert!(servers.session_lives().contains(&WAITING_LIFE), "its session has ended, so nobody has passed it over");
+    let leases = given.elapsed().div_duration_f64(WAITING);
+    let figure = format!("{}: it kept others out for {leases:.2} of its lease\n", V::NAME);
+    std::io::stdout().write_all(figure.as_bytes()).unwrap();
+    (waiter, hold)
 }
 
 /// A process that holds the lock, and that with a lock-delay.
@@ -149,6 +213,29 @@ fn a_holder_is_told_by_its_own_deadline_while_no_server_answers<V: ConsensusStor
     servers.servers()[0].signal(Signal::CONT);
     assert!(guard.unlock().is_err());
     lock.lock().unwrap().unlock().unwrap();
+}
+
+/// Its session would keep the others out for more than a lease.
+///
+/// Shows: L1.
+fn a_waiter_that_is_killed_and_given_the_lock_is_passed_over_while_its_session_lives<V: ConsensusStore>() {
+    let servers = V::start(1);
+    behind_a_waiter_that(&servers, Signal::KILL).1.release().unwrap();
+}
+
+/// It takes itself for no holder when it goes on, and has the lock in the end.
+///
+/// Shows: G1, L1.
+fn a_waiter_that_stands_still_and_is_given_the_lock_loses_its_turn_and_no_hold<V: ConsensusStore>() {
+    let servers = V::start(1);
+    let (mut waiter, hold) = behind_a_waiter_that(&servers, Signal::STOP);
+    signal(&waiter.0.0, Signal::CONT);
+    let processor = V::processor(&servers.url("a"));
+    let key = lock::<V>(&servers.url("a"), LONG).key().to_owned();
+    eventually("it waits anew", || processor.inspect(&key, LONG).unwrap().waiting == 1);
+    assert!(hold.is_valid());
+    hold.release().unwrap();
+    waiter.holds();
 }
 
 /// A request that had no answer may be executed later. The end of its session is its end, too.

@@ -1,7 +1,10 @@
 //! One client: its tenures, one after another, and what it checks.
 
 use super::journal::Journal;
+use super::scenarios::Scenario;
 use super::servers::{Servers, step};
+use crate::confirm::Offers;
+use crate::deadline::Deadline;
 use crate::message;
 use crate::names::Names;
 use crate::store::ConsensusStore;
@@ -21,14 +24,19 @@ const ROOT: &str = "dlock/";
 /// No session of the model ends by itself.
 const LEASE: Duration = Duration::from_secs(3600);
 
+/// A lease with which each waiter passes over whoever has not confirmed yet, however soon that is: only its check keeps it from a holder.
+const NO_PATIENCE: Duration = Duration::from_nanos(1);
+
 pub(super) struct Client {
     name: String,
     store: Arc<ConsensusStore>,
     servers: Servers,
     journal: Journal,
     names: Names,
-    gives_up: bool,
-    delays: bool,
+    scenario: Scenario,
+    /// The lease of its claims.
+    lease: Duration,
+    is_dead: bool,
     tenures: u32,
     /// The index up to which it has waited for changes, and how many messages it has heard.
     seen: u64,
@@ -56,15 +64,16 @@ enum End {
 }
 
 impl Client {
-    pub(super) fn new(name: &str, servers: &Servers, journal: &Journal, gives_up: bool, delays: bool) -> Self {
+    pub(super) fn new(name: &str, servers: &Servers, journal: &Journal, scenario: &Scenario) -> Self {
         Self {
             name: name.to_owned(),
             store: Arc::new(ConsensusStore::new(Arc::new(servers.clone()), ROOT)),
             servers: servers.clone(),
             journal: journal.clone(),
             names: Names::new(ROOT),
-            gives_up,
-            delays,
+            scenario: *scenario,
+            lease: if scenario.dies { NO_PATIENCE } else { LEASE },
+            is_dead: false,
             tenures: 0,
             seen: 0,
             heard: 0,
@@ -84,8 +93,11 @@ impl Client {
     /// Has so many holds, or gives up.
     pub(super) fn run(mut self, holds: u32) {
         for _ in 0..holds {
+            if self.is_dead {
+                break;
+            }
             let locker = self.next_locker();
-            let claim = Claim::new(KEY, &self.name, &locker, LEASE);
+            let claim = Claim::new(KEY, &self.name, &locker, self.lease);
             let next = match self.store.join(&claim, LEASE) {
                 Ok(AcquireOutcome::Acquired(grant)) => Next::Holds(number(&grant)),
                 Ok(_) => Next::Waits,
@@ -101,7 +113,7 @@ impl Client {
         let (mut locker, mut next) = (locker.to_owned(), next);
         let name = self.name.clone();
         loop {
-            let claim = Claim::new(KEY, &name, &locker, LEASE);
+            let claim = Claim::new(KEY, &name, &locker, self.lease);
             match next {
                 Next::Over => return,
                 Next::Waits => next = self.wait(&claim),
@@ -125,13 +137,25 @@ impl Client {
     fn wait(&mut self, claim: &Claim<'_>) -> Next {
         let inbox = self.names.inbox(&self.name);
         loop {
-            if self.gives_up && thread_rng().gen_ratio(1, 8) {
+            if self.scenario.dies && thread_rng().gen_ratio(1, 8) {
+                self.is_dead = true;
+                self.servers.note_dead(&self.name);
+                return Next::Over;
+            }
+            if self.scenario.gives_up && thread_rng().gen_ratio(1, 8) {
                 self.release(claim);
                 return Next::Over;
             }
             self.seen = self.servers.wait(&inbox, self.seen);
             let mut asks = !self.servers.is_calm();
-            for message in self.servers.inbox(&inbox, &mut self.heard).iter().flat_map(message::read) {
+            let change = self.servers.inbox(&inbox, &mut self.heard);
+            change.iter().for_each(|change| self.store.confirming().note_waiters(change));
+            // An inbox confirms what it hears; a client that has missed it asks.
+            let offer = change.as_ref().and_then(message::offer).filter(|_| thread_rng().gen_bool(0.5));
+            let mut offers = Offers::new(self.store.confirming());
+            offer.into_iter().for_each(|offer| offers.push(offer));
+            let confirmed = offers.confirm_some(Deadline::after(LEASE));
+            for message in confirmed.into_iter().chain(change.iter().flat_map(message::read)) {
                 match message {
                     Message::Granted { locker, grant, .. } if locker == claim.locker => {
                         return Next::Holds(number(&grant));
@@ -182,6 +206,9 @@ impl Client {
         for _ in 0..thread_rng().gen_range(0..3) {
             step();
         }
+        // Of who waits. What else its inbox says it hears when it waits again.
+        let change = self.servers.inbox(&self.names.inbox(&self.name), &mut self.heard.clone());
+        change.iter().for_each(|change| self.store.confirming().note_waiters(change));
         if thread_rng().gen_ratio(1, 3) {
             match self.store.probe(claim, LEASE) {
                 Ok(ProbeOutcome::Ours) | Err(_) => {}
@@ -195,7 +222,7 @@ impl Client {
             self.extend_with_another(claim);
         }
         entry.ask(|| true);
-        if self.delays && thread_rng().gen_bool(0.5) {
+        if self.scenario.delays && thread_rng().gen_bool(0.5) {
             self.delay(claim);
             // Until its time is over, nobody else is inside.
             entry.ask(|| true);
@@ -244,7 +271,7 @@ impl Client {
 
     /// Ends a hold, and waits for the next one.
     fn hand_over(&mut self, locker: &str, later: &str) -> Next {
-        let [claim, next] = [locker, later].map(|locker| Claim::new(KEY, &self.name, locker, LEASE));
+        let [claim, next] = [locker, later].map(|locker| Claim::new(KEY, &self.name, locker, self.lease));
         match self.store.hand_over(&claim, &next, LEASE) {
             Ok(ReleaseOutcome::Passed(grant)) => Next::Holds(number(&grant)),
             Ok(ReleaseOutcome::Queued(_)) => Next::Waits,
@@ -254,8 +281,9 @@ impl Client {
                 if is_open && thread_rng().gen_bool(0.5) {
                     // One thread repeats the release, while another asks about the next locker.
                     let (store, name, locker) = (Arc::clone(&self.store), self.name.clone(), locker.to_owned());
+                    let lease = self.lease;
                     self.releasing.push(thread::spawn(move || {
-                        let claim = Claim::new(KEY, &name, &locker, LEASE);
+                        let claim = Claim::new(KEY, &name, &locker, lease);
                         while store.release(&claim, LEASE).is_err() {}
                     }));
                     return Next::Asks;

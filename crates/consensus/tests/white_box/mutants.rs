@@ -18,6 +18,8 @@ pub(crate) enum Mutant {
     HearsTheLast,
     /// A key is freed without a look at those who wait.
     FreesUnlooked,
+    /// Whoever knows whom to give a key takes a refusal for a gift.
+    GivesToTheFirstAnyway,
     /// A waiter leaves the queue, and does not look whether it has been given the key.
     LeavesTheQueueUnlooked,
     /// A session is believed to have ended because a renewal says so.
@@ -28,6 +30,14 @@ pub(crate) enum Mutant {
     BreaksWhoever,
     /// A delayed release that is repeated does not know its mark.
     ForgetsTheMark,
+    /// A waiter that asks takes an offer for a hold.
+    BelievesOffers,
+    /// An offer is confirmed without a check that nothing has changed since.
+    ConfirmsUnchecked,
+    /// A waiter is passed over without a check that it has not confirmed.
+    PassesOverUnchecked,
+    /// A waiter that does not confirm is not passed over.
+    WaitsForTheDead,
     /// An extension does not renew its session. `tests/faults` finds it.
     RenewsNothing,
     /// The session of a request without an answer goes on. `tests/faults` finds it.
@@ -87,7 +97,12 @@ caught_each! {
     hears_the_last: HearsTheLast, TWO, FORGOTTEN;
     gives_unsaid: GivesUnsaid, TWO, FORGOTTEN;
     frees_unlooked: FreesUnlooked, TWO, LEFT;
+    gives_to_the_first_anyway: GivesToTheFirstAnyway, LEAVING, LEFT;
     breaks_whoever: BreaksWhoever, BROKEN, LEFT_OR_TWICE;
     forgets_the_mark: ForgetsTheMark, DELAYED_FAULTY, &["a delayed release finds"];
     leaves_the_queue_unlooked: LeavesTheQueueUnlooked, LEAVING, LEFT;
+    believes_offers: BelievesOffers, DYING, LEFT_OR_TWICE;
+    confirms_unchecked: ConfirmsUnchecked, TWO_FAULTY, LEFT_OR_TWICE;
+    passes_over_unchecked: PassesOverUnchecked, DYING, LEFT_OR_TWICE;
+    waits_for_the_dead: WaitsForTheDead, DYING, FORGOTTEN;
 }

@@ -16,13 +16,15 @@ pub(super) struct Scenario {
     ends: u32,
     /// How many holds the operator breaks.
     breaks: u32,
-    gives_up: bool,
+    pub(super) gives_up: bool,
     /// Whether some holds end with a delayed release.
-    delays: bool,
+    pub(super) delays: bool,
+    /// Whether clients die while they wait, and nobody has any patience with an offer.
+    pub(super) dies: bool,
 }
 
 pub(super) const TWO: Scenario =
-    Scenario { clients: &[2, 2], faults: 0, ends: 0, breaks: 0, gives_up: false, delays: false };
+    Scenario { clients: &[2, 2], faults: 0, ends: 0, breaks: 0, gives_up: false, delays: false, dies: false };
 pub(super) const THREE: Scenario = Scenario { clients: &[2, 1, 1], ..TWO };
 pub(super) const TWO_FAULTY: Scenario = Scenario { faults: 2, ..TWO };
 pub(super) const THREE_FAULTY: Scenario = Scenario { faults: 2, ..THREE };
@@ -34,16 +36,18 @@ pub(super) const BROKEN: Scenario = Scenario { breaks: 2, ..THREE };
 pub(super) const BROKEN_FAULTY: Scenario = Scenario { faults: 2, ..BROKEN };
 pub(super) const DELAYED: Scenario = Scenario { delays: true, ..THREE };
 pub(super) const DELAYED_FAULTY: Scenario = Scenario { faults: 2, ..DELAYED };
+pub(super) const DYING: Scenario = Scenario { dies: true, ..THREE };
+pub(super) const DYING_FAULTY: Scenario = Scenario { faults: 2, ..DYING };
 
 impl Scenario {
     /// Plays one execution.
     /// Shows: L1, L2.
     pub(super) fn play(&self) {
-        let is_calm = self.faults + self.ends + self.breaks == 0 && !self.delays;
+        let is_calm = self.faults + self.ends + self.breaks == 0 && !self.delays && !self.dies;
         let (servers, journal) = (Servers::new(self.faults, is_calm), Journal::default());
         let mut threads = Vec::new();
         for (name, holds) in ["a", "b", "c"].into_iter().zip(self.clients) {
-            let client = Client::new(name, &servers, &journal, self.gives_up, self.delays);
+            let client = Client::new(name, &servers, &journal, self);
             threads.push(thread::spawn(move || client.run(*holds)));
         }
         for _ in 0..self.ends {
@@ -88,4 +92,6 @@ holds! {
     holds_that_an_operator_breaks_and_lost_answers: BROKEN_FAULTY;
     releases_that_are_delayed: DELAYED;
     releases_that_are_delayed_and_lost_answers: DELAYED_FAULTY;
+    clients_that_die_while_they_wait: DYING;
+    clients_that_die_while_they_wait_and_lost_answers: DYING_FAULTY;
 }

@@ -46,6 +46,8 @@ struct State {
     sessions: BTreeSet<String>,
     /// Those that the operator has ended.
     ended: BTreeSet<String>,
+    /// The clients that have died.
+    dead: BTreeSet<String>,
     faults: u32,
 }
 
@@ -99,6 +101,11 @@ impl Servers {
                 state.end(&session);
             }
         });
+    }
+
+    /// Notes that a client has died: its sessions end after all else.
+    pub(super) fn note_dead(&self, name: &str) {
+        self.0.state.lock().dead.insert(name.to_owned());
     }
 
     /// Whether the operator has ended the session of the tenure that stood in the lock's entry with this session.
@@ -164,9 +171,13 @@ impl Servers {
                 let _ = request.join();
             }
         }
-        self.0
-            .state
-            .lock()
+        let mut state = self.0.state.lock();
+        let is_dead = |session: &String| session.split_once('/').is_some_and(|(name, _)| state.dead.contains(name));
+        let sessions: Vec<_> = state.sessions.iter().filter(|session| is_dead(session)).cloned().collect();
+        for session in &sessions {
+            state.end(session);
+        }
+        state
             .entries
             .values()
             .filter(|entry| ![".inbox/", ".session/", ".broken/"].iter().any(|kept| entry.path.contains(kept)))
@@ -291,7 +302,8 @@ impl Kv for Servers {
     }
 
     fn life(&self, claim: &Claim<'_>) -> Life {
-        Life { time: claim.lease * 2, needed: claim.lease, delay: Duration::ZERO }
+        let needed = claim.lease.max(Duration::from_secs(3600));
+        Life { time: needed * 2, needed, delay: Duration::ZERO }
     }
 
     fn delay(&self, needed: Duration) -> Life {

@@ -1,0 +1,182 @@
+//! How a waiter confirms that it takes the key which it is offered, and how a waiter that does not is passed over.
+//!
+//! A waiter that has died is given the key like any other: nobody knows of its death before its session ends. So whoever gives a key to a waiter
+//! only *offers* it. The waiter writes the lock's entry again, without the word "offered", and holds the key from then on. If it does
+//! not, the first waiter that has seen the offer for long enough takes the key from it, for whoever waits the longest.
+//!
+//! | the lock's entry | is written by | its locker | others | leaves it by |
+//! |---|---|---|---|---|
+//! | offered | whoever gives the key to a waiter | does not hold it, and was told of no hold | wait | confirmation: held; [patience](super::timing::patience) of a waiter: offered to the next one; release, end of its session: free or given on |
+//! | held | the locker itself, by its acquire, its confirmation, or a poll that has found the key free; for a waiter of an earlier version, whoever gives it the key | holds it | wait | as ever: release, hand-over, break, end of its session |
+//!
+//! | an offer is confirmed by | when | requests |
+//! |---|---|---|
+//! | the inbox, before it tells the client of the grant | the message arrives | 1 for all offers that have arrived, up to [`MOST`] |
+//! | the poll of the waiter | the message was lost, merged with others, or its confirmation failed | 1 after those of the poll |
+//!
+//! Invariants:
+//!
+//! 1. A client is told of a hold only after the entry is held. So nothing that is taken from an offered entry is taken from a holder, and what a
+//!    client believes needs no other bound than before.
+//! 2. A confirmation and a passing over check the index of the offer, which no other write has. Of those for one offer at most one is executed,
+//!    and none after the entry has changed for any other reason.
+//! 3. A confirmation also checks that the session of its own tenure holds the entry: a twin has the same locker.
+//! 4. Only time decides when a waiter is passed over, and by no clock but that of the waiter that does it. A clock that runs fast costs the slow one
+//!    its turn, and never a hold. A time in which that waiter has not looked does not count: the store may have been away from both.
+//! 5. A waiter is offered the key only if its place says that it confirms. One of an earlier version is given it outright, and is not passed
+//!    over. A waiter of now believes a holder of an earlier version that gives it the key outright.
+//! 6. A tenure that is [doomed](super::sessions) confirms nothing. Its next poll ends its session.
+//! 7. One request of the inbox confirms the offers of several keys, and of each key the last one. The client is told of what it has confirmed before
+//!    the next request is sent. One of them that is out of date has all of them refused: the next requests take half as many.
+//!
+//! *Why a confirmation without an answer leaves no doubt.* If it is executed later, the entry is still the one that was offered, so its locker has
+//! neither released it nor been passed over. Then it is what the next poll would do. After anything else it does nothing.
+//!
+//! *Why no request waits for the patience to end.* The waiters ask every sixth of the lease anyway. A store that counts in coarse units would be
+//! asked too late by the time that is left, and is asked in turn then.
+//!
+//! *What it costs.* A hand-over between processes is two writes. It has no more round trips than one with a look and one write, because the holder
+//! knows whom to give the key: the confirmation of one offer looks at the key, and whoever comes to be the first of those who wait says so to the
+//! holder, with its entry. But a write takes longer than a look. What a waiter can lose is its turn: one that does not confirm in time begins anew at the queue's end. What holds the key is counted
+//! as before, from the last poll.
+
+use super::deadline::Deadline;
+use super::kv::{Change, Check, Committed, Entry, Kv, Transaction, Write};
+use super::message;
+use super::names::{self, Names};
+use super::sessions::{Doubt, Sessions};
+use super::snapshot::{Offer, Snapshot};
+use redis_dlock::Error;
+use redis_dlock::port::{Grant, Message};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How many offers one request confirms: each has three operations on Consul, of which older versions take 64.
+const MOST: usize = 21;
+
+/// What confirms offers.
+#[derive(Clone, Debug)]
+pub(super) struct Confirming {
+    pub(super) kv: Arc<dyn Kv>,
+    pub(super) names: Names,
+    pub(super) sessions: Arc<Sessions>,
+}
+
+impl Confirming {
+    /// Notes what a change of an inbox says of those who wait. A release that knows that somebody waits tries nothing else first, and one that knows
+    /// who waits the longest does not look.
+    pub(super) fn note_waiters(&self, change: &Change) {
+        for message in message::read(change) {
+            match message {
+                Message::Contended { locker, .. } => match message::first_waiter(change, &self.names) {
+                    Some(first) => self.sessions.note_first(&locker, Some(&first)),
+                    None => self.sessions.note_wanted(&locker, true),
+                },
+                Message::Granted { locker, grant, .. } if grant.waiting > 0 => {
+                    self.sessions.note_wanted(&locker, true);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Confirms offers to the lockers of these sessions in one transaction, which looks at a prefix. Each is of another key: etcd takes no two
+    /// writes of one entry.
+    ///
+    /// It is not sent by the store's way for transactions, because it leaves no doubt: with the index checked, one that is executed late does what
+    /// the next question would do, or nothing.
+    pub(super) fn confirm<'a>(
+        &self,
+        offers: impl Iterator<Item = (&'a Offer, &'a str)>,
+        look: &str,
+        deadline: Deadline,
+    ) -> Result<Committed, Error> {
+        let mut transaction = Transaction { look: look.to_owned(), ..Transaction::default() };
+        for (offer, session) in offers {
+            let (path, session) = (self.names.lock(&offer.key), session.to_owned());
+            transaction.checks.push(Check::Unchanged { path: path.clone(), index: offer.index });
+            transaction.checks.push(Check::HeldBy { path: path.clone(), session: session.clone() });
+            transaction.writes.push(Write::Hold { path, session, value: names::from_now(&offer.entry) });
+        }
+        self.kv.commit(&transaction, deadline)
+    }
+}
+
+/// The offers of which an inbox has heard. The first ones are confirmed together, and the client is told of them before the next request is
+/// sent: a request takes long where the servers are far away.
+#[derive(Debug)]
+pub(super) struct Offers {
+    confirming: Confirming,
+    heard: VecDeque<Offer>,
+    /// How many the next request confirms, at most. It is half of those that were refused together: one of them keeps all from theirs.
+    most: usize,
+}
+
+impl Offers {
+    pub(super) fn new(confirming: Confirming) -> Self {
+        Self { confirming, heard: VecDeque::new(), most: MOST }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.heard.is_empty()
+    }
+
+    /// Takes an offer in. An earlier one of its key is over.
+    pub(super) fn push(&mut self, offer: Offer) {
+        self.heard.retain(|earlier| earlier.key != offer.key);
+        self.heard.push_back(offer);
+    }
+
+    /// Sends one request at most. Returns what the client is to be told: of a grant, or to ask itself. It is told nothing of what a question of its
+    /// own has confirmed first.
+    pub(super) fn confirm_some(&mut self, deadline: Deadline) -> Vec<Message> {
+        let (mut told, mut asked) = (Vec::new(), Vec::new());
+        for offer in self.heard.drain(..self.most.min(self.heard.len())) {
+            match self.confirming.sessions.of(&offer.locker) {
+                Some(tenure) if tenure.confirmed == Some(offer.index) => {}
+                Some(tenure) if tenure.doubt != Doubt::Loses => asked.push((offer, tenure.session.id)),
+                // Another processor may know it.
+                _ => told.push(offer.has_changed()),
+            }
+        }
+        if asked.is_empty() {
+            return told;
+        }
+        let offers = asked.iter().map(|(offer, session)| (offer, session.as_str()));
+        // One transaction looks at one key.
+        let look =
+            if let [(offer, _)] = asked.as_slice() { self.confirming.names.of(&offer.key) } else { String::new() };
+        match self.confirming.confirm(offers, &look, deadline) {
+            Ok(Committed::Done { index, entries }) => {
+                self.most = MOST.min(2 * self.most);
+                told.extend(asked.iter().map(|(offer, _)| self.granted(offer, index, &entries)));
+            }
+            Ok(_) if asked.len() > 1 => {
+                self.most = asked.len() / 2;
+                asked.into_iter().rev().for_each(|(offer, _)| self.heard.push_front(offer));
+            }
+            Ok(_) => told.extend(asked.iter().map(|(offer, _)| offer.has_changed())),
+            // A server that hangs would keep all others from the client, too, one request after another.
+            Err(_) => {
+                let others = self.heard.drain(..);
+                told.extend(asked.into_iter().map(|(offer, _)| offer).chain(others).map(|offer| offer.has_changed()));
+            }
+        }
+        told
+    }
+
+    /// What is told of a hold that was confirmed at this index, where the key was seen so, or was not looked at.
+    fn granted(&self, offer: &Offer, index: u64, entries: &[Entry]) -> Message {
+        let Confirming { names, sessions, .. } = &self.confirming;
+        let (key, locker) = (offer.key.clone(), offer.locker.clone());
+        let seen = Snapshot::read(entries.to_vec(), &key, names).ok().filter(|seen| seen.holder.is_some());
+        let waiting = seen.as_ref().map_or(offer.waiting, Snapshot::waiting);
+        // Nobody is not noted: somebody may have said since that it waits.
+        match seen.as_ref().and_then(|seen| seen.waiters.first()) {
+            Some(first) => sessions.note_first(&locker, Some(first)),
+            None if waiting > 0 => sessions.note_wanted(&locker, true),
+            None => {}
+        }
+        Message::Granted { key, locker, grant: Grant::new(index, waiting) }
+    }
+}
