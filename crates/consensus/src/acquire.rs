@@ -239,7 +239,11 @@ impl Acquiring<'_> {
                 snapshot = confirmed;
             }
             if let Some(holder) = snapshot.is_held_by(&session.id, claim.locker) {
-                store.sessions.note_first(claim.locker, snapshot.waiters.first());
+                // Where it waits, too, because a person gave it the key, its release is to see that.
+                match snapshot.place(claim.locker) {
+                    None => store.sessions.note_first(claim.locker, snapshot.waiters.first()),
+                    Some(_) => store.sessions.note_wanted(claim.locker, true),
+                }
                 return Ok(Some(QueueLook::Holds(Grant::new(holder.index, snapshot.waiting()))));
             }
             let Some(place) = snapshot.place(claim.locker) else { return Ok(Some(QueueLook::Gone)) };

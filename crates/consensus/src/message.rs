@@ -5,7 +5,8 @@
 //! the count, and tells [`Message::Changed`]: the client asks about all that it waits for (mutant `HearsTheLast`). What no such question finds
 //! has entries of its own there, below the inbox: what clients say to one another, and that a hold was broken.
 //!
-//! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said.
+//! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said. A holder that is told
+//! who waits gives the key to that one by a transaction that finds its entry in the queue of the key, or does nothing.
 
 use super::kv::Change;
 use super::names::{Names, Party};
@@ -34,13 +35,14 @@ pub(super) fn contended(key: &str, locker: &str, first: &WaitingEntry) -> Vec<u8
     message.to_string().into_bytes()
 }
 
-/// Returns who says to a holder that it waits, if it says all that the holder needs.
+/// Returns who says to a holder that it waits, if it says all that the holder needs, and in its own name.
 pub(super) fn first_waiter(change: &Change, names: &Names) -> Option<WaitingEntry> {
     let text: Value = serde_json::from_slice(&change.value).ok()?;
     let word = |name: &str| text.get(name)?.as_str().map(str::to_owned);
     let (value, session) = (word("entry")?.into_bytes(), word("session")?);
-    let path = names.waiter(&word("contended")?, &word("by")?);
-    Some(WaitingEntry { party: Party::read(&value, Some(&session)), path, session, value })
+    let (party, by) = (Party::read(&value, Some(&session)), word("by")?);
+    let path = names.waiter(&word("contended")?, &by);
+    (party.locker == by).then_some(WaitingEntry { party, path, session, value })
 }
 
 /// Says to a holder that its hold was broken. An inbox of etcd keeps one message of a transaction, so this one may stand for others, too.

@@ -126,7 +126,8 @@ impl<'a> Release<'a> {
         tenure: &KnownTenure,
         first: Option<WaitingEntry>,
     ) -> Result<Result<(String, Snapshot), NotOurs>, Error> {
-        match first {
+        // A message may have named a waiter of another key.
+        match first.filter(|first| first.path.starts_with(&self.store.names.waiters(self.claim.key))) {
             Some(first) => Ok(Ok((tenure.session.id.clone(), Snapshot::before(first)))),
             None => self.held(self.look()?),
         }

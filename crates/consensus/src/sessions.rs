@@ -200,7 +200,7 @@ impl Sessions {
         }
     }
 
-    /// Notes who waits the longest for the key that a tenure holds, if anybody does.
+    /// Notes who waits the longest for the key that a tenure holds, if anybody does. It is another one.
     pub(super) fn note_first(&self, locker: &str, first: Option<&WaitingEntry>) {
         if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
             (tenure.is_wanted, tenure.first) = (first.is_some(), first.cloned());

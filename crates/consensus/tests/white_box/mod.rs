@@ -15,6 +15,7 @@
 mod client;
 #[path = "../../../../tests/white_box/check/model/explorer.rs"]
 mod explorer;
+mod first;
 #[path = "../../../../tests/white_box/check/model/journal.rs"]
 mod journal;
 #[cfg(dlock_mutants)]
