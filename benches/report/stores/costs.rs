@@ -37,7 +37,8 @@ pub(super) fn run<V: Peer>(plan: &Plan, section: &mut Section) {
     });
     let what = |what: &str| format!("{}: writes to the log, {what}", V::NAME);
     section.target(what("a pair"), Limit::AtMost(2.0), our_pair[1] as f64);
-    section.target(what("a hand-over"), Limit::AtMost(1.0), our_turn[1] as f64);
+    // The holder's, and that of the waiter, which confirms: so a dead one is passed over in half a lease.
+    section.target(what("a hand-over"), Limit::AtMost(2.0), our_turn[1] as f64);
     let row = |name: &str, ours: Rise, peers: Rise| {
         let cells = [ours[0], peers[0], ours[1], peers[1]].map(|n| n.to_string());
         [name.to_owned()].into_iter().chain(cells).collect()
