@@ -70,12 +70,9 @@ pub(crate) struct LockCall<'a> {
     pub(super) how: How,
 }
 
-/// An event that is in the queue, or none. What remains to be done may block. It is one pointer, which each hold passes on several times.
+/// An event that is in the queue. What remains to be done may block.
 #[must_use]
-pub(crate) struct Queued(Option<Box<AfterEvent>>);
-
-/// What remains to be done after an event was queued.
-struct AfterEvent {
+pub(crate) struct Queued {
     /// What remains to be done for the functions.
     told: Vec<FollowUp>,
     /// What is to be recorded.
@@ -83,26 +80,24 @@ struct AfterEvent {
 }
 
 impl Queued {
-    /// Nothing was queued.
-    pub(super) const NOTHING: Self = Self(None);
-
-    fn of(told: Vec<FollowUp>, observer: &Observer, sample: Option<Sample>) -> Self {
-        let figure = observer.meters.clone().map(|meters| (meters, sample));
-        Self(Some(Box::new(AfterEvent { told, figure })))
+    /// Nothing was queued, and there is only a figure to record.
+    fn of(observer: &Observer, sample: Sample) -> Self {
+        Self { told: Vec::new(), figure: observer.meters.clone().map(|meters| (meters, Some(sample))) }
     }
+
+    /// Nothing was queued.
+    pub(super) const NOTHING: Self = Self { told: Vec::new(), figure: None };
 
     /// Call it with no mutex held: it may start a thread, write to the log and call the recorder of metrics.
     #[inline]
     pub(super) fn finish(self) {
-        if let Some(after) = self.0 {
-            after.finish();
+        if !self.told.is_empty() || self.figure.is_some() {
+            self.finish_something();
         }
     }
-}
 
-impl AfterEvent {
     #[cold]
-    fn finish(self) {
+    fn finish_something(self) {
         let dropped = self.told.iter().filter(|told| told.is_dropped).count() as u64;
         self.told.into_iter().for_each(FollowUp::finish);
         if let Some((meters, sample)) = self.figure {
@@ -234,7 +229,7 @@ impl Events {
         if is_late {
             return observer.queue(&Event::RenewedLate(RenewedLate { lock, left }), Some(sample));
         }
-        Queued::of(Vec::new(), observer, Some(sample))
+        Queued::of(observer, sample)
     }
 
     /// Records that an extension has failed. No mutex may be held.

@@ -64,7 +64,8 @@ impl Observer {
 
     /// Queues an event for all functions that want it. It may be called with mutexes held.
     pub(super) fn queue(&self, event: &Event, sample: Option<Sample>) -> Queued {
-        Queued::of(self.hooks.iter().filter_map(|hook| hook.queue(event)).collect(), self, sample)
+        let told = self.hooks.iter().filter_map(|hook| hook.queue(event)).collect();
+        Queued { told, figure: self.meters.clone().map(|meters| (meters, sample)) }
     }
 
     /// Tells an event. No mutex may be held.
