@@ -21,8 +21,8 @@
 //! * **S24** Each order is carried out by a round of a retry thread, or taken by the shutdown, or refused because the client is down. None is taken by
 //!   anybody else: it could be a release.
 //! * **S25** Only a shutdown takes `is_down`, and sets it at once. So whoever finds it taken, or set, leaves the rest to that shutdown.
-//! * **S26** Who ends the lingering of a tenure, to give it back, is counted as inside, or is a thread whose end a shutdown waits for, or shuts the client
-//!   down. So the release is sent before the store is closed.
+//! * **S26** A thread that ends a lingering, to give the tenure back, is counted as inside, or a shutdown waits for its end, or it runs the shutdown
+//!   itself. So the release is sent before the store is closed.
 //!
 //! No order is dropped while `is_down` is taken: it may have a waker or a handle, whose drop may wait for that shutdown.
 

@@ -35,10 +35,10 @@
 //! *Why no request waits for the patience to end.* The waiters ask every sixth of the lease anyway. A store that counts in coarse units would be
 //! asked too late by the time that is left, and is asked in turn then.
 //!
-//! *What it costs.* A hand-over between processes is two writes. It has no more round trips than one with a look and one write, because the holder
-//! knows whom to give the key: the confirmation of one offer looks at the key, and whoever comes to be the first of those who wait says so to the
-//! holder, with its entry. But a write takes longer than a look. What a waiter can lose is its turn: one that does not confirm in time begins anew at the queue's end. What holds the key is counted
-//! as before, from the last poll.
+//! *What it costs.* A hand-over between processes is two writes. It has no more round trips than a look and one write, because the holder knows the
+//! first waiter: the confirmation of a single offer looks at the key, and a waiter that comes to be the first sends the holder its entry. A write
+//! takes longer than a look. A waiter that does not confirm in time loses its turn, and begins anew at the queue's end. The lease of a hold counts
+//! from the last poll, as it does without a confirmation.
 
 use super::deadline::Deadline;
 use super::kv::{Change, Check, Committed, Entry, Kv, Transaction, Write};
@@ -63,8 +63,8 @@ pub(super) struct Confirming {
 }
 
 impl Confirming {
-    /// Notes what a change of an inbox says of those who wait. A release that knows that somebody waits tries nothing else first, and one that knows
-    /// who waits the longest does not look.
+    /// Notes what a change of an inbox says of waiters. A release that knows that there are waiters does not try to free the key first. A release
+    /// that knows the first waiter does not look at the key.
     pub(super) fn note_waiters(&self, change: &Change) {
         for message in message::read(change) {
             match message {
@@ -83,8 +83,8 @@ impl Confirming {
     /// Confirms offers to the lockers of these sessions in one transaction, which looks at a prefix. Each is of another key: etcd takes no two
     /// writes of one entry.
     ///
-    /// It is not sent by the store's way for transactions, because it leaves no doubt: with the index checked, one that is executed late does what
-    /// the next question would do, or nothing.
+    /// The transaction does not go through [`ConsensusStore::commit`](super::store::ConsensusStore::commit), because it leaves no doubt: it checks the
+    /// index, so a late execution does what the next poll would do, or nothing.
     pub(super) fn confirm<'a>(
         &self,
         offers: impl Iterator<Item = (&'a Offer, &'a str)>,
@@ -127,8 +127,8 @@ impl Offers {
         self.heard.push_back(offer);
     }
 
-    /// Sends one request at most. Returns what the client is to be told: of a grant, or to ask itself. It is told nothing of what a question of its
-    /// own has confirmed first.
+    /// Sends one request at most. Returns messages for the client: a grant, or that it is to ask itself. An offer that a poll of the client has
+    /// confirmed needs no message.
     pub(super) fn confirm_some(&mut self, deadline: Deadline) -> Vec<Message> {
         let (mut told, mut asked) = (Vec::new(), Vec::new());
         for offer in self.heard.drain(..self.most.min(self.heard.len())) {
@@ -165,13 +165,13 @@ impl Offers {
         told
     }
 
-    /// What is told of a hold that was confirmed at this index, where the key was seen so, or was not looked at.
+    /// Returns the message about a hold that was confirmed at this index. `entries` are those of the key, and empty if the request did not look.
     fn granted(&self, offer: &Offer, index: u64, entries: &[Entry]) -> Message {
         let Confirming { names, sessions, .. } = &self.confirming;
         let (key, locker) = (offer.key.clone(), offer.locker.clone());
         let seen = Snapshot::read(entries.to_vec(), &key, names).ok().filter(|seen| seen.holder.is_some());
         let waiting = seen.as_ref().map_or(offer.waiting, Snapshot::waiting);
-        // Nobody is not noted: somebody may have said since that it waits.
+        // That nobody waits is not noted: a waiter may have come since, and have said so.
         match seen.as_ref().and_then(|seen| seen.waiters.first()) {
             Some(first) => sessions.note_first(&locker, Some(first)),
             None if waiting > 0 => sessions.note_wanted(&locker, true),

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What is heard. The thread that reads decides nothing of it: a request of its own would keep it from what comes next, so whoever waits at the
-/// channel confirms what is offered, with all that has come by then, and tells the client of the outcome.
+/// What is heard. The thread that reads sends no request, because it could not read meanwhile. The client's thread `dlock-listen` confirms the
+/// offers that have arrived by the time it looks.
 enum News {
     Told(Message),
     Offer(Offer),

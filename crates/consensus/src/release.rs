@@ -1,16 +1,16 @@
 //! How a tenure ends: release, hand-over, settle.
 //!
-//! A release tries first what costs least by what it knows. Whoever was told who waits the longest, by its grant or by a message, gives the key to
-//! that one. Whoever was told only that somebody waits looks at the queue first. Whoever was told nothing frees the key. Each is one write. A client
-//! without an inbox, which has never waited, is told nothing, so its hand-over takes two: a release that is refused, or that has to be followed by a
-//! gift.
+//! A release tries first what costs least by what it knows. A holder that knows the first waiter, by its grant or by a message, gives the key to that
+//! one. A holder that knows only that there are waiters looks at the queue first. A holder that knows of no waiter frees the key. Each is one write. A
+//! client without an inbox, which has never waited, is told nothing. So its hand-over takes two writes: a release that is refused, or that has to be
+//! followed by a gift.
 //!
 //! | known of the queue | found | release | hand-over to a next locker | writes |
 //! |---|---|---|---|---|
 //! | nobody was told to wait | nobody waits | the entry is deleted | the entry is written again for the next locker | 1 |
 //! | the same | somebody waits: etcd | refused; then as below | the same | 1 |
 //! | the same | somebody waits: Consul | deleted, then given to the first waiter | written again, then given on, with the next locker behind | 2 |
-//! | who waits the longest | is not looked at | given to that one; refused if it does not wait any more, then as below | the same, with the next locker at the queue's end | 1 |
+//! | the first waiter | is not looked at | given to that one; refused if it does not wait any more, then as below | the same, with the next locker at the queue's end | 1 |
 //! | somebody waits | somebody waits | given to the first waiter | the same, with the next locker at the queue's end | 1 |
 //! | somebody waits | nobody waits any more | the entry is deleted | the entry is written again for the next locker | 1 |
 //! | anything | the key is in its lock-delay | the entry is deleted; the waiter gets it later | the same; the next locker waits, too | 1; 2 |

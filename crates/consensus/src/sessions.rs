@@ -41,6 +41,7 @@ use redis_dlock::Error;
 use redis_dlock::port::{Claim, ReleaseDelay};
 use redis_dlock::{Clock, Moment, SystemClock};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A session and how long it certainly lives.
@@ -71,8 +72,9 @@ pub(super) struct KnownTenure {
     pub(super) doubt: Doubt,
     /// Whether somebody waited when the key was looked at last.
     pub(super) is_wanted: bool,
-    /// Whoever waited the longest then, if that was told. It stays the first until it leaves.
-    first: Option<WaitingEntry>,
+    /// The first waiter, if it is known. It stays the first until it leaves. It is shared, because a reason makes an entry long, and each question
+    /// copies what is known of its tenure under the mutex.
+    first: Option<Arc<WaitingEntry>>,
     /// The index of the [offer](super::confirm) that a question of its own has confirmed.
     pub(super) confirmed: Option<u64>,
     /// The last offer to another locker that it has seen while it waits.
@@ -202,14 +204,16 @@ impl Sessions {
 
     /// Notes who waits the longest for the key that a tenure holds, if anybody does. It is another one.
     pub(super) fn note_first(&self, locker: &str, first: Option<&WaitingEntry>) {
+        let first = first.cloned().map(Arc::new);
         if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
-            (tenure.is_wanted, tenure.first) = (first.is_some(), first.cloned());
+            (tenure.is_wanted, tenure.first) = (first.is_some(), first);
         }
     }
 
     /// Returns who waits the longest, if a tenure knows that. It knows it once: what is refused is looked at.
     pub(super) fn take_first(&self, locker: &str) -> Option<WaitingEntry> {
-        self.known.lock().tenures.get_mut(locker)?.first.take()
+        let first = self.known.lock().tenures.get_mut(locker)?.first.take();
+        first.map(Arc::unwrap_or_clone)
     }
 
     /// Notes that a tenure has confirmed the offer with this index.

@@ -55,7 +55,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// Says to the client that it is to ask itself.
+    /// Returns the message that has the client ask itself.
     pub(super) fn has_changed(&self) -> Message {
         Message::Changed { key: Some(self.key.clone()) }
     }
@@ -100,7 +100,7 @@ impl Snapshot {
         Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect(), unseen: 0 })
     }
 
-    /// What whoever holds a key knows of it without a look: who waits the longest. Others may wait behind that one.
+    /// Returns what a holder knows of its key without a look: the first waiter. Others may wait behind it.
     pub(super) fn before(first: WaitingEntry) -> Self {
         Self { holder: None, idle: None, waiters: vec![first], unseen: 1 }
     }
@@ -176,7 +176,8 @@ impl HoldingEntry {
         Check::Unchanged { path, index: self.index }
     }
 
-    /// The store does not say for how long. Whoever has no patience for longer asks after what is left of it.
+    /// Returns the answer for an asker that must wait. The store does not say how long the lock stays held. `left` is after what time the asker may
+    /// pass an unconfirmed offer over, and so asks again.
     pub(super) fn busy(&self, left: Option<Duration>) -> Busy {
         Busy::new(self.party.locker.clone(), left)
     }

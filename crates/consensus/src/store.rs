@@ -93,7 +93,7 @@ impl ConsensusStore {
         }
     }
 
-    /// What confirms offers, for whoever has not the store.
+    /// Returns what confirms offers. An inbox has it instead of the store.
     pub(super) fn confirming(&self) -> Confirming {
         let (kv, names, sessions) = (Arc::clone(&self.kv), self.names.clone(), Arc::clone(&self.sessions));
         Confirming { kv, names, sessions }
