@@ -26,7 +26,7 @@ pub(super) struct Scenario {
 pub(super) const TWO: Scenario =
     Scenario { clients: &[2, 2], faults: 0, ends: 0, breaks: 0, gives_up: false, delays: false, dies: false };
 pub(super) const THREE: Scenario = Scenario { clients: &[2, 1, 1], ..TWO };
-pub(super) const TWO_FAULTY: Scenario = Scenario { faults: 2, ..TWO };
+pub(super) const TWO_FAULTY: Scenario = Scenario { clients: &[3, 3], faults: 2, ..TWO };
 pub(super) const THREE_FAULTY: Scenario = Scenario { faults: 2, ..THREE };
 pub(super) const LEAVING: Scenario = Scenario { gives_up: true, ..THREE };
 pub(super) const LEAVING_FAULTY: Scenario = Scenario { faults: 2, ..LEAVING };
