@@ -316,6 +316,14 @@ impl Error {
         }
     }
 
+    /// Returns this error of a question about a command that may have been executed: that the question was not asked says nothing of the command.
+    pub(crate) fn of_perhaps_sent(self) -> Self {
+        match self {
+            Self::Backend { failure: BackendFailure::NotExecuted, .. } => self.of_perhaps_executed(),
+            other => other,
+        }
+    }
+
     /// Converts this error to one with an unknown outcome, with the same cause.
     #[cfg(feature = "redis")]
     pub(crate) fn into_unknown(self) -> Self {
