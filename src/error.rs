@@ -127,7 +127,8 @@ pub enum Error {
 
 /// Returns what to do about a denial. A server that does not know the user says nothing about rights.
 fn what_helps(words: &str) -> &'static str {
-    const UNKNOWN: [&str; 4] = ["WRONGPASS", "NOAUTH", "authentication failed", "ACL not found"];
+    const UNKNOWN: [&str; 5] =
+        ["WRONGPASS", "NOAUTH", "authentication failed", "ACL not found", "etcd wants to know its users"];
     if UNKNOWN.iter().any(|said| words.contains(said)) {
         "correct the user name and the password or token, or make that user on the server"
     } else {

@@ -267,7 +267,8 @@ impl State {
         self.queue.front().map_or(DEFAULT_LEASE, |head| head.settings.lease())
     }
 
-    /// Notes that somebody else has the key. Returns when to ask again: at the latest when the lease ends that has so much `left`.
+    /// Notes that somebody else has the key. Returns when to ask again: at the latest when the lease ends that has so much `left`, if
+    /// that is known.
     pub(crate) fn busy_pause(&mut self, left: Option<Duration>, place: Option<&Unsettled>) -> Duration {
         // A place in the store's queue expires by the lease with which it was asked for. A thread with a
         // longer lease may have taken the place over from one that gave up.
@@ -277,7 +278,7 @@ impl State {
         self.asked = self.asked.saturating_add(1);
         self.failures = 0;
         self.failure = None;
-        pause.min(left.unwrap_or(Duration::MAX))
+        pause.min(left.unwrap_or(timing::LONGEST_BLIND_PAUSE))
     }
 
     /// Notes that a request was not answered. Returns how many in succession were not.
@@ -495,3 +496,7 @@ impl Waiter {
         self.parked.wait_for(state, sleep);
     }
 }
+
+#[cfg(test)]
+#[path = "../../tests/white_box/state/machine.rs"]
+mod tests;
