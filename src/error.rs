@@ -127,7 +127,8 @@ pub enum Error {
 
 /// Returns what to do about a denial. A server that does not know the user says nothing about rights.
 fn what_helps(words: &str) -> &'static str {
-    const UNKNOWN: [&str; 4] = ["WRONGPASS", "NOAUTH", "authentication failed", "ACL not found"];
+    const UNKNOWN: [&str; 5] =
+        ["WRONGPASS", "NOAUTH", "authentication failed", "ACL not found", "etcd wants to know its users"];
     if UNKNOWN.iter().any(|said| words.contains(said)) {
         "correct the user name and the password or token, or make that user on the server"
     } else {
@@ -312,6 +313,14 @@ impl Error {
             Self::Backend { message, source, .. } => {
                 Self::Backend { failure: BackendFailure::Unknown, message, source }
             }
+            other => other,
+        }
+    }
+
+    /// Returns this error of a question about a command that may have been executed: that the question was not asked says nothing of the command.
+    pub(crate) fn of_perhaps_sent(self) -> Self {
+        match self {
+            Self::Backend { failure: BackendFailure::NotExecuted, .. } => self.of_perhaps_executed(),
             other => other,
         }
     }

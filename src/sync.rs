@@ -21,6 +21,7 @@
 //! | `state/owner` `LAST` | the number of the newest owner | a thread at its first lock, and whoever takes a `Hold` | the same | one addition; the name is then entered under the table's mutex |
 //! | `state/locker` `tenures` | how many lockers a client has made | each thread that asks | the same | one addition; the keys of a client share no mutex that an asker holds |
 //! | `state/machine` `parked_until` | until when a parked thread sleeps, for a clock that is moved by hand | that thread, under the key's mutex | `ManualClock::next_wake`, under the key's mutex | all threads share the waiter in an `Arc`, and its mutex is the key's |
+//! | `state/machine` `place` | where a waiter stands in its queue | whoever puts it there, under the key's mutex | the waiter that leaves, under the key's mutex | the same |
 //! | `client/retries` `collect_at` | when to collect the replies to posted releases | the poster, the retry thread | both | each posted release looks at it, and mostly finds it set |
 //! | `client/subscription` `is_checked` | whether the right to send messages was checked | the first thread that locks | every `lock()` | every `lock()` looks at it |
 //! | `client/renewals` `trip` | the slowest recent round trip | whoever had an answer | the lease thread, whoever schedules a renewal | a statistic |

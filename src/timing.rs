@@ -88,6 +88,10 @@ pub(crate) fn ask_pause(lease: Duration, asked: u32) -> Duration {
     if asked == 0 { lease / 10 } else { lease / 6 }
 }
 
+/// The longest pause of a waiter where the store does not tell when the holder's lease ends: that may be shorter than the waiter's own. This is
+/// the pause with the default lease.
+pub(crate) const LONGEST_BLIND_PAUSE: Duration = Duration::from_secs(5);
+
 /// The longest pause after a question that had no answer: as long as after one that was answered.
 pub(crate) fn longest_ask_retry(lease: Duration) -> Duration {
     (lease / 6).min(LONGEST_RETRY_PAUSE)

@@ -193,7 +193,7 @@ impl<'c> Acquire<'c> {
         if matches!(state.phase, Phase::Idle) {
             if let Some(waiter) = &self.task {
                 state.phase = Phase::Waiting { unsettled: None };
-                state.queue.push_back(Arc::clone(waiter));
+                state.push_back(Arc::clone(waiter));
                 let now = parts.core.clock.now();
                 parts.retries.ask_at(key, now);
                 drop(state);
@@ -211,7 +211,7 @@ impl<'c> Acquire<'c> {
             return self.limit.outcome(state.failure.clone()).map(|()| Progress::Ended);
         }
         let waiter = self.waiter();
-        state.queue.push_back(Arc::clone(&waiter));
+        state.push_back(Arc::clone(&waiter));
         drop(state);
         // The holder in this process must hear when others wait.
         parts.subscription.listen_for(&parts.core, key);
@@ -395,7 +395,7 @@ impl<'c> Acquire<'c> {
     fn leave(&self, waiter: &Waiter, mut state: MutexGuard<'_, State>) -> Result<Progress, Error> {
         let (parts, key) = (self.parts, self.key);
         let failure = if parts.core.activity.is_closed() { Some(Error::ShutDown) } else { state.failure.clone() };
-        let unsettled = Turn::leave_queue(parts, key, &mut state, waiter.owner);
+        let unsettled = Turn::leave_queue(parts, key, &mut state, waiter);
         drop(state);
         parts.retries.abandon(&key.name, unsettled);
         self.limit.outcome(failure).map(|()| Progress::Ended)
@@ -462,7 +462,7 @@ impl Asker<'_, '_> {
                 drop(state);
                 return Err(Error::ShutDown);
             }
-            state.queue.push_front(Arc::clone(waiter));
+            state.push_front(Arc::clone(waiter));
             drop(state);
             drop(self.turn);
             return Ok(Progress::Waits(Arc::clone(waiter)));
@@ -584,7 +584,7 @@ impl Asker<'_, '_> {
             parts.retries.abandon(&key.name, answer.into_unsettled());
             return Err(Error::ShutDown);
         }
-        state.queue.push_front(Arc::clone(&waiter));
+        state.push_front(Arc::clone(&waiter));
         // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
         // still wait.
         let may_ask = self.acquire.limit.has_time_for_another(now, sent_at);

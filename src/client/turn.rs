@@ -7,7 +7,7 @@ use crate::error::{Error, LossCause};
 use crate::log;
 use crate::port::{Outcome, Request};
 use crate::state::key::Key;
-use crate::state::machine::{AskedBy, NextTurn, Phase, State};
+use crate::state::machine::{AskedBy, NextTurn, Phase, State, Waiter};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use std::sync::Arc;
@@ -95,8 +95,8 @@ impl<'c> Turn<'c> {
     }
 
     /// Takes a waiter out of the queue that gives up. Returns a locker that the caller must abandon, without the key's mutex.
-    pub(super) fn leave_queue(parts: &Parts, key: &Arc<Key>, state: &mut State, owner: u64) -> Option<Unsettled> {
-        let (was_last, unsettled) = state.give_up(owner);
+    pub(super) fn leave_queue(parts: &Parts, key: &Arc<Key>, state: &mut State, waiter: &Waiter) -> Option<Unsettled> {
+        let (was_last, unsettled) = state.give_up(waiter);
         if was_last {
             // Do this before the mutex is released: the next one that waits adds an entry of its own.
             parts.retries.forget(key);

@@ -221,16 +221,26 @@ impl State {
         leaves_gap
     }
 
+    /// Puts a waiter at the end of the queue.
+    pub(crate) fn push_back(&mut self, waiter: Arc<Waiter>) {
+        waiter.set_place(self.queue.back().map_or(MIDDLE, |last| last.place() + 1));
+        self.queue.push_back(waiter);
+    }
+
+    /// Puts a waiter at the front of the queue.
+    pub(crate) fn push_front(&mut self, waiter: Arc<Waiter>) {
+        waiter.set_place(self.queue.front().map_or(MIDDLE, |first| first.place() - 1));
+        self.queue.push_front(waiter);
+    }
+
     /// Removes a waiter that gives up. If it was the last one and only the retry thread would still ask, returns to
     /// `Idle`; the first value is then `true`, and the second is the locker that must be cleaned up, if there is one.
-    pub(crate) fn give_up(&mut self, owner: u64) -> (bool, Option<Unsettled>) {
-        // Those that come and go together leave at an end of the queue.
-        if self.queue.front().is_some_and(|first| first.owner == owner) {
-            self.queue.pop_front();
-        } else if self.queue.back().is_some_and(|last| last.owner == owner) {
-            self.queue.pop_back();
-        } else {
-            self.queue.retain(|waiter| waiter.owner != owner);
+    pub(crate) fn give_up(&mut self, waiter: &Waiter) -> (bool, Option<Unsettled>) {
+        // Thousands of tasks may leave at once.
+        let found = self.queue.binary_search_by_key(&waiter.place(), |other| other.place());
+        // Somebody else may have its place if it was taken out.
+        if let Some(at) = found.ok().filter(|at| self.queue[*at].owner == waiter.owner) {
+            self.queue.remove(at);
         }
         self.leave_waiting()
     }
@@ -257,7 +267,8 @@ impl State {
         self.queue.front().map_or(DEFAULT_LEASE, |head| head.settings.lease())
     }
 
-    /// Notes that somebody else has the key. Returns when to ask again: at the latest when the lease ends that has so much `left`.
+    /// Notes that somebody else has the key. Returns when to ask again: at the latest when the lease ends that has so much `left`, if
+    /// that is known.
     pub(crate) fn busy_pause(&mut self, left: Option<Duration>, place: Option<&Unsettled>) -> Duration {
         // A place in the store's queue expires by the lease with which it was asked for. A thread with a
         // longer lease may have taken the place over from one that gave up.
@@ -267,7 +278,7 @@ impl State {
         self.asked = self.asked.saturating_add(1);
         self.failures = 0;
         self.failure = None;
-        pause.min(left.unwrap_or(Duration::MAX))
+        pause.min(left.unwrap_or(timing::LONGEST_BLIND_PAUSE))
     }
 
     /// Notes that a request was not answered. Returns how many in succession were not.
@@ -423,7 +434,12 @@ pub(crate) struct Waiter {
     parked: Condvar,
     // ORDERING: Relaxed: it is written and read with the key's mutex held.
     parked_until: AtomicU64,
+    // ORDERING: Relaxed: the same.
+    place: AtomicU64,
 }
+
+/// The place of a waiter that finds nobody in the queue. Others have places before and behind it.
+const MIDDLE: u64 = 1 << 63;
 
 impl Waiter {
     pub(crate) fn new(owner: u64, settings: Arc<DLockConfig>, since: Moment) -> Arc<Self> {
@@ -437,7 +453,24 @@ impl Waiter {
     }
 
     fn with(owner: u64, settings: Arc<DLockConfig>, since: Moment, task: Option<Task>) -> Self {
-        Self { owner, settings, since, task, parked: Condvar::new(), parked_until: AtomicU64::new(0) }
+        Self {
+            owner,
+            settings,
+            since,
+            task,
+            parked: Condvar::new(),
+            parked_until: AtomicU64::new(0),
+            place: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns where it stands in the queue, as a number that rises along the queue. Call it with the key's mutex held.
+    fn place(&self) -> u64 {
+        self.place.load(Ordering::Relaxed) // ORDERING: under the key's mutex.
+    }
+
+    fn set_place(&self, place: u64) {
+        self.place.store(place, Ordering::Relaxed); // ORDERING: under the key's mutex.
     }
 
     /// Wakes the thread or the task, so that it looks what has changed. Call it with no mutex held.
@@ -463,3 +496,7 @@ impl Waiter {
         self.parked.wait_for(state, sleep);
     }
 }
+
+#[cfg(test)]
+#[path = "../../tests/white_box/state/machine.rs"]
+mod tests;

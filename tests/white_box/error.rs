@@ -6,7 +6,12 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 #[test]
 fn a_wrong_password_gets_advice_about_passwords() {
-    for words in ["WRONGPASS invalid username-password pair", "NOAUTH HELLO must be called", "403: ACL not found"] {
+    for words in [
+        "WRONGPASS invalid username-password pair",
+        "NOAUTH HELLO must be called",
+        "403: ACL not found",
+        "etcd wants to know its users",
+    ] {
         let text = Error::denied(words).to_string();
         assert!(text.contains("password") && !text.contains("rights"), "{text}");
     }

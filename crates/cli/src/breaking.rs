@@ -16,13 +16,23 @@ pub(crate) fn break_hold(settings: &Settings, wanted: &Break) -> Result<u8, Fail
         Some(locker) => locker.clone(),
         None => current(&generator, lock, *yes)?,
     };
-    match generator.break_lock(&lock.lock_type, &lock.target, &locker, reason)? {
+    let break_hold = |locker: &str| generator.break_lock(&lock.lock_type, &lock.target, locker, reason);
+    let outcome = match break_hold(&locker)? {
+        // The locker was given as it is printed.
+        BreakOutcome::NotHeldBy { holder: Some(holder) } if holder != locker && one_line(&holder) == locker => {
+            break_hold(&holder)?
+        }
+        outcome => outcome,
+    };
+    match outcome {
         BreakOutcome::Broken { next, waiting } => {
             let next = next.map_or_else(|| "it is free".to_owned(), |next| format!("{} has it now", one_line(&next)));
             output::print(&format!("taken from {}; {next}; waiting: {waiting}\n", one_line(&locker)))?;
             Ok(0)
         }
         BreakOutcome::NotHeldBy { holder } => {
+            // A value that no lock writes holds nothing, and is an error of its own.
+            show::locker(&generator, lock)?;
             let holder =
                 holder.map_or_else(|| "nobody does".to_owned(), |holder| format!("{} does", one_line(&holder)));
             Err(Failure::new(

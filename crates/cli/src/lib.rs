@@ -27,7 +27,7 @@ mod watch;
 use args::{Action, Arguments};
 use clap::error::ErrorKind;
 use settings::{Rules, Settings};
-use std::io::{self, Write};
+use status::Failure;
 use std::process::ExitCode;
 
 pub use store::OtherStore;
@@ -41,7 +41,7 @@ pub fn run(others: &'static [OtherStore]) -> ExitCode {
     let processes = run::Helpers::start();
     let arguments = match Arguments::read(processes.is_some()) {
         Ok(arguments) => arguments,
-        Err(said) => return explain(&said).into(),
+        Err(said) => return output::end(explain(&said)).into(),
     };
     let Arguments { reach, action, .. } = arguments;
     let processes = if matches!(action, Action::Run(_)) { processes } else { None };
@@ -69,14 +69,12 @@ pub fn run(others: &'static [OtherStore]) -> ExitCode {
     output::end(outcome).into()
 }
 
-/// Prints help or the version, or says what is wrong with the arguments. Whether anybody can read it does not matter for the status.
-fn explain(said: &clap::Error) -> u8 {
+/// Prints help or the version, or says what is wrong with the arguments.
+fn explain(said: &clap::Error) -> Result<u8, Failure> {
     let text = said.render().to_string();
     if matches!(said.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let mut out = io::stdout().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        return 0;
+        return output::write(text.as_bytes()).map(|_| 0);
     }
     status::complain(status::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
-    status::USAGE
+    Ok(status::USAGE)
 }

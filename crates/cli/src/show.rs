@@ -103,13 +103,12 @@ pub(crate) fn locker(generator: &DLockGenerator, lock: &LockName) -> Result<Opti
     Ok(seen.map(|holder| holder.locker).filter(|locker| DelayedRelease::of_locker(locker).is_none()))
 }
 
-/// ` by "host-7-ab-1": program (pid 7) on host, for 3m (reason)`: who holds a lock, as far as the store and the holder tell. `None` if nobody
-/// does, or if they do not tell.
-pub(crate) fn holder_of(generator: &DLockGenerator, lock: &LockName) -> Option<String> {
-    generator.describe(&*lock.lock_type, &lock.target).ok()?.holder.as_ref().map(in_words)
+/// Who holds a lock, as far as the store and the holder tell. `None` if nobody does, or if they do not tell.
+pub(crate) fn holder_of(generator: &DLockGenerator, lock: &LockName) -> Option<Party> {
+    generator.describe(&*lock.lock_type, &lock.target).ok()?.holder
 }
 
-/// The same of a holder that is known.
+/// ` by "host-7-ab-1": program (pid 7) on host, for 3m (reason)`: a holder in words.
 pub(crate) fn in_words(holder: &Party) -> String {
     let Party { locker, client, told, .. } = holder;
     let mut words = format!(" by {locker:?}");

@@ -92,6 +92,12 @@ impl Failure {
         self
     }
 
+    /// The message is about what was read there.
+    pub(crate) fn read_in(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
     /// Says it, and returns the status.
     pub(crate) fn tell(&self) -> u8 {
         tell(Level::Error, &self.message, self.holder.as_deref());

@@ -8,17 +8,17 @@ use crate::settings::Settings;
 use crate::show;
 use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE, say};
 use crate::timing;
-use redis_dlock::DLockGenerator;
+use redis_dlock::{DLockGenerator, Party};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// What the threads find.
 enum News {
-    /// Somebody holds the lock: ` by "…"`.
+    /// Somebody holds the lock: the locker.
     Held(String),
-    /// Who that is, in more words.
-    Named(String),
+    /// Who that is, as of the moment of the question.
+    Named(Instant, Box<Party>),
     /// The wait is over.
     Over(Result<(), Failure>),
 }
@@ -46,7 +46,10 @@ fn look_once(settings: &Settings, lock: &LockName) -> Result<u8, Failure> {
     let generator = settings.connect()?;
     match show::locker(&generator, lock)? {
         None => Ok(0),
-        Some(locker) => Err(still_held(lock, &show::holder_of(&generator, lock).unwrap_or_else(|| by(&locker)))),
+        Some(locker) => {
+            let holder = show::holder_of(&generator, lock);
+            Err(still_held(lock, &holder.as_ref().map_or_else(|| by(&locker), show::in_words)))
+        }
     }
 }
 
@@ -61,26 +64,34 @@ fn still_held(lock: &LockName, by: &str) -> Failure {
 /// Waits for what the threads find, until the end.
 fn outcome(told: &Receiver<News>, lock: &LockName, end: Option<Instant>) -> Result<u8, Failure> {
     let mut seen = None::<(Instant, String)>;
+    let mut named = None::<(Instant, Box<Party>)>;
     loop {
         let left = end.map_or(timing::A_YEAR, |end| end.saturating_duration_since(Instant::now()));
         match told.recv_timeout(left) {
             Ok(News::Over(outcome)) => return outcome.map(|()| 0),
-            Ok(News::Held(by)) => {
-                // What the holder has said stays known.
-                let words = seen.filter(|(_, words)| words.starts_with(&by)).map_or(by, |(_, words)| words);
-                seen = Some((Instant::now(), words));
-            }
-            Ok(News::Named(words)) => {
-                seen = seen.map(|(at, by)| (at, if words.starts_with(&by) { words } else { by }));
-            }
+            Ok(News::Held(locker)) => seen = Some((Instant::now(), locker)),
+            Ok(News::Named(at, holder)) => named = Some((at, holder)),
             Err(_) => {
                 return Err(match seen {
-                    Some((at, by)) if at.elapsed() < timing::LOOK_LATE => still_held(lock, &by),
+                    Some((at, locker)) if at.elapsed() < timing::LOOK_LATE => {
+                        // What the holder has said stays known, and it has held the lock on.
+                        let named = named.filter(|(_, holder)| holder.locker == locker);
+                        let words = named.map_or_else(|| by(&locker), |(at, holder)| in_words_now(at, holder));
+                        still_held(lock, &words)
+                    }
                     _ => Failure::new(UNREACHABLE, "the server did not answer within the time of --timeout"),
                 });
             }
         }
     }
+}
+
+/// What a holder has said since then, with the age that it has now.
+fn in_words_now(asked_at: Instant, mut holder: Box<Party>) -> String {
+    if let Some(held) = holder.told.as_mut().and_then(|told| told.held_for.as_mut()) {
+        *held += asked_at.elapsed();
+    }
+    show::in_words(&holder)
 }
 
 /// The thread that looks.
@@ -105,7 +116,7 @@ impl Looker {
             match show::locker(&generator, &self.lock) {
                 Ok(None) => return Ok(()),
                 Ok(Some(locker)) => {
-                    let _ = self.tell.send(News::Held(by(&locker)));
+                    let _ = self.tell.send(News::Held(locker));
                     if !is_asked && self.is_near_end() {
                         is_asked = true;
                         self.ask_who(&generator)?;
@@ -135,8 +146,8 @@ impl Looker {
     fn ask_who(&self, generator: &DLockGenerator) -> Result<(), Failure> {
         let (generator, lock, tell) = (generator.clone(), self.lock.clone(), self.tell.clone());
         start(move || {
-            if let Some(words) = show::holder_of(&generator, &lock) {
-                let _ = tell.send(News::Named(words));
+            if let Some(holder) = show::holder_of(&generator, &lock) {
+                let _ = tell.send(News::Named(Instant::now(), Box::new(holder)));
             }
         })
     }

@@ -272,7 +272,13 @@ impl RedisLockProcessor {
     /// Ends the exchange of a request that was sent at `sent_at`: reads the reply, and notes what it says about its connection and its key.
     /// If too few replicas have acknowledged that the request got the key, releases it, within what is left of the limit.
     fn end(&self, exchange: &Exchange<'_>, reply: Reply, sent_at: Moment, limit: Duration) -> Result<Outcome, Error> {
-        let (sent, replied) = (&*exchange.sent, reply?);
+        let (sent, mut replied) = (&*exchange.sent, reply?);
+        let left = || limit.saturating_sub(SystemClock.now().since(sent_at));
+        if let Request::Break(order) = sent
+            && let Some(bytes) = reply::holder_without_name(order, &replied.value)
+        {
+            replied = self.topology.call_one(Call::break_bytes(order.key, bytes), CallOptions::within(left()))?;
+        }
         let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.shown(e));
         match &self.topology {
             Topology::One(one) => one.note(exchange, &replied, outcome.as_ref().ok(), sent_at),
@@ -286,7 +292,6 @@ impl RedisLockProcessor {
         let Some(Err(error)) = self.acks.map(|acks| acks.check(sent, &outcome, confirmation)) else {
             return Ok(self.given_up.end(exchange, outcome));
         };
-        let left = || limit.saturating_sub(SystemClock.now().since(sent_at));
         Err(if acks::takes(sent) { self.undo(sent, error, left()) } else { self.topology.address().hide(error) })
     }
 

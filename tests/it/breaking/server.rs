@@ -151,6 +151,14 @@ fn values_that_no_lock_of_ours_wrote_are_broken_as_they_are_seen() {
         assert_eq!(seen(&lock), value);
         assert!(matches!(break_lock(&operator, &lock, value), BreakOutcome::Broken { next: None, .. }));
     }
+    // One that is no text is named as it is seen.
+    for value in ["caf\\233", "\\255\\254"] {
+        server.run::<()>(&["EVAL", &format!("redis.call('SET', KEYS[1], '{value}')"), "1", lock.key()]);
+        let named = seen(&lock);
+        assert!(matches!(break_lock(&operator, &lock, "another"), BreakOutcome::NotHeldBy { holder: Some(_) }));
+        assert!(matches!(break_lock(&operator, &lock, &named), BreakOutcome::Broken { next: None, .. }), "{named}");
+        assert!(!server.run::<bool>(&["EXISTS", lock.key()]));
+    }
     assert!(told(&server).iter().all(|key| key.len() < 300), "no key is as long as what was broken");
     // A key of another type is nobody's.
     server.run::<()>(&["RPUSH", lock.key(), "entry"]);

@@ -79,6 +79,30 @@ fn an_acquire_without_an_answer_is_asked_about_again(lab: &Lab) {
     watch.lose_next_answer(Kind::Acquire);
     lock.try_lock().unwrap().expect("it was got").unlock().unwrap();
     assert_eq!(lab.leftovers(), [""; 0]);
+
+    // That it could not ask again says nothing of the acquire. Each call has a client of its own, with no clean-up under way.
+    type Call = fn(&DistributedReentrantLock) -> Error;
+    let calls: [Call; 3] = [
+        |lock| lock.try_lock().unwrap_err(),
+        |lock| lock.try_hold().unwrap_err(),
+        |lock| lock.try_lock_for(Duration::from_millis(30)).unwrap_err(),
+    ];
+    for call in calls {
+        let (lock, watch) = lab.watched_lock(config("y", 30_000));
+        watch.lose_next_answer(Kind::Acquire);
+        let polling = watch.stop_next(Kind::Poll, When::Going);
+        let error = thread::scope(|scope| {
+            scope.spawn(|| {
+                polling.wait();
+                watch.fail(BackendFailure::NotExecuted);
+                polling.open();
+            });
+            lab.time.during(|| call(&lock))
+        });
+        assert!(matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. }), "{error}");
+        watch.heal();
+        lab.time.until("the lock is free", || lab.leftovers().is_empty());
+    }
 }
 
 /// Shows: G11, S12.

@@ -53,13 +53,14 @@ fn denied(sentinel: &Sentinel) -> Vec<redis::Value> {
 fn sentinels_and_servers_have_logins_of_their_own() {
     let service = service_with(&rights());
     locks(&connect(&service, "data", LOGIN).unwrap());
-    for (servers, sentinels) in [
-        ("data", LOGIN.replace("=watcher&", "=nobody&")),
-        ("s3crt", LOGIN.to_owned()),
-        ("data", LOGIN.replace("password=watch", "password=s3crt")),
+    for (servers, sentinels, is_of_sentinels) in [
+        ("data", LOGIN.replace("=watcher&", "=nobody&"), true),
+        ("s3crt", LOGIN.to_owned(), false),
+        ("data", LOGIN.replace("password=watch", "password=s3crt"), true),
     ] {
         let text = connect(&service, servers, &sentinels).unwrap_err().to_string();
         assert!(!text.contains("s3crt") && !text.contains("data") && !text.contains("watcher"), "{text}");
+        assert_eq!(text.contains("sentinel_password"), is_of_sentinels, "{text}");
     }
 }
 

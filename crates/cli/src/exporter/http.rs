@@ -1,9 +1,10 @@
 //! As much of HTTP/1.1 as a scraper needs: one request a connection, without a body.
 
 use crate::timing;
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,11 @@ const LONGEST: usize = 8192;
 /// How many header fields a request may have.
 const FIELDS: usize = 64;
 
-/// How many connections there may be at once. One that says nothing, as those of scanners of ports, has its thread for a while.
+/// How many connections there may be at once that have not sent their requests, such as those of scanners of ports, and how many that have.
 const MOST: usize = 64;
+
+/// A connection, as long as it has not sent its request.
+struct Silent(Arc<TcpStream>);
 
 /// What a scraper has asked for.
 struct RequestLine {
@@ -22,12 +26,15 @@ struct RequestLine {
     path: String,
 }
 
-/// Answers scrapers for ever, each on a thread of its own. The page is there as long as the process is.
+/// Answers scrapers for ever, each on a thread of its own. The page is there as long as the process is. One connection more than may be silent
+/// ends the oldest of these: a scraper sends its request at once, and waits for none of them.
 pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> Option<String> + Send + Sync + 'static) {
     // Each connection has a copy.
     let page = Arc::new(page);
+    // The oldest first.
+    let mut silent = VecDeque::<Weak<Silent>>::new();
     loop {
-        if Arc::strong_count(&page) > MOST {
+        if Arc::strong_count(&page) > 2 * MOST {
             thread::sleep(timing::ACCEPT_PAUSE);
             continue;
         }
@@ -36,14 +43,26 @@ pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> Option<String> + 
             thread::sleep(timing::ACCEPT_PAUSE);
             continue;
         };
-        let page = page.clone();
+        let (page, newest) = (page.clone(), Arc::new(Silent(Arc::new(stream))));
+        silent.retain(|other| other.strong_count() > 0);
+        silent.push_back(Arc::downgrade(&newest));
+        if silent.len() > MOST
+            && let Some(oldest) = silent.pop_front().and_then(|oldest| oldest.upgrade())
+        {
+            // Its thread finds the end of its input.
+            let _ = oldest.0.shutdown(Shutdown::Both);
+        }
         // A scraper that has gone away, or talks nonsense, is no concern of the next one.
-        let _ = thread::Builder::new().name("dlock-scraper".to_owned()).spawn(move || drop(answer(stream, &*page)));
+        let answer = move || drop(answer(newest, &*page));
+        let _ = thread::Builder::new().name("dlock-scraper".to_owned()).spawn(answer);
     }
 }
 
-fn answer(mut stream: TcpStream, page: &impl Fn() -> Option<String>) -> io::Result<()> {
-    let request = request(&mut stream)?;
+fn answer(silent: Arc<Silent>, page: &impl Fn() -> Option<String>) -> io::Result<()> {
+    let stream = Arc::clone(&silent.0);
+    let request = request(&stream);
+    drop(silent);
+    let request = request?;
     let target = request.as_ref().map_or(("", ""), |request| (&*request.method, path(&request.path)));
     let (status, body) = match target {
         _ if request.is_none() => ("400 Bad Request", "this is no request of HTTP/1.1\n".to_owned()),
@@ -60,7 +79,7 @@ fn answer(mut stream: TcpStream, page: &impl Fn() -> Option<String>) -> io::Resu
     if target.0 != "HEAD" {
         reply.push_str(&body);
     }
-    write_and_close(stream, reply.as_bytes())
+    write_and_close(&stream, reply.as_bytes())
 }
 
 /// The path of a target, which may be a whole URL, without what follows it.
@@ -73,7 +92,7 @@ fn path(target: &str) -> &str {
 }
 
 /// Reads a request up to the end of its head. `None` if it is none.
-fn request(stream: &mut TcpStream) -> io::Result<Option<RequestLine>> {
+fn request(stream: &TcpStream) -> io::Result<Option<RequestLine>> {
     let end = Instant::now() + timing::SCRAPER_WITHIN;
     let (mut head, mut buffer) = (Vec::new(), [0; 1024]);
     while head.len() < LONGEST {
@@ -94,7 +113,7 @@ fn request(stream: &mut TcpStream) -> io::Result<Option<RequestLine>> {
     Ok(None)
 }
 
-fn read(stream: &mut TcpStream, buffer: &mut [u8], end: Instant) -> io::Result<usize> {
+fn read(mut stream: &TcpStream, buffer: &mut [u8], end: Instant) -> io::Result<usize> {
     stream.set_read_timeout(Some(left(end)?))?;
     stream.read(buffer)
 }
@@ -106,7 +125,7 @@ fn left(end: Instant) -> io::Result<Duration> {
 }
 
 /// Writes an answer, and reads what is left of the request: a connection that is closed with unread input is reset, and the answer may be lost.
-fn write_and_close(mut stream: TcpStream, mut reply: &[u8]) -> io::Result<()> {
+fn write_and_close(mut stream: &TcpStream, mut reply: &[u8]) -> io::Result<()> {
     let end = Instant::now() + timing::SCRAPER_WITHIN;
     while !reply.is_empty() {
         stream.set_write_timeout(Some(left(end)?))?;
@@ -117,6 +136,6 @@ fn write_and_close(mut stream: TcpStream, mut reply: &[u8]) -> io::Result<()> {
     }
     stream.shutdown(Shutdown::Write)?;
     let mut unread = [0; 8192];
-    while read(&mut stream, &mut unread, end)? > 0 {}
+    while read(stream, &mut unread, end)? > 0 {}
     Ok(())
 }

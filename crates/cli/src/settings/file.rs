@@ -38,6 +38,9 @@ pub(super) fn read(path: &Path) -> Result<FileSettings, Failure> {
 /// Reads lines `url = …`, `lock-delay = 5s` and the like, comments, and empty lines. An error names the line. It repeats no line that may contain
 /// a password.
 fn parse(text: &str) -> Result<FileSettings, String> {
+    if text.starts_with('\u{feff}') {
+        return Err("line 1: the file begins with a byte order mark: save it without one".to_owned());
+    }
     let mut words = Vec::<String>::new();
     for (n, line) in text.lines().enumerate() {
         let (n, line) = (n + 1, line.trim());
@@ -53,6 +56,9 @@ fn parse(text: &str) -> Result<FileSettings, String> {
         if value.is_empty() {
             let example = if name == "url" { "redis://…" } else { "…" };
             return Err(format!("line {n}: the value is missing: write `{name} = {example}`"));
+        }
+        if value.starts_with(['"', '\'']) {
+            return Err(format!("line {n}: the value of `{name}` stands in quotation marks: leave them out"));
         }
         let option = format!("--{name}=");
         if words.iter().any(|word| word.starts_with(&option)) {
@@ -99,6 +105,9 @@ mod tests {
             ("url = redis://u:secret@h\nurl = x", "line 2: there is a second `url`"),
             ("io-timeout = soon", "line 1: invalid value 'soon' for '--io-timeout"),
             ("replica-acks = two", "line 1: invalid value 'two' for '--replica-acks"),
+            ("\u{feff}url = redis://u:secret@h", "line 1: the file begins with a byte order mark"),
+            ("url = \"redis://u:secret@h\"", "line 1: the value of `url` stands in quotation marks"),
+            ("ca = '/x y'", "line 1: the value of `ca` stands in quotation marks"),
             ("address-map = here", "line 1: invalid value 'here' for '--address-map"),
         ] {
             let wrong = parse(text).expect_err("it is wrong");

@@ -17,7 +17,7 @@ use dlock_consensus::EtcdLockProcessor;
 use file::FileSettings;
 use mapping::Mapping;
 pub(crate) use mapping::mapped;
-use redis_dlock::{DLockConfig, DLockGenerator, RedisBuilder, RedisLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, Error, RedisBuilder, RedisLockProcessor};
 use std::env;
 use std::ffi::OsString;
 #[cfg(feature = "tls")]
@@ -137,6 +137,8 @@ macro_rules! with_certificates {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     url: String,
+    /// Where the URL was read, if not among the arguments.
+    place: Option<String>,
     /// The arguments alone.
     given: Reach,
     reach: Reach,
@@ -155,17 +157,22 @@ impl Settings {
             }
             variable => variable.and_then(Result::ok),
         };
+        let of_variable = variable.is_some();
         let reach = arguments.clone().or(told.reach, variable);
+        let file = place.map_or_else(|| "~/.config/dlock/config".to_owned(), |place| place.display().to_string());
         let url = reach.url.clone().ok_or_else(|| {
-            let place = place.map_or_else(|| "~/.config/dlock/config".to_owned(), |place| place.display().to_string());
-            Failure::new(
-                USAGE,
-                format!("no server: give --url, set {VARIABLE}, or write a line `url = redis://…` into {place}"),
-            )
+            let message =
+                format!("no server: give --url, set {VARIABLE}, or write a line `url = redis://…` into {file}");
+            Failure::new(USAGE, message)
         })?;
+        let place = match arguments.url {
+            Some(_) => None,
+            None if of_variable => Some(VARIABLE.to_owned()),
+            None => Some(file),
+        };
         let wrong = |message| Failure::new(USAGE, message);
         let url = environment::completed(&url, environment::variable).map_err(wrong)?;
-        Ok(Self { url, given: arguments.clone(), reach, rules: rules.or(told.rules) })
+        Ok(Self { url, place, given: arguments.clone(), reach, rules: rules.or(told.rules) })
     }
 
     /// Connects to ask questions only.
@@ -223,11 +230,19 @@ impl Settings {
         }
     }
 
+    /// Returns the builder for the URL. The message about a URL that cannot be used says where that was read.
+    fn read<B>(&self, builder: Result<B, Error>) -> Result<B, Failure> {
+        builder.map_err(|error| match &self.place {
+            Some(place) => Failure::from(error).read_in(place),
+            None => error.into(),
+        })
+    }
+
     #[cfg_attr(not(any(feature = "consul", feature = "etcd")), expect(clippy::unused_self, reason = "there is none"))]
     fn consensus(&self) -> Result<Builder, Failure> {
         #[cfg(feature = "etcd")]
         if self.url.starts_with("etcd") {
-            let builder = EtcdLockProcessor::builder(&self.url)?;
+            let builder = self.read(EtcdLockProcessor::builder(&self.url))?;
             #[cfg(feature = "tls")]
             let builder = with_certificates!(self, builder);
             #[cfg(not(feature = "tls"))]
@@ -236,7 +251,7 @@ impl Settings {
         }
         #[cfg(feature = "consul")]
         if self.url.starts_with("consul") {
-            let builder = ConsulLockProcessor::builder(&self.url)?;
+            let builder = self.read(ConsulLockProcessor::builder(&self.url))?;
             let token = environment::token(&self.url, environment::variable);
             let builder = match token.map_err(|message| Failure::new(USAGE, message))? {
                 Some(token) => builder.token(token),
@@ -257,7 +272,7 @@ impl Settings {
         let Reach {
             replica_acks, replica_acks_within, connect_timeout, io_timeout, failover_within, address_map, ..
         } = &self.reach;
-        let mut builder = RedisLockProcessor::builder(&self.url)?;
+        let mut builder = self.read(RedisLockProcessor::builder(&self.url))?;
         if let Some(time) = connect_timeout {
             builder = builder.connect_timeout(*time);
         }

@@ -1,6 +1,6 @@
 //! `dlock ls`, `show`, `watch` and `break`, as an operator uses them.
 
-use super::kit::{Killed, Kit, KitOn, Site, Start, on_each_site, with_default_signals};
+use super::kit::{KEY, Killed, Kit, KitOn, Site, Start, on_each_site, with_default_signals};
 use super::places::Watching;
 use super::support::crew::eventually;
 use redis_dlock::{DLockConfig, DLockGenerator};
@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -151,6 +152,12 @@ fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen<S: Site>() {
     assert_eq!(next.end().expect(0).out, "next\n");
     let nobody = kit.dlock(&words).end().expect(1);
     assert!(nobody.err.contains("nobody does"), "{nobody:?}");
+    // As it is listed, where that is not what it is.
+    kit.server.hold(KEY, "line\none");
+    let seen = kit.dlock(&["ls"]).end().expect(0).out;
+    assert!(seen.contains(" line\\none "), "{seen}");
+    kit.dlock(&["break", "JOB", "x", "--locker", "line\\two"]).end().expect(1);
+    kit.dlock(&["break", "JOB", "x", "--locker", "line\\none"]).end().expect(0);
     for words in [&["break", "JOB", "x"][..], &["break", "JOB", "x", "--yes"]] {
         let ended = kit.dlock(words).end().expect(64);
         for usage in ["--locker <LOCKER> <TYPE> <TARGET>\n", "--current [--yes] <TYPE> <TARGET>\n"] {
@@ -187,6 +194,17 @@ fn a_lock_is_waited_for_until_nobody_holds_it() {
             && ended.err.contains("is still held by \"")
             && ended.err.contains(": dlock (pid ")
             && ended.err.ends_with(" (export)\n")
+    });
+    eventually("the age is that at the end of the wait", || {
+        let shown = json(&kit.dlock(&["show", "JOB", "x", "--json"]).end().expect(0).out);
+        let ended = kit.dlock(&["wait", "JOB", "x", "--timeout", "2s"]).end().expect(65);
+        let age = ended.err.split(", for ").nth(1).and_then(|words| words.split(" (").next());
+        let age = age.and_then(|age| humantime::parse_duration(age).ok());
+        let before = shown["holder"]["told"]["held_for_ms"].as_u64().map(Duration::from_millis);
+        // Neither is known if the holder was slow to tell.
+        age.zip(before)
+            .inspect(|(age, before)| assert!(*age >= *before + Duration::from_secs(2), "{ended:?}"))
+            .is_some()
     });
     let waits = kit.dlock(&["wait", "JOB", "x"]).start();
     fs::write(kit.path("go"), "").unwrap();
@@ -236,7 +254,7 @@ fn a_wait_with_a_limit_ends_while_the_server_or_the_holder_hangs() {
 #[test]
 fn the_first_process_of_a_container_ends_at_signals() {
     let kit = Kit::new();
-    kit.server.hold(super::kit::KEY, "host-1-ff-1");
+    kit.server.hold(KEY, "host-1-ff-1");
     let inside = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
     if !Command::new("unshare").args(inside).arg("true").status().is_ok_and(|status| status.success()) {
         let _ = writeln!(io::stderr(), "SKIPPED: no namespaces of processes here");
@@ -273,14 +291,14 @@ fn a_quiet_question_is_answered_by_the_status() {
     let kit = Kit::new();
     for (value, status) in [(None, 1), (Some("host-1-ff-1"), 0)] {
         if let Some(value) = value {
-            kit.server.run::<()>(&["SET", super::kit::KEY, value, "PX", "60000"]);
+            kit.server.run::<()>(&["SET", KEY, value, "PX", "60000"]);
         }
         for option in ["--quiet", "-q"] {
             let ended = kit.dlock(&["show", "JOB", "x", option]).end().expect(status);
             assert!(ended.out.is_empty() && ended.err.is_empty(), "{ended:?}");
         }
     }
-    kit.server.run::<()>(&["DEL", super::kit::KEY]);
+    kit.server.run::<()>(&["DEL", KEY]);
     kit.dlock(&["run", "--at-least", "1h", "JOB", "x", "--", "true"]).end().expect(0);
     kit.dlock(&["show", "-q", "JOB", "x"]).end().expect(1);
     kit.dlock(&["show", "-q", "--json", "JOB", "x"]).end().expect(64);

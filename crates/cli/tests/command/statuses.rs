@@ -180,6 +180,10 @@ fn a_key_that_is_something_else_is_69() {
     kit.server.run::<i64>(&["LPUSH", super::kit::KEY, "of others"]);
     let ended = kit.run(&[], "echo ran").end().expect(69);
     assert!(ended.err.contains(super::kit::KEY) && ended.out.is_empty(), "{ended:?}");
+    for whose in [&["--locker", "somebody-1"][..], &["--current", "--yes"]] {
+        let ended = kit.dlock(&[&["break", "JOB", "x"], whose].concat()).end().expect(69);
+        assert!(ended.err.contains(super::kit::KEY), "{ended:?}");
+    }
     assert_eq!(kit.server.run::<Vec<String>>(&["LRANGE", super::kit::KEY, "0", "-1"]), ["of others"]);
 }
 
@@ -212,6 +216,18 @@ fn the_url_comes_from_the_argument_else_the_variable_else_the_file() {
     fs::write(kit.path("xdg/dlock/config"), "\nurl : redis://:secret@h\n").unwrap();
     let ended = plain().env("XDG_CONFIG_HOME", kit.path("xdg")).end().expect(64);
     assert!(ended.err.contains("xdg/dlock/config, line 2") && !ended.err.contains("secret"), "{ended:?}");
+    // A URL that cannot be used is told to be that of its place.
+    fs::write(kit.path("xdg/dlock/config"), "url = nonsense://h\n").unwrap();
+    let of_file = format!("dlock: {}: invalid URL ", kit.path("xdg/dlock/config").display());
+    for (variable, options, begins) in [
+        ("", &[][..], &*of_file),
+        ("nonsense://h", &[], "dlock: DLOCK_URL: invalid URL "),
+        ("nonsense://h", &["--url", "nonsense://h"], "dlock: invalid URL "),
+    ] {
+        let mut command = bare(kit.home.path(), &[options, &run].concat());
+        let ended = command.env("XDG_CONFIG_HOME", kit.path("xdg")).env("DLOCK_URL", variable).end().expect(64);
+        assert!(ended.err.starts_with(begins), "{ended:?}");
+    }
     kit.expect_free();
 }
 

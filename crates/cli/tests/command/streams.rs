@@ -65,15 +65,32 @@ fn the_command_has_a_process_group_of_its_own() {
     assert_eq!(words[0], words[1]);
 }
 
-/// A full disk, and a reader that has gone, change no status.
+/// What was asked for and cannot be written is a failure. A reader that has gone has read enough.
 #[test]
-fn output_that_nobody_can_read_changes_no_status() {
+fn help_that_does_not_fit_on_the_disk_is_no_success() {
     let kit = Kit::new();
-    let full = || File::options().write(true).open("/dev/full").unwrap();
     for words in [&["--help"][..], &["--version"], &["run", "--help"]] {
-        let ended = kit.dlock(words).stdout(full()).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let ends = |stdout: Stdio| {
+            kit.dlock(words).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap()
+        };
+        let ended = ends(full().into());
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(70) && said.contains("cannot write the output"), "{words:?}: {ended:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = ends(writer.into());
         assert!(ended.status.success() && ended.stderr.is_empty(), "{words:?}: {ended:?}");
     }
+}
+
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+/// Messages that nobody can read change no status.
+#[test]
+fn messages_that_nobody_can_read_change_no_status() {
+    let kit = Kit::new();
     let status = |shell: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", shell]).env("DLOCK", env!("CARGO_BIN_EXE_dlock")).env("DLOCK_URL", kit.server.url());

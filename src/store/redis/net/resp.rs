@@ -33,6 +33,8 @@ pub(crate) type Stamp = [u8; 5];
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word<'a> {
     Text(&'a str),
+    /// A value of somebody else that is no text.
+    Bytes(&'a [u8]),
     /// The parts of one text. The server gets one word, and nobody has to join the parts before.
     Parts(&'a [&'a str]),
     /// The same. A stamp may replace the bytes at its end. A command has one such word at most.
@@ -158,12 +160,14 @@ impl Packed {
     /// Adds words to the command that was begun.
     fn bulks<'w>(&mut self, words: impl Iterator<Item = Word<'w>>) {
         for word in words {
-            let parts = match &word {
-                Word::Text(text) => std::slice::from_ref(text),
-                Word::Parts(parts) | Word::Stamped(parts) => *parts,
+            let (bytes, parts): (&[u8], &[&str]) = match &word {
+                Word::Bytes(bytes) => (bytes, &[]),
+                Word::Text(text) => (text.as_bytes(), &[]),
+                Word::Parts(parts) | Word::Stamped(parts) => (&[], parts),
             };
             // The server wants to know the length of the whole word before its first byte.
-            self.header(b'$', parts.iter().copied().map(str::len).sum());
+            self.header(b'$', bytes.len() + parts.iter().copied().map(str::len).sum::<usize>());
+            self.bytes.extend_from_slice(bytes);
             for part in parts {
                 self.bytes.extend_from_slice(part.as_bytes());
             }

@@ -8,8 +8,8 @@ use super::scripts::Form;
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::port::{
-    AcquireOutcome, BreakOutcome, Broken, Busy, DelayReleaseOutcome, ExtendOutcome, Extension, Grant, Inspection,
-    NotOurs, Outcome, Parties, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
+    AcquireOutcome, Break, BreakOutcome, Broken, Busy, DelayReleaseOutcome, ExtendOutcome, Extension, Grant,
+    Inspection, NotOurs, Outcome, Parties, PollOutcome, ProbeOutcome, ReleaseOutcome, Request,
 };
 use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::resp::shape;
@@ -203,6 +203,16 @@ fn break_outcome(reply: &Value) -> Option<BreakOutcome> {
             Some(BreakOutcome::Broken { next: holder_of(next)?, waiting: natural(waiting)? })
         }
         [Value::Int(0), other] => Some(BreakOutcome::NotHeldBy { holder: holder_of(other)? }),
+        _ => None,
+    }
+}
+
+/// Returns the bytes of a holder that is no text and was not broken, if it is shown as the order names it: such a holder cannot be named.
+pub(crate) fn holder_without_name<'v>(order: &Break<'_>, reply: &'v Value) -> Option<&'v [u8]> {
+    match items(reply)? {
+        [Value::Int(0), holder @ Value::BulkString(bytes)] => {
+            (std::str::from_utf8(bytes).is_err() && text(holder)? == order.locker).then_some(bytes)
+        }
         _ => None,
     }
 }

@@ -7,7 +7,7 @@
 use super::acks;
 use super::keys::{FENCE, broken_key, gapped_key, queue_name, slot_fence_key, tag_for};
 use crate::port::{Break, Claim, Request};
-use crate::store::redis::net::resp::Word::{self, Parts, Stamped, Text};
+use crate::store::redis::net::resp::Word::{self, Bytes, Parts, Stamped, Text};
 use crate::store::redis::net::resp::{Packed, Stamp};
 use ::redis::Script as Hashed;
 use once_cell::sync::{Lazy, OnceCell};
@@ -165,6 +165,8 @@ enum CallKind<'a> {
     Record(&'a [&'a str]),
     /// A command of plain words, which goes to the server of the key.
     Words(&'a [&'a str]),
+    /// To take the key from a holder that is no text: its bytes. No client of ours has such a locker, so nobody is told.
+    BreakBytes(&'a [u8]),
 }
 
 impl<'a> Call<'a> {
@@ -192,6 +194,11 @@ impl<'a> Call<'a> {
         Self::new(key, CallKind::Words(words))
     }
 
+    /// The call that takes a key from a holder that is no text.
+    pub(crate) const fn break_bytes(key: &'a str, holder: &'a [u8]) -> Self {
+        Self::new(key, CallKind::BreakBytes(holder))
+    }
+
     /// Returns the call that does the same with fewer keys, for a slot that is moving: an extension that asks for no numbers can do with the
     /// lock's key alone. A forced break can do without the key that tells the holder, which is never there before.
     pub(crate) fn alone(&self) -> Option<Self> {
@@ -206,7 +213,7 @@ impl<'a> Call<'a> {
             CallKind::Request(Request::DelayRelease(..) | Request::Probe(_) | Request::Broken { .. })
             | CallKind::Record(..)
             | CallKind::Words(..) => false,
-            CallKind::Request(_) | CallKind::Lockers => true,
+            CallKind::Request(_) | CallKind::Lockers | CallKind::BreakBytes(_) => true,
         }
     }
 
@@ -233,6 +240,9 @@ impl<'a> Call<'a> {
             CallKind::Request(request) => request,
             CallKind::Words(words) => return to.packed.words(words),
             CallKind::Lockers => return to.call(&LOCKERS, &keys[..2], &[Text(MOST_NAMED)]),
+            CallKind::BreakBytes(holder) => {
+                return to.call(&BREAK, &keys, &[Bytes(holder), Text(""), Stamped(&[NO_SLACK])]);
+            }
             CallKind::Record(args) => {
                 let args: SmallVec<[_; 4]> = args.iter().copied().map(Text).collect();
                 return to.call(&RECORD, &keys[..1], &args);

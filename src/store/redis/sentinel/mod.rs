@@ -204,9 +204,10 @@ impl Sentinels {
         }
         if unknown == 0
             && failures.iter().all(|(_, error)| matches!(error, Error::Denied { .. }))
-            && let Some((_, denied)) = failures.pop()
+            && let Some((address, Error::Denied { message })) = failures.pop()
         {
-            return Err(denied);
+            let whose = "sentinel_username and sentinel_password in the URL are its login";
+            return Err(Error::denied(format!("the Sentinel {address} says {message} ({whose})")));
         }
         let causes: Vec<_> = failures.iter().map(|(address, error)| format!("{address}: {error}")).collect();
         let causes = if causes.is_empty() { "none knows it any more".to_owned() } else { causes.join("; ") };
