@@ -25,8 +25,14 @@ const EXHAUSTED: u64 = 8;
 const UNAVAILABLE: u64 = 14;
 const UNAUTHENTICATED: u64 = 16;
 
+/// Returns the error in an answer that is not a success: the answer itself or, where a stream was asked for, an object in it (since etcd 3.6).
+pub(super) fn error_in(body: &Value) -> &Value {
+    body.get("error").filter(|error| error.is_object()).unwrap_or(body)
+}
+
 /// Classifies an answer that is not a success. The texts are those of etcd's `rpctypes`.
 pub(super) fn classify(status: u16, body: &Value) -> EtcdFailure {
+    let body = error_in(body);
     let words = ["error", "message"].iter().find_map(|name| body.get(name)?.as_str()).unwrap_or_default();
     let says = |text: &str| words.contains(text);
     let backend = |failure| EtcdFailure::Other(Error::backend(failure, format!("etcd answered {status}: {words}")));
@@ -76,6 +82,8 @@ mod tests {
         let of = |code: u64, words: &str| classify(400, &json!({ "error": words, "code": code }));
         assert!(matches!(of(5, "etcdserver: requested lease not found"), EtcdFailure::NoLease));
         assert!(matches!(of(16, "etcdserver: invalid auth token"), EtcdFailure::Token));
+        let of_stream = json!({ "error": { "code": 16, "message": "etcdserver: invalid auth token" } });
+        assert!(matches!(classify(401, &of_stream), EtcdFailure::Token));
         assert!(matches!(of(3, "etcdserver: user name is empty"), EtcdFailure::Token));
         assert!(matches!(of(3, "etcdserver: revision of auth store is old"), EtcdFailure::Token));
         assert!(matches!(of(9, "etcdserver: authentication is not enabled"), EtcdFailure::NoUsers));

@@ -23,7 +23,7 @@
 //! An answer counts as etcd's only if it has what each of them has. Before the first such answer, whatever else answers is told at once, because
 //! the URL may lead to a web server, or to an etcd without its gateway, which no waiting changes.
 
-use super::classify::{EtcdFailure, classify};
+use super::classify::{EtcdFailure, classify, error_in};
 use super::encode;
 use crate::deadline::Deadline;
 use crate::http::{Http, HttpAnswer, HttpCall, failure};
@@ -158,7 +158,10 @@ impl EtcdClient {
             match (answer, &failed) {
                 (Some(answer), _) => self.is_renewed(answer),
                 (None, Some(error)) => Err(Error::clone(error)),
-                (None, None) => self.renew_one(lease, deadline).inspect_err(|error| failed = Some(error.clone())),
+                // A right may be missing for this lease alone: etcd 3.6 looks at the keys of a lease that it renews.
+                (None, None) => self.renew_one(lease, deadline).inspect_err(|error| {
+                    failed = (!matches!(error, Error::Denied { .. })).then(|| error.clone());
+                }),
             }
         };
         leases.iter().enumerate().map(renewed).collect()
@@ -250,7 +253,7 @@ fn is_of_etcd(status: u16, body: &Value) -> bool {
     if status == 200 {
         return body.get("header").is_some() || body.get("result").is_some();
     }
-    body.get("code").is_some_and(Value::is_u64)
+    error_in(body).get("code").is_some_and(Value::is_u64)
 }
 
 /// An answer that lacks what every etcd sends.

@@ -248,9 +248,14 @@ mod etcd {
         let client = DLockGenerator::new(store("locks:sesame@")).unwrap();
         let lock = client.generate_with(DLockConfig::new("SECURE", "y").with_lease(LONG)).unwrap();
         let guard = lock.lock().unwrap();
+        let (renewing, claim) = (store("locks:sesame@"), Claim::new("k9", "h-1-c0ffee", "h-1-c0ffee-9", LONG));
+        assert!(matches!(renewing.acquire(&claim, LONG), Ok(AcquireOutcome::Acquired(_))));
         server.restart();
         eventually("it answers again", || lock.is_locked().is_ok());
         guard.unlock().unwrap();
+        // The first request with the old token is a renewal, whose refusal comes in a stream.
+        let outcome = renewing.extend(&claim, LONG);
+        assert!(matches!(outcome, Ok(ExtendOutcome::Extended(_))), "{outcome:?}");
     }
 }
 
