@@ -1,7 +1,7 @@
 //! Time by hand: deadlines, late answers, and turns that come too late. Leases here end when the test says so.
 
 use crate::support::cause;
-use crate::support::crew::{Member, eventually, spawn, wait_by};
+use crate::support::crew::{Member, eventually, spawn, spawn_with, wait_by};
 use crate::support::lab::config;
 use crate::support::watched::{Kind, Watch, Watched, When};
 use parking_lot::Mutex;
@@ -128,8 +128,7 @@ fn a_hold_that_comes_with_little_lease_left_is_extended_first() {
         let _bar = scene.watch.bar(Kind::Extend);
         let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
         let extending = scene.watch.stop_next(Kind::Extend, When::Going);
-        let lock = scene.lock.clone();
-        let locker = spawn(move || lock.lock().unwrap().remaining());
+        let locker = spawn_with(&scene.lock, |lock| lock.lock().unwrap().remaining());
         asking.wait();
         scene.clock.advance(age);
         asking.open();
@@ -194,8 +193,7 @@ fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {
 fn a_hold_that_comes_after_its_deadline_is_given_back_and_asked_for_anew() {
     let scene = scene();
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
-    let lock = scene.lock.clone();
-    let locker = spawn(move || {
+    let locker = spawn_with(&scene.lock, move |lock| {
         let guard = lock.lock().unwrap();
         (guard.is_valid(), guard.remaining(), guard.unlock().is_ok())
     });
