@@ -150,8 +150,7 @@ fn a_hold_that_cannot_be_extended_in_time_is_given_back_and_asked_for_anew() {
     let _bar = scene.watch.bar(Kind::Extend);
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
     scene.watch.lose_next_answer(Kind::Extend);
-    let lock = scene.lock.clone();
-    let locker = spawn(move || {
+    let locker = spawn_with(&scene.lock, |lock| {
         let guard = lock.lock().unwrap();
         (guard.remaining(), guard.unlock().is_ok())
     });
@@ -175,8 +174,7 @@ fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {
     let _bar = scene.watch.bar(Kind::Extend);
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
     scene.watch.panic_at_next(Kind::Extend);
-    let lock = scene.lock.clone();
-    let locker = spawn(move || {
+    let locker = spawn_with(&scene.lock, |lock| {
         let locked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(lock.lock())));
         (locked.is_err(), lock.hold_count())
     });
