@@ -271,7 +271,7 @@ impl<'c> Acquire<'c> {
     fn confirmed(&self, call: LockCall<'_>) -> Confirmed {
         let (parts, key) = (self.parts, self.key);
         let mut state = key.state.lock();
-        if let Some(confirmed) = self.tell(&mut state, call, parts.core.clock.now()) {
+        if let Some(confirmed) = self.confirm_now(&mut state, call, parts.core.clock.now()) {
             return confirmed;
         }
         let Some(expiring) = state.kept().map(|tenure| Arc::clone(&tenure.locker)) else { return Confirmed::Lost };
@@ -304,8 +304,8 @@ impl<'c> Acquire<'c> {
         }
     }
 
-    /// Confirms the thread's hold if what is known of it is enough `now`. Call it with the key's mutex held.
-    fn tell(&self, state: &mut State, call: LockCall<'_>, now: Moment) -> Option<Confirmed> {
+    /// Confirms the thread's hold if what is known of it is enough now, without a request. Call it with the key's mutex held.
+    fn confirm_now(&self, state: &mut State, call: LockCall<'_>, now: Moment) -> Option<Confirmed> {
         let parts = self.parts;
         let Phase::Held(tenure) = &mut state.phase else { return Some(Confirmed::Yes(Queued::NOTHING)) };
         if tenure.is_lost() {
@@ -534,7 +534,7 @@ impl Asker<'_, '_> {
         }
         parts.renewals.grant(key, &mut state, tenure, self.acquire.taker(), now);
         self.turn.end();
-        let confirmed = self.acquire.tell(&mut state, self.acquire.call(how), now);
+        let confirmed = self.acquire.confirm_now(&mut state, self.acquire.call(how), now);
         drop(state);
         match confirmed {
             Some(Confirmed::Yes(queued)) => Ok(Progress::Confirmed(queued)),

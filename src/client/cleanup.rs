@@ -54,7 +54,7 @@ pub(crate) struct PendingCleanup {
     /// How long the store keeps the key for it: its lease, and the lock-delay.
     kept: Duration,
     ending: Ending,
-    /// So long after the first answered release.
+    /// The moment until which the release is repeated; `None` before the first answered one.
     until: Option<Moment>,
     failed: Cooldown<Moment>,
     /// The number of answered releases.
@@ -127,7 +127,7 @@ impl Cleanup {
         }
     }
 
-    /// Adds a locker, due immediately. The caller must wake the retry thread. The ticket of a posted release is dropped when the locker is
+    /// Adds a locker, due immediately. The caller must wake the retry thread. The count of a posted release is kept until the locker is
     /// cleaned up. A locker of an earlier identity is dropped: its release may have been under way, or posted, when that was given up.
     pub(super) fn add(
         &self,

@@ -11,9 +11,9 @@
 //!
 //! This file and its folder know neither the store nor another part of the client.
 //!
-//! A client tells its Events (`src/client/events.rs`) what happens. They have an observer (`src/client/events/observer.rs`) only if the
-//! builder was given a function or told to record metrics. Without an observer, each event costs a branch, and reads no clock. `on_lost`
-//! and `on_slow_wait` are functions that receive one kind of event each, by the same path.
+//! Each thing that happens is a method of [`Events`]. They have an observer only if the builder was given a function or told to record
+//! metrics. Without one, an event costs a branch, and reads no clock. `on_lost` and `on_slow_wait` are functions that receive one kind of
+//! event each, by the same path.
 //!
 //! * *An event is queued where it happens, and delivered on another thread.* Queueing takes the queue's own mutex and does no I/O, so it
 //!   may be done under the mutex of a key. The rest (`Queued::finish`) comes after that mutex is released: it starts the thread, writes to
@@ -21,14 +21,13 @@
 //! * *The events of a key are in order*, because each is queued under the key's mutex, or by the thread that has the turn before it passes
 //!   it on. So a hand-over that ends a turn queues the event of the release before it wakes the next thread. The reply to a posted release
 //!   is the one exception.
-//! * *A function that blocks delays no news of a loss, and many locks crowd out none* (`src/client/events/hook.rs`). Events that find no
-//!   room in the queue are counted, and `Dropped` is delivered in their place.
+//! * *A function that blocks delays no news of a loss, and many locks crowd out none*. Events that find no room in the queue are counted, and
+//!   `Dropped` is delivered in their place.
 //! * *No client waits for a function*, not even when it ends, because a function may close its own client.
 //! * *Metrics are recorded on the thread that locks*, after all mutexes are released. Recorders are made for that, and a queue could drop
 //!   figures.
-//! * *The beginning and the end of an outage* are read from the results of requests (`src/client/events/outage.rs`). The
-//!   port does not say which server of several a key is on, so an answer ends an outage only if it is about the key that failed last, or if
-//!   nothing has failed for 3 s.
+//! * *The beginning and the end of an outage* are read from the results of requests. The port does not say which server of several a key is
+//!   on, so an answer ends an outage only if it is about the key that failed last, or if nothing has failed for 3 s.
 
 mod hook;
 mod long_waits;

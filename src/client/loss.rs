@@ -59,7 +59,7 @@ impl Lost {
         let mut unsure = Vec::new();
         for Self { key, tenure, queued } in losses {
             match queued {
-                Some(queued) => tell_queued(queued, &key.name, &tenure, watchers_of(&key, &tenure)),
+                Some(queued) => tell_queued(queued, &key.name, &tenure, take_watchers(&key, &tenure)),
                 None => unsure.push((key, tenure)),
             }
         }
@@ -78,7 +78,7 @@ impl Lost {
                     held.lost_by(&cause);
                 }
             }
-            parts.core.events.tell_lost(&key.name, &tenure, watchers_of(&key, &tenure));
+            parts.core.events.tell_lost(&key.name, &tenure, take_watchers(&key, &tenure));
         }
     }
 }
@@ -151,7 +151,7 @@ pub(crate) fn why_invalid(parts: &Parts, key: &Key, token: u64) -> Error {
 }
 
 /// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because then its thread has told them.
-fn watchers_of(key: &Key, tenure: &Tenure) -> Vec<Watcher> {
+fn take_watchers(key: &Key, tenure: &Tenure) -> Vec<Watcher> {
     let mut state = key.state.lock();
     match &state.phase {
         Phase::Held(held) if held.locker == tenure.locker => std::mem::take(&mut state.watchers),

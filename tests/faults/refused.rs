@@ -6,7 +6,7 @@ use crate::report::Bounds;
 use crate::scene::Scene;
 use crate::setup::{Setup, leases};
 use crate::support::RedisServer;
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn_with};
 use crate::worker::now;
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error, RedisLockProcessor};
 use std::time::{Duration, Instant};
@@ -54,8 +54,7 @@ impl Asker {
             is_told(&timed)
         });
         assert!(is_named, "no call was told {words:?}");
-        let lock = self.lock.clone();
-        spawn(move || lock.lock().unwrap().unlock().unwrap())
+        spawn_with(&self.lock, |lock| lock.lock().unwrap().unlock().unwrap())
     }
 }
 

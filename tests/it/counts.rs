@@ -14,8 +14,7 @@ fn lazy(target: &str) -> DLockConfig {
 
 /// How often the server has read from a connection.
 fn reads(server: &RedisServer) -> u64 {
-    let stats: String = server.run(&["INFO", "stats"]);
-    stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:")).unwrap().parse().unwrap()
+    server.stat("total_reads_processed")
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Every public constructor and setter with extreme values: none panics; each works, or says which value is wrong and what to do.
 
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn_with};
 use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
 use proptest::prelude::*;
@@ -312,8 +312,7 @@ fn rubbish_in_place_of_certificates() {
 fn a_hold_that_may_last_a_nanosecond_is_lost_and_ends() {
     let generator = DLockGenerator::new(MemoryLockProcessor::new()).unwrap();
     let lock = generator.generate_with(DLockConfig::new("EXTREME", "short").with_max_hold(NANOSECOND)).unwrap();
-    let other = lock.clone();
-    let owner = spawn(move || match other.lock() {
+    let owner = spawn_with(&lock, move |other| match other.lock() {
         Ok(guard) => guard.unlock(),
         Err(error) => Err(error),
     });

@@ -2,7 +2,7 @@
 //! locks work by polling. The doctor names such a proxy.
 
 use crate::support::cluster::{Cluster, Plan};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, queue_by, spawn, spawn_with};
 use crate::support::{Proxy, RedisServer};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::thread;
@@ -41,8 +41,7 @@ fn on_one_server_locks_work_by_polling() {
     proxy.hide_subscribers(false);
     let [holder, waiter] = [0, 1].map(|n| lock(&clients[n]));
     let guard = holder.lock_owned().unwrap();
-    let waits = spawn(move || waiter.lock_owned().unwrap().unlock().unwrap());
-    eventually("it waits in the queue", || holder.inspect().unwrap().waiting == 1);
+    let waits = queue_by(&waiter, |lock| lock.lock().unwrap().unlock().unwrap());
     guard.unlock().unwrap();
     waits.join();
 }
@@ -68,8 +67,7 @@ fn another_server_answers_between_a_subscription_and_the_question_behind_it() {
     };
     let guard = long(0).lock_owned().unwrap();
     proxy.hold_back(true);
-    let waits = long(1);
-    let waiter = spawn(move || waits.lock_owned().unwrap().unlock().unwrap());
+    let waiter = spawn_with(&long(1), |lock| lock.lock().unwrap().unlock().unwrap());
     let subscribed = |server: &RedisServer| !server.run::<Vec<String>>(&["PUBSUB", "CHANNELS", "*"]).is_empty();
     eventually("the waiter subscribes", || subscribed(&servers[0]));
     proxy.lead_new_to(servers[1].port());
@@ -83,9 +81,7 @@ fn another_server_answers_between_a_subscription_and_the_question_behind_it() {
     drop(guard.unlock());
     // Whoever listened at the first server listens at the other one now.
     let guard = long(0).lock_owned().unwrap();
-    let waits = long(1);
-    let waiter = spawn(move || waits.lock_owned().unwrap().unlock().unwrap());
-    eventually("it waits in the queue", || long(0).inspect().unwrap().waiting == 1);
+    let waiter = queue_by(&long(1), |lock| lock.lock().unwrap().unlock().unwrap());
     eventually("the waiter subscribes", || subscribed(&servers[1]));
     guard.unlock().unwrap();
     waiter.join();

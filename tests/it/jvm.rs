@@ -3,7 +3,7 @@
 //! Whoever asks so is never given the lock by those that hand it over; but it must exclude and be excluded, and get the lock
 //! when they do not want it. How often it gets it while they do is printed (`--nocapture`).
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, spawn_with};
 use crate::support::watched::{Kind, Watched};
 use crate::support::{Jvm, RedisServer};
 use redis_dlock::{DLockConfig, DLockGenerator, RedisLockProcessor};
@@ -202,8 +202,7 @@ fn a_waiter_of_ours_finds_what_a_poller_gave_back_by_its_next_look() {
     let generator = DLockGenerator::builder().listener(true).build(processor).unwrap();
     let lock = generator.generate_with(config().with_lease(lease)).unwrap();
     assert!(jvm.update_for_lock(lock.key(), lease * 20));
-    let waiting = lock.clone();
-    let waiter = spawn(move || {
+    let waiter = spawn_with(&lock, move |waiting| {
         let _guard = waiting.lock().unwrap();
         Instant::now()
     });

@@ -1,11 +1,11 @@
 //! The lock-delay: after a tenure that ended by its lease, the key stays taken for a while; after an orderly release it does not.
 
-use crate::support::crew::{HANG, answered, eventually, spawn, wait_by, wait_for};
+use crate::support::crew::{HANG, answered, eventually, spawn_with, wait_by, wait_for};
+use crate::support::holder::Holder;
 use crate::support::lab::{Lab, connect, is_listener_on, on_both_stores};
 use crate::support::monitor::{Executed, Monitor};
 use crate::support::time::Time;
 use crate::support::watched::Watched;
-use crate::support::worker::{self, Worker};
 use crate::support::{Jvm, RedisServer, cause};
 use redis_dlock::processor::Operations;
 use redis_dlock::{DLockConfig, DLockGenerator, LossCause, ManualClock, MemoryLockProcessor};
@@ -206,8 +206,7 @@ fn a_thread_that_ends_without_unlocking_leaves_the_delay_to_its_end() {
     let time = Time::by_hand(clock);
     let generator = time.builder().build(store.clone()).unwrap();
     let lock = generator.generate_with(config(ms(300), FOR_EVER)).unwrap();
-    let other = lock.clone();
-    spawn(move || std::mem::forget(other.lock().unwrap())).join();
+    spawn_with(&lock, move |other| std::mem::forget(other.lock().unwrap())).join();
     let left = || store.inspect(lock.key(), HANG).unwrap().remaining.unwrap();
     // It is extended until the client notices that its thread has ended.
     time.until("its lease is over", || left() < FOR_EVER);
@@ -249,29 +248,6 @@ fn a_waiter_gets_the_lock_of_a_dead_holder_when_the_delay_is_over() {
 const LEASE: Duration = ms(900);
 const DELAY: Duration = ms(1500);
 
-#[test]
-#[ignore = "the worker process of the tests beside it: it takes the lock at once, and then does what it is told"]
-fn holder() {
-    let Some(settings) = worker::settings() else { return };
-    let (url, delay) = settings.split_once(' ').unwrap();
-    let lock = connect(url).generate_with(config(LEASE, ms(delay.parse().unwrap()))).unwrap();
-    let mut guard = Some(lock.lock().unwrap());
-    worker::answer("held");
-    for order in worker::orders() {
-        match order.as_str() {
-            "unlock" => drop(guard.take()),
-            other => panic!("{other}"),
-        }
-        worker::answer("done");
-    }
-}
-
-fn holding(server: &RedisServer, delay: Duration) -> Worker {
-    let mut worker = Worker::start("lock_delay::holder", &format!("{} {}", server.url(), delay.as_millis()));
-    worker.answer_about("held");
-    worker
-}
-
 /// Who holds the key, and what is left of it.
 fn key(server: &RedisServer) -> (Option<String>, Duration) {
     let key = config(LEASE, DELAY).unique_key().to_owned();
@@ -307,7 +283,7 @@ fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
     let server = RedisServer::start();
     for polls in [false, true] {
         let monitor = Monitor::start(&server);
-        let mut dead = holding(&server, DELAY);
+        let mut dead = Holder::holding(&server, &config(LEASE, DELAY));
         let generator = DLockGenerator::builder().listener(is_listener_on() && !polls);
         let generator = generator.build(redis_dlock::RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
         let lock = generator.generate_with(config(LEASE, ms(0))).unwrap();
@@ -334,7 +310,7 @@ fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
 #[test]
 fn the_delay_of_a_killed_holder_says_who_that_was() {
     let server = RedisServer::start();
-    let mut dead = holding(&server, FOR_EVER);
+    let mut dead = Holder::holding(&server, &config(LEASE, FOR_EVER));
     let asker = connect(&server.url());
     let found = || asker.describe("TEST", "x").unwrap();
     let client = || found().holder.and_then(|holder| holder.client);
@@ -349,7 +325,7 @@ fn the_delay_of_a_killed_holder_says_who_that_was() {
 #[test]
 fn a_jvm_waits_for_the_delay_too() {
     let server = RedisServer::start();
-    let (mut jvm, mut dead) = (Jvm::new(&server), holding(&server, DELAY));
+    let (mut jvm, mut dead) = (Jvm::new(&server), Holder::holding(&server, &config(LEASE, DELAY)));
     dead.kill();
     let name = config(LEASE, DELAY).unique_key().to_owned();
     let holder = key(&server).0;
@@ -369,12 +345,12 @@ fn a_jvm_waits_for_the_delay_too() {
 #[test]
 fn a_stopped_holder_that_unlocks_late_ends_the_delay() {
     let server = RedisServer::start();
-    let mut stopped = holding(&server, FOR_EVER);
+    let mut stopped = Holder::holding(&server, &config(LEASE, FOR_EVER));
     let holder = key(&server).0;
     stopped.signal(Signal::STOP);
     eventually("its lease is over", || key(&server).1 < FOR_EVER);
     assert_eq!(key(&server).0, holder, "the delay is not");
     stopped.signal(Signal::CONT);
-    assert_eq!(stopped.ask("unlock"), "done");
+    assert!(stopped.obey("unlock").starts_with("lost: "));
     eventually("the key is free", || key(&server).0.is_none());
 }

@@ -1,7 +1,7 @@
 //! Stores that can do less than Redis, or more: what a client makes of the optional parts of the port.
 
 use crate::conformance::minimal_store::MinimalProcessor;
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, queue_by, spawn, spawn_with};
 use crate::support::owned::OwnedRequest;
 use crossbeam_channel::unbounded;
 use parking_lot::Mutex;
@@ -306,9 +306,7 @@ fn another_server_makes_every_hold_checked_and_every_wait_asked_for_at_once() {
     let (_generator, held) = lock_in(&store, &clock);
     let guard = held.lock().unwrap();
     let (_other, busy) = lock_in(&store, &clock);
-    let busy_guard = busy.clone();
-    let waiter = spawn(move || drop(busy_guard.lock().unwrap()));
-    eventually("it waits", || held.inspect().unwrap().waiting == 1);
+    let waiter = queue_by(&busy, |lock| drop(lock.lock().unwrap()));
     let (probes, polls) = (store.switches.probes.load(Ordering::SeqCst), store.switches.polls.load(Ordering::SeqCst));
     // The clock stands still.
     store.replace(1);
@@ -346,13 +344,11 @@ fn messages_that_say_only_that_something_changed_are_enough() {
     let (tell, told) = unbounded();
     for _ in 0..20 {
         let guard = clients[0].1.lock().unwrap();
-        let (lock, tell) = (clients[1].1.clone(), tell.clone());
-        let waiter = spawn(move || {
-            let guard = lock.lock().unwrap();
+        let tell = tell.clone();
+        let waiter = queue_by(&clients[1].1, move |lock| {
+            let _guard = lock.lock().unwrap();
             tell.send(()).unwrap();
-            drop(guard);
         });
-        eventually("it waits", || clients[0].1.inspect().unwrap().waiting == 1);
         drop(guard);
         // No clock moves: it asks because it was told to.
         told.recv_timeout(HANG).expect("it holds the lock");
@@ -367,8 +363,7 @@ fn nobody_stands_in_a_queue_whose_grants_it_would_not_hear() {
     let store = Special::new(clock.clone(), Switches { hears_when_ready: true, ..Switches::default() });
     let clients = [lock_in(&store, &clock), lock_in(&store, &clock)];
     let guard = clients[0].1.lock().unwrap();
-    let lock = clients[1].1.clone();
-    let waiter = spawn(move || drop(lock.lock().unwrap()));
+    let waiter = spawn_with(&clients[1].1, |lock| drop(lock.lock().unwrap()));
     // It polls until its inbox is open, and then gets ready for this key.
     eventually("it waits in the queue", || {
         clock.advance(Duration::from_millis(1));

@@ -2,53 +2,17 @@
 //! that nothing is lost between many.
 
 use crate::support::RedisServer;
+use crate::support::holder::Holder;
 use crate::support::lab::{connect, is_listener_on};
 use crate::support::process::example;
 use crate::support::stalls::on_a_running_machine;
-use crate::support::worker::{self, Worker};
-use redis_dlock::{DLockConfig, DLockGuard, Error};
+use redis_dlock::DLockConfig;
 use rustix::process::Signal;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Starts a process and waits until it holds the lock.
-fn holding(server: &RedisServer, lease: Duration) -> Worker {
-    let mut worker = Worker::start("processes::holder", &format!("{} {}", server.url(), lease.as_millis()));
-    worker.answer_about("held");
-    worker
-}
-
 fn config(lease: Duration) -> DLockConfig {
     DLockConfig::new("PROCESSES", "one").with_lease(lease)
-}
-
-#[test]
-#[ignore = "the worker process of the tests beside it: it takes the lock at once, and then does what it is told"]
-fn holder() {
-    let Some(settings) = worker::settings() else { return };
-    let (url, lease) = settings.split_once(' ').unwrap();
-    let generator = connect(url);
-    let lock = generator.generate_with(config(Duration::from_millis(lease.parse().unwrap()))).unwrap();
-    let mut guard = Some(lock.lock().unwrap());
-    worker::answer("held");
-    for order in worker::orders() {
-        let held = || guard.as_ref().unwrap();
-        worker::answer(&match order.as_str() {
-            "is_valid" => held().is_valid().to_string(),
-            "remaining" => held().remaining().as_millis().to_string(),
-            "ensure_valid" => told(held().ensure_valid()),
-            "unlock" => told(guard.take().map_or(Ok(()), DLockGuard::unlock)),
-            other => panic!("{other}"),
-        });
-    }
-}
-
-fn told(result: Result<(), Error>) -> String {
-    match result {
-        Ok(()) => "fine".to_owned(),
-        Err(Error::LeaseLost(loss)) => format!("lost: {}", loss.cause),
-        Err(other) => other.to_string(),
-    }
 }
 
 /// The value of the lock's key and its time to live in milliseconds.
@@ -65,7 +29,7 @@ fn a_killed_holders_lease_ends_and_a_waiter_gets_the_lock_right_then() {
     on_a_running_machine(Duration::from_millis(100), || {
         let server = RedisServer::start();
         let lease = Duration::from_secs(6);
-        let mut holder = holding(&server, lease);
+        let mut holder = Holder::holding(&server, &config(lease));
         let generator = connect(&server.url());
         let lock = generator.generate_with(config(lease)).unwrap();
         assert!(lock.try_lock().unwrap().is_none());
@@ -96,15 +60,15 @@ fn a_holder_stopped_past_its_lease_finds_itself_lost_on_its_first_call() {
         ("ensure_valid", "lost: it was not extended before its deadline"),
         ("unlock", "lost: it was not extended before its deadline"),
     ] {
-        let mut holder = holding(&server, Duration::from_millis(300));
-        assert_eq!(holder.ask("is_valid"), "true");
+        let mut holder = Holder::holding(&server, &config(Duration::from_millis(300)));
+        assert_eq!(holder.obey("is_valid"), "true");
         holder.signal(Signal::STOP);
         let guard = long.lock().unwrap();
         let before = key(&server);
         holder.signal(Signal::CONT);
-        assert_eq!(holder.ask(first_call), expected, "{first_call}");
+        assert_eq!(holder.obey(first_call), expected, "{first_call}");
         if first_call != "unlock" {
-            assert!(holder.ask("unlock").starts_with("lost: "));
+            assert!(holder.obey("unlock").starts_with("lost: "));
         }
         let after = key(&server);
         assert_eq!(after.0, before.0, "our key is as it was");

@@ -1,7 +1,8 @@
 //! An orderly life of a generator, from connect to close, logs no line above DEBUG.
 
 use crate::support::RedisServer;
-use crate::support::crew::{HANG, eventually, spawn, wait_by};
+use crate::support::crew::{HANG, eventually, spawn, spawn_with, wait_by};
+use crate::support::lab::wait_with;
 use crate::support::process::alone;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
@@ -10,7 +11,6 @@ use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, GeneratorBuilder, LockProcessor,
     MemoryLockProcessor, RedisBuilder, RedisLockProcessor,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -123,12 +123,8 @@ fn threads_that_wait_for_one_another(place: &Place) {
     let (generator, lock) = place.client("threads");
     let (_elsewhere, held) = place.client("threads");
     let elsewhere = held.lock().unwrap();
-    let crew: Vec<_> = (0..4)
-        .map(|_| {
-            let lock = lock.clone();
-            spawn(move || (0..10).for_each(|_| drop(lock.lock().unwrap())))
-        })
-        .collect();
+    let crew: Vec<_> =
+        (0..4).map(|_| spawn_with(&lock, move |lock| (0..10).for_each(|_| drop(lock.lock().unwrap())))).collect();
     place.until_waiting(&lock, 1);
     elsewhere.unlock().unwrap();
     crew.into_iter().for_each(|member| member.join());
@@ -140,10 +136,7 @@ fn clients_that_hand_over_to_one_another(place: &Place) {
     let guard = clients[0].1.lock().unwrap();
     let crew: Vec<_> = clients[1..]
         .iter()
-        .map(|(_, lock)| {
-            let lock = lock.clone();
-            spawn(move || (0..10).for_each(|_| lock.lock().unwrap().unlock().unwrap()))
-        })
+        .map(|(_, lock)| spawn_with(lock, move |lock| (0..10).for_each(|_| lock.lock().unwrap().unlock().unwrap())))
         .collect();
     place.until_waiting(&clients[0].1, 2);
     guard.unlock().unwrap();
@@ -159,12 +152,11 @@ fn waits_that_end_without_the_lock(place: &Place) {
     let (generator, lock) = place.client("in vain");
     let guard = held.lock().unwrap();
     assert!(lock.try_lock().unwrap().is_none());
-    let (waiter, cancel) = (lock.clone(), CancelToken::new());
-    let token = cancel.clone();
-    let waiter = spawn(move || waiter.lock_cancellable(&token).unwrap().is_none());
+    let cancel = CancelToken::new();
+    let waiter = wait_with(&lock, &cancel, 1);
     place.until_waiting(&lock, 1);
     cancel.cancel();
-    assert!(waiter.join());
+    assert!(!waiter.join());
     assert!(lock.try_lock_for(A_WHILE).unwrap().is_none());
     guard.unlock().unwrap();
     generator.close();
@@ -175,8 +167,7 @@ fn a_close_beside_holds_and_waiters(place: &Place) {
     let (generator, lock) = place.client("closing");
     let (guard, own) = (held.lock().unwrap(), generator.generate("QUIET", "own").unwrap());
     let own_guard = own.lock().unwrap();
-    let waiter = lock.clone();
-    let waiter = spawn(move || matches!(waiter.lock(), Err(Error::ShutDown)));
+    let waiter = spawn_with(&lock, |lock| matches!(lock.lock(), Err(Error::ShutDown)));
     place.until_waiting(&lock, 1);
     generator.close();
     assert!(waiter.join());
@@ -191,8 +182,8 @@ fn a_close_at_once_after_a_wait_that_ended(place: &Place) {
     for _ in 0..5 {
         let (generator, lock) = place.client("left");
         let (waiter, cancel) = (lock.clone(), CancelToken::new());
-        let token = cancel.clone();
-        let waiter = spawn(move || waiter.lock_cancellable(&token).is_ok_and(|guard| guard.is_some()));
+        let waiter =
+            spawn_with(&cancel, move |token| waiter.lock_cancellable(token).is_ok_and(|guard| guard.is_some()));
         place.until_waiting(&lock, 1);
         cancel.cancel();
         // Perhaps before its retry thread has released what stood in the queue.
@@ -220,8 +211,7 @@ fn lingering(place: &Place) {
     let (other, wanted) = place.client_with("linger", linger);
     // A lock lingers only in a client that is subscribed.
     let guard = wanted.lock().unwrap();
-    let waiter = lock.clone();
-    let waiter = spawn(move || waiter.lock().unwrap().unlock().unwrap());
+    let waiter = spawn_with(&lock, |lock| lock.lock().unwrap().unlock().unwrap());
     place.until_waiting(&lock, 1);
     guard.unlock().unwrap();
     waiter.join();
@@ -319,10 +309,8 @@ fn a_subscription_that_breaks_in_life_is_logged() {
         let (_holding, held) = place.client("broken");
         let (generator, lock) = place.client("broken");
         let guard = held.lock().unwrap();
-        let waiter = Arc::new(lock);
-        let waiting = Arc::clone(&waiter);
-        let waiting = spawn(move || waiting.lock().unwrap().unlock().unwrap());
-        place.until_waiting(&waiter, 1);
+        let waiting = spawn_with(&lock, |lock| lock.lock().unwrap().unlock().unwrap());
+        place.until_waiting(&lock, 1);
         server.run::<u32>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         eventually("it is logged", || LOG.loud.lock().iter().any(|line| line.contains("subscrib")));
         guard.unlock().unwrap();

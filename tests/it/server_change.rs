@@ -1,6 +1,6 @@
 //! Another server answers: what is asked, heard and released at once. No time passes, so whatever waits for its time does nothing.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, queue_by, spawn};
 use parking_lot::Mutex;
 use redis_dlock::processor::{Inbox, Limit, LockProcessor, Operations, Outcome, Request, WaitQueue};
 use redis_dlock::{
@@ -119,8 +119,7 @@ fn scene() -> (Arc<ManualClock>, MemoryLockProcessor, Replaced, [DistributedReen
 fn a_client_that_could_not_subscribe_tries_again_when_another_server_answers() {
     let (clock, _store, replaced, [here, there]) = scene();
     let guard = here.lock().unwrap();
-    let waits = spawn(move || there.lock().map(|guard| guard.unlock()));
-    eventually("it waits", || here.inspect().unwrap().waiting == 1);
+    let waits = queue_by(&there, |lock| lock.lock().map(|guard| guard.unlock()));
     replaced.0.set_reachable(false);
     eventually("it cannot subscribe", || {
         clock.advance(Duration::from_millis(10));

@@ -51,6 +51,12 @@ impl Program {
     }
 
     #[track_caller]
+    fn end(self) {
+        self.terminate();
+        self.expect_orderly_end();
+    }
+
+    #[track_caller]
     fn expect_orderly_end(mut self) {
         let mut status = None;
         eventually("the program ends", || {
@@ -65,9 +71,7 @@ impl Scene {
     /// The server knows the scripts.
     fn new(workers: &'static str) -> Self {
         let scene = Self::with_a_fresh_server(workers);
-        let program = scene.start(true);
-        program.terminate();
-        program.expect_orderly_end();
+        scene.start(true).end();
         scene
     }
 
@@ -113,13 +117,14 @@ impl Scene {
         keys.into_iter().filter(|key| !key.contains("fence")).collect()
     }
 
-    /// How many scripts were run since the counts were reset, and how many pieces of data the server has read.
-    fn scripts_and_reads(&self) -> (usize, usize) {
+    /// Since the counts were reset, there were hardly more scripts than releases, and hardly more pieces of data to read.
+    #[track_caller]
+    fn assert_few_writes(&self) {
         let commands = Commands::of(&self.server);
-        let stats: String = self.server.run(&["INFO", "stats"]);
-        let reads = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:")).unwrap();
-        let scripts = commands.count("evalsha") + commands.count("eval");
-        (usize::try_from(scripts).unwrap(), reads.trim().parse().unwrap())
+        let [scripts, reads] =
+            [commands.count("evalsha") + commands.count("eval"), self.server.stat("total_reads_processed")];
+        assert!((LOCKS..=WORKERS + OF_RECORD).contains(&(scripts as usize)), "{scripts}");
+        assert!(reads as usize <= WORKERS + OF_RECORD + OTHERS, "{reads}");
     }
 }
 
@@ -138,11 +143,8 @@ fn those_that_hold_or_wait_leave_nothing_behind(workers: &'static str) {
         let program = scene.start(true);
         assert_eq!(scene.holders_and_waiters(), (LOCKS, 0));
         Commands::forget(&scene.server);
-        program.terminate();
-        program.expect_orderly_end();
-        let (scripts, reads) = scene.scripts_and_reads();
-        assert!((LOCKS..=WORKERS + OF_RECORD).contains(&scripts), "{scripts}");
-        assert!(reads <= WORKERS + OF_RECORD + OTHERS, "{reads}");
+        program.end();
+        scene.assert_few_writes();
         assert_eq!(scene.leftovers(), [""; 0]);
     });
 }
@@ -153,14 +155,10 @@ fn waiters_that_end_give_their_places_up_in_few_writes(workers: &'static str) {
         let scene = Scene::new(workers);
         let (first, second) = (scene.start(true), scene.start(false));
         Commands::forget(&scene.server);
-        second.terminate();
-        second.expect_orderly_end();
-        let (scripts, reads) = scene.scripts_and_reads();
-        assert!((LOCKS..=WORKERS + OF_RECORD).contains(&scripts), "{scripts}");
-        assert!(reads <= WORKERS + OF_RECORD + OTHERS, "{reads}");
+        second.end();
+        scene.assert_few_writes();
         assert_eq!(scene.holders_and_waiters(), (LOCKS, 0));
-        first.terminate();
-        first.expect_orderly_end();
+        first.end();
         assert_eq!(scene.leftovers(), [""; 0]);
     });
 }
@@ -170,11 +168,9 @@ fn the_next_process_has_the_locks_when_the_holder_ends(workers: &'static str) {
     let scene = Scene::new(workers);
     let (first, second) = (scene.start(true), scene.start(false));
     assert_eq!(scene.holders_and_waiters(), (LOCKS, LOCKS));
-    first.terminate();
-    first.expect_orderly_end();
+    first.end();
     assert_eq!(scene.holders_and_waiters(), (LOCKS, 0));
-    second.terminate();
-    second.expect_orderly_end();
+    second.end();
     assert_eq!(scene.leftovers(), [""; 0]);
 }
 

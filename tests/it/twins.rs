@@ -1,7 +1,7 @@
 //! Copies of one running process: processes on one server whose clients have the same identity and make the same lockers.
 
 use crate::support::RedisServer;
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, queue_by};
 use crate::support::lab::{config, connect};
 use crate::support::twin_shim::TwinShim;
 use crate::support::worker::{self, Worker};
@@ -152,11 +152,7 @@ fn listening(server: &RedisServer) -> (DLockGenerator, OwnedDLockGuard, String) 
     let (generator, other) = (connect(&server.url()), connect(&server.url()));
     let busy = lock(&other, "busy").lock_owned().unwrap();
     let guard = lock(&generator, "held").lock_owned().unwrap();
-    let waits = spawn({
-        let lock = lock(&generator, "busy");
-        move || lock.lock_owned().map(drop)
-    });
-    eventually("it waits", || lock(&other, "busy").inspect().unwrap().waiting == 1);
+    let waits = queue_by(&lock(&generator, "busy"), |lock| lock.lock().map(drop));
     busy.unlock().unwrap();
     waits.join().unwrap();
     let client = client_of(&holder(server, "held").unwrap()).to_owned();
@@ -167,11 +163,7 @@ fn listening(server: &RedisServer) -> (DLockGenerator, OwnedDLockGuard, String) 
 fn hears_a_grant(server: &RedisServer, generator: &DLockGenerator) {
     let other = connect(&server.url());
     let busy = lock(&other, "next").lock_owned().unwrap();
-    let waits = spawn({
-        let lock = lock(generator, "next");
-        move || lock.lock_owned().map(drop)
-    });
-    eventually("it waits", || lock(&other, "next").inspect().unwrap().waiting == 1);
+    let waits = queue_by(&lock(generator, "next"), |lock| lock.lock().map(drop));
     busy.unlock().unwrap();
     waits.join().unwrap();
 }

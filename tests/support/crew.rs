@@ -66,6 +66,17 @@ pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     Member(thread::spawn(work))
 }
 
+/// Starts a thread that works with a clone of something, such as a lock.
+#[allow(dead_code, reason = "not all that include this file use it")]
+pub(crate) fn spawn_with<S, T>(shared: &S, work: impl FnOnce(&S) -> T + Send + 'static) -> Member<T>
+where
+    S: Clone + Send + 'static,
+    T: Send + 'static,
+{
+    let clone = shared.clone();
+    spawn(move || work(&clone))
+}
+
 /// Starts a thread with a name.
 #[allow(dead_code, reason = "not all that include this file use it")]
 pub(crate) fn spawn_named<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Member<T> {
@@ -79,8 +90,8 @@ pub(crate) fn wait_by<T: Send + 'static>(
     lock: &DistributedReentrantLock,
     work: impl FnOnce(&DistributedReentrantLock) -> T + Send + 'static,
 ) -> Member<T> {
-    let (other, before) = (lock.clone(), lock.queue_length());
-    let member = spawn(move || work(&other));
+    let before = lock.queue_length();
+    let member = spawn_with(lock, work);
     eventually("it waits", || lock.queue_length() > before);
     member
 }
@@ -90,6 +101,18 @@ pub(crate) fn wait_by<T: Send + 'static>(
 #[track_caller]
 pub(crate) fn wait_for(lock: &DistributedReentrantLock) -> Member<()> {
     wait_by(lock, |lock| drop(lock.lock().unwrap()))
+}
+
+/// Starts a thread that does something with a lock for which it must wait, and returns when it stands in the store's queue, alone.
+#[allow(dead_code, reason = "not all that include this file use it")]
+#[track_caller]
+pub(crate) fn queue_by<T: Send + 'static>(
+    lock: &DistributedReentrantLock,
+    work: impl FnOnce(&DistributedReentrantLock) -> T + Send + 'static,
+) -> Member<T> {
+    let member = spawn_with(lock, work);
+    eventually("it waits in the store's queue", || lock.inspect().unwrap().waiting == 1);
+    member
 }
 
 impl<T> Member<T> {

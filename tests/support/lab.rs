@@ -70,6 +70,12 @@ impl Lab {
         (self.time.builder().listener(false).build(processor).unwrap(), watch)
     }
 
+    /// The lock of such a client, and what that asks of the store.
+    pub(crate) fn deaf_lock(&self, config: DLockConfig) -> (DistributedReentrantLock, Arc<Watch>) {
+        let (generator, watch) = self.deaf_generator();
+        (generator.generate_with(config).unwrap(), watch)
+    }
+
     /// A new client that hears of grants already, and what it asks of the store.
     pub(crate) fn listening_generator(&self) -> (DLockGenerator, Arc<Watch>) {
         let (generator, watch) = self.watched_generator();

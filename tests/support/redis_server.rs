@@ -100,6 +100,12 @@ impl RedisServer {
         redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).ok()
     }
 
+    /// A figure of `INFO stats`.
+    pub(crate) fn stat(&self, name: &str) -> u64 {
+        let stats: String = self.run(&["INFO", "stats"]);
+        stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok()).unwrap()
+    }
+
     /// Everything in the server, as `DUMP` gives it.
     pub(crate) fn contents(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut admin = self.connection();

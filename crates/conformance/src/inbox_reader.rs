@@ -29,7 +29,7 @@ struct Listener {
 
 impl fmt::Debug for InboxReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ear")
+        f.write_str("InboxReader")
     }
 }
 

@@ -87,6 +87,27 @@ impl Suite {
         Client { suite: self, processor, id: format!("host-{n}-c0ffee"), tenures: AtomicU64::new(0) }
     }
 
+    /// A new client, and its inbox.
+    pub(crate) fn listener(&self) -> (Client<'_>, InboxReader) {
+        let client = self.client();
+        let inbox = client.listen();
+        (client, inbox)
+    }
+
+    /// A tenure of a new client that waits for the key, and the client's inbox.
+    pub(crate) fn heard_waiter(&self, key: &str) -> (Tenure, InboxReader) {
+        let (client, inbox) = self.listener();
+        (client.waiter(key), inbox)
+    }
+
+    /// Does something while the store denies commands.
+    pub(crate) fn while_denied<T>(&self, commands: &[&'static str], work: impl FnOnce() -> T) -> T {
+        self.store.deny(commands);
+        let done = work();
+        self.store.deny(&[]);
+        done
+    }
+
     /// Who holds a key, and how many wait.
     pub fn inspect(&self, key: &str) -> Inspection {
         self.processors[0].inspect(key, PATIENCE).unwrap()
@@ -161,7 +182,12 @@ impl Client<'_> {
 
     /// A tenure that holds the key.
     pub fn holder(&self, key: &str) -> Tenure {
-        let tenure = self.tenure(key);
+        self.holder_with(key, self.suite.long())
+    }
+
+    /// A tenure that holds the key, with this lease.
+    pub(crate) fn holder_with(&self, key: &str, lease: Duration) -> Tenure {
+        let tenure = self.tenure_with(key, lease);
         tenure.acquire();
         tenure
     }

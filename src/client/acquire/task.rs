@@ -270,7 +270,7 @@ impl<'c> TaskAcquire<'c> {
         let waiter = self.call.task.as_ref()?;
         let task = waiter.task.as_ref()?;
         let mut state = key.state.lock();
-        let confirmed = match self.call.tell(&mut state, self.call.call(how), parts.core.clock.now()) {
+        let confirmed = match self.call.confirm_now(&mut state, self.call.call(how), parts.core.clock.now()) {
             Some(confirmed) => confirmed,
             None => {
                 let (locker, kept) = state.kept().map(|tenure| (Arc::clone(&tenure.locker), tenure.kept()))?;

@@ -1,7 +1,8 @@
 //! What a client records with the `metrics` facade: the feature `metrics`, and only if the builder asks for it.
 //!
 //! The manual has the table of the names ([metrics](crate::manual::metrics)). Nothing is labelled with a key: a program may have very
-//! many of them, and a recorder keeps each for ever. `metrics/meters.rs` has the series.
+//! many of them, and a recorder keeps each for ever. `metrics/meters.rs` has the series, and a table of the words of each label. A word that
+//! is not in its table is not counted.
 
 #[cfg(feature = "metrics")]
 mod meters;

@@ -6,7 +6,7 @@ use crate::report::Bounds;
 use crate::scene::{Process, Scene};
 use crate::setup::{Setup, leases};
 use crate::support::RedisServer;
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, spawn_with};
 use crate::support::queue::begin_the_time_of_the_unheard;
 use crate::work::KEY;
 use crate::worker::now;
@@ -153,8 +153,7 @@ fn release_unheard(name: &'static str, prepare: impl FnOnce(&Scene)) {
         assert_eq!(scene.queue(), order);
 
         let guard = asker.try_lock().unwrap().expect("nobody is heard");
-        let waiting = last.clone();
-        let later = spawn(move || {
+        let later = spawn_with(&last, move |waiting| {
             let guard = waiting.lock().unwrap();
             let at = now();
             guard.unlock().unwrap();

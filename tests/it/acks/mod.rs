@@ -5,7 +5,7 @@ mod own_write;
 
 use crate::acl;
 use crate::support::commands::Commands;
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, queue_by, spawn};
 use crate::support::sentinels::{Plan, Service};
 use crate::support::{LONG, Proxy, RedisServer, cause, journal};
 use redis_dlock::{
@@ -59,8 +59,7 @@ fn value(server: &RedisServer, key: &str) -> Option<String> {
 
 /// How many connections the server has accepted so far.
 fn connections(server: &RedisServer) -> u64 {
-    let stats: String = server.run(&["INFO", "stats"]);
-    stats.lines().find_map(|line| line.strip_prefix("total_connections_received:")).unwrap().parse().unwrap()
+    server.stat("total_connections_received")
 }
 
 #[track_caller]
@@ -210,16 +209,13 @@ fn a_grant_that_is_heard_counts_when_it_is_acknowledged() {
     for _ in 0..3 {
         let held = lock_of(&holder, "handed-over").lock_owned().unwrap();
         let went_on = Arc::new(AtomicBool::new(false));
-        let waits = spawn({
-            let (lock, went_on) = (lock_of(&waiter, "handed-over"), Arc::clone(&went_on));
-            move || {
-                let guard = lock.lock().unwrap();
-                let is_in_time = went_on.load(Ordering::SeqCst);
-                guard.unlock().unwrap();
-                is_in_time
-            }
+        let told = Arc::clone(&went_on);
+        let waits = queue_by(&lock_of(&waiter, "handed-over"), move |lock| {
+            let guard = lock.lock().unwrap();
+            let is_in_time = told.load(Ordering::SeqCst);
+            guard.unlock().unwrap();
+            is_in_time
         });
-        eventually("it waits", || lock_of(&holder, "handed-over").inspect().unwrap().waiting == 1);
         signal_replicas(&service, Signal::STOP);
         held.unlock().unwrap();
         thread::sleep(PATIENCE * 3);
@@ -236,11 +232,7 @@ fn a_grant_that_is_heard_and_not_acknowledged_is_given_back() {
     let master = &service.servers[0];
     let [holder, waiter] = [0, 1].map(|acks| generator(&master.url(), acks));
     let held = lock_of(&holder, "given-back").lock_owned().unwrap();
-    let waits = spawn({
-        let lock = lock_of(&waiter, "given-back");
-        move || failure(lock.try_lock_for(PATIENCE * 20))
-    });
-    eventually("it waits", || lock_of(&holder, "given-back").inspect().unwrap().waiting == 1);
+    let waits = queue_by(&lock_of(&waiter, "given-back"), |lock| failure(lock.try_lock_for(PATIENCE * 20)));
     signal_replicas(&service, Signal::STOP);
     held.unlock().unwrap();
     assert_eq!(waits.join(), BackendFailure::Unacknowledged);
@@ -356,11 +348,7 @@ fn the_right_to_wait_is_needed_and_enough() {
     // A right that is withdrawn later: the attempt is undone, and so is the grant of a lock that somebody waits for.
     let holder = DLockGenerator::connect(&master.url()).unwrap();
     let held = lock_of(&holder, "rights-to-wait").lock_owned().unwrap();
-    let waits = spawn({
-        let lock = lock_of(&generator, "rights-to-wait");
-        move || lock.lock().err().unwrap()
-    });
-    eventually("it waits", || lock_of(&holder, "rights-to-wait").inspect().unwrap().waiting == 1);
+    let waits = queue_by(&lock_of(&generator, "rights-to-wait"), |lock| lock.lock().err().unwrap());
     master.run::<()>(&["ACL", "SETUSER", "dlock", "-wait"]);
     held.unlock().unwrap();
     for error in [lock.try_lock().err().unwrap(), waits.join()] {

@@ -71,8 +71,7 @@ fn it_is_told_by_a_message_long_before_a_probe(lab: &Lab) {
 
 /// Shows: G5.
 fn one_that_hears_nothing_is_told_by_its_probe(lab: &Lab) {
-    let (generator, _) = lab.deaf_generator();
-    let lock = generator.generate_with(probed()).unwrap();
+    let (lock, _) = lab.deaf_lock(probed());
     let guard = lock.lock().unwrap();
     take_from_holder(lab, &lock);
     lab.time.recv(&guard.lost());

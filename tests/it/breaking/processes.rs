@@ -3,9 +3,9 @@
 use super::orders::{WHY, break_lock, ms};
 use crate::support::RedisServer;
 use crate::support::crew::{eventually, wait_for};
+use crate::support::holder::Holder;
 use crate::support::lab::{connect, is_listener_on};
-use crate::support::worker::{self, Worker};
-use redis_dlock::{BreakOutcome, DLockConfig, DLockGenerator, DLockGuard, Error};
+use redis_dlock::{BreakOutcome, DLockConfig};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -13,53 +13,14 @@ fn config(lease: Duration) -> DLockConfig {
     DLockConfig::new("BROKEN", "one").with_lease(lease)
 }
 
-#[test]
-#[ignore = "the worker process of the tests beside it: it takes the lock at once, and then does what it is told"]
-fn holder() {
-    let Some(settings) = worker::settings() else { return };
-    let (url, lease) = settings.split_once(' ').unwrap();
-    let builder = DLockGenerator::builder().listener(is_listener_on());
-    let builder = builder.on_lost(|loss| worker::answer(&format!("lost {}", loss.cause)));
-    let generator = builder.build(redis_dlock::RedisLockProcessor::connect(url).unwrap()).unwrap();
-    let lock = generator.generate_with(config(ms(lease.parse().unwrap()))).unwrap();
-    let mut guard = Some(lock.lock().unwrap());
-    worker::answer("held");
-    for order in worker::orders() {
-        let answer = match order.as_str() {
-            "unlock" => told(guard.take().map_or(Ok(()), DLockGuard::unlock)),
-            "lock" => {
-                guard = Some(lock.lock().unwrap());
-                "again".to_owned()
-            }
-            other => panic!("{other}"),
-        };
-        worker::answer(&answer);
-    }
-}
-
-fn told(result: Result<(), Error>) -> String {
-    match result {
-        Ok(()) => "fine".to_owned(),
-        Err(Error::LeaseLost(loss)) => format!("error {}", loss.cause),
-        Err(other) => other.to_string(),
-    }
-}
-
-fn holding(server: &RedisServer, lease: Duration) -> Worker {
-    let settings = format!("{} {}", server.url(), lease.as_millis());
-    let mut worker = Worker::start("breaking::processes::holder", &settings);
-    worker.answer_about("held");
-    worker
-}
-
 /// Shows: G5, G10.
 #[test]
 fn a_process_loses_the_lock_to_the_next_one_and_gets_it_again() {
     let server = RedisServer::start();
-    let mut holder = holding(&server, ms(3000));
+    let mut holder = Holder::holding(&server, &config(ms(3000)));
     let operator = connect(&server.url());
     let lock = operator.generate_with(config(ms(3000))).unwrap();
-    let mut waiting = Worker::start("breaking::processes::holder", &format!("{} 3000", server.url()));
+    let mut waiting = Holder::waiting(&server, &config(ms(3000)));
     if is_listener_on() {
         eventually("it waits", || lock.inspect().unwrap().waiting == 1);
     }
@@ -68,11 +29,11 @@ fn a_process_loses_the_lock_to_the_next_one_and_gets_it_again() {
     waiting.answer_about("held");
     let cause = holder.answer_about("lost");
     assert!(cause.contains("broken by") && cause.ends_with(WHY), "{cause}");
-    assert_eq!(holder.ask("unlock"), format!("error {cause}"));
+    assert_eq!(holder.obey("unlock"), format!("lost: {cause}"));
     holder.tell("lock");
-    assert_eq!(waiting.ask("unlock"), "fine");
-    holder.answer_about("again");
-    assert_eq!(holder.ask("unlock"), "fine");
+    assert_eq!(waiting.obey("unlock"), "fine");
+    holder.answer_about("lock");
+    assert_eq!(holder.obey("unlock"), "fine");
     eventually("it is free", || lock.holder().unwrap().is_none());
 }
 
@@ -81,7 +42,7 @@ fn a_process_loses_the_lock_to_the_next_one_and_gets_it_again() {
 #[test]
 fn a_process_that_stands_still_is_broken_and_told_when_it_runs_again() {
     let server = RedisServer::start();
-    let mut hanging = holding(&server, ms(60_000));
+    let mut hanging = Holder::holding(&server, &config(ms(60_000)));
     let operator = connect(&server.url());
     let lock = operator.generate_with(config(ms(60_000))).unwrap();
     hanging.signal(Signal::STOP);
@@ -93,7 +54,7 @@ fn a_process_that_stands_still_is_broken_and_told_when_it_runs_again() {
     assert!(matches!(break_lock(&operator, &lock, &locker), BreakOutcome::Broken { .. }));
     waiter.join();
     hanging.signal(Signal::CONT);
-    let unlocked = hanging.ask("unlock");
+    let unlocked = hanging.obey("unlock");
     assert!(unlocked.contains("broken by") && unlocked.ends_with(WHY), "{unlocked}");
 }
 
@@ -101,7 +62,7 @@ fn a_process_that_stands_still_is_broken_and_told_when_it_runs_again() {
 #[test]
 fn the_lock_of_a_killed_process_is_free_at_once() {
     let server = RedisServer::start();
-    let mut dead = holding(&server, Duration::from_secs(3600));
+    let mut dead = Holder::holding(&server, &config(Duration::from_secs(3600)));
     let operator = connect(&server.url());
     let lock = operator.generate_with(config(ms(3000))).unwrap();
     dead.kill();

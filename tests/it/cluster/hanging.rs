@@ -1,6 +1,6 @@
 //! A master that stands still while its sockets stay open, and the locks of the others.
 
-use super::{LEASE, lock_with, target_on};
+use super::{LEASE, accepted, lock_with, target_on};
 use crate::support::cluster::{Cluster, Node, Plan};
 use crate::support::commands::Commands;
 use crate::support::crew::spawn;
@@ -14,12 +14,6 @@ use std::time::{Duration, Instant};
 fn cluster() -> Cluster {
     let args = ["--cluster-require-full-coverage", "no"].map(str::to_owned).to_vec();
     Cluster::start_as(&Plan { replicas: 0, node_timeout_ms: 60_000, args, ..Plan::default() })
-}
-
-/// How many connections a node has accepted. It is asked on a connection that was open before.
-fn accepted(admin: &mut redis::Connection) -> u64 {
-    let info: String = redis::cmd("INFO").arg("stats").query(admin).unwrap();
-    info.lines().find_map(|line| line.strip_prefix("total_connections_received:")?.parse().ok()).unwrap()
 }
 
 fn is_extended(outcome: &Result<Outcome, redis_dlock::Error>) -> bool {

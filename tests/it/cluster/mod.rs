@@ -48,6 +48,12 @@ fn target_on(cluster: &Cluster, node: usize) -> String {
     key.strip_prefix("DLOCK_CLUSTER_").unwrap().to_owned()
 }
 
+/// How many connections a node has accepted. It is asked on a connection that was open before.
+fn accepted(admin: &mut redis::Connection) -> u64 {
+    let info: String = redis::cmd("INFO").arg("stats").query(admin).unwrap();
+    info.lines().find_map(|line| line.strip_prefix("total_connections_received:")?.parse().ok()).unwrap()
+}
+
 /// A store that knows one node.
 fn store(cluster: &Cluster) -> RedisLockProcessor {
     RedisLockProcessor::connect(&cluster.url(0)).unwrap()

@@ -2,7 +2,7 @@
 
 use super::{Client, LEASE, Queued, generator, lock, lock_with, store, target_on};
 use crate::support::cluster::{Cluster, Plan, slot_of};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn_with};
 use crate::support::{Asking, LONG, claim};
 use redis_dlock::processor::{ExtendOutcome, Limit, LockProcessor, Operations, ProbeOutcome, ReleaseOutcome};
 use redis_dlock::{AcquireOutcome, BackendFailure, DLockGenerator, Error, RedisLockProcessor};
@@ -191,8 +191,7 @@ fn a_node_that_redirects_to_itself_is_connected_to_anew() {
     let way = cluster.nodes[1].way.as_ref().unwrap();
     way.lead_to(cluster.nodes[2].server().port());
     way.reset();
-    let other = lock.clone();
-    let waits = spawn(move || other.lock_owned().unwrap().unlock().unwrap());
+    let waits = spawn_with(&lock, |other| other.lock_owned().unwrap().unlock().unwrap());
     thread::sleep(Duration::from_millis(300));
     assert!(!waits.is_finished());
     // The connections to the wrong server stay open; they are given up all the same.

@@ -1,9 +1,9 @@
 //! The way of a call: what it costs while nodes fail or answer strangely, and what is certain when it ends.
 
-use super::{LEASE, store, target_on};
+use super::{LEASE, accepted, store, target_on};
 use crate::support::cluster::{Cluster, Plan, slot_of};
 use crate::support::commands::Commands;
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn, spawn_with};
 use crate::support::proxy::Way;
 use crate::support::{LONG, claim};
 use redis_dlock::processor::{Limit, LockProcessor, Operations, Posting, ReleaseDone, Request};
@@ -15,12 +15,6 @@ use std::time::{Duration, Instant};
 
 fn networked() -> Cluster {
     Cluster::start_as(&Plan { replicas: 0, networked: true, ..Plan::default() })
-}
-
-/// How many connections a node has accepted. It is asked on a connection that was open before.
-fn accepted(admin: &mut redis::Connection) -> u64 {
-    let info: String = redis::cmd("INFO").arg("stats").query(admin).unwrap();
-    info.lines().find_map(|line| line.strip_prefix("total_connections_received:")?.parse().ok()).unwrap()
 }
 
 /// Makes a user who may do all but this, on all nodes, and returns the URL of a node for it.
@@ -54,8 +48,7 @@ fn a_call_that_was_executed_is_not_taken_for_one_that_was_denied() {
     let mut migration = cluster.migration(slot_of(&keys[0]), 1);
     migration.begin();
     cluster.nodes[1].way.as_ref().unwrap().delay(Way::ToServer, Duration::from_millis(500));
-    let key = keys[0].clone();
-    let acquires = spawn(move || (store.acquire(&claim(&key, "a-1", LEASE), LONG), store));
+    let acquires = spawn_with(&keys[0], move |key| (store.acquire(&claim(key, "a-1", LEASE), LONG), store));
     thread::sleep(Duration::from_millis(150));
     migration.finish();
     let (taken, store) = acquires.join();

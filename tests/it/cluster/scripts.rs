@@ -3,7 +3,7 @@
 //! The steps are those of `denied`: every operation, on every state of key and queue that leads another way through its script.
 
 use crate::denied::scene::{KEY, LEASE};
-use crate::denied::steps::{Came, Queue, Step, What};
+use crate::denied::steps::{Came, Step, What};
 use crate::support::cluster::{Cluster, Plan, slot_of};
 use crate::support::monitor::{Executed, Monitor};
 use redis_dlock::{Error, RedisLockProcessor};
@@ -78,12 +78,7 @@ impl Scene {
         }
         let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut self.admin).unwrap();
         for entry in step.queue {
-            let entry = match entry {
-                Queue::Of(name) => format!("{LEASE_MS} {}", self.locker(name)),
-                Queue::GapThatIsOver => "gap 1000 10".to_owned(),
-                Queue::Keep => format!("keep {} 1", seconds * 1000 + micros / 1000 + 1000),
-                Queue::KeepThatIsOver => "keep 1000 1".to_owned(),
-            };
+            let entry = entry.text(|name| self.locker(name), (seconds, micros));
             script.cmd("RPUSH").arg(&self.queue).arg(entry);
             script.cmd("PEXPIRE").arg(&self.queue).arg("60000");
         }

@@ -2,7 +2,7 @@
 
 use super::{connect, settings};
 use crate::support::RedisServer;
-use crate::support::crew::{HANG, spawn};
+use crate::support::crew::{HANG, spawn, spawn_with};
 use crate::support::journal;
 use crate::support::lab::{builder, config};
 use redis_dlock::{DistributedReentrantLock, Error};
@@ -49,8 +49,7 @@ impl Local {
 
 /// Tries a lock that is not to be had, on a thread of its own.
 fn try_in_vain(lock: &DistributedReentrantLock) {
-    let lock = lock.clone();
-    spawn(move || {
+    spawn_with(lock, move |lock| {
         let tried = lock.try_lock_for(LIMIT);
         assert!(matches!(tried, Err(Error::Backend { .. })), "{tried:?}");
     })

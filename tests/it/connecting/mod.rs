@@ -3,7 +3,7 @@
 mod local_sockets;
 
 use crate::support::claim;
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn_with};
 use crate::support::lab::{builder, config};
 use crate::support::process::alone_in;
 use crate::support::proxy::Way;
@@ -167,8 +167,7 @@ fn an_io_timeout_shorter_than_a_connect_keeps_nobody_out() {
     cut(&proxy);
     repeat(&lock, usize::MAX, DistributedReentrantLock::try_lock);
     cut(&proxy);
-    let locking = lock.clone();
-    spawn(move || drop(locking.lock().unwrap())).join();
+    spawn_with(&lock, |locking| drop(locking.lock().unwrap())).join();
 }
 
 #[test]

@@ -98,12 +98,7 @@ impl Scene {
         }
         let (seconds, micros): (u64, u64) = self.run(&["TIME"]);
         for entry in queue {
-            let entry = match entry {
-                Queue::Of(name) => format!("{LEASE_MS} {}", self.locker(name)),
-                Queue::GapThatIsOver => "gap 1000 10".to_owned(),
-                Queue::Keep => format!("keep {} 1", seconds * 1000 + micros / 1000 + 1000),
-                Queue::KeepThatIsOver => "keep 1000 1".to_owned(),
-            };
+            let entry = entry.text(|name| self.locker(name), (seconds, micros));
             script.cmd("RPUSH").arg(&self.queue_key).arg(entry);
             script.cmd("PEXPIRE").arg(&self.queue_key).arg("60000");
         }

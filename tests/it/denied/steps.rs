@@ -24,6 +24,18 @@ pub(crate) enum Queue {
 
 use Queue::{GapThatIsOver, Keep, KeepThatIsOver, Of};
 
+impl Queue {
+    /// The entry in the store, at this time of the server.
+    pub(crate) fn text(self, locker: impl Fn(&str) -> String, (seconds, micros): (u64, u64)) -> String {
+        match self {
+            Of(name) => format!("{} {}", LEASE.as_millis(), locker(name)),
+            GapThatIsOver => "gap 1000 10".to_owned(),
+            Keep => format!("keep {} 1", seconds * 1000 + micros / 1000 + 1000),
+            KeepThatIsOver => "keep 1000 1".to_owned(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Acquire {

@@ -1,7 +1,7 @@
 //! Machines that are suspended while they hold a lock, wait for one, or keep one for whoever comes next. Their clock has gone on
 //! when they come back, and so has the store's; their threads have not run.
 
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn_with};
 use crate::support::lab::{config, is_listener_on};
 use crate::support::watched::{Kind, Watch, Watched, When};
 use crate::support::worker;
@@ -119,8 +119,7 @@ fn an_answer_that_slept_makes_no_hold_valid_again() {
 fn a_waiter_that_slept_gets_the_lock_although_the_store_has_forgotten_it() {
     let scene = Scene::set(|config| config);
     scene.store.overwrite(scene.lock.key(), "elsewhere-1", Some(LEASE * 1000));
-    let lock = scene.lock.clone();
-    let waiter = spawn(move || lock.lock().unwrap().fencing_token());
+    let waiter = spawn_with(&scene.lock, |lock| lock.lock().unwrap().fencing_token());
     scene.watch.wait_for_more(Kind::Poll, 1);
     // The store's queue lives for two leases.
     scene.clock.suspend(LEASE * 3);
@@ -137,8 +136,7 @@ fn a_waiter_that_slept_gets_the_lock_although_the_store_has_forgotten_it() {
 fn a_waiter_that_was_given_the_lock_in_its_sleep_does_not_take_it() {
     let scene = Scene::set(|config| config);
     let guard = scene.other.lock().unwrap();
-    let lock = scene.lock.clone();
-    let waiter = spawn(move || {
+    let waiter = spawn_with(&scene.lock, |lock| {
         let guard = lock.lock().unwrap();
         (guard.is_valid(), guard.fencing_token())
     });

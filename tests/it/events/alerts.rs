@@ -8,7 +8,7 @@
 mod figures;
 
 use super::page::{PAGE, strangers};
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn_with};
 use crate::support::lab::{config, wait_with};
 use crate::support::process::alone;
 use crate::support::time::Time;
@@ -150,14 +150,10 @@ fn recorded() -> Scrapes {
     // Calls wait in vain, and one waits for long.
     let guard = lock.lock_owned().unwrap();
     for _ in 0..5 {
-        let other = lock.clone();
-        let waiter = spawn(move || other.try_lock_for(Duration::from_secs(1)).unwrap().is_none());
+        let waiter = spawn_with(&lock, move |other| other.try_lock_for(Duration::from_secs(1)).unwrap().is_none());
         assert!(time.join(waiter));
     }
-    let waiter = spawn({
-        let lock = lock.clone();
-        move || lock.lock().unwrap().unlock().unwrap()
-    });
+    let waiter = spawn_with(&lock, move |lock| lock.lock().unwrap().unlock().unwrap());
     time.until("it waits", || lock.queue_length() == 1);
     time.pass(Duration::from_secs(20));
     guard.unlock().unwrap();

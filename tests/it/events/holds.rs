@@ -1,7 +1,7 @@
 //! The events of a lock, on both stores.
 
 use super::{next, next_acquired, next_lost, next_released, told};
-use crate::support::crew::{HANG, answered, eventually, spawn, wait_by};
+use crate::support::crew::{HANG, answered, eventually, spawn, spawn_with, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{Receiver, unbounded};
 use redis_dlock::event::{HoldEnd, How};
@@ -54,10 +54,7 @@ fn a_lock_is_passed_on_in_the_process(lab: &Lab) {
     // When the inbox opens, the holder assumes that others wait, and may not pass the lock on.
     let is_passed_on = || {
         let guard = lock.lock().unwrap();
-        let waiter = spawn({
-            let lock = next_one.clone();
-            move || lock.lock().unwrap().unlock().unwrap()
-        });
+        let waiter = spawn_with(&next_one, move |lock| lock.lock().unwrap().unlock().unwrap());
         eventually("it waits", || lock.queue_length() == 1);
         let token = guard.fencing_token();
         guard.unlock().unwrap();
@@ -154,10 +151,7 @@ fn a_slow_wait_is_told_to_both_functions(lab: &Lab) {
     let lock = lab.time.set(builder).build(lab.processor()).unwrap().generate_with(config("x", 3000)).unwrap();
     let holder = lab.generator().generate_with(config("x", 3000)).unwrap();
     let guard = holder.lock().unwrap();
-    let waiter = spawn({
-        let lock = lock.clone();
-        move || drop(lock.lock().unwrap())
-    });
+    let waiter = spawn_with(&lock, move |lock| drop(lock.lock().unwrap()));
     lab.time.until("it is told", || !events.is_empty());
     let Event::SlowWait(wait) = next(&events) else { panic!("no slow wait") };
     assert_eq!(wait.key, lock.key());

@@ -1,7 +1,7 @@
 //! Functions that are slow, block, panic or lock.
 
 use super::{next, next_lost};
-use crate::support::crew::{HANG, spawn, wait_for};
+use crate::support::crew::{HANG, spawn_with, wait_for};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{bounded, unbounded};
 use parking_lot::Mutex;
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 on_both_stores!(
     one_that_blocks_costs_no_lock_anything,
-    one_that_panics_is_told_again,
     a_panic_keeps_no_event_from_another_one_and_one_that_blocks_delays_no_loss,
     one_may_lock,
     one_may_hold_the_last_handle,
@@ -94,21 +93,6 @@ fn one_that_blocks_costs_no_lock_anything(lab: &Lab) {
     drop(leave);
 }
 
-fn one_that_panics_is_told_again(lab: &Lab) {
-    let (say, events) = unbounded();
-    let told = move |event: &Event| {
-        say.send(event.clone()).unwrap();
-        panic!("the test wants it so");
-    };
-    let generator = lab.time.builder().on_event(told).build(lab.processor()).unwrap();
-    let lock = generator.generate_with(config("x", 3000)).unwrap();
-    for _ in 0..3 {
-        lock.lock().unwrap().unlock().unwrap();
-        assert!(matches!(next(&events), Event::Acquired(_)));
-        assert!(matches!(next(&events), Event::Released(_)));
-    }
-}
-
 /// `on_event` and `on_slow_wait` wait for one another, and `on_lost` for neither.
 fn a_panic_keeps_no_event_from_another_one_and_one_that_blocks_delays_no_loss(lab: &Lab) {
     let (arrive, arrived) = unbounded();
@@ -124,10 +108,7 @@ fn a_panic_keeps_no_event_from_another_one_and_one_that_blocks_delays_no_loss(la
     let generator = lab.time.set(builder).build(lab.processor()).unwrap();
     let lock = generator.generate_with(config("x", 3000)).unwrap();
     let guard = lock.lock().unwrap();
-    let waiter = spawn({
-        let lock = lock.clone();
-        move || drop(lock.lock().unwrap())
-    });
+    let waiter = spawn_with(&lock, move |lock| drop(lock.lock().unwrap()));
     lab.time.until("the second function is told", || !arrived.is_empty());
     let victim = generator.generate_with(config("victim", 300)).unwrap();
     let held = victim.lock().unwrap();

@@ -5,7 +5,7 @@ use super::actor::{Actor, Contest};
 use super::scene::{HOUR, KEY, builder, client, config, holder, lock, queue, start};
 use crate::support::RedisServer;
 use crate::support::commands::Commands;
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, spawn_with};
 use crate::support::history::{Hold, exclusive};
 use crate::support::monitor::Monitor;
 use crate::support::watched::{Kind, Watch, Watched, When};
@@ -23,8 +23,7 @@ fn watched(server: &RedisServer) -> (DLockGenerator, Arc<Watch>) {
     // Whoever begins to listen takes others to wait, for it may have missed the word.
     let lock = client.generate("HAND", "first").unwrap();
     let guard = lock.lock().unwrap();
-    let other = lock.clone();
-    let waiter = spawn(move || drop(other.lock().unwrap()));
+    let waiter = spawn_with(&lock, |other| drop(other.lock().unwrap()));
     eventually("it listens", || watch.listening() == 1);
     guard.unlock().unwrap();
     waiter.join();

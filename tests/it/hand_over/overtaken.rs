@@ -1,7 +1,7 @@
 //! The inbox is a connection of its own: the word that others wait may come before the answer that brings the lock. It counts
 //! all the same; else the threads of this process would pass the lock on among themselves for as long as they want it.
 
-use crate::support::crew::{Member, eventually, spawn, wait_by};
+use crate::support::crew::{Member, eventually, spawn, spawn_with, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::DistributedReentrantLock;
@@ -32,8 +32,7 @@ fn behind_a_late_acquire(lab: &Lab, take: fn(&DistributedReentrantLock) -> u64) 
     let (there, _) = lab.listening_generator();
     let [here, there] = [&here, &there].map(|client| client.generate_with(config("x", HOUR)).unwrap());
     let answer = watch.stop_next(Kind::Acquire, When::Coming);
-    let taken = here.clone();
-    let first = spawn(move || take(&taken));
+    let first = spawn_with(&here, take);
     answer.wait();
     let crowd = crowd(&here);
     let heard = watch.heard();

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 on_both_stores!(
     cancelled_before_it_does_not_even_ask,
-    cancelled_while_waiting_for_a_local_thread,
-    cancelled_while_waiting_for_another_process,
+    cancelled_while_waiting,
     cancelled_while_asking,
     one_token_ends_all_its_waits,
     a_cancelled_waiter_in_the_middle_leaves_the_order_of_the_others,
@@ -30,30 +29,21 @@ fn cancelled_before_it_does_not_even_ask(lab: &Lab) {
     assert!(lock.lock_cancellable(&CancelToken::new()).unwrap().is_some());
 }
 
-/// Shows: L3.
-fn cancelled_while_waiting_for_a_local_thread(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
-    let guard = lock.lock().unwrap();
-    let cancel = CancelToken::new();
-    let waiter = wait_with(&lock, &cancel, 1);
-    // By a clone.
-    cancel.clone().cancel();
-    assert!(!waiter.join());
-    assert_eq!(lock.queue_length(), 0);
-    assert!(guard.is_valid());
-}
-
 /// Shows: L2, L3.
-fn cancelled_while_waiting_for_another_process(lab: &Lab) {
-    let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config("x", 30_000)).unwrap());
-    let guard = elsewhere.lock().unwrap();
-    let cancel = CancelToken::new();
-    let waiter = wait_with(&lock, &cancel, 1);
-    cancel.cancel();
-    assert!(!waiter.join());
-    assert_eq!(lock.queue_length(), 0);
-    guard.unlock().unwrap();
-    eventually("nothing is left", || lab.leftovers().is_empty());
+fn cancelled_while_waiting(lab: &Lab) {
+    for (is_held_here, case) in [(true, "for a local thread"), (false, "for another process")] {
+        let [lock, elsewhere] = [(); 2].map(|()| lab.generator().generate_with(config(case, 30_000)).unwrap());
+        let guard = if is_held_here { lock.lock().unwrap() } else { elsewhere.lock().unwrap() };
+        let cancel = CancelToken::new();
+        let waiter = wait_with(&lock, &cancel, 1);
+        // By a clone.
+        cancel.clone().cancel();
+        assert!(!waiter.join(), "{case}");
+        assert_eq!(lock.queue_length(), 0, "{case}");
+        assert!(guard.is_valid(), "{case}");
+        guard.unlock().unwrap();
+        eventually("nothing is left", || lab.leftovers().is_empty());
+    }
 }
 
 /// Shows: L3.

@@ -1,6 +1,6 @@
 //! Waiters that give up: they leave no trace, and pass on a turn that was given them meanwhile.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn, spawn_with};
 use crate::support::lab::{Lab, config, on_both_stores, wait_with};
 use crate::support::watched::{Gate, Kind, Watch, When};
 use redis_dlock::{CancelToken, DistributedReentrantLock, Error};
@@ -29,10 +29,7 @@ fn those_who_gave_up_leave_no_trace(lab: &Lab) {
     let cancel = CancelToken::new();
     let cancelled: Vec<_> = (1..=4).map(|place| wait_with(&lock, &cancel, place)).collect();
     let timed_out: Vec<_> = (0..4)
-        .map(|n| {
-            let lock = lock.clone();
-            spawn(move || lock.try_lock_for(Duration::from_millis(20 * n + 1)).unwrap().is_some())
-        })
+        .map(|n| spawn_with(&lock, move |lock| lock.try_lock_for(Duration::from_millis(20 * n + 1)).unwrap().is_some()))
         .collect();
     assert!(!timed_out.into_iter().any(|member| lab.time.join(member)));
     cancel.cancel();
@@ -137,8 +134,7 @@ fn all_waiters_give_up_while_the_lock_is_being_asked_for(lab: &Lab) {
 /// Shows: L3.
 fn the_next_in_line_gives_up_while_the_holder_releases(lab: &Lab) {
     // Nothing is passed on, so the release goes to the store, and the turn to the next in line.
-    let (generator, watch) = lab.deaf_generator();
-    let lock = generator.generate_with(config("x", 30_000).with_local_passes(0)).unwrap();
+    let (lock, watch) = lab.deaf_lock(config("x", 30_000).with_local_passes(0));
     let (releasing, locked) = (watch.stop_next(Kind::Release, When::Going), lock.clone());
     let (unlock, may_unlock) = crossbeam_channel::bounded::<()>(0);
     let holder = spawn(move || {
@@ -165,8 +161,7 @@ fn the_asker_gives_up_and_the_next_asks(lab: &Lab) {
     let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
     let remote = elsewhere.lock().unwrap();
     let asking = watch.stop_next(Kind::Acquire, When::Coming);
-    let impatient = lock.clone();
-    let first = spawn(move || impatient.try_lock().unwrap().is_some());
+    let first = spawn_with(&lock, |impatient| impatient.try_lock().unwrap().is_some());
     asking.wait();
     // It tries once, and has queued nobody but the one who came meanwhile.
     let second = wait_with(&lock, &CancelToken::new(), 1);

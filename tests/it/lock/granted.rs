@@ -2,8 +2,8 @@
 //!
 //! Leases of an hour: whoever gets the lock in these tests was not asking again, unless it says so.
 
-use crate::support::crew::{Member, eventually, spawn, wait_by, wait_for};
-use crate::support::lab::{Lab, config, on_both_stores};
+use crate::support::crew::{Member, eventually, spawn_with, wait_by, wait_for};
+use crate::support::lab::{Lab, config, on_both_stores, wait_with};
 use crate::support::watched::{Kind, When};
 use crate::support::{Asking, LONG, claim};
 use parking_lot::Mutex;
@@ -78,8 +78,7 @@ fn who_gives_up_leaves_the_stores_queue(lab: &Lab) {
     let guard = holder.lock().unwrap();
     let (lock, _) = lab.listening_lock(config("x", HOUR));
     let cancel = CancelToken::new();
-    let token = cancel.clone();
-    let waiter = wait_by(&lock, move |other| other.lock_cancellable(&token).unwrap().is_some());
+    let waiter = wait_with(&lock, &cancel, 1);
     assert_eq!(lab.waiting(lock.key()), 1);
     cancel.cancel();
     assert!(!waiter.join());
@@ -94,8 +93,7 @@ fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
     let guard = holder.lock().unwrap();
     let (lock, watch) = lab.listening_lock(config("x", HOUR));
     let cancel = CancelToken::new();
-    let token = cancel.clone();
-    let waiter = wait_by(&lock, move |other| other.lock_cancellable(&token).unwrap().is_some());
+    let waiter = wait_with(&lock, &cancel, 1);
     let (behind, _watch) = lab.listening_lock(config("x", HOUR));
     let patient = wait_for(&behind);
     // It is on its way out when it is given the lock.
@@ -113,8 +111,7 @@ fn a_grant_that_crosses_with_giving_up_is_passed_on(lab: &Lab) {
 fn a_grant_for_a_locker_that_is_being_released_repeats_the_release(lab: &Lab) {
     let (lock, watch) = lab.listening_lock(config("x", HOUR));
     let (unlock, told) = crossbeam_channel::bounded::<()>(0);
-    let other = lock.clone();
-    let holder = spawn(move || {
+    let holder = spawn_with(&lock, move |other| {
         let guard = other.lock().unwrap();
         told.recv().unwrap_err();
         guard.unlock().unwrap();
@@ -154,11 +151,9 @@ fn a_grant_that_is_heard_as_its_tenure_ends_makes_no_loss_of_it(lab: &Lab) {
     for (others_wait, end) in ways {
         let settings = || config("x", 600).with_local_passes(0);
         let [holder, third] = [(); 2].map(|()| lab.listening_generator().0.generate_with(settings()).unwrap());
-        let (generator, watch) = lab.listening_generator();
-        let lock = generator.generate_with(settings()).unwrap();
+        let (lock, watch) = lab.listening_lock(settings());
         let guard = holder.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || {
+        let waiter = spawn_with(&lock, move |other| {
             let guard = other.lock().unwrap();
             let lost = guard.lost();
             (end(guard), lost.recv())
@@ -167,10 +162,7 @@ fn a_grant_that_is_heard_as_its_tenure_ends_makes_no_loss_of_it(lab: &Lab) {
         let mut crowd = Vec::new();
         if others_wait {
             // Then the release has a next locker.
-            crowd.extend([&third, &lock].map(|lock| {
-                let lock = lock.clone();
-                spawn(move || drop(lock.lock().unwrap()))
-            }));
+            crowd.extend([&third, &lock].map(|lock| spawn_with(lock, |lock| drop(lock.lock().unwrap()))));
             eventually("they wait", || lab.waiting(lock.key()) == 2 && lock.queue_length() == 2);
         }
         let message = watch.stop_next(Kind::Message, When::Coming);
@@ -199,8 +191,7 @@ fn an_inbox_that_panics_is_opened_again(lab: &Lab) {
     let (lock, watch) = lab.listening_lock(config("x", LONGEST));
     for round in 1..=2 {
         let guard = holder.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || drop(other.lock().unwrap()));
+        let waiter = spawn_with(&lock, |other| drop(other.lock().unwrap()));
         eventually("it waits", || lock.queue_length() == 1 && lab.waiting(lock.key()) == 1);
         if round == 1 {
             watch.panic_at_next_message();
@@ -220,8 +211,7 @@ fn a_thread_that_takes_over_a_place_keeps_it(lab: &Lab) {
     let (generator, _) = lab.listening_generator();
     let [short, long] = [SHORT, HOUR].map(|lease| generator.generate_with(config("x", lease)).unwrap());
     let cancel = CancelToken::new();
-    let token = cancel.clone();
-    let impatient = spawn(move || short.lock_cancellable(&token).unwrap().is_some());
+    let impatient = spawn_with(&cancel, move |token| short.lock_cancellable(token).unwrap().is_some());
     eventually("it waits", || long.queue_length() == 1);
     let patient = wait_for(&long);
     cancel.cancel();

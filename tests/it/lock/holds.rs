@@ -1,7 +1,7 @@
 //! `hold()` and its other forms: a hold that belongs to no thread.
 
 use crate::support::cause;
-use crate::support::crew::{answered, eventually, spawn, spawn_named, wait_by};
+use crate::support::crew::{answered, eventually, spawn, spawn_named, spawn_with, wait_by};
 use crate::support::journal;
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::Kind;
@@ -234,8 +234,7 @@ fn one_that_is_forgotten_is_renewed_until_its_limit(lab: &Lab) {
     let limited = config("x", 1200).with_renew_at(0.25).with_max_hold(Duration::from_millis(700));
     let lock = generator.generate_with(limited).unwrap();
     let other = lab.generator().generate_with(config("x", 6000)).unwrap();
-    let forgotten = lock.clone();
-    spawn(move || std::mem::forget(forgotten.hold().unwrap())).join();
+    spawn_with(&lock, move |forgotten| std::mem::forget(forgotten.hold().unwrap())).join();
     let next = lab.time.during(|| other.hold().unwrap());
     assert!(watch.count_of(Kind::Extend) >= 1, "until its limit it was extended, although its thread had ended");
     assert!(next.is_valid());
@@ -302,10 +301,9 @@ fn a_thread_that_waits_for_its_own_lock_is_told_of_the_circle(lab: &Lab) {
     let builder = lab.builder().on_slow_wait(Duration::from_secs(3600), move |wait| say.send(wait.clone()).unwrap());
     let lock = builder.build(lab.processor()).unwrap().generate_with(config("x", 30_000)).unwrap();
     let (other, cancel) = (lock.clone(), CancelToken::new());
-    let token = cancel.clone();
-    let waiter = spawn(move || {
+    let waiter = spawn_with(&cancel, move |token| {
         let _guard = other.lock().unwrap();
-        assert!(other.hold_cancellable(&token).unwrap().is_none());
+        assert!(other.hold_cancellable(token).unwrap().is_none());
         assert_eq!(other.hold_count(), 1);
     });
     assert_eq!(lab.time.recv(&waits).circle, [lock.key()]);

@@ -1,7 +1,7 @@
 //! Time by hand: deadlines, late answers, and turns that come too late. Leases here end when the test says so.
 
 use crate::support::cause;
-use crate::support::crew::{Member, eventually, spawn, wait_by};
+use crate::support::crew::{Member, eventually, spawn, spawn_with, wait_by};
 use crate::support::lab::config;
 use crate::support::watched::{Kind, Watch, Watched, When};
 use parking_lot::Mutex;
@@ -128,8 +128,7 @@ fn a_hold_that_comes_with_little_lease_left_is_extended_first() {
         let _bar = scene.watch.bar(Kind::Extend);
         let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
         let extending = scene.watch.stop_next(Kind::Extend, When::Going);
-        let lock = scene.lock.clone();
-        let locker = spawn(move || lock.lock().unwrap().remaining());
+        let locker = spawn_with(&scene.lock, |lock| lock.lock().unwrap().remaining());
         asking.wait();
         scene.clock.advance(age);
         asking.open();
@@ -151,8 +150,7 @@ fn a_hold_that_cannot_be_extended_in_time_is_given_back_and_asked_for_anew() {
     let _bar = scene.watch.bar(Kind::Extend);
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
     scene.watch.lose_next_answer(Kind::Extend);
-    let lock = scene.lock.clone();
-    let locker = spawn(move || {
+    let locker = spawn_with(&scene.lock, |lock| {
         let guard = lock.lock().unwrap();
         (guard.remaining(), guard.unlock().is_ok())
     });
@@ -176,8 +174,7 @@ fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {
     let _bar = scene.watch.bar(Kind::Extend);
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
     scene.watch.panic_at_next(Kind::Extend);
-    let lock = scene.lock.clone();
-    let locker = spawn(move || {
+    let locker = spawn_with(&scene.lock, |lock| {
         let locked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(lock.lock())));
         (locked.is_err(), lock.hold_count())
     });
@@ -194,8 +191,7 @@ fn a_hold_that_a_panic_of_the_store_kept_from_its_thread_is_given_back() {
 fn a_hold_that_comes_after_its_deadline_is_given_back_and_asked_for_anew() {
     let scene = scene();
     let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
-    let lock = scene.lock.clone();
-    let locker = spawn(move || {
+    let locker = spawn_with(&scene.lock, move |lock| {
         let guard = lock.lock().unwrap();
         (guard.is_valid(), guard.remaining(), guard.unlock().is_ok())
     });

@@ -1,6 +1,6 @@
 //! Leaders: campaigns, terms, and what follows a loss.
 
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn, spawn_with};
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crossbeam_channel::unbounded;
 use redis_dlock::{CancelToken, Error, Leader, LossCause};
@@ -115,8 +115,7 @@ fn a_campaign_and_the_pause_before_it_end_when_they_are_cancelled(lab: &Lab) {
 
 fn a_term_ends_by_a_panic_and_by_resigning(lab: &Lab) {
     let leader = leader(lab);
-    let candidate = leader.clone();
-    let panics = spawn(move || candidate.run::<()>(|_| std::panic::resume_unwind(Box::new(()))));
+    let panics = spawn_with(&leader, move |candidate| candidate.run::<()>(|_| std::panic::resume_unwind(Box::new(()))));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| panics.join())).is_err());
     eventually("a panic ends the term", || lab.leftovers().is_empty());
     let other = self::leader(lab);
@@ -130,8 +129,7 @@ fn a_term_ends_by_a_panic_and_by_resigning(lab: &Lab) {
 fn a_term_that_is_moved_away_keeps_the_next_campaign_waiting(lab: &Lab) {
     let leader = leader(lab);
     let (say, terms) = unbounded();
-    let candidate = leader.clone();
-    let campaign = spawn(move || {
+    let campaign = spawn_with(&leader, move |candidate| {
         let mut count = 0;
         candidate.run(|term| {
             count += 1;
@@ -152,8 +150,7 @@ fn a_closed_generator_ends_the_campaigns(lab: &Lab) {
     let generator = lab.generator();
     let leader = generator.leader_with(config("x", 30_000)).unwrap();
     let _hold = leader.lock().hold().unwrap();
-    let candidate = leader.clone();
-    let campaign = spawn(move || candidate.run(|_| ControlFlow::Break(())));
+    let campaign = spawn_with(&leader, move |candidate| candidate.run(|_| ControlFlow::Break(())));
     eventually("it campaigns", || leader.lock().queue_length() == 1);
     generator.close();
     assert!(matches!(campaign.join(), Err(Error::ShutDown)));

@@ -1,6 +1,6 @@
 //! A tenure that is kept after its last hold: cheap for its own process, given up as soon as another wants it.
 
-use crate::support::crew::{eventually, spawn, wait_by, wait_for};
+use crate::support::crew::{eventually, spawn, spawn_with, wait_by, wait_for};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, DLockConfig, DLockGenerator};
@@ -43,8 +43,7 @@ fn lingering(target: &str) -> DLockConfig {
 
 /// Shows: G7, S14.
 fn a_thread_that_comes_back_again_and_again_asks_the_store_once(lab: &Lab) {
-    let (generator, watch) = lab.listening_generator();
-    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (lock, watch) = lab.listening_lock(lingering("x"));
     let before = watch.count();
     let mut last = 0;
     for _ in 0..5000 {
@@ -270,8 +269,7 @@ fn those_that_began_to_wait_before_the_hold_began_are_not_forgotten(lab: &Lab) {
     let first = spawn(move || drop(holder.lock().unwrap()));
     // The lock is taken, and its thread does not know it yet.
     answer.wait();
-    let waiting = elsewhere.clone();
-    let second = spawn(move || drop(waiting.lock().unwrap()));
+    let second = spawn_with(&elsewhere, |waiting| drop(waiting.lock().unwrap()));
     eventually("it waits, and the holder's process is told", || watch.heard() > heard);
     answer.open();
     first.join();
@@ -284,8 +282,7 @@ fn it_does_not_linger_while_others_wait(lab: &Lab) {
     let (lock, watch) = lab.listening_lock(lingering("x"));
     let (elsewhere, seen) = lab.listening_lock(config("x", HOUR));
     let (guard, heard) = (lock.lock().unwrap(), watch.heard());
-    let waiting = elsewhere.clone();
-    let waiter = spawn(move || drop(waiting.lock().unwrap()));
+    let waiter = spawn_with(&elsewhere, |waiting| drop(waiting.lock().unwrap()));
     eventually("it waits, and the holder is told", || watch.heard() > heard);
     let released = watch.count_of(Kind::Release);
     guard.unlock().unwrap();
@@ -294,8 +291,7 @@ fn it_does_not_linger_while_others_wait(lab: &Lab) {
 }
 
 fn without_an_inbox_it_does_not_linger(lab: &Lab) {
-    let (generator, watch) = lab.deaf_generator();
-    let lock = generator.generate_with(lingering("x")).unwrap();
+    let (lock, watch) = lab.deaf_lock(lingering("x"));
     lock.lock().unwrap().unlock().unwrap();
     assert_eq!(watch.count_of(Kind::Release), 1);
     assert_eq!(lab.leftovers(), [""; 0]);

@@ -1,6 +1,6 @@
 //! What a lock tells about itself.
 
-use crate::support::crew::{eventually, spawn, wait_for};
+use crate::support::crew::{eventually, spawn_with, wait_for};
 use crate::support::lab::{Lab, config, on_both_stores};
 use redis_dlock::{CancelToken, DLockGenerator};
 use std::time::Duration;
@@ -74,10 +74,8 @@ fn everything_can_be_printed_at_any_time(lab: &Lab) {
     let (guard, remote) = (lock.lock().unwrap(), elsewhere.lock().unwrap());
     let cancel = CancelToken::new();
     let waiting = generator.generate_with(config("y", 300)).unwrap();
-    let waiters = [lock.clone(), waiting.clone()].map(|lock| {
-        let cancel = cancel.clone();
-        spawn(move || drop(lock.lock_cancellable(&cancel)))
-    });
+    let waiters = [lock.clone(), waiting.clone()]
+        .map(|lock| spawn_with(&cancel, move |cancel| drop(lock.lock_cancellable(cancel))));
     eventually("both wait", || lock.queue_length() + waiting.queue_length() == 2);
 
     for (printed, named) in [

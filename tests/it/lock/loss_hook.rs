@@ -11,8 +11,6 @@ on_both_stores!(
     it_is_told_of_each_loss_with_its_cause,
     it_is_not_told_of_a_hold_that_ended_in_time,
     a_slow_one_delays_no_renewal,
-    one_that_panics_is_told_again,
-    it_is_told_what_it_has_not_heard_when_the_generator_ends,
 );
 
 fn told(lab: &Lab) -> (DLockGenerator, Receiver<LeaseLoss>) {
@@ -78,41 +76,4 @@ fn a_slow_one_delays_no_renewal(lab: &Lab) {
     assert!(kept.is_valid());
     assert!(guard.unlock().is_err(), "nor an unlock");
     drop(leave);
-}
-
-fn one_that_panics_is_told_again(lab: &Lab) {
-    let (say, losses) = unbounded();
-    let told = move |loss: &LeaseLoss| {
-        say.send(loss.key.clone()).unwrap();
-        panic!("the test wants it so");
-    };
-    let generator = lab.builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
-    for target in ["x", "y"] {
-        let lock = generator.generate_with(config(target, 3000)).unwrap();
-        let guard = lock.lock().unwrap();
-        lab.delete(lock.key());
-        assert_eq!(lab.time.recv(&losses), lock.key());
-        assert!(guard.unlock().is_err());
-    }
-}
-
-fn it_is_told_what_it_has_not_heard_when_the_generator_ends(lab: &Lab) {
-    let (leave, left) = bounded::<()>(0);
-    let (say, losses) = unbounded();
-    let told = move |loss: &LeaseLoss| {
-        let _ = left.recv();
-        say.send(loss.key.clone()).unwrap();
-    };
-    let generator = lab.builder().on_lost(told).build(Watched::unseen(lab.processor())).unwrap();
-    for target in ["x", "y", "z"] {
-        let lock = generator.generate_with(config(target, 3000)).unwrap();
-        let guard = lock.lock().unwrap();
-        lab.delete(lock.key());
-        lab.time.until("the loss is noticed", || !guard.is_valid());
-        assert!(guard.unlock().is_err());
-    }
-    generator.close();
-    drop(leave);
-    let told: Vec<_> = (0..3).map(|_| lab.time.recv(&losses)).collect();
-    assert_eq!(told, ["DLOCK_TEST_x", "DLOCK_TEST_y", "DLOCK_TEST_z"]);
 }

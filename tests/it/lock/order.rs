@@ -1,6 +1,6 @@
 //! Fairness: the threads of one process get the lock strictly in order of arrival.
 
-use crate::support::crew::{Member, eventually, spawn};
+use crate::support::crew::{Member, eventually, spawn_with};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use parking_lot::Mutex;
@@ -10,7 +10,6 @@ use std::time::Duration;
 
 on_both_stores!(
     ten_local_threads_get_it_in_order_of_arrival,
-    the_order_holds_when_another_process_lets_go,
     every_way_to_wait_stands_in_the_same_queue,
     who_unlocks_and_locks_again_stands_behind_those_who_wait,
     who_came_while_another_asked_stands_behind_it,
@@ -21,9 +20,9 @@ type Entered = Arc<Mutex<Vec<usize>>>;
 
 /// Starts a thread that locks, notes its number, and unlocks; returns when it waits as the `place`-th.
 fn queue_up(lock: &DistributedReentrantLock, entered: &Entered, number: usize, place: usize) -> Member<()> {
-    let (other, entered) = (lock.clone(), Arc::clone(entered));
-    let member = spawn(move || {
-        let guard = other.lock().unwrap();
+    let entered = Arc::clone(entered);
+    let member = spawn_with(lock, move |lock| {
+        let guard = lock.lock().unwrap();
         entered.lock().push(number);
         guard.unlock().unwrap();
     });
@@ -33,26 +32,17 @@ fn queue_up(lock: &DistributedReentrantLock, entered: &Entered, number: usize, p
 
 /// Shows: G8.
 fn ten_local_threads_get_it_in_order_of_arrival(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 30_000)).unwrap();
-    let guard = lock.lock().unwrap();
-    let entered = Entered::default();
-    let crew: Vec<_> = (0..10).map(|number| queue_up(&lock, &entered, number, number + 1)).collect();
-    guard.unlock().unwrap();
-    crew.into_iter().for_each(Member::join);
-    assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>());
-    assert_eq!(lock.queue_length(), 0);
-}
-
-/// Shows: G8.
-fn the_order_holds_when_another_process_lets_go(lab: &Lab) {
-    let lock = lab.generator().generate_with(config("x", 3000)).unwrap();
-    let elsewhere = lab.generator().generate_with(config("x", 30_000)).unwrap();
-    let guard = elsewhere.lock().unwrap();
-    let entered = Entered::default();
-    let crew: Vec<_> = (0..10).map(|number| queue_up(&lock, &entered, number, number + 1)).collect();
-    guard.unlock().unwrap();
-    crew.into_iter().for_each(|member| lab.join(member));
-    assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>());
+    for (is_held_here, case) in [(true, "this process lets go"), (false, "another process lets go")] {
+        let lock = lab.generator().generate_with(config(case, 3000)).unwrap();
+        let elsewhere = lab.generator().generate_with(config(case, 30_000)).unwrap();
+        let guard = if is_held_here { lock.lock().unwrap() } else { elsewhere.lock().unwrap() };
+        let entered = Entered::default();
+        let crew: Vec<_> = (0..10).map(|number| queue_up(&lock, &entered, number, number + 1)).collect();
+        guard.unlock().unwrap();
+        crew.into_iter().for_each(|member| lab.join(member));
+        assert_eq!(*entered.lock(), (0..10).collect::<Vec<_>>(), "{case}");
+        assert_eq!(lock.queue_length(), 0, "{case}");
+    }
 }
 
 /// Shows: G8.
@@ -63,16 +53,16 @@ fn every_way_to_wait_stands_in_the_same_queue(lab: &Lab) {
     let entered = Entered::default();
     let crew: Vec<_> = (0..8)
         .map(|number| {
-            let (other, entered) = (lock.clone(), Arc::clone(&entered));
-            let member = spawn(move || {
-                let unguarded = other.unguarded();
+            let entered = Arc::clone(&entered);
+            let member = spawn_with(&lock, move |lock| {
+                let unguarded = lock.unguarded();
                 let never = CancelToken::new();
                 let held = match number {
-                    0 | 7 => Some(other.lock().unwrap()),
-                    1 => other.try_lock_for(FOR_EVER).unwrap(),
-                    2 => other.try_lock_for(Duration::MAX).unwrap(),
-                    3 => other.try_lock_until(std::time::Instant::now() + FOR_EVER).unwrap(),
-                    4 => other.lock_cancellable(&never).unwrap(),
+                    0 | 7 => Some(lock.lock().unwrap()),
+                    1 => lock.try_lock_for(FOR_EVER).unwrap(),
+                    2 => lock.try_lock_for(Duration::MAX).unwrap(),
+                    3 => lock.try_lock_until(std::time::Instant::now() + FOR_EVER).unwrap(),
+                    4 => lock.lock_cancellable(&never).unwrap(),
                     5 => {
                         unguarded.lock().unwrap();
                         None
@@ -83,7 +73,7 @@ fn every_way_to_wait_stands_in_the_same_queue(lab: &Lab) {
                     }
                 };
                 entered.lock().push(number);
-                assert_eq!(other.hold_count(), 1);
+                assert_eq!(lock.hold_count(), 1);
                 if held.is_none() {
                     unguarded.unlock().unwrap();
                 }
@@ -138,8 +128,7 @@ fn who_came_while_another_asked_stands_behind_it(lab: &Lab) {
 
 /// Shows: G8, S7.
 fn try_lock_does_not_overtake(lab: &Lab) {
-    let (generator, watch) = lab.deaf_generator();
-    let lock = generator.generate_with(config("x", 30_000).with_local_passes(0)).unwrap();
+    let (lock, watch) = lab.deaf_lock(config("x", 30_000).with_local_passes(0));
     // Nothing is passed on.
     let guard = lock.lock().unwrap();
     let entered = Entered::default();

@@ -1,6 +1,6 @@
 //! Holds whose thread has ended without unlocking: noticed, told, and not extended for ever.
 
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, spawn, spawn_with};
 use crate::support::journal;
 use crate::support::lab::{Lab, config, running_on_both_stores};
 use crate::support::watched::Kind;
@@ -72,8 +72,7 @@ fn a_guard_that_was_forgotten_is_noticed_when_its_thread_ends(lab: &Lab) {
     // Extended long before its end, on a busy machine too.
     let lock = generator.generate_with(config("x", LEASE).with_renew_at(0.25)).unwrap();
     let (go, wait) = unbounded::<()>();
-    let forgetful = lock.clone();
-    let member = spawn(move || {
+    let member = spawn_with(&lock, move |forgetful| {
         mem::forget(forgetful.lock().unwrap());
         let _ = wait.recv();
     });

@@ -1,6 +1,6 @@
 //! A store that fails for a while: who waits it out, and who is told.
 
-use crate::support::crew::{spawn, wait_by};
+use crate::support::crew::{spawn_with, wait_by};
 use crate::support::journal;
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
@@ -25,8 +25,7 @@ fn lock_waits_an_outage_out(lab: &Lab) {
         let (lock, watch) = lab.watched_lock(config("x", 300));
         lock.lock().unwrap().unlock().unwrap();
         watch.fail(failure);
-        let other = lock.clone();
-        let waiter = spawn(move || other.lock().unwrap().unlock());
+        let waiter = spawn_with(&lock, |other| other.lock().unwrap().unlock());
         let before = watch.count();
         lab.time.until("some tries", || watch.count() > before + 5);
         assert!(!waiter.is_finished());

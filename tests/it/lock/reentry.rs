@@ -1,6 +1,6 @@
 //! Reentry: a hold count for each thread, kept without the store.
 
-use crate::support::crew::{eventually, spawn, wait_by};
+use crate::support::crew::{eventually, spawn, spawn_with, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{CancelToken, DistributedReentrantLock, Error};
@@ -134,8 +134,7 @@ fn a_hold_without_reentry_is_not_entered_again_whoever_gave_it(lab: &Lab) {
     };
     let (stored, other) = (hold(), lab.generator().generate_with(config("x", 30_000)).unwrap());
     let waiter = |lock: &DistributedReentrantLock| {
-        let lock = lock.clone();
-        spawn(move || lock.with(|_| is_refused_everywhere(&lock)).unwrap())
+        spawn_with(lock, move |lock| lock.with(|_| is_refused_everywhere(lock)).unwrap())
     };
     let next = waiter(&lock);
     eventually("it waits", || lock.queue_length() == 1);

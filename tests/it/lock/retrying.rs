@@ -1,6 +1,6 @@
 //! The retry thread: when it asks, for whom, and in how many round trips.
 
-use crate::support::crew::{Member, eventually, spawn, wait_by};
+use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::{Lab, config, on_both_stores, wait_with};
 use crate::support::watched::{Call, Kind, When};
 use redis_dlock::CancelToken;
@@ -21,12 +21,10 @@ fn gaps(calls: &[Call]) -> Vec<Duration> {
 /// Shows: G10.
 fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
     const LEASE: Duration = Duration::from_millis(2400);
-    let (generator, watch) = lab.deaf_generator();
-    let lock = generator.generate_with(config("x", 2400)).unwrap();
+    let (lock, watch) = lab.deaf_lock(config("x", 2400));
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     let cancel = CancelToken::new();
-    let token = cancel.clone();
-    let waiter = wait_by(&lock, move |other| other.lock_cancellable(&token).unwrap().is_some());
+    let waiter = wait_with(&lock, &cancel, 1);
     lab.time.until("five retries", || watch.count_of(Kind::Question) >= 6);
     cancel.cancel();
     assert!(!waiter.join());
@@ -46,8 +44,7 @@ fn it_asks_first_after_a_tenth_and_then_every_sixth_of_the_lease(lab: &Lab) {
 /// Shows: G4.
 fn it_asks_when_the_holders_lease_ends(lab: &Lab) {
     const LEASE: Duration = Duration::from_secs(600);
-    let (generator, watch) = lab.deaf_generator();
-    let lock = generator.generate_with(config("x", 600_000)).unwrap();
+    let (lock, watch) = lab.deaf_lock(config("x", 600_000));
     lab.overwrite(lock.key(), "somebody", Duration::from_millis(150));
     // A tenth of its own lease is a minute.
     lab.time.during_wait(&lock, || lock.lock().unwrap().unlock().unwrap());
@@ -95,8 +92,7 @@ fn it_asks_for_all_that_is_due_in_one_round_trip(lab: &Lab) {
 }
 
 fn it_asks_once_for_many_waiters_of_one_key(lab: &Lab) {
-    let (generator, watch) = lab.deaf_generator();
-    let lock = generator.generate_with(config("x", 300)).unwrap();
+    let (lock, watch) = lab.deaf_lock(config("x", 300));
     lab.overwrite(lock.key(), "somebody", Duration::from_secs(600));
     let cancel = CancelToken::new();
     let waiters: Vec<_> = (1..=10).map(|place| wait_with(&lock, &cancel, place)).collect();

@@ -1,7 +1,7 @@
 //! `lock_all` and its other forms: several locks, all or none.
 
 use crate::support::cause;
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn, spawn_with};
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::{Kind, Watch, When};
 use futures_lite::future::block_on;
@@ -240,8 +240,9 @@ fn a_loss_ends_the_wait_for_the_next_and_all_are_taken_anew(lab: &Lab) {
         let (one, other, cancel) = (lab.generator(), lab.generator(), CancelToken::new());
         let last = one.try_lock_all(list(["z"])).unwrap().unwrap();
         let waiter = other.generate_with(config("z", LONG)).unwrap();
-        let token = cancel.clone();
-        let waiting = spawn(move || form(&other, [config("z", LONG), config("b", LONG), config("a", 1500)], &token));
+        let waiting = spawn_with(&cancel, move |token| {
+            form(&other, [config("z", LONG), config("b", LONG), config("a", 1500)], token)
+        });
         eventually("it waits", || waiter.queue_length() == 1);
         lab.delete(&key("a"));
         let first = lab.generator().try_lock_all(list(["a"])).unwrap().expect("nobody has it");
@@ -378,8 +379,7 @@ fn threads_of_the_process_are_next_for_each_lock(lab: &Lab) {
     });
     eventually("they wait", || locks.iter().all(|lock| lock.queue_length() == 1));
     let other = lab.generator();
-    let all = other.clone();
-    let elsewhere = spawn(move || all.lock_all(list(["b", "a"]), HOUR).unwrap().unwrap().unlock());
+    let elsewhere = spawn_with(&other, move |all| all.lock_all(list(["b", "a"]), HOUR).unwrap().unwrap().unlock());
     if is_listener_on() {
         eventually("another process waits, too", || lab.waiting(&key("a")) == 1);
     }

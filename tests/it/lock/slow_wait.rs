@@ -1,6 +1,6 @@
 //! The builder's `on_slow_wait`: told once of each wait that lasts, while the waiter keeps its place.
 
-use crate::support::crew::{HANG, answered, eventually, spawn, spawn_named, wait_for};
+use crate::support::crew::{HANG, answered, eventually, spawn_named, wait_for};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use redis_dlock::{CancelToken, DLockGenerator, SlowWait};
@@ -11,7 +11,6 @@ use std::time::Duration;
 on_both_stores!(
     each_wait_is_told_of_once_and_keeps_its_place,
     short_waits_are_not_told_of,
-    a_function_that_panics_disturbs_no_waiter,
     threads_that_wait_for_one_another_are_told_of_their_circle,
 );
 
@@ -74,26 +73,6 @@ fn short_waits_are_not_told_of(lab: &Lab) {
     lab.join(waiter);
     drop((lock, generator));
     assert_eq!(waits.recv_timeout(HANG), Err(RecvTimeoutError::Disconnected), "nobody was told");
-}
-
-fn a_function_that_panics_disturbs_no_waiter(lab: &Lab) {
-    let (say, waits) = unbounded();
-    let builder = lab.builder().on_slow_wait(Duration::ZERO, move |wait| {
-        say.send(wait.clone()).unwrap();
-        panic!("of the program's own");
-    });
-    let generator = builder.build(lab.processor()).unwrap();
-    let lock = generator.generate_with(config("x", 3000)).unwrap();
-    for _ in 0..3 {
-        let guard = lock.lock().unwrap();
-        let waiter = spawn({
-            let lock = lock.clone();
-            move || drop(lock.lock().unwrap())
-        });
-        lab.time.recv(&waits);
-        guard.unlock().unwrap();
-        waiter.join();
-    }
 }
 
 fn threads_that_wait_for_one_another_are_told_of_their_circle(lab: &Lab) {

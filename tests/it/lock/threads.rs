@@ -1,6 +1,6 @@
 //! The threads of a generator: three at the most, from first need to the end, and what is left afterwards: nothing.
 
-use crate::support::crew::{Member, eventually, spawn, wait_by};
+use crate::support::crew::{Member, eventually, spawn, spawn_with, wait_by};
 use crate::support::lab::{Lab, ON_CLUSTER, alone_on_both_stores, config, is_listener_on};
 use crate::support::process::{descriptors, tasks, threads, threads_named};
 use redis_dlock::{CancelToken, DistributedReentrantLock};
@@ -33,8 +33,7 @@ fn apart() -> usize {
 }
 
 fn wait_with(lock: DistributedReentrantLock, cancel: &CancelToken) -> Member<bool> {
-    let cancel = cancel.clone();
-    spawn(move || lock.lock_cancellable(&cancel).unwrap().is_some())
+    spawn_with(cancel, move |cancel| lock.lock_cancellable(cancel).unwrap().is_some())
 }
 
 fn each_starts_when_it_is_needed(lab: &Lab) {

@@ -1,6 +1,6 @@
 //! `try_lock` and its timed forms.
 
-use crate::support::crew::{answered, spawn, wait_by};
+use crate::support::crew::{answered, spawn, spawn_with, wait_by};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{DLockGuard, DistributedReentrantLock, Error};
@@ -78,8 +78,7 @@ fn a_timed_attempt_waits_its_time_out(lab: &Lab) {
     let (local, remote) = (elsewhere.clone(), lock.clone());
     // Both a thread that waits for its own process, and one that waits for another.
     let waiters = [local, remote].map(|lock| {
-        let time = lab.time.clone();
-        spawn(move || {
+        spawn_with(&lab.time, move |time| {
             let first = answered(|| {
                 let start = time.now();
                 Ok(lock.try_lock_for(LIMIT)?.is_none() && time.now().since(start) >= LIMIT)

@@ -1,6 +1,6 @@
 //! A copy of a running process, whose client makes the same lockers: imitated by keys that contain the locker that comes next.
 
-use crate::support::crew::{HANG, Member, eventually, spawn};
+use crate::support::crew::{HANG, Member, eventually, spawn, spawn_with};
 use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use crossbeam_channel::RecvTimeoutError;
@@ -72,10 +72,7 @@ fn a_thread_that_waits_goes_on_under_another_name(lab: &Lab) {
         ["wanted", "twin", "probe"].map(|target| generator.generate_with(config(target, 60_000)).unwrap());
     let holder = lab.generator().generate_with(config("wanted", 60_000)).unwrap();
     let guard = holder.lock().unwrap();
-    let waiter = spawn({
-        let wanted = wanted.clone();
-        move || wanted.with(|_| wanted.holder().unwrap().unwrap().locker).unwrap()
-    });
+    let waiter = spawn_with(&wanted, move |wanted| wanted.with(|_| wanted.holder().unwrap().unwrap().locker).unwrap());
     eventually("it waits", || lab.waiting(wanted.key()) == 1);
     let guard_of_probe = probe.lock().unwrap();
     let mine = lab.holder(probe.key()).unwrap().holder;

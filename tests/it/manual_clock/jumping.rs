@@ -1,7 +1,7 @@
 //! A clock that is moved while a question is under way, or by several threads at once.
 
 use super::{LEASE, Scene, cause, let_sleep, until, waits};
-use crate::support::crew::{HANG, Member, spawn};
+use crate::support::crew::{HANG, Member, spawn_with};
 use crate::support::watched::{Kind, When};
 use redis_dlock::{BackendFailure, Clock, LossCause, ManualClock, Moment};
 use std::time::Duration;
@@ -15,8 +15,7 @@ fn a_busy_answer_from_before_the_move_is_asked_about_again() {
         let (holder, (lock, watch)) = (scene.lock(), scene.watched_lock());
         std::mem::forget(holder.lock().unwrap());
         let asked = watch.stop_next(Kind::Acquire, When::Coming);
-        let other = lock.clone();
-        let waiter = spawn(move || drop(other.lock().unwrap()));
+        let waiter = spawn_with(&lock, |other| drop(other.lock().unwrap()));
         asked.wait();
         scene.clock.advance(LEASE);
         asked.open();
@@ -83,10 +82,8 @@ fn several_threads_may_move_it() {
         let lock = scene.lock();
         let guard = lock.lock().unwrap();
         let lost = guard.lost();
-        let movers = [(); 4].map(|()| {
-            let clock = scene.clock.clone();
-            spawn(move || (0..STEPS).for_each(|_| clock.advance(LEASE)))
-        });
+        let movers =
+            [(); 4].map(|()| spawn_with(&scene.clock, move |clock| (0..STEPS).for_each(|_| clock.advance(LEASE))));
         lost.recv_timeout(HANG).unwrap();
         movers.into_iter().for_each(Member::join);
         assert_eq!(cause(guard.unlock()), LossCause::Deadline);

@@ -18,7 +18,7 @@ mod records;
 mod unreachable;
 mod waking;
 
-use crate::support::crew::{HANG, Member, spawn};
+use crate::support::crew::{HANG, Member, spawn_with};
 use crate::support::lab::builder;
 use crate::support::watched::{Watch, Watched};
 use crate::support::{cause, is_long};
@@ -106,8 +106,7 @@ fn waits<T: Send + 'static>(
     threads: usize,
     work: impl FnOnce(&DistributedReentrantLock) -> T + Send + 'static,
 ) -> Member<T> {
-    let other = lock.clone();
-    let member = spawn(move || work(&other));
+    let member = spawn_with(lock, work);
     until("threads wait", || lock.queue_length() == threads);
     member
 }

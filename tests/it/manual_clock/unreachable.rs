@@ -1,7 +1,7 @@
 //! The embedded store is set unreachable and comes back: what a program sees of a server that is down.
 
 use super::{LEASE, Scene, cause, settings, until, waits};
-use crate::support::crew::{HANG, spawn};
+use crate::support::crew::{HANG, spawn_with};
 use crate::support::lab::{builder, is_listener_on};
 use crate::support::watched::Watched;
 use crate::support::{Asking, claim};
@@ -185,8 +185,7 @@ fn grants_are_heard_again() {
         let generator = builder().clock(scene.clock.clone()).build(processor).unwrap();
         let (holder, lock) = (scene.lock(), generator.generate_with(settings()).unwrap());
         let guard = holder.lock().unwrap();
-        let other = lock.clone();
-        let waiter = spawn(move || drop(other.lock().unwrap()));
+        let waiter = spawn_with(&lock, |other| drop(other.lock().unwrap()));
         until("the inbox is open", || watch.listening() == 1);
         wire.set_reachable(false);
         wire.set_reachable(true);

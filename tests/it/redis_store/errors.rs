@@ -1,7 +1,7 @@
 //! Which error each trouble of a real server becomes.
 
 use super::outcomes::{LEASE, setup};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, spawn_with};
 use crate::support::{Asking, claim, journal};
 use crate::support::{LONG, RedisServer};
 use redis_dlock::processor::Operations;
@@ -99,8 +99,7 @@ fn who_waits_for_a_master_without_its_replicas_is_told_of_the_setting_once() {
         line.map_or(0, |count| count.trim().parse().unwrap())
     };
     let before: u64 = refused();
-    let waiting = lock.clone();
-    let waits = spawn(move || waiting.lock().unwrap().unlock().unwrap());
+    let waits = spawn_with(&lock, |waiting| waiting.lock().unwrap().unlock().unwrap());
     eventually("it asks again and again", || refused() > before + 3);
     server.run::<()>(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     waits.join();

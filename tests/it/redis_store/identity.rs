@@ -1,7 +1,7 @@
 //! Another server answers behind the same address: it is noticed at the reconnect, and everything that was held or waited for is asked
 //! about at once, not when the lease is extended the next time.
 
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, queue_by, spawn_with};
 use crate::support::{Proxy, RedisServer, last_server};
 use redis_dlock::processor::Operations;
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, LockProcessor, RedisLockProcessor};
@@ -33,11 +33,7 @@ fn a_server_that_was_restarted_is_asked_at_once_about_what_is_held_and_waited_fo
     let [holder, waiter] = [(); 2].map(|()| DLockGenerator::connect(&server.url()).unwrap());
     let guard = lock_of(&holder, "held").lock_owned().unwrap();
     let lost = guard.lost();
-    let waits = spawn({
-        let waiter = waiter.clone();
-        move || lock_of(&waiter, "held").lock_owned().map(|guard| guard.unlock())
-    });
-    eventually("the other waits", || lock_of(&holder, "held").inspect().unwrap().waiting == 1);
+    let waits = queue_by(&lock_of(&waiter, "held"), |lock| lock.lock().map(|guard| guard.unlock()));
     server.restart();
     // The waiter's subscription is made again without being asked.
     waits.join().unwrap().unwrap();
@@ -63,10 +59,8 @@ fn connections_to_a_server_that_another_one_replaced_are_ended() {
     let held = RedisLockProcessor::connect(&new.url()).unwrap();
     let other = DLockGenerator::new(held).unwrap();
     let guard = lock_of(&other, "wait").lock_owned().unwrap();
-    let waits = spawn({
-        let generator = generator.clone();
-        move || lock_of(&generator, "wait").lock_owned().map(|guard| guard.unlock())
-    });
+    let waits =
+        spawn_with(&generator, move |generator| lock_of(generator, "wait").lock_owned().map(|guard| guard.unlock()));
     eventually("no connection leads to the old server", || ours(&old) == 0);
     eventually("it waits at the new one", || lock_of(&other, "wait").inspect().unwrap().waiting == 1);
     guard.unlock().unwrap();

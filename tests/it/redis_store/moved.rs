@@ -3,7 +3,7 @@
 //! The address is a local socket behind a symbolic link, as a name in DNS that is changed, or a proxy that keeps its connections, as a virtual
 //! address or a load balancer.
 
-use crate::support::crew::{answered, eventually, spawn};
+use crate::support::crew::{answered, eventually, queue_by};
 use crate::support::lab::{config, connect};
 use crate::support::{Proxy, RedisServer};
 use redis_dlock::{DLockGenerator, DistributedReentrantLock};
@@ -160,11 +160,7 @@ fn who_only_tries_gets_the_lock<A: Address>(scene: &Scene<A>) {
 fn who_waits_gets_the_lock_and_hears<A: Address>(scene: &Scene<A>) {
     let [holder, waiter] = [(); 2].map(|()| scene.client().generate_with(config("moved", 60_000)).unwrap());
     let guard = holder.lock().unwrap();
-    let waits = spawn({
-        let waiter = waiter.clone();
-        move || drop(waiter.lock().unwrap())
-    });
-    eventually("it waits", || holder.inspect().unwrap().waiting == 1);
+    let waits = queue_by(&waiter, |lock| drop(lock.lock().unwrap()));
     scene.fail_over();
     // Its answer may be that of the demoted master. Then it is repeated.
     let _ = guard.unlock();

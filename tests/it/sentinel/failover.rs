@@ -1,7 +1,7 @@
 //! Clients follow a failover.
 
 use crate::support::LONG;
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, queue_by};
 use crate::support::process::{alone, threads_named};
 use crate::support::sentinels::{Service, is_master};
 use redis_dlock::processor::LockProcessor;
@@ -35,8 +35,7 @@ fn a_killed_master_is_left_for_the_new_one() {
     let guard = lock_of(&holder).lock_owned().unwrap();
     let first = guard.fencing_token();
     let old = service.named_by(0);
-    let waits = spawn(move || lock_of(&waiter).lock_owned().map(|guard| (guard.fencing_token(), waiter)));
-    eventually("the other waits", || lock_of(&holder).inspect().unwrap().waiting == 1);
+    let waits = queue_by(&lock_of(&waiter), |lock| lock.lock().map(|guard| guard.fencing_token()));
     service.wait_for_replicas(old);
     service.on(old).kill();
     let new = service.wait_for_another_master(old);
@@ -44,7 +43,7 @@ fn a_killed_master_is_left_for_the_new_one() {
     // The key is still its own on the new master.
     eventually("the new master is followed", || guard.ensure_valid().is_ok() && connections(&service, new) > 0);
     guard.unlock().unwrap();
-    let (second, _waiter) = waits.join().unwrap();
+    let second = waits.join().unwrap();
     assert!(second > first, "{second} after {first}");
 }
 
@@ -218,9 +217,7 @@ fn who_listens_is_seen_before_and_after_a_failover() {
         let clients = [(); 2].map(|()| DLockGenerator::connect(&service.url()).unwrap());
         let hand_over = || {
             let guard = lock_of(&clients[0]).lock_owned().unwrap();
-            let waits = lock_of(&clients[1]);
-            let waiter = spawn(move || waits.lock_owned().unwrap().unlock().unwrap());
-            eventually("the other waits in the queue", || lock_of(&clients[0]).inspect().unwrap().waiting == 1);
+            let waiter = queue_by(&lock_of(&clients[1]), |lock| lock.lock().unwrap().unlock().unwrap());
             guard.unlock().unwrap();
             waiter.join();
         };

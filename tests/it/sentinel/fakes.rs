@@ -156,14 +156,20 @@ fn one_that_hangs_forgets_or_talks_rubbish_does_not_keep_the_others_from_answeri
     assert!(matches!(DLockGenerator::connect(&url(&[&forgetful])), Err(Error::InvalidConfig { what: "service", .. })));
 }
 
+/// Two servers with their ports, three fakes that name the first of them, and a client that follows.
+fn followed() -> ([RedisServer; 2], [u16; 2], [Fake; 3], DLockGenerator) {
+    let servers = [(); 2].map(|()| RedisServer::start());
+    let ports = servers.each_ref().map(RedisServer::port);
+    let fakes = [(); 3].map(|()| Fake::start(Says::Master(ports[0], 4)));
+    let generator = DLockGenerator::connect(&url(&[&fakes[0], &fakes[1], &fakes[2]])).unwrap();
+    assert_eq!(who_has(&generator, &servers.each_ref()), 0);
+    (servers, ports, fakes, generator)
+}
+
 #[test]
 fn a_stale_answer_leads_nobody_back_and_a_majority_may_begin_again() {
-    let servers = [(); 2].map(|()| RedisServer::start());
-    let [a, b] = [&servers[0], &servers[1]].map(RedisServer::port);
-    let fakes = [(); 3].map(|()| Fake::start(Says::Master(a, 4)));
-    let generator = DLockGenerator::connect(&url(&[&fakes[0], &fakes[1], &fakes[2]])).unwrap();
+    let (servers, [a, b], fakes, generator) = followed();
     let servers = [&servers[0], &servers[1]];
-    assert_eq!(who_has(&generator, &servers), 0);
     fakes[1].say(Says::Master(b, 5));
     eventually("the new epoch is followed", || who_has(&generator, &servers) == 1);
     // The other two still name the old one; all have been asked a few times.
@@ -182,12 +188,8 @@ fn a_stale_answer_leads_nobody_back_and_a_majority_may_begin_again() {
 /// One that hangs is asked less and less often, and what it has said before counts no more.
 #[test]
 fn one_that_hangs_later_is_asked_less_often_than_the_others() {
-    let servers = [(); 2].map(|()| RedisServer::start());
-    let [a, b] = [&servers[0], &servers[1]].map(RedisServer::port);
-    let fakes = [(); 3].map(|()| Fake::start(Says::Master(a, 4)));
-    let generator = DLockGenerator::connect(&url(&[&fakes[0], &fakes[1], &fakes[2]])).unwrap();
+    let (servers, [_, b], fakes, generator) = followed();
     let servers = [&servers[0], &servers[1]];
-    assert_eq!(who_has(&generator, &servers), 0);
     fakes[0].say(Says::Nothing);
     let before = fakes.each_ref().map(Fake::asked);
     eventually("the others are asked many times", || fakes[1].asked() >= before[1] + 12);

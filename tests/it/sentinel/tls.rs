@@ -1,7 +1,7 @@
 //! TLS to the Sentinels and to the servers, by `rediss+sentinel://`.
 
 use crate::support::certificates::{authority, certificate, write};
-use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::crew::{HANG, eventually, queue_by};
 use crate::support::sentinels::{Plan, SERVICE, Service, TlsFiles};
 use rcgen::{CertifiedIssuer, KeyPair};
 use redis_dlock::{DLockGenerator, RedisBuilder, RedisLockProcessor};
@@ -59,9 +59,9 @@ fn sentinels_and_servers_are_asked_over_tls_alone_and_a_failover_is_followed() {
     let lock = generator.generate("TLS", "x").unwrap();
     let guard = lock.lock_owned().unwrap();
     let first = guard.fencing_token();
-    let waiting = other.generate("TLS", "x").unwrap();
-    let waits = spawn(move || waiting.try_lock_for(HANG).unwrap().expect("handed over").fencing_token());
-    eventually("the other waits", || lock.inspect().unwrap().waiting == 1);
+    let waits = queue_by(&other.generate("TLS", "x").unwrap(), |lock| {
+        lock.try_lock_for(HANG).unwrap().expect("handed over").fencing_token()
+    });
     guard.unlock().unwrap();
     let second = waits.join();
     assert!(second > first, "{second} after {first}");

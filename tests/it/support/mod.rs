@@ -5,6 +5,7 @@ mod asking;
 pub(crate) mod clock_shim;
 pub(crate) mod commands;
 pub(crate) mod fork;
+pub(crate) mod holder;
 pub(crate) mod journal;
 mod jvm;
 #[path = "../../support/mod.rs"]

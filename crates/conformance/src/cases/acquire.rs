@@ -32,8 +32,7 @@ pub(crate) fn finds_a_busy_key_with_its_holder_and_lease(suite: &Suite) {
 
 pub(crate) fn stands_in_no_queue_unless_it_waits(suite: &Suite) {
     let a = suite.client().holder("k");
-    let b = suite.client();
-    let _ear = b.listen();
+    let (b, _inbox) = suite.listener();
     let no = b.tenure("k");
     no.fail();
     assert_eq!(suite.waiting("k"), 0);

@@ -64,9 +64,7 @@ pub(crate) fn of_another_locker_changes_nothing(suite: &Suite) {
 /// Shows: S3, S4.
 pub(crate) fn of_a_waiter_changes_nothing(suite: &Suite) {
     let a = suite.client().holder("k");
-    let client = suite.client();
-    let mut inbox = client.listen();
-    let b = client.waiter("k");
+    let (b, mut inbox) = suite.heard_waiter("k");
     assert_eq!(break_hold(suite, &b.locker), not_held_by(Some(&a.locker)));
     assert_eq!((suite.waiting("k"), told(&b)), (1, None));
     suite.store().delete("k");
@@ -80,33 +78,31 @@ pub(crate) fn of_a_waiter_changes_nothing(suite: &Suite) {
 /// Shows: G2, G11, S3.
 pub(crate) fn twice_does_no_harm(suite: &Suite) {
     let a = suite.client().holder("k");
-    let client = suite.client();
-    let mut ear = client.listen();
-    let b = client.waiter("k");
+    let (b, mut inbox) = suite.heard_waiter("k");
     assert_eq!(break_hold(suite, &a.locker), broken(Some(&b), 0));
     for _ in 0..2 {
         assert_eq!(break_hold(suite, &a.locker), not_held_by(Some(&b.locker)));
     }
     assert_eq!(a.release(), ReleaseOutcome::NotOurs(b.not_yours()));
     a.poll_gone();
-    ear.hear_granted(&b);
+    inbox.hear_granted(&b);
     assert!(b.holds());
 }
 
 /// Shows: G7, G8, S2, S4.
 pub(crate) fn gives_the_key_to_the_first_waiter_with_a_greater_number(suite: &Suite) {
     let clients = [suite.client(), suite.client(), suite.client()];
-    let [mut ear_of_holder, mut first, mut second] = clients.each_ref().map(|client| client.listen());
+    let [mut inbox_of_holder, mut first, mut second] = clients.each_ref().map(|client| client.listen());
     let a = clients[0].tenure("k");
     let number = a.acquire().number;
     let b = clients[1].tenure_with("k", suite.short() * 10);
     b.wait();
-    ear_of_holder.hear_contended(&a);
+    inbox_of_holder.hear_contended(&a);
     let c = clients[2].waiter("k");
     assert_eq!(break_hold(suite, &a.locker), broken(Some(&b), 1));
     let granted = first.hear_granted(&b);
     assert!(granted.number > number && granted.waiting == 1, "{granted:?}");
-    hear_broken(&mut ear_of_holder, &a);
+    hear_broken(&mut inbox_of_holder, &a);
     assert!(b.holds() && suite.is_left(suite.inspect("k").remaining, b.lease), "its own lease");
     second.hear_nothing();
     assert_eq!(b.release(), ReleaseOutcome::Released { waiting: 0 });
@@ -114,8 +110,7 @@ pub(crate) fn gives_the_key_to_the_first_waiter_with_a_greater_number(suite: &Su
 }
 
 pub(crate) fn tells_the_holder(suite: &Suite) {
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let a = client.holder("k");
     assert_eq!(break_hold(suite, &a.locker), broken(None, 0));
     hear_broken(&mut inbox, &a);
@@ -126,8 +121,7 @@ pub(crate) fn tells_the_holder(suite: &Suite) {
 /// Shows: L1.
 pub(crate) fn passes_over_those_who_are_not_heard(suite: &Suite) {
     let a = suite.client().holder("k");
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let (_dead, b) = (suite.client().waiter("k"), client.waiter("k"));
     assert_eq!(break_hold(suite, &a.locker), broken(Some(&b), suite.kept(1)));
     inbox.hear_granted(&b);
@@ -145,8 +139,7 @@ pub(crate) fn of_a_holder_of_any_shape(suite: &Suite) {
         assert_eq!(break_hold(suite, holder), broken(None, 0), "{holder:?}");
         assert_eq!(suite.holder("k"), None);
     }
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     suite.store().overwrite("k", "10.0.0.5-17", None);
     let b = client.waiter("k");
     assert_eq!(break_hold(suite, "10.0.0.5-17"), broken(Some(&b), 0));
@@ -156,8 +149,7 @@ pub(crate) fn of_a_holder_of_any_shape(suite: &Suite) {
 /// Who has lost the reply looks for it, perhaps after the end of a short lease.
 pub(crate) fn is_told_after_the_lease_would_have_ended(suite: &Suite) {
     let lease = suite.short();
-    let a = suite.client().tenure_with("k", lease);
-    a.acquire();
+    let a = suite.client().holder_with("k", lease);
     assert_eq!(break_hold(suite, &a.locker), broken(None, 0));
     suite.store().pass_time(lease * 2);
     assert_eq!(told(&a), Some(Broken::new(BY, WHY)));
@@ -165,8 +157,7 @@ pub(crate) fn is_told_after_the_lease_would_have_ended(suite: &Suite) {
 
 /// Shows: G1, S3.
 pub(crate) fn of_a_lease_that_has_ended_changes_nothing(suite: &Suite) {
-    let a = suite.client().tenure_with("k", suite.short());
-    a.acquire();
+    let a = suite.client().holder_with("k", suite.short());
     suite.store().pass_time(suite.short());
     assert_eq!(break_hold(suite, &a.locker), not_held_by(None));
     assert_eq!(told(&a), None);
@@ -175,8 +166,7 @@ pub(crate) fn of_a_lease_that_has_ended_changes_nothing(suite: &Suite) {
 /// Shows: G8.
 pub(crate) fn of_a_poller_leaves_the_gap_as_it_is(suite: &Suite) {
     let gap = Gap::new(PATIENCE, PATIENCE * 2);
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let (a, b) = (suite.client().holder("k"), client.waiter("k"));
     assert_eq!(a.release_with(None, gap), ReleaseOutcome::Released { waiting: 1 });
     assert!(suite.store().take("k", "10.0.0.5-17", suite.long()));
@@ -189,14 +179,11 @@ pub(crate) fn of_a_poller_leaves_the_gap_as_it_is(suite: &Suite) {
 
 /// Shows: S6.
 pub(crate) fn that_is_refused_leaves_the_key_with_its_holder(suite: &Suite) {
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let a = suite.client().holder("k");
     let refused = |commands: &[&'static str]| {
         for command in commands {
-            suite.store().deny(&[command]);
-            let outcome = try_break(suite, "k", &a.locker);
-            suite.store().deny(&[]);
+            let outcome = suite.while_denied(&[command], || try_break(suite, "k", &a.locker));
             assert!(matches!(outcome, Err(Error::Denied { .. })), "{command}: {outcome:?}");
             assert!(a.holds() && told(&a).is_none(), "{command}");
         }

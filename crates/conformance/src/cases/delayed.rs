@@ -114,9 +114,7 @@ pub(crate) fn can_be_broken(suite: &Suite) {
 /// Shows: S6.
 pub(crate) fn that_is_refused_leaves_the_key_with_its_holder(suite: &Suite) {
     let a = suite.client().holder("k");
-    suite.store().deny(&["SET"]);
-    let refused = try_delay(&a, suite.long());
-    suite.store().deny(&[]);
+    let refused = suite.while_denied(&["SET"], || try_delay(&a, suite.long()));
     assert!(matches!(refused, Err(Error::Denied { .. })), "{refused:?}");
     assert!(a.holds());
 }

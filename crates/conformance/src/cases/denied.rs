@@ -8,20 +8,15 @@ use redis_dlock::port::ReleaseOutcome;
 pub(crate) fn leaves_the_key_with_the_holder(suite: &Suite) {
     let (a, next) = (suite.client().holder("k"), suite.client().tenure("k"));
     for command in ["DEL", "SET", "INCR"] {
-        suite.store().deny(&[command]);
-        a.release_denied(Some(&next).filter(|_| command != "DEL"));
-        suite.store().deny(&[]);
+        suite.while_denied(&[command], || a.release_denied(Some(&next).filter(|_| command != "DEL")));
         assert!(a.holds(), "{command}");
         next.poll_gone();
     }
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let dead = suite.client().waiter("k");
     let b = client.waiter("k");
     let refuse = |command, next_lockers: &[Option<&Tenure>]| {
-        suite.store().deny(&[command]);
-        next_lockers.iter().for_each(|next| a.release_denied(*next));
-        suite.store().deny(&[]);
+        suite.while_denied(&[command], || next_lockers.iter().for_each(|next| a.release_denied(*next)));
         assert!(a.holds(), "{command}");
         assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker), "{command}");
         next.poll_gone();
@@ -46,9 +41,7 @@ pub(crate) fn leaves_those_who_are_passed_over(suite: &Suite) {
     let mut inbox = clients[2].listen();
     let (a, next) = (clients[0].holder("k"), clients[0].tenure("k"));
     let (unheard, b) = (clients[1].waiter("k"), clients[2].waiter("k"));
-    suite.store().deny(&["SET"]);
-    a.release_denied(Some(&next));
-    suite.store().deny(&[]);
+    suite.while_denied(&["SET"], || a.release_denied(Some(&next)));
     assert!(a.holds());
     assert_eq!((suite.waiting("k"), a.extended().waiting), (2, 2));
     next.poll_gone();
@@ -79,14 +72,10 @@ pub(crate) fn leaves_a_waiter_where_it_was(suite: &Suite) {
         suite.store().deny(&[]);
         assert_eq!((suite.holder("k"), suite.waiting("k")), (None, 2), "{command}");
     }
-    suite.store().deny(&["LREM"]);
-    b.release_denied(None);
-    suite.store().deny(&[]);
+    suite.while_denied(&["LREM"], || b.release_denied(None));
     assert_eq!(c.poll_waiting().holder.as_ref(), Some(&b.locker));
     inboxes[0].hear_granted(&b);
-    suite.store().deny(&["PEXPIRE"]);
-    b.poll_denied();
-    suite.store().deny(&[]);
+    suite.while_denied(&["PEXPIRE"], || b.poll_denied());
     assert!(b.holds());
     b.release();
     inboxes[1].hear_granted(&c);
@@ -97,9 +86,7 @@ pub(crate) fn leaves_a_waiter_where_it_was(suite: &Suite) {
 pub(crate) fn leaves_an_asker_nowhere(suite: &Suite) {
     for command in ["SET", "INCR"] {
         let a = suite.client().tenure("k");
-        suite.store().deny(&[command]);
-        a.ask_denied(true);
-        suite.store().deny(&[]);
+        suite.while_denied(&[command], || a.ask_denied(true));
         a.poll_gone();
         assert_eq!(suite.store().leftovers(), [""; 0], "{command}");
     }
@@ -132,8 +119,7 @@ pub(crate) fn tells_the_winner_when_the_queue_takes_no_more(suite: &Suite) {
 }
 
 pub(crate) fn leaves_open_what_it_cannot_undo(suite: &Suite) {
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let (a, b) = (suite.client().holder("k"), client.waiter("k"));
     // Made once: each client of some stores has a thread that keeps the machine busy.
     let others = [suite.client(), suite.client()];
@@ -146,10 +132,7 @@ pub(crate) fn leaves_open_what_it_cannot_undo(suite: &Suite) {
         let (c, next) = (others[0].holder("other"), others[1].tenure("other"));
         c.release_to(&next);
         next.release();
-        suite.store().deny(&["SET", "LPUSH"]);
-        let is_unknown = a.releases_unknown();
-        suite.store().deny(&[]);
-        is_unknown
+        suite.while_denied(&["SET", "LPUSH"], || a.releases_unknown())
     };
     assert!((0..1000).any(is_unknown));
     b.poll_gone();

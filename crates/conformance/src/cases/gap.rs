@@ -53,8 +53,7 @@ pub(crate) fn leaves_the_key_free_for_pollers_alone(suite: &Suite) {
 }
 
 pub(crate) fn is_waited_for_by_all_of_ours(suite: &Suite) {
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let before = client.tenure("k");
     make_before(suite, &before);
     let during = suite.client().tenure("k");
@@ -129,25 +128,23 @@ pub(crate) fn is_made_once_in_its_time_for_all_clients(suite: &Suite) {
     make(suite);
     end(suite);
     // Without a waiter, with a next locker, with a waiter, with both: all as ever.
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     assert_eq!(suite.client().holder("k").release_with(None, GAP), RELEASED);
     let (a, next) = (client.holder("k"), client.tenure("k"));
     assert!(matches!(a.release_with(Some(&next), GAP), ReleaseOutcome::Passed(grant) if grant.waiting == 0));
-    let other = suite.client();
-    let mut other_ear = other.listen();
+    let (other, mut other_inbox) = suite.listener();
     let waiter = other.waiter("k");
     inbox.hear_contended(&next);
     assert_eq!(next.release_with(None, GAP), RELEASED);
-    other_ear.hear_granted(&waiter);
+    other_inbox.hear_granted(&waiter);
     let (first, last) = (client.waiter("k"), other.tenure("k"));
     assert!(
         matches!(waiter.release_with(Some(&last), GAP), ReleaseOutcome::Queued(busy) if busy.holder.as_ref() == Some(&first.locker))
     );
-    other_ear.hear_contended(&waiter);
+    other_inbox.hear_contended(&waiter);
     assert_eq!(inbox.hear_granted(&first).waiting, 1);
     assert_eq!(first.release(), RELEASED);
-    other_ear.hear_granted(&last);
+    other_inbox.hear_granted(&last);
 
     suite.store().pass_time_of_gaps("k", GAP.every - GAP.length);
     assert_eq!(last.release_with(None, GAP), RELEASED);
@@ -206,8 +203,7 @@ pub(crate) fn is_not_made_by_a_stranger(suite: &Suite) {
 }
 
 pub(crate) fn serves_one_poller_after_another(suite: &Suite) {
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let waiter = client.tenure("k");
     make_before(suite, &waiter);
     for jvm in ["10.0.0.5-17", "10.0.0.6-1", "jvm"] {
@@ -231,8 +227,7 @@ pub(crate) fn serves_one_poller_after_another(suite: &Suite) {
 
 /// Shows: G8, S5.
 pub(crate) fn is_over_when_a_poller_holds_the_key_past_it(suite: &Suite) {
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let waiter = client.tenure("k");
     make_before(suite, &waiter);
     assert!(suite.store().take("k", JVM, suite.long()));

@@ -32,8 +32,7 @@ pub(crate) fn grants_in_the_order_of_waiting(suite: &Suite) {
 pub(crate) fn skips_the_dead(suite: &Suite) {
     let holder = suite.client().holder("k");
     let dead: Vec<_> = (0..100).map(|_| suite.client().waiter("k")).collect();
-    let alive = suite.client();
-    let mut inbox = alive.listen();
+    let (alive, mut inbox) = suite.listener();
     let winner = alive.waiter("k");
     let behind = suite.client().waiter("k");
     assert_eq!(suite.waiting("k"), 102);
@@ -74,8 +73,7 @@ pub(crate) fn skips_a_client_that_hung_up(suite: &Suite) {
 
 pub(crate) fn gives_a_waiter_its_own_lease(suite: &Suite) {
     let holder = suite.client().holder("k");
-    let client = suite.client();
-    let _ear = client.listen();
+    let (client, _inbox) = suite.listener();
     let waiter = client.tenure_with("k", suite.short());
     waiter.wait();
     holder.release();
@@ -99,9 +97,7 @@ pub(crate) fn frees_the_key_when_all_waiters_are_dead(suite: &Suite) {
 /// Shows: G8, S5.
 pub(crate) fn gives_a_free_key_to_the_head_before_the_asker(suite: &Suite) {
     suite.client().holder("k");
-    let client = suite.client();
-    let mut inbox = client.listen();
-    let waiter = client.waiter("k");
+    let (waiter, mut inbox) = suite.heard_waiter("k");
     assert!(suite.store().delete("k"));
 
     let asker = suite.client().tenure("k");
@@ -160,9 +156,7 @@ pub(crate) fn gives_a_free_key_to_a_polling_waiter_without_an_inbox(suite: &Suit
 
 pub(crate) fn answers_a_polling_winner_instead_of_telling_it(suite: &Suite) {
     suite.client().holder("k");
-    let client = suite.client();
-    let mut inbox = client.listen();
-    let waiter = client.waiter("k");
+    let (waiter, mut inbox) = suite.heard_waiter("k");
     assert!(suite.store().delete("k"));
     waiter.poll_acquired();
     suite.client().waiter("k");
@@ -172,9 +166,7 @@ pub(crate) fn answers_a_polling_winner_instead_of_telling_it(suite: &Suite) {
 /// Shows: G8.
 pub(crate) fn gives_a_free_key_to_the_live_head_not_to_the_polling_waiter(suite: &Suite) {
     suite.client().holder("k");
-    let client = suite.client();
-    let mut inbox = client.listen();
-    let head = client.waiter("k");
+    let (head, mut inbox) = suite.heard_waiter("k");
     let second = suite.client().waiter("k");
     assert!(suite.store().delete("k"));
 

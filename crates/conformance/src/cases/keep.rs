@@ -34,8 +34,7 @@ pub(crate) fn gives_a_waiter_that_is_heard_again_its_old_place(suite: &Suite) {
 pub(crate) fn drops_the_unheard_when_their_time_is_over(suite: &Suite) {
     let holder = suite.client().holder("k");
     let dead = [suite.client().waiter("k"), suite.client().waiter("k")];
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let winner = client.waiter("k");
     assert_eq!(holder.release(), released(2));
     assert_eq!(inbox.hear_granted(&winner).waiting, 2);
@@ -117,9 +116,9 @@ pub(crate) fn counts_the_time_anew_when_nobody_is_unheard_any_more(suite: &Suite
     assert_eq!(holder.release(), released(1));
     assert_eq!(inbox.hear_granted(&winner).waiting, 1);
     let next = clients[1].waiter("k");
-    let mut ear_of_early = clients[0].listen();
+    let mut inbox_of_early = clients[0].listen();
     assert_eq!(winner.release(), released(1));
-    assert_eq!(ear_of_early.hear_granted(&early).waiting, 1);
+    assert_eq!(inbox_of_early.hear_granted(&early).waiting, 1);
 
     // The time that began with the first release is over.
     suite.outlast_the_unheard("k");
@@ -146,9 +145,9 @@ pub(crate) fn gives_each_of_the_unheard_a_time_of_its_own(suite: &Suite) {
     assert_eq!(winner.release(), released(2));
     assert_eq!(inbox.hear_granted(&next).waiting, 2);
     dead.poll_gone();
-    let mut ear_of_late = clients[0].listen();
+    let mut inbox_of_late = clients[0].listen();
     assert_eq!(next.release(), released(1));
-    assert_eq!(ear_of_late.hear_granted(&late).waiting, 1, "before the one that came later");
+    assert_eq!(inbox_of_late.hear_granted(&late).waiting, 1, "before the one that came later");
     assert_eq!(late.release(), released(0));
     assert_eq!(inbox.hear_granted(&last).waiting, 0);
 }
@@ -165,7 +164,7 @@ pub(crate) fn counts_the_time_anew_when_the_first_is_heard_again_and_polls(suite
         assert_eq!(holder.release(), released(2));
         assert_eq!(inbox.hear_granted(&winner).waiting, 2);
         let next = clients[1].waiter("k");
-        let _ear_of_first = is_heard.then(|| clients[0].listen());
+        let _inbox_of_first = is_heard.then(|| clients[0].listen());
         first.poll_waiting();
         inbox.hear_contended(&winner);
         first.release();
@@ -184,9 +183,7 @@ pub(crate) fn counts_the_time_anew_when_the_first_is_heard_again_and_polls(suite
 pub(crate) fn counts_those_who_are_kept(suite: &Suite) {
     let holder = suite.client().holder("k");
     let kept = [suite.client().waiter("k"), suite.client().waiter("k")];
-    let client = suite.client();
-    let _ear = client.listen();
-    let winner = client.waiter("k");
+    let (winner, _inbox) = suite.heard_waiter("k");
     holder.release();
     for waiting in [2, 1, 0] {
         assert_eq!(suite.waiting("k"), waiting);
@@ -201,9 +198,7 @@ pub(crate) fn counts_those_who_are_kept(suite: &Suite) {
 pub(crate) fn tells_the_holder_when_the_first_of_them_polls(suite: &Suite) {
     let holder = suite.client().holder("k");
     let kept = [suite.client().waiter("k"), suite.client().waiter("k")];
-    let client = suite.client();
-    let mut inbox = client.listen();
-    let winner = client.waiter("k");
+    let (winner, mut inbox) = suite.heard_waiter("k");
     holder.release();
     inbox.hear_granted(&winner);
     kept[1].poll_waiting();

@@ -1,20 +1,12 @@
 //! How leases end and go on.
 
 use crate::suite::Suite;
-use crate::tenure::Tenure;
 use redis_dlock::port::{AcquireOutcome, ExtendOutcome, NotOurs, ProbeOutcome};
-use std::time::{Duration, Instant};
-
-/// A tenure that holds the key for a lease of its own.
-fn holder_with(suite: &Suite, lease: Duration) -> Tenure {
-    let tenure = suite.client().tenure_with("k", lease);
-    tenure.acquire();
-    tenure
-}
+use std::time::Instant;
 
 /// Shows: G4.
 pub(crate) fn ends(suite: &Suite) {
-    let a = holder_with(suite, suite.short());
+    let a = suite.client().holder_with("k", suite.short());
     suite.store().pass_time(suite.short());
     assert_eq!(a.probe(), ProbeOutcome::NotOurs(NotOurs::new(None)));
     assert_eq!(suite.holder("k"), None);
@@ -27,7 +19,7 @@ pub(crate) fn ends(suite: &Suite) {
 pub(crate) fn does_not_end_early(suite: &Suite) {
     let lease = suite.short();
     let sending = Instant::now();
-    let a = holder_with(suite, lease);
+    let a = suite.client().holder_with("k", lease);
     suite.store().pass_time(lease * 19 / 20);
     let outcome = suite.client().tenure("k").ask(false);
     // On a machine that stalls, the lease is over when the store is asked.
@@ -43,7 +35,7 @@ pub(crate) fn does_not_end_early(suite: &Suite) {
 pub(crate) fn is_prolonged_by_extend(suite: &Suite) {
     // Each part is far from the end of the lease, also where a machine is slow; together they are longer.
     let lease = suite.short() * 4;
-    let a = holder_with(suite, lease);
+    let a = suite.client().holder_with("k", lease);
     suite.store().pass_time(lease * 5 / 8);
     assert_eq!(a.extended().waiting, 0);
     suite.store().pass_time(lease / 2);
@@ -53,7 +45,7 @@ pub(crate) fn is_prolonged_by_extend(suite: &Suite) {
 /// Shows: G3.
 pub(crate) fn is_prolonged_by_poll(suite: &Suite) {
     let lease = suite.short() * 4;
-    let a = holder_with(suite, lease);
+    let a = suite.client().holder_with("k", lease);
     suite.store().pass_time(lease * 5 / 8);
     a.poll_acquired();
     suite.store().pass_time(lease / 2);
@@ -75,7 +67,7 @@ pub(crate) fn is_never_shortened_by_others(suite: &Suite) {
 
 /// Shows: S3.
 pub(crate) fn of_a_stranger_is_untouched(suite: &Suite) {
-    let a = holder_with(suite, suite.long());
+    let a = suite.client().holder_with("k", suite.long());
     let b = suite.client().tenure("k");
     for _ in 0..2 {
         assert_eq!(b.extend(), ExtendOutcome::NotOurs(a.not_yours()));
@@ -85,7 +77,7 @@ pub(crate) fn of_a_stranger_is_untouched(suite: &Suite) {
     b.poll_gone();
     a.release();
     // On a busy machine it may end before the stranger asks.
-    let _short = holder_with(suite, suite.short());
+    let _short = suite.client().holder_with("k", suite.short());
     for outcome in [b.extend(), b.extend_fresh()] {
         assert!(matches!(outcome, ExtendOutcome::NotOurs(_)), "{outcome:?}");
     }
@@ -95,7 +87,7 @@ pub(crate) fn of_a_stranger_is_untouched(suite: &Suite) {
 
 /// Shows: G2.
 pub(crate) fn cannot_be_extended_after_its_end(suite: &Suite) {
-    let a = holder_with(suite, suite.short());
+    let a = suite.client().holder_with("k", suite.short());
     suite.store().pass_time(suite.short());
     assert_eq!(a.extend(), ExtendOutcome::NotOurs(NotOurs::new(None)));
     assert_eq!(suite.holder("k"), None);

@@ -44,21 +44,21 @@ pub(super) fn of_all_kinds() -> Vec<String> {
 
 pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
     let (one, two) = (suite.client(), suite.client());
-    let (mut ear_one, mut ear_two) = (one.listen(), two.listen());
+    let (mut inbox_of_one, mut inbox_of_two) = (one.listen(), two.listen());
     let hold = |name: &String| {
         let (a, b) = (one.holder(name), two.waiter(name));
-        ear_one.hear_contended(&a);
+        inbox_of_one.hear_contended(&a);
         (a, b)
     };
     let held: Vec<_> = of_all_kinds().iter().map(hold).collect();
     for (a, b) in &held {
         assert_eq!(b.poll_waiting().holder.as_ref(), Some(&a.locker));
-        ear_one.hear_contended(a);
+        inbox_of_one.hear_contended(a);
         assert_eq!(suite.waiting(&a.key), 1);
     }
     for (a, b) in &held {
         a.release();
-        ear_two.hear_granted(b);
+        inbox_of_two.hear_granted(b);
         assert!(b.holds());
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn of_all_kinds_are_kept_apart(suite: &Suite) {
 /// Shows: L2.
 pub(crate) fn of_many_keys_leave_nothing_behind(suite: &Suite) {
     let (one, two) = (suite.client(), suite.client());
-    let (_ear_one, _ear_two) = (one.listen(), two.listen());
+    let (_inbox_of_one, _inbox_of_two) = (one.listen(), two.listen());
     for n in 0..500 {
         let key = format!("DLOCK_T_{n}");
         let (a, b, next) = (one.holder(&key), two.waiter(&key), one.tenure(&key));

@@ -31,7 +31,7 @@ fn fresh_range(tenure: &Tenure) -> RangeInclusive<u64> {
 /// Shows: G7, S2.
 pub(crate) fn rise_over_everything(suite: &Suite) {
     let (one, two) = (suite.client(), suite.client());
-    let (_ear_one, mut ear_two) = (one.listen(), two.listen());
+    let (_inbox_of_one, mut inbox_of_two) = (one.listen(), two.listen());
     // The numbers of one key rise; those of different keys need not.
     let mut of_keys = ["k", "l", "m"].map(|key| (key, Rising::default()));
     for round in 0..20 {
@@ -46,7 +46,7 @@ pub(crate) fn rise_over_everything(suite: &Suite) {
             let b = two.waiter(key);
             if round % 2 == 0 {
                 next.release();
-                numbers.push(ear_two.hear_granted(&b).number);
+                numbers.push(inbox_of_two.hear_granted(&b).number);
             } else {
                 suite.store().delete(key);
                 numbers.push(b.poll_acquired().number);

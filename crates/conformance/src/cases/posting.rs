@@ -1,24 +1,27 @@
 //! Giving a key back without waiting for the reply.
 
 use crate::suite::Suite;
-use crate::tenure::Tenure;
+use crate::tenure::{PATIENCE, Tenure};
 use crossbeam_channel::{Receiver, unbounded};
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, NotOurs, Posting, ReleaseDone, ReleaseOutcome};
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long anything may take that must happen.
-const PATIENCE: Duration = Duration::from_secs(20);
+use std::time::Instant;
 
 fn posting(tenure: &Tenure) -> &dyn Posting {
     tenure.processor().posting().expect("the case needs posted releases")
 }
 
+/// What receives the outcome of a posted release, and sends it on the channel.
+fn done() -> (ReleaseDone, Receiver<Result<ReleaseOutcome, Error>>) {
+    let (tell, told) = unbounded();
+    (Box::new(move |outcome| tell.send(outcome).unwrap()), told)
+}
+
 /// Posts the release of a tenure. Its outcomes come on the channel.
 fn post(tenure: &Tenure) -> Receiver<Result<ReleaseOutcome, Error>> {
-    let (tell, told) = unbounded();
-    posting(tenure).post_release(&tenure.claim(), PATIENCE, Box::new(move |outcome| tell.send(outcome).unwrap()));
+    let (done, told) = done();
+    posting(tenure).post_release(&tenure.claim(), PATIENCE, done);
     told
 }
 
@@ -79,9 +82,7 @@ pub(crate) fn twice_does_no_harm(suite: &Suite) {
 /// Shows: L1.
 pub(crate) fn hands_the_key_to_who_waits(suite: &Suite) {
     let a = suite.client().holder("k");
-    let client = suite.client();
-    let mut inbox = client.listen();
-    let b = client.waiter("k");
+    let (b, mut inbox) = suite.heard_waiter("k");
     let told = post(&a);
     inbox.hear_granted(&b);
     assert!(matches!(outcome(&a, &told), ReleaseOutcome::Released { .. }));
@@ -105,8 +106,7 @@ pub(crate) fn of_several_may_go_out_with_the_next_request(suite: &Suite) {
     let client = suite.client();
     for next in ["k", "other"] {
         let (a, b) = (client.holder("k"), client.tenure(next));
-        let (tell, told) = unbounded();
-        let done: ReleaseDone = Box::new(move |outcome| tell.send(outcome).unwrap());
+        let (done, told) = done();
         posting(&a).post_releases_with_next(vec![(a.claim(), done)], PATIENCE);
         b.acquire();
         assert_eq!(outcome(&a, &told), ReleaseOutcome::Released { waiting: 0 });
@@ -120,12 +120,11 @@ fn several_tell(suite: &Suite, post: impl FnOnce(&dyn Posting, Vec<(Claim<'_>, R
     let stranger = suite.client().tenure("c");
     let c = suite.client().holder("c");
     let (claims, told): (Vec<_>, Vec<_>) = [&a, &stranger, &b]
+        .into_iter()
         .map(|tenure| {
-            let (tell, told) = unbounded();
-            let done: ReleaseDone = Box::new(move |outcome| tell.send(outcome).unwrap());
+            let (done, told) = done();
             ((tenure.claim(), done), told)
         })
-        .into_iter()
         .unzip();
     post(posting(&a), claims);
     let outcomes: Vec<_> = told.iter().map(|told| outcome(&a, told)).collect();

@@ -4,8 +4,7 @@ use crate::suite::Suite;
 use redis_dlock::port::ReleaseOutcome;
 
 pub(crate) fn tells_the_holder_of_its_head(suite: &Suite) {
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let holder = client.holder("k");
     suite.client().waiter("k");
     inbox.hear_contended(&holder);
@@ -15,8 +14,7 @@ pub(crate) fn tells_the_holder_of_its_head(suite: &Suite) {
 }
 
 pub(crate) fn tells_the_holder_again_when_its_head_polls(suite: &Suite) {
-    let client = suite.client();
-    let mut inbox = client.listen();
+    let (client, mut inbox) = suite.listener();
     let holder = client.holder("k");
     let head = suite.client().waiter("k");
     let second = suite.client().waiter("k");
@@ -36,9 +34,7 @@ pub(crate) fn tells_the_holder_again_when_its_head_polls(suite: &Suite) {
 
 pub(crate) fn tells_a_granted_holder_of_the_new_head(suite: &Suite) {
     let holder = suite.client().holder("k");
-    let client = suite.client();
-    let mut inbox = client.listen();
-    let winner = client.waiter("k");
+    let (winner, mut inbox) = suite.heard_waiter("k");
     let second = suite.client().waiter("k");
     holder.release();
     assert_eq!(inbox.hear_granted(&winner).waiting, 1);
@@ -72,8 +68,7 @@ pub(crate) fn knows_nobody_that_gave_up(suite: &Suite) {
 
 /// Shows: G2.
 pub(crate) fn knows_nobody_whose_tenure_ended(suite: &Suite) {
-    let a = suite.client().tenure_with("k", suite.short());
-    a.acquire();
+    let a = suite.client().holder_with("k", suite.short());
     suite.store().pass_time(suite.short());
     a.poll_gone();
     assert_eq!(suite.holder("k"), None);
@@ -105,8 +100,7 @@ pub(crate) fn ends_when_nobody_asks(suite: &Suite) {
 /// Shows: L2.
 pub(crate) fn ends_after_a_hand_over_when_nobody_asks(suite: &Suite) {
     let holder = suite.client().holder("k");
-    let client = suite.client();
-    let _ear = client.listen();
+    let (client, _inbox) = suite.listener();
     let winner = client.tenure_with("k", suite.short());
     winner.wait();
     let behind = suite.client().tenure_with("k", suite.short());

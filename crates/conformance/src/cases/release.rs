@@ -25,8 +25,7 @@ pub(crate) fn twice_does_no_harm(suite: &Suite) {
 
 /// Shows: S3.
 pub(crate) fn by_a_stranger_changes_nothing(suite: &Suite) {
-    let a = suite.client().tenure_with("k", suite.short());
-    a.acquire();
+    let a = suite.client().holder_with("k", suite.short());
     let b = suite.client().waiter("k");
     let stranger = suite.client().tenure("k");
     assert_eq!(stranger.release(), ReleaseOutcome::NotOurs(a.not_yours()));
@@ -117,10 +116,10 @@ pub(crate) fn passes_with_the_lease_of_the_next_locker(suite: &Suite) {
 /// Shows: G8, S5.
 pub(crate) fn queues_the_next_locker_when_somebody_waits(suite: &Suite) {
     let (one, two, three) = (suite.client(), suite.client(), suite.client());
-    let (mut ear_one, mut ear_two) = (one.listen(), two.listen());
+    let (mut inbox_of_one, mut inbox_of_two) = (one.listen(), two.listen());
     let (a, next) = (one.holder("k"), one.tenure("k"));
     let b = two.waiter("k");
-    ear_one.hear_contended(&a);
+    inbox_of_one.hear_contended(&a);
     let c = three.waiter("k");
     match a.release_to(&next) {
         ReleaseOutcome::Queued(busy) => {
@@ -130,12 +129,12 @@ pub(crate) fn queues_the_next_locker_when_somebody_waits(suite: &Suite) {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(ear_two.hear_granted(&b).waiting, 2, "the one behind it, and the next locker");
+    assert_eq!(inbox_of_two.hear_granted(&b).waiting, 2, "the one behind it, and the next locker");
     assert_eq!(next.poll_waiting().holder.as_ref(), Some(&b.locker));
     a.poll_gone();
     // The one behind has no inbox: it is dead, and the next locker's turn comes.
     assert_eq!(b.release(), ReleaseOutcome::Released { waiting: suite.kept(1) });
-    assert_eq!(ear_one.hear_granted(&next).waiting, suite.kept(1));
+    assert_eq!(inbox_of_one.hear_granted(&next).waiting, suite.kept(1));
     suite.outlast_the_unheard("k");
     assert_eq!(next.release(), ReleaseOutcome::Released { waiting: 0 });
     c.poll_gone();
@@ -143,16 +142,14 @@ pub(crate) fn queues_the_next_locker_when_somebody_waits(suite: &Suite) {
 
 /// Shows: G2, G11, S3.
 pub(crate) fn repeated_with_the_same_next_locker_changes_nothing(suite: &Suite) {
-    let client = suite.client();
-    let _ear = client.listen();
+    let (client, _inbox) = suite.listener();
     let (a, next) = (client.holder("k"), client.tenure("k"));
     assert!(matches!(a.release_to(&next), ReleaseOutcome::Passed(_)));
     assert_eq!(a.release_to(&next), ReleaseOutcome::NotOurs(next.not_yours()));
     assert!(next.holds());
     assert_eq!(suite.waiting("k"), 0);
 
-    let waiter = suite.client();
-    let _other_ear = waiter.listen();
+    let (waiter, _other_inbox) = suite.listener();
     let (b, last) = (waiter.waiter("k"), client.tenure("k"));
     assert!(matches!(next.release_to(&last), ReleaseOutcome::Queued(_)));
     assert_eq!(next.release_to(&last), ReleaseOutcome::NotOurs(b.not_yours()));

@@ -1,12 +1,8 @@
 //! Ending a locker for certain.
 
 use crate::suite::Suite;
-use crate::tenure::Tenure;
+use crate::tenure::{PATIENCE, Tenure};
 use redis_dlock::port::Operations;
-use std::time::Duration;
-
-/// How long anything may take that must happen.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn settle(tenure: &Tenure) {
     tenure.processor().settle(&tenure.claim(), PATIENCE).unwrap();

@@ -6,19 +6,13 @@ use crate::support::crew::{Member, eventually, spawn};
 use dlock_conformance::Store;
 use parking_lot::Mutex;
 use redis_dlock::port::{Claim, Message, Operations};
-use redis_dlock::{
-    CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
-};
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, LockProcessor};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 on_each_store!(
-    threads_of_three_clients_exclude_one_another_and_tokens_rise,
-    processes_are_served_in_the_order_in_which_they_came,
-    a_deleted_entry_is_told,
     a_hold_outlives_its_lease_many_times,
-    a_wait_that_is_given_up_leaves_no_place_in_the_queue,
     thousands_of_holds_inside_a_process_cost_a_number_for_each_thousand,
     leases_that_the_store_does_not_keep_are_refused_by_name,
     an_inbox_outlives_its_connections,
@@ -38,73 +32,6 @@ fn client<V: ConsensusStore>(store: &Fresh<V>) -> DLockGenerator {
     DLockGenerator::new(store.processor()).unwrap()
 }
 
-/// Shows: G1, G2.
-fn threads_of_three_clients_exclude_one_another_and_tokens_rise<V: ConsensusStore>() {
-    const ROUNDS: usize = 20;
-    let store = Fresh::<V>::start();
-    let clients = [(); 3].map(|()| client(&store));
-    let book = Arc::new(Mutex::new(Vec::new()));
-    let threads: Vec<_> = (0..9)
-        .map(|n| {
-            let (lock, book) = (lock(&clients[n % 3], LONG), Arc::clone(&book));
-            spawn(move || {
-                for _ in 0..ROUNDS {
-                    let guard = lock.lock().unwrap();
-                    let mut inside = book.try_lock().expect("nobody else is inside");
-                    inside.push(guard.fencing_token());
-                    drop(inside);
-                    guard.unlock().unwrap();
-                }
-            })
-        })
-        .collect();
-    threads.into_iter().for_each(Member::join);
-    let tokens = book.lock();
-    assert_eq!(tokens.len(), 9 * ROUNDS);
-    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
-    clients.iter().for_each(DLockGenerator::close);
-    assert_eq!(store.leftovers(), [""; 0]);
-}
-
-/// Shows: G8.
-fn processes_are_served_in_the_order_in_which_they_came<V: ConsensusStore>() {
-    let store = Fresh::<V>::start();
-    let holder = client(&store);
-    let held = lock(&holder, LONG);
-    let guard = held.lock().unwrap();
-    let order = Arc::new(Mutex::new(Vec::new()));
-    let mut waiters = Vec::new();
-    for n in 0..5_usize {
-        // A client of its own, as in a process of its own.
-        let lock = lock(&client(&store), LONG);
-        let order = Arc::clone(&order);
-        waiters.push(spawn(move || {
-            let guard = lock.lock().unwrap();
-            order.lock().push(n);
-            guard.unlock().unwrap();
-        }));
-        let processor = store.processor();
-        eventually("it waits in the store", || {
-            processor.inspect(held.key(), LONG).unwrap().waiting == u64::try_from(n).unwrap() + 1
-        });
-    }
-    guard.unlock().unwrap();
-    waiters.into_iter().for_each(Member::join);
-    assert_eq!(*order.lock(), [0, 1, 2, 3, 4]);
-}
-
-/// Shows: G5.
-fn a_deleted_entry_is_told<V: ConsensusStore>() {
-    let store = Fresh::<V>::start();
-    let lock = lock(&client(&store), V::LEASE);
-    let guard = lock.lock().unwrap();
-    let lost = guard.lost();
-    assert!(store.delete(lock.key()));
-    lost.recv_timeout(LONG).expect("told of the loss");
-    assert!(matches!(guard.unlock(), Err(Error::LeaseLost(loss)) if loss.cause == LossCause::Deleted));
-    lock.lock().unwrap().unlock().unwrap();
-}
-
 /// Shows: G3.
 fn a_hold_outlives_its_lease_many_times<V: ConsensusStore>() {
     let store = Fresh::<V>::start();
@@ -112,23 +39,6 @@ fn a_hold_outlives_its_lease_many_times<V: ConsensusStore>() {
     let guard = lock.lock().unwrap();
     std::thread::sleep(4 * V::longest(V::LEASE));
     assert!(guard.is_valid());
-    guard.unlock().unwrap();
-}
-
-fn a_wait_that_is_given_up_leaves_no_place_in_the_queue<V: ConsensusStore>() {
-    let store = Fresh::<V>::start();
-    let guarded = lock(&client(&store), LONG);
-    let guard = guarded.lock().unwrap();
-    let other = lock(&client(&store), LONG);
-    assert!(other.try_lock().unwrap().is_none());
-    let cancel = CancelToken::new();
-    let (waiting, token) = (other.clone(), cancel.clone());
-    let waiter = spawn(move || waiting.lock_cancellable(&token).unwrap().is_some());
-    let processor = store.processor();
-    eventually("it waits in the store", || processor.inspect(guarded.key(), LONG).unwrap().waiting == 1);
-    cancel.cancel();
-    assert!(!waiter.join());
-    eventually("its place is gone", || processor.inspect(guarded.key(), LONG).unwrap().waiting == 0);
     guard.unlock().unwrap();
 }
 

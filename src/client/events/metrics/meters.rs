@@ -152,7 +152,7 @@ impl Meters {
             Sample::NotRenewed { lock } => self.of(lock.lock_type()).renewals.count("failed"),
             Sample::Waiting { lock, more } => change(&self.of(lock.lock_type()).waiting, 1, more),
             Sample::Call { name, took, is_answered } => {
-                if let Some(at) = CALLS.iter().position(|call| *call == name) {
+                if let Some(at) = place_of(name, &CALLS) {
                     self.calls[at][usize::from(!is_answered)].record(took.as_secs_f64());
                 }
             }
@@ -214,9 +214,8 @@ impl<const N: usize> Counters<N> {
     }
 
     fn count(&self, word: &str) {
-        match self.words.iter().position(|known| *known == word) {
-            Some(at) => self.counters[at].increment(1),
-            None => debug_assert!(false, "{word} is not registered"),
+        if let Some(at) = place_of(word, &self.words) {
+            self.counters[at].increment(1);
         }
     }
 }
@@ -254,6 +253,13 @@ impl Drop for KnownKey {
     fn drop(&mut self) {
         let _ = guarded(|| self.meters.of(&self.lock_type).known_keys.decrement(1.0));
     }
+}
+
+/// Returns where the table of a label has this word.
+fn place_of(word: &str, table: &[&str]) -> Option<usize> {
+    let place = table.iter().position(|known| *known == word);
+    debug_assert!(place.is_some(), "{word} is not registered");
+    place
 }
 
 /// Adds to a gauge, or takes away.

@@ -34,7 +34,8 @@ pub(crate) fn slot_fence_key(key: &str) -> String {
     format!("DLOCK:1:{{{}}}:fence", tag_for(key))
 }
 
-/// The inbox channel of a client. The scripts derive it from the client's lockers.
+/// The inbox channel of a client. The scripts derive it from the client's lockers: each that sends a message contains this prefix, which
+/// `scripts.rs` replaces in a Cluster by that of [`slot_inbox_channel`].
 pub(crate) fn inbox_channel(client: &str) -> String {
     format!("DLOCK:1:inbox:{client}")
 }

@@ -1,7 +1,7 @@
 //! A master's process is killed.
 
+use super::super::sentinel::{kill_in_a_hand_over, kill_under_load};
 use super::{ALL, assert_kept, bounds, fail_over, five, lease_here, serve_in_order};
-use crate::report::Report;
 use crate::setup::Setup;
 use crate::stage::Stage;
 use std::time::Duration;
@@ -26,7 +26,8 @@ fn a_killed_master_of_a_cluster_costs_nothing_that_its_replica_has_acknowledged(
 /// Shows: G1, G7, L1.
 #[test]
 fn locks_go_from_hand_to_hand_while_a_master_of_a_cluster_is_killed() {
-    under_load().assert_clean();
+    let setup = Setup::of("Cluster: master killed, locks go from hand to hand").in_cluster(lease_here());
+    Stage::open_cluster().play(setup, bounds(true), |scene| _ = kill_under_load(scene)).assert_clean();
 }
 
 /// The replica knows the hold and the queue.
@@ -44,29 +45,7 @@ fn held(stage: &mut Stage, acks: u8) {
     assert_kept(report, took);
 }
 
-/// The lock is given to a process that learns of it when there is another master.
 fn handed_over(stage: &mut Stage, acks: u8) {
     let setup = five("Cluster: master killed in a hand-over", lease_here()).acknowledged(acks);
-    let report = stage.play(setup, bounds(acks == 0), |scene| {
-        let next = scene.held_and_waited_for(0)[0];
-        scene.stop_in_hand_over(0, next);
-        let failover = scene.kill_master();
-        scene.promoted(&failover);
-        let others = scene.all_but(&[next]);
-        scene.followed_past_lost_releases(&failover, &others);
-        scene.mend_for_acks(&failover);
-        scene.resume(next);
-        scene.followed(&failover, &[next]);
-    });
-    report.assert_clean();
-}
-
-fn under_load() -> Report {
-    let setup = Setup::of("Cluster: master killed, locks go from hand to hand").in_cluster(lease_here());
-    Stage::open_cluster().play(setup, bounds(true), |scene| {
-        let failover = scene.kill_master();
-        scene.promoted(&failover);
-        let all = scene.all_but(&[]);
-        scene.followed_past_lost_releases(&failover, &all);
-    })
+    stage.play(setup, bounds(acks == 0), kill_in_a_hand_over).assert_clean();
 }

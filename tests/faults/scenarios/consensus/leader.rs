@@ -11,23 +11,45 @@ on_each_store!(a_leader_that_dies_costs_no_lock, a_leader_that_stands_still_cost
 
 /// Shows: G1, G3, G7, L1, S1.
 fn a_leader_that_dies_costs_no_lock<V: ConsensusStore>() {
+    costs_no_lock::<V>(
+        ["leader killed, lock held and waited for", "leader killed"],
+        Scene::kill_server,
+        Scene::restart_server,
+    );
+}
+
+/// It takes itself for the leader when it goes on, until another server tells it.
+/// Shows: G1, G3, G7, L1, S1.
+fn a_leader_that_stands_still_costs_no_lock<V: ConsensusStore>() {
+    let stop = |scene: &mut Scene, leader| scene.signal_server(leader, Signal::STOP);
+    costs_no_lock::<V>(["leader stopped, lock held and waited for", "leader stopped"], stop, |scene, leader| {
+        scene.signal_server(leader, Signal::CONT);
+    });
+}
+
+/// Strikes the leader, and mends it: while a lock is held and waited for, and under load.
+fn costs_no_lock<V: ConsensusStore>(
+    [few_title, many_title]: [&'static str; 2],
+    strike: fn(&mut Scene, usize),
+    mend: fn(&mut Scene, usize),
+) {
     let mut stage = Stage::<V>::open();
-    let die = |scene: &mut Scene| {
+    let strike = |scene: &mut Scene| {
         let leader = scene.leader();
-        scene.without_service(|scene| scene.kill_server(leader));
+        scene.without_service(|scene| strike(scene, leader));
         leader
     };
-    let report = stage.play(few::<V>("leader killed, lock held and waited for"), bounds(), |scene| {
+    let report = stage.play(few::<V>(few_title), bounds(), |scene| {
         let mut leader = 0;
-        held(scene, |scene| leader = die(scene));
+        held(scene, |scene| leader = strike(scene));
         scene.go_on(3);
-        scene.restart_server(leader);
+        mend(scene, leader);
     });
     assert_safe(report).assert_clean_without_loss();
-    let report = stage.play(many("leader killed"), bounds(), |scene| {
-        let leader = die(scene);
+    let report = stage.play(many(many_title), bounds(), |scene| {
+        let leader = strike(scene);
         scene.go_on(6);
-        scene.restart_server(leader);
+        mend(scene, leader);
     });
     assert_safe(report);
 }
@@ -45,30 +67,6 @@ fn etcd_keeps_a_lock_for_its_time_when_its_leader_dies() {
         scene.without_service(|scene| scene.kill_server(leader));
         scene.go_on(6);
         scene.restart_server(leader);
-    });
-    assert_safe(report);
-}
-
-/// It takes itself for the leader when it goes on, until another server tells it.
-/// Shows: G1, G3, G7, L1, S1.
-fn a_leader_that_stands_still_costs_no_lock<V: ConsensusStore>() {
-    let mut stage = Stage::<V>::open();
-    let stop = |scene: &mut Scene| {
-        let leader = scene.leader();
-        scene.without_service(|scene| scene.signal_server(leader, Signal::STOP));
-        leader
-    };
-    let report = stage.play(few::<V>("leader stopped, lock held and waited for"), bounds(), |scene| {
-        let mut leader = 0;
-        held(scene, |scene| leader = stop(scene));
-        scene.go_on(3);
-        scene.signal_server(leader, Signal::CONT);
-    });
-    assert_safe(report).assert_clean_without_loss();
-    let report = stage.play(many("leader stopped"), bounds(), |scene| {
-        let leader = stop(scene);
-        scene.go_on(6);
-        scene.signal_server(leader, Signal::CONT);
     });
     assert_safe(report);
 }

@@ -1,8 +1,8 @@
 //! The master's process is killed.
 
+use super::{ALL, assert_kept, bounds, bounds_with, fail_over, five, kill_in_a_hand_over, serve_in_order};
 #[cfg(dlock_mutants)]
-use super::lease_here;
-use super::{ALL, assert_kept, bounds, bounds_with, fail_over, five, serve_in_order};
+use super::{kill_under_load, lease_here};
 #[cfg(dlock_mutants)]
 use crate::report::Report;
 use crate::scene::Scene;
@@ -61,31 +61,14 @@ fn held(stage: &mut Stage, acks: u8, meddle: Option<fn(&RedisServer)>) {
     assert_kept(report, took);
 }
 
-/// The lock is given to a process that learns of it when there is another master.
 fn handed_over(stage: &mut Stage, acks: u8) {
-    let report = stage.play(five("master killed in a hand-over", acks), bounds_with(acks), |scene| {
-        let next = scene.held_and_waited_for(0)[0];
-        scene.stop_in_hand_over(0, next);
-        let failover = scene.kill_master();
-        scene.promoted(&failover);
-        let others = scene.all_but(&[next]);
-        scene.followed_past_lost_releases(&failover, &others);
-        scene.mend_for_acks(&failover);
-        scene.resume(next);
-        scene.followed(&failover, &[next]);
-    });
-    report.assert_clean();
+    stage.play(five("master killed in a hand-over", acks), bounds_with(acks), kill_in_a_hand_over).assert_clean();
 }
 
 #[cfg(dlock_mutants)]
 pub(crate) fn from_hand_to_hand(mutant: Option<&'static str>) -> Report {
     let setup = Setup::of("master killed, locks go from hand to hand").behind_sentinels(lease_here(), 0).with(mutant);
-    Stage::open().play(setup, bounds(true), |scene| {
-        let failover = scene.kill_master();
-        scene.promoted(&failover);
-        let all = scene.all_but(&[]);
-        scene.followed_past_lost_releases(&failover, &all);
-    })
+    Stage::open().play(setup, bounds(true), |scene| _ = kill_under_load(scene))
 }
 
 /// The replicas have missed a hold. Its process stands still while others hold the lock, and comes too late to the fenced store.

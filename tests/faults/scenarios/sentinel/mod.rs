@@ -56,6 +56,28 @@ fn fail_over(scene: &mut Scene, failover: &Failover, but: &[Process]) {
     scene.followed(failover, &others);
 }
 
+/// Kills the master, and waits until all processes follow its successor.
+pub(crate) fn kill_under_load(scene: &mut Scene) -> Failover {
+    let failover = scene.kill_master();
+    scene.promoted(&failover);
+    let all = scene.all_but(&[]);
+    scene.followed_past_lost_releases(&failover, &all);
+    failover
+}
+
+/// Kills the master when it has given the lock to a process that learns of it when there is another master.
+pub(crate) fn kill_in_a_hand_over(scene: &mut Scene) {
+    let next = scene.held_and_waited_for(0)[0];
+    scene.stop_in_hand_over(0, next);
+    let failover = scene.kill_master();
+    scene.promoted(&failover);
+    let others = scene.all_but(&[next]);
+    scene.followed_past_lost_releases(&failover, &others);
+    scene.mend_for_acks(&failover);
+    scene.resume(next);
+    scene.followed(&failover, &[next]);
+}
+
 /// Ends a hold: those who waited hold the lock in the order in which they came. If the failover outlasted the lease, the lock has gone on without
 /// the holder; whether it may have is for [`assert_kept`].
 /// Shows: G8, G10.

@@ -1,7 +1,7 @@
 //! Leaders, while the master fails.
 
 use super::super::terms::assert_led;
-use super::{ALL, bounds, five};
+use super::{ALL, bounds, five, kill_under_load};
 use crate::stage::Stage;
 
 /// What is acknowledged by all replicas is never led by two.
@@ -10,10 +10,7 @@ use crate::stage::Stage;
 fn a_killed_master_gives_no_two_leaders() {
     let setup = five("master killed, leaders", ALL).leading();
     let report = Stage::open().play(setup, bounds(false), |scene| {
-        let failover = scene.kill_master();
-        scene.promoted(&failover);
-        let all = scene.all_but(&[]);
-        scene.followed_past_lost_releases(&failover, &all);
+        let failover = kill_under_load(scene);
         scene.mend_for_acks(&failover);
     });
     assert_led(report);

@@ -81,6 +81,30 @@ fn one_thread_tells_all_and_ends_after_the_client() {
     assert!(waits.is_empty());
 }
 
+#[test]
+fn a_function_that_panics_is_called_again() {
+    let (say, called) = unbounded();
+    let that_panics = |word| {
+        let say = say.clone();
+        move || {
+            say.send(word).expect("heard");
+            panic!("the test wants it so");
+        }
+    };
+    let (event, loss_hook, wait) = (that_panics("event"), that_panics("loss"), that_panics("wait"));
+    let functions = [
+        Function::Events(Box::new(move |_| event())),
+        Function::Losses(Box::new(move |_| loss_hook())),
+        Function::SlowWaits(Box::new(move |_| wait())),
+    ];
+    let hook = Hook::of(functions).expect("functions");
+    for (event, told) in [(loss(), "loss"), (slow_wait(), "wait"), (loss(), "loss"), (slow_wait(), "wait")] {
+        hook.queue(&event).expect("they want it").finish();
+        assert_eq!([(); 2].map(|()| called.recv_timeout(HANG)), [Ok("event"), Ok(told)]);
+    }
+    hook.end();
+}
+
 /// The losses come while the thread of the other functions is in one that does not return.
 /// Shows: G6.
 #[test]

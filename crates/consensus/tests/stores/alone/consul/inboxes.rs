@@ -1,7 +1,7 @@
 //! Inboxes: what a client finds in its own, whom a message wakes, what is left of messages that nobody reads, and what killed clients leave.
 
 use crate::consensus::{ConsensusStore, Consul, Counter, Quorum, counted_url};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, queue_by, spawn};
 use redis_dlock::port::{AcquireOutcome, Break, BreakOutcome, Claim, Inbox, LockProcessor, Message, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::sync::Arc;
@@ -31,9 +31,7 @@ fn listening(servers: &Consul) -> DistributedReentrantLock {
     };
     let (first, second) = (lock(), lock());
     let guard = first.lock().unwrap();
-    let waiting = second.clone();
-    let waiter = spawn(move || std::mem::forget(waiting.lock().unwrap()));
-    eventually("it waits in the store", || first.inspect().unwrap().waiting == 1);
+    let waiter = queue_by(&second, |lock| std::mem::forget(lock.lock().unwrap()));
     guard.unlock().unwrap();
     waiter.join();
     second

@@ -1,7 +1,7 @@
 //! Sessions of Consul and the nodes of its catalog: servers and agents that die or leave, and a node that somebody takes out.
 
 use crate::consensus::{ConsensusStore, Consul, Quorum};
-use crate::support::crew::{eventually, spawn};
+use crate::support::crew::{eventually, queue_by};
 use redis_dlock::port::{Claim, Operations, PollOutcome};
 use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, LossCause};
 use rustix::process::Signal;
@@ -94,9 +94,7 @@ fn a_node_that_was_taken_out_is_registered_again() {
     let locks = [(); 2].map(|()| locks(&servers, &servers.ports(), |config| config).remove(0));
     let [held, other] = &locks;
     let guard = held.lock().unwrap();
-    let waiting = other.clone();
-    let waiter = spawn(move || waiting.lock().unwrap().unlock().unwrap());
-    eventually("it waits in the store", || held.inspect().unwrap().waiting == 1);
+    let waiter = queue_by(other, |lock| lock.lock().unwrap().unlock().unwrap());
     servers.deregister("dlock");
     waiter.join();
     eventually("its holder is told", || !guard.is_valid());
