@@ -19,8 +19,6 @@ pub(super) struct Snapshot {
     pub(super) idle: Option<u64>,
     /// Who waits, the longest first.
     pub(super) waiters: Vec<WaitingEntry>,
-    /// How many wait behind them, perhaps.
-    unseen: u64,
 }
 
 /// Whoever holds the key.
@@ -97,12 +95,12 @@ impl Snapshot {
             }
         }
         waiters.sort_by_key(|(created, _)| *created);
-        Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect(), unseen: 0 })
+        Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect() })
     }
 
     /// Returns what a holder knows of its key without a look: the first waiter. Others may wait behind it.
     pub(super) fn before(first: WaitingEntry) -> Self {
-        Self { holder: None, idle: None, waiters: vec![first], unseen: 1 }
+        Self { holder: None, idle: None, waiters: vec![first] }
     }
 
     /// Returns the check that nobody holds the key, as it is here.
@@ -166,7 +164,7 @@ impl Snapshot {
 
     /// Returns how many wait.
     pub(super) fn waiting(&self) -> u64 {
-        self.waiters.len() as u64 + self.unseen
+        self.waiters.len() as u64
     }
 }
 

@@ -290,7 +290,12 @@ impl ConsensusStore {
         let Some(head) = gift.snapshot.waiters.first() else { return Ok(Given::Changed) };
         let transaction = gift.transaction(key, head, &self.names);
         Ok(match self.commit(&gift.lockers(), &transaction, deadline)? {
-            Committed::Done { entries, .. } => Given::Done(self.read(key, entries)?),
+            Committed::Done { entries, .. } => {
+                // It was executed, whatever else a person has written there.
+                let read = self.read(key, entries);
+                let doubt = |_: &_| gift.lockers().iter().for_each(|locker| self.sessions.doubt(locker, Doubt::Gains));
+                Given::Done(read.inspect_err(doubt)?)
+            }
             Committed::Refused(_) | Committed::NoSession => Given::Changed,
             Committed::Delayed => Given::Delayed,
         })

@@ -3,8 +3,10 @@
 use super::servers::Servers;
 use crate::deadline::Deadline;
 use crate::kv::{Change, Check, Committed, Kv, Transaction, Write};
+use crate::message;
 use crate::names::{Names, party};
 use crate::store::ConsensusStore;
+use redis_dlock::Error;
 use redis_dlock::port::{AcquireOutcome, Claim, Operations, PollOutcome};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +78,47 @@ fn has_another_name() {
     a.release(&claim("k", "a-1"), LONG).expect("an answer");
     let polled = x.poll(&claim("k", "x-1"), LONG).expect("an answer");
     assert!(matches!(polled, PollOutcome::Acquired(_)), "{polled:?}");
+}
+
+/// A person has written an entry among those who wait, which nobody of ours does: the key is given away, and the answer cannot be read.
+fn waits_beside_what_is_no_waiter() {
+    let servers = Servers::new(0, true);
+    let (a, b, x, names) = (store(&servers), store(&servers), store(&servers), Names::new(ROOT));
+    b.acquire(&claim("k", "b-1"), LONG).expect("an answer");
+    a.join(&claim("k", "a-1"), LONG).expect("an answer");
+    x.join(&claim("k", "x-1"), LONG).expect("an answer");
+    b.release(&claim("k", "b-1"), LONG).expect("an answer");
+    let polled = a.poll(&claim("k", "a-1"), LONG).expect("an answer");
+    assert!(matches!(polled, PollOutcome::Acquired(_)), "{polled:?}");
+    servers.put(&names.waiter("k", "by hand"));
+    let given = a.hand_over(&claim("k", "a-1"), &claim("k", "a-2"), LONG);
+    assert!(matches!(given, Err(Error::Conflict { .. })), "{given:?}");
+    let place = servers.holder(&names.waiter("k", "a-2"));
+    assert!(place.is_some());
+    a.acquire(&claim("other", "a-3"), LONG).expect("an answer");
+    assert_ne!(servers.holder(&names.lock("other")), place, "a session that stands in a queue serves another tenure");
+}
+
+/// Nobody waits behind it.
+fn is_alone() {
+    let servers = Servers::new(0, true);
+    let (a, x, names) = (store(&servers), store(&servers), Names::new(ROOT));
+    a.acquire(&claim("k", "a-1"), LONG).expect("an answer");
+    x.join(&claim("k", "x-1"), LONG).expect("an answer");
+    a.confirming().note_waiters(&heard(&servers, "a", "", ""));
+    a.release(&claim("k", "a-1"), LONG).expect("an answer");
+    let change = servers.inbox(&names.inbox("x"), &mut 0).expect("a message");
+    assert_eq!(message::offer(&change).map(|offer| offer.waiting), Some(0));
+}
+
+#[test]
+fn that_waits_beside_a_conflict_is_given_the_key_once() {
+    shuttle::check_random(waits_beside_what_is_no_waiter, 20);
+}
+
+#[test]
+fn that_is_alone_is_told_of_nobody_behind_it() {
+    shuttle::check_random(is_alone, 20);
 }
 
 #[test]

@@ -103,6 +103,16 @@ impl Servers {
         });
     }
 
+    /// Writes an entry that no session holds, as a person does on etcd.
+    pub(super) fn put(&self, path: &str) {
+        let mut state = self.0.state.lock();
+        state.index += 1;
+        let (created, changed) = (state.index, state.index);
+        let (path, value) = (path.to_owned(), Vec::new());
+        let entry = Entry { path, value, session: None, is_held: true, is_ours: true, created, changed };
+        state.entries.insert(entry.path.clone(), entry);
+    }
+
     /// Notes that a client has died: its sessions end after all else.
     pub(super) fn note_dead(&self, name: &str) {
         self.0.state.lock().dead.insert(name.to_owned());
