@@ -40,6 +40,8 @@ macro_rules! on {
     ($store:ident, who_lost_it_meanwhile_asks_anew) => {};
     ($store:ident, a_release_without_an_answer_is_repeated) => {};
     ($store:ident, a_grant_that_crosses_with_giving_up_is_passed_on) => {};
+    // A place in the queue is its session's, which the release ends: no version leaves it there, and nobody confirms an offer to it.
+    ($store:ident, a_grant_for_a_locker_that_is_being_released_repeats_the_release) => {};
     ($store:ident, tasks_that_end_together_give_back_in_one_batch) => {};
     // Who waits and dies is passed over when its session has ended, and not at once.
     ($store:ident, the_dead_are_passed_over) => {};
