@@ -163,10 +163,6 @@ impl Describe {
         Heard::Nothing
     }
 
-    pub(super) fn has_questions(&self) -> bool {
-        !self.0.lock().waiting.is_empty()
-    }
-
     /// Answers what other clients have asked. Called by the retry thread. What cannot be said in a moment is dropped.
     pub(super) fn answer_questions(&self, core: &Core) {
         let begun = Instant::now();

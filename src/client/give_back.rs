@@ -8,7 +8,7 @@ use super::parts::Parts;
 use super::question::Answer;
 use super::releases::{self, Post, PostReleases, ReleaseTries};
 use super::turn::Turn;
-use super::turn_end::{Untold, end_retry};
+use super::turn_end::end_retry;
 use super::twin;
 use crate::clock::Moment;
 use crate::error::Error;
@@ -263,10 +263,7 @@ fn end_hand_over(parts: &Parts, turn: Turn<'_>, answer: Answer, sent_at: Moment)
     if let Some(locker) = again {
         parts.retries.give_up_grant(&key.name, &locker);
     }
-    let mut untold = Untold::default();
-    let unwanted = end_retry(turn, answer, sent_at, &mut untold);
-    untold.tell();
-    if let Some((turn, unwanted)) = unwanted {
+    if let Some((turn, unwanted)) = end_retry(turn, answer, sent_at) {
         let _ = ReleaseTries::of(&parts.core, &unwanted, sent_at).send(parts, &key.name, &unwanted);
         drop(turn);
     }

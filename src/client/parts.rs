@@ -113,12 +113,6 @@ impl Parts {
         drop(orders);
     }
 
-    /// Returns whether there is a release to be posted among the orders.
-    pub(super) fn has_order_to_post(&self) -> bool {
-        let is_posted = |order: &Order| matches!(order, Order::GiveBack { released: None, .. });
-        self.orders.lock().as_ref().is_some_and(|orders| orders.iter().any(is_posted))
-    }
-
     /// Takes the orders, to carry them out.
     pub(super) fn take_orders(&self) -> Vec<Order> {
         self.orders.lock().as_mut().map(std::mem::take).unwrap_or_default()

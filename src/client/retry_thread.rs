@@ -15,7 +15,7 @@ use super::question::Question;
 use super::releases::PostReleases;
 use super::slow_nodes::SlowRetries;
 use super::turn::Turn;
-use super::turn_end::{Untold, end_retry};
+use super::turn_end::end_retry;
 use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::port::{Outcome, Request};
@@ -29,42 +29,25 @@ use std::time::Duration;
 /// With fewer releases than this, a round sends them and its requests in one write. A write of their own takes longer than they do.
 const FEW_RELEASES: usize = 4;
 
-/// Runs a round, and further ones while each leaves it to the next one to tell of its grants: once that has posted the releases of tasks, the store
-/// works while this thread tells.
-pub(crate) fn round(parts: &Parts, mut now: Moment) -> Moment {
-    let mut untold = Untold::default();
-    loop {
-        let next;
-        (next, untold) = one_round(parts, now, untold);
-        if untold.is_empty() {
-            return next;
-        }
-        now = parts.core.clock.now();
-    }
-}
-
 /// Runs one round: carries out what tasks have ordered, asks for the keys that are due, and releases what has lingered and the pending clean-ups
-/// that are due. `untold` is from the round before. Returns when there is something to do again, and whom the next round is to tell.
-fn one_round(parts: &Parts, now: Moment, untold: Untold) -> (Moment, Untold) {
+/// that are due.
+pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
     parts.retries.collect(&parts.core, now);
     let orders = orders_on_fast_nodes(parts);
-    let errands = Errands::of(parts, orders, untold);
+    let errands = Errands::of(parts, orders);
     // A posted release of a task may have made its key due.
     let now = if errands.has_posted { parts.core.clock.now() } else { now };
     let (mut keys, mut cleanups) = (parts.retries.take_due(now), parts.retries.cleanup.take_due(now));
     retry_on_slow_nodes(parts, &mut keys, &mut cleanups);
-    let mut untold = ask(parts, keys, cleanups, errands);
-    if parts.describe.has_questions() {
-        untold.tell();
-        parts.describe.answer_questions(&parts.core);
-    }
-    (parts.retries.next(), untold)
+    ask(parts, keys, cleanups, errands);
+    parts.describe.answer_questions(&parts.core);
+    parts.retries.next()
 }
 
 /// Does the work of [`round`] for keys whose servers keep others waiting.
 pub(crate) fn round_on_slow_nodes(parts: &Parts, _now: Moment) -> Moment {
     let SlowRetries { keys, mut cleanups, orders } = parts.slow_nodes.retries.take();
-    let errands = Errands::of(parts, orders, Untold::default());
+    let errands = Errands::of(parts, orders);
     // The client may have met a twin since the other thread has looked.
     cleanups.retain(|cleanup| parts.core.is_ours(&cleanup.locker));
     ask(parts, keys.into_values().collect(), cleanups, errands);
@@ -73,8 +56,7 @@ pub(crate) fn round_on_slow_nodes(parts: &Parts, _now: Moment) -> Moment {
     Moment::NEVER
 }
 
-/// Asks the store. Returns whom the next round may tell.
-fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mut errands: Errands<'_>) -> Untold {
+fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mut errands: Errands<'_>) {
     let (mut turns, mut over) = (Vec::new(), Vec::new());
     for key in keys {
         match Turn::of_lingering(parts, &key) {
@@ -103,15 +85,10 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
     }
     let mut results = parts.core.batch(&requests, parts.core.limits.command).into_iter();
     drop(requests);
-    let (mut unwanted, mut untold) = (Vec::new(), Untold::default());
-    // The next round begins at once, and posts releases, unless this one waits for the store again.
-    let is_told_later = errands.are_over() && unsettled.is_empty() && parts.has_order_to_post();
+    let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
         let answer = question.take_in(&turn, result, sent_at);
-        unwanted.extend(end_retry(turn, answer, sent_at, &mut untold));
-        if !is_told_later || !unwanted.is_empty() {
-            untold.tell();
-        }
+        unwanted.extend(end_retry(turn, answer, sent_at));
     }
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
         turn.released(&tenure, &result);
@@ -130,7 +107,6 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
         Turn::release_all(parts, unwanted, parts.core.limits.command);
     }
     errands.end();
-    untold
 }
 
 /// Removes the keys and pending clean-ups from those that are due about which the slow-node worker asks instead of the retry thread.
@@ -225,8 +201,8 @@ struct Afterwards {
 }
 
 impl<'c> Errands<'c> {
-    /// Begins to carry out the orders: posts the releases for which nobody waits, and then tells whom the round before has left.
-    fn of(parts: &'c Parts, orders: Vec<Order>, mut untold: Untold) -> Self {
+    /// Begins to carry out the orders: posts the releases for which nobody waits.
+    fn of(parts: &'c Parts, orders: Vec<Order>) -> Self {
         let mut errands = Self {
             parts,
             orders: orders.into(),
@@ -246,7 +222,7 @@ impl<'c> Errands<'c> {
                 Order::GiveBack { ended, released, in_flight } => {
                     let counted = (in_flight, Inside::of_release(parts));
                     let errand = Errand { back: GiveBack::of(parts, ended), released, counted };
-                    errands.begin(errand, &mut untold);
+                    errands.begin(errand);
                 }
             }
         }
@@ -263,14 +239,12 @@ impl<'c> Errands<'c> {
         errands
     }
 
-    fn begin(&mut self, mut errand: Errand<'c>, untold: &mut Untold) {
+    fn begin(&mut self, mut errand: Errand<'c>) {
         if !self.parts.core.is_ours(&errand.back.tenure().locker) {
             return self.of_twins.push(errand);
         }
         let is_awaited = errand.released.is_some();
         if is_awaited {
-            // This may wait for the store.
-            untold.tell();
             errand.back.ask_why_lost();
         }
         errand.back.plan_next();
@@ -279,12 +253,6 @@ impl<'c> Errands<'c> {
         } else {
             self.tenures.push(errand);
         }
-    }
-
-    /// Returns whether the rest of the round has nothing to wait for.
-    fn are_over(&self) -> bool {
-        let Afterwards { shuts_down, drops, .. } = &self.afterwards;
-        self.tenures.is_empty() && self.confirmations.is_empty() && drops.is_empty() && !shuts_down
     }
 
     fn requests(&self) -> impl Iterator<Item = Request<'_>> {

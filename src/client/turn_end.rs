@@ -7,42 +7,16 @@ use crate::clock::Moment;
 use crate::error::{BackendFailure, Error};
 use crate::event::How;
 use crate::log;
-use crate::state::machine::{Phase, State, Waiter};
+use crate::state::machine::{Phase, State};
 use crate::state::task::Task;
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use crate::timing;
 use std::sync::Arc;
 
-/// Who was given a hold, and has not been told. Tell them with no mutex held: wakers may do anything, such as close the client or drop its last
-/// handle. Whoever is left is told when this is dropped, by a panic, too.
-#[derive(Default)]
-pub(super) struct Untold(Vec<Arc<Waiter>>);
-
-impl Untold {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn tell(&mut self) {
-        self.0.drain(..).for_each(|waiter| waiter.wake());
-    }
-}
-
-impl Drop for Untold {
-    fn drop(&mut self) {
-        self.tell();
-    }
-}
-
-/// Ends the retry thread's turn, whose request was sent at `sent_at`, and adds whoever has got the hold to `untold`. Returns a tenure that was
-/// granted after every waiter had given up: release it before its turn is dropped.
-pub(super) fn end_retry<'c>(
-    turn: Turn<'c>,
-    answer: Answer,
-    sent_at: Moment,
-    untold: &mut Untold,
-) -> Option<(Turn<'c>, Box<Tenure>)> {
+/// Ends the retry thread's turn, whose request was sent at `sent_at`. Returns a tenure that was granted after
+/// every waiter had given up: release it before its turn is dropped.
+pub(super) fn end_retry<'c>(turn: Turn<'c>, answer: Answer, sent_at: Moment) -> Option<(Turn<'c>, Box<Tenure>)> {
     let (parts, key) = (turn.parts, Arc::clone(&turn.key));
     let mut state = key.state.lock();
     match answer.without_given_up(parts, &key.name) {
@@ -58,7 +32,7 @@ pub(super) fn end_retry<'c>(
             parts.renewals.grant(&key, &mut state, tenure, (&waiter).into(), parts.core.clock.now());
             turn.end();
             drop(state);
-            untold.0.push(waiter);
+            waiter.wake();
         }
         // A refusal is for the first waiter. A thread asks again itself, and gets the error as its own.
         answer if state.queue.is_empty() || answer.is_refusal(&parts.core) => {

@@ -9,9 +9,7 @@ use crate::support::watched::{Kind, Watch, When};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use futures_lite::future::block_on;
 use parking_lot::Mutex;
-use redis_dlock::processor::{
-    Claim, Limit, Operations, Outcome, Posting, ReleaseDone, Request, StoreLimits, WaitQueue,
-};
+use redis_dlock::processor::{Limit, Outcome, Request, StoreLimits, WaitQueue};
 use redis_dlock::{
     BackendFailure, DLockGenerator, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, HoldFuture, Holds,
     LockProcessor, LossCause,
@@ -42,7 +40,6 @@ struct Odd {
     inner: Arc<dyn LockProcessor>,
     extends_heard_grants: bool,
     keeps_waiting: bool,
-    posts: bool,
     panics_when_asked_for_a_cause: bool,
     /// What is done at the next call of a kind.
     planned: Arc<Mutex<Option<(At, Work)>>>,
@@ -91,25 +88,10 @@ impl LockProcessor for Odd {
         self.inner.queue()
     }
 
-    fn posting(&self) -> Option<&dyn Posting> {
-        self.posts.then_some(self)
-    }
-
     fn close(&self) {
         *self.ended_on.lock() = Some(thread::current().id());
         self.come(At::Close);
         self.inner.close();
-    }
-}
-
-impl Posting for Odd {
-    fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
-        done(self.inner.release(claim, limit));
-        false
-    }
-
-    fn collect(&self) -> bool {
-        false
     }
 }
 
@@ -142,7 +124,6 @@ impl Scene {
             inner: Arc::new(processor),
             extends_heard_grants: false,
             keeps_waiting: false,
-            posts: false,
             panics_when_asked_for_a_cause: false,
             planned: Arc::default(),
             ended_on: Arc::default(),
@@ -407,44 +388,6 @@ fn a_wake_may_drop_everything_in_the_middle_of_a_round() {
     dropped.recv_timeout(HANG).expect("all is dropped");
     eventually("nothing is left", || scene.lab.leftovers().is_empty());
     assert_eq!(scene.watch.count_of(Kind::Acquire), 3);
-}
-
-/// Also if the store panics there. The wake drops everything, and may close the client before.
-/// Shows: L3, L6.
-#[test]
-fn a_task_is_told_of_its_hold_once_the_next_releases_are_posted() {
-    for (panics, closes) in [(false, false), (false, true), (true, false), (true, true)] {
-        let scene = Scene::with(|odd| odd.posts = true);
-        let (held, hold) = scene.held();
-        let lock = scene.lock("y");
-        let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
-        let mut asks = Box::pin(lock.hold_async());
-        let (leave, left) = bounded::<Box<dyn Any + Send>>(1);
-        let (tell, told) = bounded(1);
-        let watch = Arc::clone(&scene.watch);
-        let generator = scene.generator.clone();
-        let waker = Once::waker(move || {
-            let released = watch.count_of(Kind::Release);
-            if closes {
-                generator.close();
-            }
-            drop((generator, left.recv_timeout(HANG).unwrap()));
-            tell.send(released).unwrap();
-        });
-        assert!(poll(&mut asks, &waker).is_pending());
-        asking.wait();
-        drop(hold);
-        if panics {
-            scene.watch.panic_at_next(Kind::Release);
-        }
-        asking.open();
-        let Scene { lab, watch, generator, .. } = scene;
-        leave.send(Box::new((asks, lock, held, generator))).unwrap();
-        assert_eq!(told.recv_timeout(HANG).expect("it is told"), 1);
-        // What such a store does not report stays until its lease ends.
-        eventually("the rest is given back", || lab.leftovers().len() == usize::from(panics));
-        assert_eq!(watch.count_of(Kind::Acquire), 2);
-    }
 }
 
 /// It does not say that the lock is busy.

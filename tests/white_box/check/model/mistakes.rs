@@ -93,8 +93,6 @@ pub(crate) enum Mutant {
     GivesBackUncounted,
     /// Tasks that wait are not sent away when their client is closed.
     KeepsTasksAtClosing,
-    /// The retry thread does not tell in the next round of the grants that it has left to that.
-    ForgetsUntold,
     /// Several locks are taken in the order of the caller's list.
     TakesInListOrder,
     /// A release of several locks that has failed is not tried again.
