@@ -78,14 +78,16 @@ impl Lab {
 
     /// A new client that hears of grants already, and what it asks of the store.
     pub(crate) fn listening_generator(&self) -> (DLockGenerator, Arc<Watch>) {
-        let (generator, watch) = self.watched_generator();
+        let (processor, watch) = self.watched();
+        let processor: Arc<dyn LockProcessor> = Arc::new(processor);
+        let generator = self.builder().build(Arc::clone(&processor)).unwrap();
         let lock = generator.generate("TEST", "to begin with").unwrap();
         let _guard = lock.lock().unwrap();
         let cancel = CancelToken::new();
         let waiter = wait_with(&lock, &cancel, 1);
         eventually("the inbox is open", || watch.listening() == 1);
-        // On a cluster an inbox hears of a key from when it has got ready for it.
-        let (holder, processor) = (self.holder(lock.key()).expect("it is held").holder, self.processor());
+        // On a cluster an inbox hears of a key from when it has got ready for it, which the client's own store knows.
+        let holder = self.holder(lock.key()).expect("it is held").holder;
         let (client, queue) = (holder.rsplit_once('-').unwrap().0, processor.queue().expect("a queue"));
         eventually("it hears of the key of these tests", || {
             queue.get_ready_to_hear(client, DLockConfig::new("TEST", "x").unique_key(), HANG).is_ok()

@@ -625,11 +625,11 @@ fn the_effort_of_sending_tasks_away_grows_as_their_number() {
     let ways: [Leave; 4] = [
         |tasks, _| effort(|| drop(tasks)),
         |mut tasks, _| {
-            // From the middle on. The first and the last stay until the others have left.
+            // All but the first and the last, which stay until the others have left.
             let last = tasks.split_off(tasks.len() - 1);
-            let (first, middle) = (tasks.split_off(1), tasks);
-            let effort = effort(|| drop(first));
-            drop((middle, last));
+            let (middle, first) = (tasks.split_off(1), tasks);
+            let effort = effort(|| drop(middle));
+            drop((first, last));
             effort
         },
         |tasks, _| effort(|| tasks.into_iter().rev().for_each(drop)),
