@@ -236,9 +236,9 @@ impl State {
     /// Removes a waiter that gives up. If it was the last one and only the retry thread would still ask, returns to
     /// `Idle`; the first value is then `true`, and the second is the locker that must be cleaned up, if there is one.
     pub(crate) fn give_up(&mut self, waiter: &Waiter) -> (bool, Option<Unsettled>) {
-        // Thousands of tasks may leave at once.
+        // Thousands of tasks may leave at once, so none looks at all the others.
         let found = self.queue.binary_search_by_key(&waiter.place(), |other| other.place());
-        // Somebody else may have its place if it was taken out.
+        // If the waiter was taken out before, another one may have its place by now.
         if let Some(at) = found.ok().filter(|at| self.queue[*at].owner == waiter.owner) {
             self.queue.remove(at);
         }

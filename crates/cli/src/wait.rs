@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 enum News {
     /// Somebody holds the lock: the locker.
     Held(String),
-    /// Who that is, as of the moment of the question.
+    /// Who that is, as the holder told it at this moment.
     Named(Instant, Box<Party>),
     /// The wait is over.
     Over(Result<(), Failure>),
@@ -86,10 +86,10 @@ fn outcome(told: &Receiver<News>, lock: &LockName, end: Option<Instant>) -> Resu
     }
 }
 
-/// What a holder has said since then, with the age that it has now.
-fn in_words_now(asked_at: Instant, mut holder: Box<Party>) -> String {
+/// What a holder told at that moment, with the age that it has now.
+fn in_words_now(told_at: Instant, mut holder: Box<Party>) -> String {
     if let Some(held) = holder.told.as_mut().and_then(|told| told.held_for.as_mut()) {
-        *held += asked_at.elapsed();
+        *held += told_at.elapsed();
     }
     show::in_words(&holder)
 }

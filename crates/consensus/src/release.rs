@@ -20,8 +20,8 @@
 //! Who waits stays where it is. If it has no answer, it is tried again with the same session, and the tenure's own one is never used again.
 //!
 //! *Why nobody is passed over without a look.* The queue's order is that in which its entries were created, so whoever is the first stays it until
-//! its entry goes; and the gift checks that entry. How many wait behind it is not known then: it is told of nobody, and looks when it confirms. Where it does not look, because
-//! it confirms several at once, or is of an earlier version, the next one tells it by its next poll.
+//! its entry goes; and the gift checks that entry. How many wait behind it is not known then: it is told of nobody, and looks when it confirms. If it
+//! does not look, because it confirms several offers at once or is of an earlier version, the next waiter tells it by its next poll.
 //!
 //! Each row is one look at most and one transaction after another. If the key changes in between, the transaction is refused, nothing was done, and
 //! the release begins again with a look.

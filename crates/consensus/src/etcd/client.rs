@@ -147,7 +147,8 @@ impl EtcdClient {
     }
 
     /// Renews leases by one request, which is a stream of theirs. The server answers each in its turn. Whatever it leaves out, because the time is
-    /// over, or something in between has cut the stream, or knows no streams, is renewed alone, until that fails.
+    /// over, or something in between has cut the stream, or knows no streams, is renewed alone. If such a renewal fails for another reason than a
+    /// missing right, the rest fails with the same error.
     pub(super) fn renew_some(&self, leases: &[&str], deadline: Deadline) -> Vec<Result<bool, Error>> {
         let body = leases.iter().map(|lease| json!({ "ID": lease })).collect();
         let answers = self.call(KEEPALIVE, &body, true, deadline).ok().flatten().unwrap_or_default();
