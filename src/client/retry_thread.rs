@@ -72,11 +72,12 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
     }
     let unsettled = if parts.core.limits.settles { std::mem::take(&mut cleanups) } else { Vec::new() };
     let sent_at = parts.core.clock.now();
-    let requests: Vec<_> = turns
+    // A clean-up goes before a request for its key: a single attempt would find the key busy with a locker that the client has given up.
+    let requests: Vec<_> = cleanups
         .iter()
-        .map(|(turn, question)| question.request(&turn.key.name, &parts.core, None))
+        .map(|cleanup| cleanup.request(parts.core.id.current().as_str(), sent_at))
+        .chain(turns.iter().map(|(turn, question)| question.request(&turn.key.name, &parts.core, None)))
         .chain(over.iter().map(|(turn, tenure)| turn.release_of(tenure)))
-        .chain(cleanups.iter().map(|cleanup| cleanup.request(parts.core.id.current().as_str(), sent_at)))
         .chain(errands.requests())
         .collect();
     if requests.is_empty() && errands.are_kept_back {
@@ -85,6 +86,9 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
     }
     let mut results = parts.core.batch(&requests, parts.core.limits.command).into_iter();
     drop(requests);
+    for (cleanup, result) in cleanups.into_iter().zip(&mut results) {
+        parts.retries.cleanup.put_back(cleanup, &result, false, sent_at);
+    }
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
         let answer = question.take_in(&turn, result, sent_at);
@@ -92,9 +96,6 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
     }
     for ((turn, tenure), result) in over.into_iter().zip(&mut results) {
         turn.released(&tenure, &result);
-    }
-    for (cleanup, result) in cleanups.into_iter().zip(&mut results) {
-        parts.retries.cleanup.put_back(cleanup, &result, false, sent_at);
     }
     errands.answered(results, sent_at);
     parts.retries.settle(&parts.core, unsettled);
