@@ -284,13 +284,13 @@ run_part() {
     ({ time tests/run.sh --part "$1" </dev/null >"$logs/$1.log" 2>&1; } 2>"$logs/$1.time") || status=$?
     echo "$status" >"$logs/$1.status"
 }
-# Says how a part ended, and prints all of its output if it failed, in one piece.
+# Says how a part ended. If it failed, prints its output in one piece, without the tests that passed.
 tell() {
     local wall user system how=passed
     read -r wall user system <"$logs/$1.time"
     if [[ $(cat "$logs/$1.status") -ne 0 ]]; then
         how=FAILED
-        cat "$logs/$1.log"
+        grep -vE '^test .* \.\.\. (ok|ignored)' "$logs/$1.log" || true
     fi
     grep -h '^SKIPPED: ' "$logs/$1.log" | sed "s/^/$1: /" || true
     grep -h '^test result: ' "$logs/$1.log" | grep -v ' 0 passed; 0 failed; 0 ignored; ' | sed "s/^/$1: /" || true

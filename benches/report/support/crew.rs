@@ -1,6 +1,6 @@
 //! Threads that all do their own thing for a while, and what they got done.
 
-pub(crate) use super::kit::crew::eventually;
+pub(crate) use super::kit::crew::{eventually, hang};
 
 use std::fs;
 use std::sync::Barrier;

@@ -170,6 +170,8 @@ impl ConsensusStore for Consul {
                 "disable_update_check": true, "log_level": "ERR", "session_ttl_min": "500ms",
                 "connect": { "enabled": false }, "performance": { "raft_multiplier": 1 },
                 "limits": { "http_max_conns_per_client": 2000 },
+                // A segment of the log takes its whole size at once, 64 MiB by default. A part of the tests runs twenty servers at a time.
+                "raft_logstore": { "wal": { "segment_size_mb": 1 } },
                 "ports": {
                     "http": ports[4 * n], "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_lan": ports[4 * n + 1],
                     "serf_wan": -1, "server": ports[4 * n + 2],
@@ -185,7 +187,7 @@ impl ConsensusStore for Consul {
             network(&servers);
         }
         servers.iter_mut().for_each(Server::begin);
-        servers.iter().for_each(Server::wait);
+        servers.iter_mut().for_each(Server::wait);
         Self { servers, gossip: others[0].clone(), directory }
     }
 

@@ -73,7 +73,7 @@ impl ConsensusStore for Etcd {
             network(&servers);
         }
         servers.iter_mut().for_each(Server::begin);
-        servers.iter().for_each(Server::wait);
+        servers.iter_mut().for_each(Server::wait);
         Self { servers, _directory: directory }
     }
 

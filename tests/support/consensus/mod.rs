@@ -12,6 +12,7 @@ pub(crate) use server::Server;
 
 use crate::support::ports::free_port;
 use redis_dlock::processor::LockProcessor;
+use rustix::fs::statvfs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,11 +141,15 @@ fn asking<T>(
     }
 }
 
-/// A directory in memory, where there is one: every write waits for the disk.
+/// A directory in memory, where there is room: every write waits for the disk.
 fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+    let room = statvfs(memory).map_or(0, |found| found.f_bavail * found.f_frsize);
+    if room < ROOM { tempfile::tempdir() } else { tempfile::tempdir_in(memory) }.unwrap()
 }
+
+/// A server of etcd takes 64 MB at its start, and a part of the tests starts a dozen at once.
+const ROOM: u64 = 1 << 30;
 
 /// So many ports that are free, and that this process has not given out before.
 fn ports(count: usize) -> Vec<u16> {

@@ -1,8 +1,10 @@
 //! One server as a process.
 
-use crate::support::crew::eventually;
+use crate::support::crew::hang;
 use crate::support::process::signal;
 use rustix::process::Signal;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +20,8 @@ pub(crate) struct Server {
     /// Whether all servers that run vote, as the server at this address sees it.
     do_all_vote: fn(&str) -> bool,
     process: Option<Child>,
+    /// What its processes have printed.
+    output: File,
     is_stopped: bool,
     pid: Arc<AtomicU32>,
 }
@@ -29,8 +33,9 @@ impl Server {
         is_ready: fn(&str) -> bool,
         command: impl Fn() -> Command + Send + Sync + 'static,
     ) -> Self {
-        let (command, pid) = (Box::new(command), Arc::default());
-        Self { address, peers, command, is_ready, do_all_vote: |_| true, process: None, is_stopped: false, pid }
+        let (command, output) = (Box::new(command), tempfile::tempfile().unwrap());
+        let (process, is_stopped, pid) = (None, false, Arc::default());
+        Self { address, peers, command, is_ready, do_all_vote: |_| true, process, output, is_stopped, pid }
     }
 
     /// A server of a store that takes the vote from those that are dead for some seconds.
@@ -41,20 +46,35 @@ impl Server {
 
     pub(crate) fn begin(&mut self) {
         let mut command = (self.command)();
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let [out, err] = [(); 2].map(|()| self.output.try_clone().unwrap());
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
         let process = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}: tests/run.sh installs it"));
         self.pid.store(process.id(), Ordering::SeqCst);
         self.process = Some(process);
     }
 
-    pub(crate) fn wait(&self) {
-        eventually("the server answers", || self.answers());
+    /// Waits until it says what a majority has, and all vote. If its process ends instead, or it hangs, the test fails with what it has printed.
+    pub(crate) fn wait(&mut self) {
+        let start = Instant::now();
+        while !self.answers() {
+            let ended = self.process.as_mut().unwrap().try_wait().unwrap();
+            let is_well = ended.is_none() && start.elapsed() < hang();
+            assert!(is_well, "{} does not answer ({ended:?}). It has printed:\n{}", self.address, self.printed());
+            thread::sleep(Duration::from_millis(1));
+        }
         // Autopilot looks every ten seconds for servers that have been well for ten seconds: longer than a hang takes elsewhere, on a busy machine.
         let start = Instant::now();
         while !(self.do_all_vote)(&self.address) {
             assert!(start.elapsed() < Duration::from_secs(90), "not all servers vote");
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    fn printed(&self) -> String {
+        let mut printed = vec![0; 8 * 1024];
+        let length = self.output.metadata().unwrap().len();
+        let read = self.output.read_at(&mut printed, length.saturating_sub(8 * 1024)).unwrap();
+        String::from_utf8_lossy(&printed[..read]).into_owned()
     }
 
     /// Whether it says what a majority has.

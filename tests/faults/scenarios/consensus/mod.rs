@@ -52,7 +52,7 @@ impl<V: ConsensusStore> Stage<V> {
         let mut servers = self.servers.take().expect("no scene is being played");
         if let Servers::Consensus(consensus) = &mut servers {
             consensus.root = format!("scene{}", self.scenes);
-            consensus.quorum.servers().iter().for_each(Server::wait);
+            consensus.quorum.servers().iter_mut().for_each(Server::wait);
         }
         self.scenes += 1;
         setup.name = format!("{}: {}", V::NAME, setup.name).leak();

@@ -51,5 +51,5 @@ fn all_at_once(scene: &mut Scene) {
     let servers = scene.consensus().quorum.servers();
     servers.iter_mut().for_each(Server::kill);
     servers.iter_mut().for_each(Server::begin);
-    servers.iter().for_each(Server::wait);
+    servers.iter_mut().for_each(Server::wait);
 }
