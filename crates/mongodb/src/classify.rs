@@ -7,7 +7,7 @@
 //! | any, before the command was sent: no primary, no connection, a pool that was cleared | not executed |
 //! | 10107, 13435, 10058: not the primary; 112: a write conflict; 11000: another insertion was first | not executed |
 //! | 13, 18, 8000, and a failed authentication | denied |
-//! | 9, 59, 168, 40324, 40573: the server does not know this; the server is a router | unsupported |
+//! | 9, 59, 115, 168, 40324, 40573: the server does not know this; the server is a router | unsupported |
 //! | 14031: the disk is full | refused |
 //! | 189, 91, 11600, 11602, 13436: it stopped being the primary, or a server, at that moment | unknown |
 //! | a `writeConcernError` (64, 100, …): executed, but not acknowledged by a majority | unknown |
@@ -72,7 +72,7 @@ pub(crate) fn classify(error: &DriverError, otherwise: BackendFailure) -> Error 
     match (&*error.kind, code(error)) {
         (ErrorKind::Authentication { .. }, _) | (_, Some(13 | 18 | 8000)) => Error::denied(words),
         (ErrorKind::IncompatibleServer { .. } | ErrorKind::SessionsNotSupported, _)
-        | (_, Some(9 | 59 | 168 | 40324 | 40573)) => Error::unsupported(words),
+        | (_, Some(9 | 59 | 115 | 168 | 40324 | 40573)) => Error::unsupported(words),
         (ErrorKind::Custom(cause), _) if cause.is::<Sharded>() => Error::unsupported(words),
         (ErrorKind::Shutdown, _) => Error::ShutDown,
         (_, Some(10107 | 13435 | 10058 | 112 | DUPLICATE)) => failed(BackendFailure::NotExecuted),

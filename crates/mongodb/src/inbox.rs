@@ -43,8 +43,8 @@ type Heard = Result<Message, Error>;
 
 type Stream = ChangeStream<ChangeStreamEvent<Document>>;
 
-/// What a server answers that has no change streams.
-const NO_STREAMS: i32 = 40573;
+/// What a server answers that has no change streams: a single mongod, and FerretDB.
+const NO_STREAMS: [i32; 2] = [40573, 115];
 
 const TOLD: [&str; 4] = ["granted", "contended", "broken", "said"];
 
@@ -64,7 +64,7 @@ impl MongoInbox {
         let filter = filter(client);
         let stream = link.ask(limit, move |database| async move {
             match database.watch().pipeline([filter]).max_await_time(AWAITING).await {
-                Err(error) if code(&error) == Some(NO_STREAMS) => Ok((database, None)),
+                Err(error) if code(&error).is_some_and(|code| NO_STREAMS.contains(&code)) => Ok((database, None)),
                 stream => stream.map(|stream| (database, Some(stream))),
             }
         })?;

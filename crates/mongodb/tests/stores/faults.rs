@@ -409,18 +409,20 @@ fn a_lease_begins_no_earlier_than_the_last_poll_of_its_waiter() {
 /// Shows: G8.
 #[test]
 fn without_change_streams_a_holder_learns_that_others_wait() {
-    let Some(scene) = Scene::start() else { return };
-    scene.proxy.set("aggregate", usize::MAX, Fault::Refused(40573));
-    // Polls of the waiter come too late to be what ends this.
-    let settings = || DLockConfig::new("ORDER", "4711").with_lease(LONG * 30).with_linger(LONG * 30);
-    let lock = || DLockGenerator::new(scene.processor()).unwrap().generate_with(settings()).unwrap();
-    let (first, second) = (lock(), lock());
-    let looking = scene.store.processor();
-    eventually("it lingers", || {
-        first.lock().unwrap().unlock().unwrap();
-        looking.inspect(first.key(), LONG).unwrap().holder.is_some()
-    });
-    spawn(move || second.lock().unwrap().unlock().unwrap()).join();
+    for code in [40573, 115] {
+        let Some(scene) = Scene::start() else { return };
+        scene.proxy.set("aggregate", usize::MAX, Fault::Refused(code));
+        // Polls of the waiter come too late to be what ends this.
+        let settings = || DLockConfig::new("ORDER", "4711").with_lease(LONG * 30).with_linger(LONG * 30);
+        let lock = || DLockGenerator::new(scene.processor()).unwrap().generate_with(settings()).unwrap();
+        let (first, second) = (lock(), lock());
+        let looking = scene.store.processor();
+        eventually("it lingers", || {
+            first.lock().unwrap().unlock().unwrap();
+            looking.inspect(first.key(), LONG).unwrap().holder.is_some()
+        });
+        spawn(move || second.lock().unwrap().unlock().unwrap()).join();
+    }
 }
 
 /// Nobody sweeps by hand.
