@@ -56,4 +56,9 @@ impl Order {
             Self::ShutDown | Self::Drop(_) => None,
         }
     }
+
+    /// Returns whether it is a release that is only to be posted: nobody waits for the reply or, in this client, for the key.
+    pub(super) fn is_plain_release(&self) -> bool {
+        matches!(self, Self::GiveBack { ended, released: None, .. } if !ended.others_wait && !ended.tenure.is_lost())
+    }
 }

@@ -118,6 +118,17 @@ impl Parts {
         self.orders.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
+    /// Takes the releases that need no more than to be posted, if there are at least so many.
+    pub(super) fn take_plain_releases(&self, least: usize) -> Vec<Order> {
+        let mut orders = self.orders.lock();
+        match &mut *orders {
+            Some(orders) if orders.iter().filter(|order| order.is_plain_release()).count() >= least => {
+                orders.extract_if(.., |order| order.is_plain_release()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Takes the last orders, for a client that is down: from now on orders are refused.
     pub(super) fn end_orders(&self) -> Vec<Order> {
         self.orders.lock().take().unwrap_or_default()

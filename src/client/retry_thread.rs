@@ -27,7 +27,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// With fewer releases than this, a round sends them and its requests in one write. A write of their own takes longer than they do.
-const FEW_RELEASES: usize = 4;
+/// The model of threads has fewer tasks than that.
+const FEW_RELEASES: usize = if cfg!(dlock_shuttle) { 1 } else { 4 };
 
 /// Runs one round: carries out what tasks have ordered, asks for the keys that are due, and releases what has lingered and the pending clean-ups
 /// that are due.
@@ -86,6 +87,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
     }
     let mut results = parts.core.batch(&requests, parts.core.limits.command).into_iter();
     drop(requests);
+    post_releases_meanwhile(parts);
     for (cleanup, result) in cleanups.into_iter().zip(&mut results) {
         parts.retries.cleanup.put_back(cleanup, &result, false, sent_at);
     }
@@ -108,6 +110,16 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
         Turn::release_all(parts, unwanted, parts.core.limits.command);
     }
     errands.end();
+}
+
+/// Posts the releases that tasks have left while the round waited for its replies. So the server works while this thread handles the replies and
+/// wakes tasks, if posting them keeps nobody waiting, and there are enough for a write of their own.
+fn post_releases_meanwhile(parts: &Parts) {
+    if parts.core.processor.posting().is_some_and(|posting| posting.keeps_back()) {
+        let orders = parts.take_plain_releases(FEW_RELEASES);
+        // A panic of the store would lose the replies.
+        let _ = catch_panic(|| drop(Errands::of(parts, orders)));
+    }
 }
 
 /// Removes the keys and pending clean-ups from those that are due about which the slow-node worker asks instead of the retry thread.
@@ -234,7 +246,10 @@ impl<'c> Errands<'c> {
         errands.are_kept_back = errands.has_posted && posted.len() < FEW_RELEASES;
         let send: PostReleases = match errands.are_kept_back {
             true => |store, releases, limit| store.post_releases_with_next(releases, limit),
-            false => |store, releases, limit| store.post_releases(releases, limit),
+            false => |store, releases, limit| {
+                store.post_releases_with_next(releases, limit);
+                store.collect()
+            },
         };
         GiveBack::post_all(parts, posted, send);
         errands

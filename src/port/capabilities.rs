@@ -82,6 +82,12 @@ pub trait Posting: Send + Sync {
         self.post_releases(releases, limit)
     }
 
+    /// Returns whether [`post_releases_with_next`](Self::post_releases_with_next) keeps releases back, so that neither it nor
+    /// [`collect`](Self::collect) waits for anything, such as a connection. The default is `false`.
+    fn keeps_back(&self) -> bool {
+        false
+    }
+
     /// Sends the releases that are kept back, if there are some, and processes the replies to posted releases that have arrived. Does not wait
     /// for further replies. Returns `true` if some are still outstanding. Covers every release that was posted before this call, by any of the
     /// methods above.

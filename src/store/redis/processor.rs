@@ -491,6 +491,10 @@ impl Posting for RedisLockProcessor {
         self.post_all(releases, limit, PostTime::WithNext)
     }
 
+    fn keeps_back(&self) -> bool {
+        matches!(self.topology, Topology::One(_))
+    }
+
     fn collect(&self) -> bool {
         match &self.topology {
             Topology::One(one) => one.node.transport.collect(),

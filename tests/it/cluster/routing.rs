@@ -149,6 +149,7 @@ fn nothing_is_posted_to_a_node_that_is_silent() {
         store.posting().unwrap().post_release(held, LONG, done);
         answers
     };
+    assert!(!store.posting().unwrap().keeps_back(), "each goes to its node at once, and may wait for a connect");
     cluster.nodes[1].stop();
     let missed = store.run(&[Request::Extend(held)], Limit::Attempt(Duration::from_millis(300)));
     assert!(missed[0].is_err(), "{missed:?}");

@@ -9,11 +9,13 @@ use crate::support::process::alone_in;
 use crate::support::proxy::Way;
 use crate::support::resolver_shim::{self, ResolverShim};
 use crate::support::{Proxy, RedisServer};
-use redis_dlock::processor::Limit;
+use crossbeam_channel::bounded;
+use redis_dlock::processor::{Limit, ReleaseDone};
 use redis_dlock::{
     DLockGenerator, DLockGuard, DistributedReentrantLock, Error, LockProcessor, RedisBuilder, RedisLockProcessor,
     Request,
 };
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -154,6 +156,30 @@ fn many_threads_with_short_limits_share_the_connects() {
     // Each connection for commands is made once, and not all of them are needed.
     let connects = proxy.connections() - before;
     assert!(connects <= 5, "{connects} connects for {} calls", locks.len() * CALLS);
+}
+
+/// The retry thread posts them while it has tasks to tell of their holds.
+#[test]
+fn releases_that_are_kept_back_wait_for_no_connect() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let store = Arc::new(settings(&proxy.url()).connect().unwrap());
+    proxy.hold_back_new(true);
+    cut(&proxy);
+    let (answer, answers) = bounded(1);
+    let post = spawn_with(&store, |store| {
+        let posting = store.posting().unwrap();
+        assert!(posting.keeps_back());
+        let done: ReleaseDone = Box::new(move |outcome| answer.send(outcome).unwrap());
+        posting.post_releases_with_next(vec![(claim("k", "a-1", Duration::from_secs(1)), done)], 4 * HANG);
+        posting.collect()
+    });
+    assert!(post.join(), "it is not answered yet");
+    proxy.hold_back_new(false);
+    eventually("it is answered", || {
+        store.posting().unwrap().collect();
+        answers.try_recv().is_ok_and(|outcome| outcome.is_ok())
+    });
 }
 
 #[test]

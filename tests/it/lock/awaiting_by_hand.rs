@@ -9,7 +9,9 @@ use crate::support::watched::{Kind, Watch, When};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use futures_lite::future::block_on;
 use parking_lot::Mutex;
-use redis_dlock::processor::{Limit, Outcome, Request, StoreLimits, WaitQueue};
+use redis_dlock::processor::{
+    Claim, Limit, Operations, Outcome, Posting, ReleaseDone, Request, StoreLimits, WaitQueue,
+};
 use redis_dlock::{
     BackendFailure, DLockGenerator, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, HoldFuture, Holds,
     LockProcessor, LossCause,
@@ -40,6 +42,8 @@ struct Odd {
     inner: Arc<dyn LockProcessor>,
     extends_heard_grants: bool,
     keeps_waiting: bool,
+    posts: bool,
+    keeps_posts_back: bool,
     panics_when_asked_for_a_cause: bool,
     /// What is done at the next call of a kind.
     planned: Arc<Mutex<Option<(At, Work)>>>,
@@ -88,11 +92,51 @@ impl LockProcessor for Odd {
         self.inner.queue()
     }
 
+    fn posting(&self) -> Option<&dyn Posting> {
+        self.posts.then_some(self)
+    }
+
     fn close(&self) {
         *self.ended_on.lock() = Some(thread::current().id());
         self.come(At::Close);
         self.inner.close();
     }
+}
+
+impl Posting for Odd {
+    fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
+        done(self.inner.release(claim, limit));
+        false
+    }
+
+    fn keeps_back(&self) -> bool {
+        self.keeps_posts_back
+    }
+
+    fn collect(&self) -> bool {
+        false
+    }
+}
+
+/// What four tasks leave to the retry thread while it asks for another lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// They drop their holds.
+    Releases,
+    /// The same; the wake closes the client.
+    ReleasesAndClosing,
+    /// The same; the store panics when it posts them.
+    ReleasesAndPanic,
+    /// The same; the store may wait when it posts them.
+    ReleasesToWaitFor,
+    /// One keeps its hold.
+    OneLess,
+    /// One awaits its release.
+    OneAwaited,
+    /// Another task waits for one of the locks.
+    OneWantedHere,
+    /// One hold was lost to an operator.
+    OneLost,
 }
 
 struct Scene {
@@ -124,6 +168,8 @@ impl Scene {
             inner: Arc::new(processor),
             extends_heard_grants: false,
             keeps_waiting: false,
+            posts: false,
+            keeps_posts_back: false,
             panics_when_asked_for_a_cause: false,
             planned: Arc::default(),
             ended_on: Arc::default(),
@@ -388,6 +434,74 @@ fn a_wake_may_drop_everything_in_the_middle_of_a_round() {
     dropped.recv_timeout(HANG).expect("all is dropped");
     eventually("nothing is left", || scene.lab.leftovers().is_empty());
     assert_eq!(scene.watch.count_of(Kind::Acquire), 3);
+}
+
+/// The server carries them out while the client tells the task, unless they need more than that, are few, or could keep the task waiting.
+/// The wake drops everything.
+/// Shows: L3, L6.
+#[test]
+fn releases_that_are_left_during_a_round_are_posted_before_it_tells_a_task() {
+    // With how many of them are posted before.
+    for (left, posted) in [
+        (Left::Releases, 4),
+        (Left::ReleasesAndClosing, 4),
+        (Left::ReleasesAndPanic, 1),
+        (Left::ReleasesToWaitFor, 0),
+        (Left::OneLess, 0),
+        (Left::OneAwaited, 0),
+        (Left::OneWantedHere, 0),
+        (Left::OneLost, 0),
+    ] {
+        let scene = Scene::made(
+            |odd| (odd.posts, odd.keeps_posts_back) = (true, left != Left::ReleasesToWaitFor),
+            // A client that polls passes no lock on by itself.
+            |builder| builder.listener(left != Left::OneWantedHere),
+        );
+        let [locks @ .., lock] = ["a", "b", "c", "d", "e"].map(|target| scene.lock(target));
+        let [holds @ .., last] = locks.each_ref().map(|lock| awaited(lock.hold_async()).unwrap());
+        if left == Left::OneLost {
+            scene.lab.delete(locks[3].key());
+            scene.lab.time.until("it is lost", || !last.is_valid());
+        }
+        let asking = scene.watch.stop_next(Kind::Acquire, When::Coming);
+        let (leave, others) = bounded::<Box<dyn Any + Send>>(1);
+        let (tell, told) = bounded(1);
+        let (watch, generator) = (Arc::clone(&scene.watch), scene.generator.clone());
+        let waker = Once::waker(move || {
+            let released = watch.count_of(Kind::Release);
+            if left == Left::ReleasesAndClosing {
+                generator.close();
+            }
+            drop((generator, others.recv_timeout(HANG).unwrap()));
+            tell.send(released).unwrap();
+        });
+        let mut asks = Box::pin(lock.hold_async());
+        assert!(poll(&mut asks, &waker).is_pending());
+        asking.wait();
+        let waits = (left == Left::OneWantedHere).then(|| begun(locks[3].hold_async()));
+        drop(holds);
+        let kept: Option<Box<dyn Any + Send>> = match left {
+            Left::OneLess => Some(Box::new(last)),
+            Left::OneAwaited => Some(Box::new(begun(last.release_async()))),
+            _ => {
+                drop(last);
+                None
+            }
+        };
+        if left == Left::ReleasesAndPanic {
+            scene.watch.panic_at_next(Kind::Release);
+        }
+        let Scene { lab, watch, generator, .. } = scene;
+        leave.send(Box::new((asks, waits, kept, lock, locks, generator))).unwrap();
+        asking.open();
+        assert_eq!(told.recv_timeout(HANG).expect("it is told"), posted, "{left:?}");
+        // What such a store does not report stays until its lease ends.
+        let stay = if left == Left::ReleasesAndPanic { 4 } else { 0 };
+        eventually("the rest is given back", || lab.leftovers().len() == stay);
+        if left != Left::OneWantedHere {
+            assert_eq!(watch.count_of(Kind::Acquire), 5, "{left:?}");
+        }
+    }
 }
 
 /// It does not say that the lock is busy.

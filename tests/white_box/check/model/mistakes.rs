@@ -93,6 +93,8 @@ pub(crate) enum Mutant {
     GivesBackUncounted,
     /// Tasks that wait are not sent away when their client is closed.
     KeepsTasksAtClosing,
+    /// The retry thread forgets the releases that it takes while a round is under way.
+    ForgetsTakenReleases,
     /// Several locks are taken in the order of the caller's list.
     TakesInListOrder,
     /// A release of several locks that has failed is not tried again.

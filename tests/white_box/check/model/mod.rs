@@ -37,8 +37,8 @@
 //!
 //! # Bounds
 //!
-//! One key, and in some scenarios a second one that threads take together with it; one or two clients with one to three threads each, and up
-//! to three calls a thread; all leases have the same length.
+//! One key, and in some scenarios a second one that threads take together with it, or tasks beside it; one or two clients with one to three
+//! threads each, and up to three calls a thread; all leases have the same length.
 //! Schedules are drawn at random and by random priorities (PCT), 2000 of each kind for each scenario, new ones in each run:
 //! `DLOCK_MODEL_ITERATIONS` sets how many. An execution has some hundred steps, far too many for all orders; only the end of a closed
 //! client is explored completely (`closing`). So this finds mistakes, and [`mutants`] shows which ones it would find, but it proves

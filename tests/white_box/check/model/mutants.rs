@@ -85,6 +85,7 @@ caught! {
     passes_on_what_is_kept: PassesOnWhatIsKept, KEEPING, &["kept from everybody"];
     releases_what_is_kept: ReleasesWhatIsKept, KEEPING_UNANSWERED, &["kept from everybody"];
     believes_messages: BelievesMessages, TWO, &["by a message alone"];
+    forgets_taken_releases: ForgetsTakenReleases, APART, FORGOTTEN;
     takes_in_list_order: TakesInListOrder, SEVERAL, FORGOTTEN;
     forgets_release_of_several: ForgetsReleaseOfSeveral, SEVERAL_FAULTY, LEFT;
 }

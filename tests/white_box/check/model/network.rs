@@ -75,6 +75,8 @@ pub(super) struct Shared {
     pub(super) asks_replicas: bool,
     /// Whether the client is told now and then that the server is silent, and so asks on other threads.
     pub(super) seems_silent: bool,
+    /// Whether releases may be posted.
+    pub(super) posts: bool,
     /// Changes whenever a message may have been sent.
     pub(super) news: Mutex<u64>,
     pub(super) changed: Condvar,
@@ -95,6 +97,7 @@ impl Network {
             lease,
             asks_replicas: thread_rng().gen_bool(0.5),
             seems_silent: thread_rng().gen_bool(0.25),
+            posts: thread_rng().gen_bool(0.5),
             news: Mutex::new(0),
             changed: Condvar::new(),
             late: std::sync::Mutex::default(),

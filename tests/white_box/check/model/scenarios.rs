@@ -4,8 +4,8 @@ use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
 use super::visitor::Act::{
-    Await, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close, CloseToo,
-    CloseWhenWoken, For, Host, Keep, Lock, LockAll, LockAllFor, Nap, Try,
+    Await, AwaitApart, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close,
+    CloseToo, CloseWhenWoken, For, Host, Keep, Lock, LockAll, LockAllFor, Nap, Try,
 };
 use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
@@ -177,6 +177,15 @@ pub(crate) const DROPPED: Scenario =
 pub(crate) const WOKEN: Scenario =
     Scenario { clients: &[&[&[Await, Await], &[CloseWhenWoken], &[Lock]], &[&[Await]]], ..CLOSING };
 
+/// Tasks await two locks, so that the client asks for one while it is to give back the other.
+pub(crate) const APART: Scenario = Scenario { clients: &[&[&[AwaitApart, AwaitApart], &[Await, Await]]], ..TWO };
+
+pub(crate) const APART_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..APART };
+
+/// The client is closed by a runtime that is told to wake a task.
+pub(crate) const APART_WOKEN: Scenario =
+    Scenario { clients: &[&[&[AwaitApart, AwaitApart], &[CloseWhenWoken], &[AwaitApart]]], ..TWO };
+
 /// A client is closed while its tasks wait, hold and release.
 pub(crate) const AWAITING_CLOSING: Scenario =
     Scenario { clients: &[&[&[Await, Await], &[Await, AwaitDropped], &[Close]], &[&[Await]]], ..CLOSING };
@@ -293,6 +302,11 @@ holds! {
     // Shows: L2, L3.
     tasks_that_are_dropped_unheard: DROPPING_ASKING;
     tasks_that_come_after_dropped_ones: DROPPED;
+    // Shows: G1, L3.
+    tasks_that_await_two_locks: APART;
+    tasks_that_await_two_locks_with_faults: APART_FAULTY;
+    // Shows: L3, L6.
+    a_client_with_two_locks_that_is_closed_by_whom_it_wakes: APART_WOKEN;
     // Shows: L6.
     a_client_that_is_closed_while_tasks_wait: AWAITING_CLOSING;
     // Shows: L3, L6.

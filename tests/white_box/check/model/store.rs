@@ -5,7 +5,8 @@ use super::network::Network;
 use super::time;
 use crate::error::{BackendFailure, Error};
 use crate::port::{
-    AcquireOutcome, Claim, Inbox, Limit, LockProcessor, Operations, Outcome, Request, StoreLimits, WaitQueue,
+    AcquireOutcome, Claim, Inbox, Limit, LockProcessor, Operations, Outcome, Posting, ReleaseDone, ReleaseOutcome,
+    Request, StoreLimits, WaitQueue,
 };
 use shuttle::rand::{Rng, thread_rng};
 use std::time::Duration;
@@ -38,8 +39,27 @@ impl LockProcessor for Network {
         Some(self)
     }
 
+    fn posting(&self) -> Option<&dyn Posting> {
+        self.shared.posts.then_some(self)
+    }
+
     fn close(&self) {
         self.end();
+    }
+}
+
+impl Posting for Network {
+    fn post_release(&self, claim: &Claim<'_>, _: Duration, done: ReleaseDone) -> bool {
+        done(self.call(&Request::Release(*claim), Duration::ZERO).and_then(ReleaseOutcome::try_from));
+        false
+    }
+
+    fn keeps_back(&self) -> bool {
+        true
+    }
+
+    fn collect(&self) -> bool {
+        false
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) enum Act {
     AwaitFree,
     /// Begins to await a [`Hold`], and may drop the future at any step.
     AwaitDropped,
+    /// Awaits another lock, which the checks do not look at, stays a while, and drops its hold.
+    AwaitApart,
     /// Awaits a [`Hold`], and closes the thread's client where its task is woken, on the thread that wakes.
     CloseWhenWoken,
     /// Takes the lock together with another one.
@@ -136,6 +138,7 @@ impl Visitor {
             Act::AwaitDropped => {
                 return self.carry(act, Some(Duration::ZERO), || poll_for_a_while(self.lock.hold_async()));
             }
+            Act::AwaitApart => return self.await_apart(),
             Act::LockAll => return self.lock_all(act, None),
             Act::LockAllFor(limit) => return self.lock_all(act, Some(limit)),
             Act::Lock | Act::Host | Act::Keep => self.lock.lock().map(Some),
@@ -249,12 +252,26 @@ impl Visitor {
         }
     }
 
+    /// The settings of another lock, which the checks do not look at.
+    fn other(&self) -> DLockConfig {
+        DLockConfig::new("OTHER", "").with_lease(LEASE)
+    }
+
+    fn await_apart(&self) {
+        match self.generator.generate_with(self.other()).and_then(|other| block_on(other.hold_async())) {
+            Ok(hold) => {
+                stay_briefly();
+                drop(hold);
+            }
+            Err(Error::ShutDown) => {}
+            Err(error) => self.object(error.to_string()),
+        }
+    }
+
     /// Takes the lock and another one, which the checks do not look at.
     fn lock_all(&self, act: Act, limit: Option<Duration>) {
         let began = time::now();
-        let config = self.lock.config().clone();
-        let other = DLockConfig::new("OTHER", "").with_lease(config.lease());
-        let mut locks = [config, other];
+        let mut locks = [self.lock.config().clone(), self.other()];
         if thread_rng().gen_bool(0.5) {
             locks.reverse();
         }
