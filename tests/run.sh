@@ -27,13 +27,13 @@ missing_stores=$(missing_stores)
 # Rungs -------------------------------------------------------------------------------------------------------------------------------
 
 dev=(unit it)
-# Most parts wait more than they compute, so two lists of them run beside each other. What only computes runs beside both, at a lower priority.
+# Most parts wait more than they compute, so two of them run at a time, the long ones first. What only computes runs beside them, at a lower
+# priority.
 ci_computing=(model schedules)
-ci=(checks cluster consensus faults documents)
-ci_beside=(embedded slow command sentinel tasks examples)
+ci=(checks slow faults command consensus cluster sentinel examples tasks embedded documents)
 all_computing=(model every-schedule)
-all=(every-check cluster consensus faults every-fault documents benches)
-all_beside=(embedded slow command sentinel tasks examples lock-elsewhere newer-etcd mongodb mutants recipes two-versions package long)
+all=(every-check long every-fault consensus lock-elsewhere newer-etcd cluster mutants mongodb command slow sentinel recipes faults package)
+all+=(benches examples tasks two-versions embedded documents)
 
 # The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
 cluster='cluster::|support_cluster::|conformance::cluster::|.*::on_cluster::|breaking::server::on_a_cluster|acl::cluster'
@@ -297,35 +297,40 @@ tell() {
     awk -v part="$1" -v how="$how" -v wall="$wall" -v used="$user $system" \
         'BEGIN { split(used, cpu, " "); printf "tests/run.sh: %s %s: %.0f s, %.0f s of processor time\n", part, how, wall, cpu[1] + cpu[2] }'
 }
-# Runs the parts in an array, one after another.
+# Runs parts, so many at a time.
 run_list() {
-    local -n list=$1
-    local part told
-    for part in "${list[@]}"; do
-        run_part "$part"
-        told=$(tell "$part")
-        echo "$told"
+    local width=$1 running=0 part
+    for part in "${@:2}"; do
+        if [[ $running -eq $width ]]; then
+            wait -n
+            running=$((running - 1))
+        fi
+        run_and_tell "$part" &
+        running=$((running + 1))
     done
+    wait
 }
-# Runs the parts in some arrays beside one another. Those in the first array compute, at a lower priority for as long as the others run.
-run_lists() {
-    local lists name
+run_and_tell() {
+    local told
+    run_part "$1"
+    told=$(tell "$1")
+    echo "$told"
+}
+# Runs parts, so many at a time, and beside them those in the array `computing`, at a lower priority for as long as the others run.
+run_all() {
     (
         # At 19 they would get no time beside other programs that compute.
         renice -n 5 "$BASHPID" >/dev/null
-        run_list "$1"
+        run_list 1 "${computing[@]}"
     ) &
-    lists=($!)
-    for name in "${@:2}"; do
-        run_list "$name" &
-        lists+=($!)
-    done
+    local beside=$!
+    run_list "$@" &
     # shellcheck disable=SC2064
-    trap "kill ${lists[*]} 2>/dev/null || true" EXIT
-    wait "${lists[@]:1}"
+    trap "kill $beside $! 2>/dev/null || true" EXIT
+    wait $!
     # From here on nothing else needs the cores. (Only root may raise a priority.)
-    lift "${lists[0]}"
-    wait "${lists[0]}"
+    lift "$beside"
+    wait "$beside"
     trap - EXIT
 }
 lift() {
@@ -412,9 +417,9 @@ room_guards() {
 # What is asked for ----------------------------------------------------------------------------------------------------------------------
 
 rung=${1:-dev}
-nothing=()
-# The names of the arrays of parts that run beside one another. What is in the first one computes.
-lists=(nothing parts)
+computing=()
+# How many parts run at a time.
+width=1
 case $rung in
     --part)
         "part_$2"
@@ -422,20 +427,17 @@ case $rung in
         ;;
     list)
         echo "dev: ${dev[*]}"
-        echo "ci: ${ci_computing[*]} ${ci[*]} ${ci_beside[*]}"
-        echo "all: ${dev[*]} ${all_computing[*]} ${all[*]} ${all_beside[*]}"
+        echo "ci: ${ci_computing[*]} ${ci[*]}"
+        echo "all: ${dev[*]} ${all_computing[*]} ${all[*]}"
         exit
         ;;
     consul | promtool)
         offer "$rung"
         exit
         ;;
-    dev) lists=(nothing dev) ;;
-    ci) lists=(ci_computing ci ci_beside) ;;
-    all)
-        all=("${dev[@]}" "${all[@]}")
-        lists=(all_computing all all_beside)
-        ;;
+    dev) parts=("${dev[@]}") ;;
+    ci) parts=("${ci[@]}") computing=("${ci_computing[@]}") width=2 ;;
+    all) parts=("${dev[@]}" "${all[@]}") computing=("${all_computing[@]}") width=2 ;;
     changed)
         mapfile -t parts < <(parts_of_changes "${2:-HEAD}")
         if [[ ${#parts[@]} -eq 0 ]]; then
@@ -466,16 +468,12 @@ if [[ $rung == all ]]; then
     need_built consul
     need_built promtool
 fi
-all_parts=()
-for name in "${lists[@]}"; do
-    declare -n list=$name
-    all_parts+=("${list[@]}")
-done
+all_parts=("${computing[@]}" "${parts[@]}")
 if [[ " ${all_parts[*]} " == *" mongodb "* ]]; then
     need_mongodb
 fi
 mkdir -p "$logs"
-run_lists "${lists[@]}"
+run_all "$width" "${parts[@]}"
 report "${all_parts[@]}"
 say_which_stores
 failed=()
