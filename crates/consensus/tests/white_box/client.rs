@@ -41,8 +41,8 @@ pub(super) struct Client {
     /// The index up to which it has waited for changes, and how many messages it has heard.
     seen: u64,
     heard: u64,
-    /// The threads that release what was handed over without an answer.
-    releasing: Vec<thread::JoinHandle<()>>,
+    /// The threads that release what was handed over without an answer, and those that confirm what the inbox has heard.
+    beside: Vec<thread::JoinHandle<()>>,
 }
 
 /// What becomes of a tenure.
@@ -77,7 +77,7 @@ impl Client {
             tenures: 0,
             seen: 0,
             heard: 0,
-            releasing: Vec::new(),
+            beside: Vec::new(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Client {
             };
             self.go_on(&locker, next);
         }
-        self.releasing.drain(..).for_each(|thread| drop(thread.join()));
+        self.beside.drain(..).for_each(|thread| drop(thread.join()));
     }
 
     /// Does what is next, until the last of its lockers is over.
@@ -151,10 +151,17 @@ impl Client {
             let change = self.servers.inbox(&inbox, &mut self.heard);
             change.iter().for_each(|change| self.store.confirming().note_waiters(change));
             // An inbox confirms what it hears; a client that has missed it asks.
-            let offer = change.as_ref().and_then(message::offer).filter(|_| thread_rng().gen_bool(0.5));
+            let confirms = self.scenario.confirms_apart || thread_rng().gen_bool(0.5);
+            let offer = change.as_ref().filter(|_| confirms).and_then(message::offer);
             let mut offers = Offers::new(self.store.confirming());
             offer.into_iter().for_each(|offer| offers.push(offer));
-            let confirmed = offers.confirm_some(Deadline::after(LEASE));
+            let confirmed = if self.scenario.confirms_apart {
+                asks = true;
+                self.beside.push(thread::spawn(move || drop(offers.confirm_some(Deadline::after(LEASE)))));
+                Vec::new()
+            } else {
+                offers.confirm_some(Deadline::after(LEASE))
+            };
             for message in confirmed.into_iter().chain(change.iter().flat_map(message::read)) {
                 match message {
                     Message::Granted { locker, grant, .. } if locker == claim.locker => {
@@ -282,7 +289,7 @@ impl Client {
                     // One thread repeats the release, while another asks about the next locker.
                     let (store, name, locker) = (Arc::clone(&self.store), self.name.clone(), locker.to_owned());
                     let lease = self.lease;
-                    self.releasing.push(thread::spawn(move || {
+                    self.beside.push(thread::spawn(move || {
                         let claim = Claim::new(KEY, &name, &locker, lease);
                         while store.release(&claim, LEASE).is_err() {}
                     }));

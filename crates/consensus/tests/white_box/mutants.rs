@@ -102,7 +102,7 @@ caught_each! {
     forgets_the_mark: ForgetsTheMark, DELAYED_FAULTY, &["a delayed release finds"];
     leaves_the_queue_unlooked: LeavesTheQueueUnlooked, LEAVING, LEFT;
     believes_offers: BelievesOffers, DYING, LEFT_OR_TWICE;
-    confirms_unchecked: ConfirmsUnchecked, TWO_FAULTY, LEFT_OR_TWICE;
+    confirms_unchecked: ConfirmsUnchecked, CONFIRMING, LEFT_OR_TWICE;
     passes_over_unchecked: PassesOverUnchecked, DYING, LEFT_OR_TWICE;
     waits_for_the_dead: WaitsForTheDead, DYING, FORGOTTEN;
 }

@@ -21,10 +21,20 @@ pub(super) struct Scenario {
     pub(super) delays: bool,
     /// Whether clients die while they wait, and nobody has any patience with an offer.
     pub(super) dies: bool,
+    /// Whether an inbox confirms what it hears while its client asks, as `dlock-listen` and `dlock-retry` do.
+    pub(super) confirms_apart: bool,
 }
 
-pub(super) const TWO: Scenario =
-    Scenario { clients: &[2, 2], faults: 0, ends: 0, breaks: 0, gives_up: false, delays: false, dies: false };
+pub(super) const TWO: Scenario = Scenario {
+    clients: &[2, 2],
+    faults: 0,
+    ends: 0,
+    breaks: 0,
+    gives_up: false,
+    delays: false,
+    dies: false,
+    confirms_apart: false,
+};
 pub(super) const THREE: Scenario = Scenario { clients: &[2, 1, 1], ..TWO };
 pub(super) const TWO_FAULTY: Scenario = Scenario { clients: &[3, 3], faults: 2, ..TWO };
 pub(super) const THREE_FAULTY: Scenario = Scenario { faults: 2, ..THREE };
@@ -38,6 +48,9 @@ pub(super) const DELAYED: Scenario = Scenario { delays: true, ..THREE };
 pub(super) const DELAYED_FAULTY: Scenario = Scenario { faults: 2, ..DELAYED };
 pub(super) const DYING: Scenario = Scenario { dies: true, ..THREE };
 pub(super) const DYING_FAULTY: Scenario = Scenario { faults: 2, ..DYING };
+/// A waiter is offered the key once, confirms that twice, and has its next tenure in the same session.
+pub(super) const CONFIRMING: Scenario = Scenario { clients: &[1, 2], confirms_apart: true, ..TWO };
+pub(super) const CONFIRMING_FAULTY: Scenario = Scenario { faults: 2, confirms_apart: true, ..THREE };
 
 impl Scenario {
     /// Plays one execution.
@@ -94,4 +107,6 @@ holds! {
     releases_that_are_delayed_and_lost_answers: DELAYED_FAULTY;
     clients_that_die_while_they_wait: DYING;
     clients_that_die_while_they_wait_and_lost_answers: DYING_FAULTY;
+    inboxes_that_confirm_while_their_clients_ask: CONFIRMING;
+    inboxes_that_confirm_while_their_clients_ask_and_lost_answers: CONFIRMING_FAULTY;
 }

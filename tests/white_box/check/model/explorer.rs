@@ -46,11 +46,11 @@ pub(crate) fn explore_both(play: impl Fn() + Copy + Send + Sync + 'static) {
 /// schedule decides what a mistake breaks first, so such an execution is passed over.
 #[cfg_attr(not(dlock_mutants), allow(dead_code, reason = "only the copy with mutants looks for mistakes"))]
 pub(crate) fn failure(play: impl Fn() + Copy + Send + Sync + 'static, words: &[&str]) -> Result<(), String> {
-    const ROUND: usize = 250;
+    const ROUND: usize = 50;
     let begin = Instant::now();
     let mut others = String::new();
     // Some mistakes show sooner at random, some by priorities that change a few times, and some only by priorities that change often.
-    for round in 0..4000 {
+    for round in 0..20_000 {
         let ran = catch_unwind(AssertUnwindSafe(|| match round % 4 {
             0 => explore(PctScheduler::new(4, ROUND), play),
             1 => explore(RandomScheduler::new(ROUND), play),

@@ -14,11 +14,13 @@ pub(super) struct ModelInbox {
     cut: Arc<AtomicBool>,
     /// The message that the client is processing. It is done with it when it asks for the next one.
     last: Option<Message>,
+    /// The message that is heard later.
+    late: Option<Message>,
 }
 
 impl ModelInbox {
     pub(super) fn new(network: Network, inbox: Box<dyn Inbox>) -> Self {
-        Self { network, inbox, cut: Arc::default(), last: None }
+        Self { network, inbox, cut: Arc::default(), last: None, late: None }
     }
 }
 
@@ -33,7 +35,12 @@ impl Inbox for ModelInbox {
             if self.cut.load(Ordering::Relaxed) {
                 return Err(Error::backend(BackendFailure::NotExecuted, "cut"));
             }
-            if let Some(message) = self.inbox.next(Duration::ZERO)? {
+            let message = match self.late.take() {
+                None => self.inbox.next(Duration::ZERO)?,
+                late => late,
+            };
+            self.late = message.clone().filter(|message| self.network.is_late(message));
+            if let Some(message) = message.filter(|_| self.late.is_none()) {
                 if self.network.strikes(|faults| &mut faults.messages) {
                     continue;
                 }

@@ -14,7 +14,7 @@
 //! | the program | a few threads for each client, each with a short script: lock, try, give up, cancel, close, break a hold | `visitor`, `execution`, `scenarios` |
 //! | the store | the embedded one; an operation is one step | `store`, `network` |
 //! | the network | between request and operation, and between operation and reply, all other threads may act and time may pass. At most two commands of an execution are refused, lost before or after their execution, or executed after their caller has left. In half of the executions the store asks replicas: then they may also be executed and not acknowledged, and a grant that was heard is extended before it counts | `network` |
-//! | messages | delivered in order, each as late as the scheduler likes; at most one is lost, and at most one subscription is broken or refused, which loses its messages | `inbox` |
+//! | messages | delivered in order, each as late as the scheduler likes; at most one is lost, and at most one subscription is broken or refused, which loses its messages. In one scenario a grant arrives only when its hold is being released | `inbox` |
 //! | time | virtual. It moves to the end of the next sleep at some speed, from "only when all sleep" to "at every other step", or leaps by half a lease to two leases, which makes every thread late as if the process had been stopped; in three scenarios of its own it is moved once, by hand | `time`, `by_hand` |
 //!
 //! A thread is never woken without a reason, and a thread that sleeps for 30 s, the longest time that the crate ever sleeps, sleeps for

@@ -55,7 +55,7 @@ caught! {
     passes_without_end: PassesWithoutEnd, CONTENDED, &["without end"];
     takes_any_grant: TakesAnyGrant, RETURNING, TWO_INSIDE;
     deaf_while_asking: DeafWhileAsking, TWO_FAULTY, &["waits for what it was given", "inside at once", "cause: TakenOver", "has token"];
-    repeats_at_once: RepeatsAtOnce, PAIR, &["cause: TakenOver", "cause: Deleted"];
+    repeats_at_once: RepeatsAtOnce, HEARING_LATE, &["cause: TakenOver", "cause: Deleted"];
     keeps_unwanted: KeepsUnwanted, GIVE_UP, LEFT;
     holds_for_its_thread: HoldsForItsThread, CARRYING, &["a hold is its thread's"];
     keeps_waker_late: KeepsWakerLate, AWAITING, FORGOTTEN;
@@ -67,14 +67,14 @@ caught! {
     ends_under_mutex: EndsUnderMutex, AWAITING, FORGOTTEN;
     ends_in_two_orders: EndsInTwoOrders, AWAITING, FORGOTTEN;
     confirms_nothing: ConfirmsNothing, AWAITING_FAULTY, FORGOTTEN;
-    gives_back_uncounted: GivesBackUncounted, CLOSERS, LEFT;
+    gives_back_uncounted: GivesBackUncounted, CLOSED_TWICE, LEFT;
     keeps_tasks_at_closing: KeepsTasksAtClosing, AWAITING_CLOSING, &["waits in a closed client"];
     forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;
     misses_bell: MissesBell, TWO_FAULTY, FORGOTTEN;
     leaves_without_gate: LeavesWithoutGate, CLOSING, FORGOTTEN;
     enters_without_second_look: EntersWithoutSecondLook, ENTERING, &["ShutDown"];
-    ends_by_old_count: EndsByOldCount, CLOSING_ASKING, &["ShutDown"];
+    ends_by_old_count: EndsByOldCount, CLOSING_AMID_HOLDS, &["ShutDown"];
     parks_unregistered: ParksUnregistered, CANCELLING, FORGOTTEN;
     lingers_unwatched: LingersUnwatched, LINGERING_FAULTY, LEFT;
     takes_up_recalled: TakesUpRecalled, LINGERING, &["given back"];

@@ -30,6 +30,8 @@ pub(crate) struct Faults {
     pub(crate) messages: u32,
     /// Broken subscriptions.
     pub(crate) breaks: u32,
+    /// Whether each grant is heard only when its hold is being released.
+    pub(crate) late_grants: bool,
 }
 
 /// What happens to a command.
@@ -47,7 +49,7 @@ enum Fate {
     Unacknowledged,
 }
 
-/// The messages that clients have processed.
+/// What clients have heard and done.
 #[derive(Default)]
 struct Heard {
     /// The lockers that were given the key.
@@ -58,6 +60,8 @@ struct Heard {
     answered: HashSet<String>,
     /// The lockers whose holds were broken, or are being broken.
     broken: HashSet<String>,
+    /// The lockers whose releases were sent.
+    released: HashSet<String>,
 }
 
 /// One store, and a client's connection to it.
@@ -219,6 +223,26 @@ impl Network {
         }
     }
 
+    /// Whether a message is heard later than this moment.
+    pub(super) fn is_late(&self, message: &Message) -> bool {
+        self.are_grants_late()
+            && matches!(message, Message::Granted { locker, .. } if !self.memory().released.contains(locker))
+    }
+
+    fn are_grants_late(&self) -> bool {
+        self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner).late_grants
+    }
+
+    /// Notes that a release is sent, if messages wait for it.
+    fn note_release(&self, request: &Request<'_>) {
+        if let Request::Release(claim) | Request::HandOver(claim, _) = request
+            && self.are_grants_late()
+        {
+            self.memory().released.insert(claim.locker.to_owned());
+            self.note_news();
+        }
+    }
+
     /// Uses up a fault of the kind, with a certain probability, if there is one left.
     pub(super) fn strikes(&self, kind: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
         let mut faults = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,6 +300,7 @@ impl Network {
 
     /// Carries out a request, as its fate is drawn.
     pub(super) fn call(&self, request: &Request<'_>, limit: Duration) -> Result<Outcome, Error> {
+        self.note_release(request);
         time::step();
         if self.closed.load(Ordering::Relaxed) {
             return Err(Error::ShutDown);

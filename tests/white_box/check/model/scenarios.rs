@@ -11,9 +11,9 @@ use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
 use std::time::Duration;
 
-const NO_FAULTS: Faults = Faults { commands: 0, messages: 0, breaks: 0 };
+const NO_FAULTS: Faults = Faults { commands: 0, messages: 0, breaks: 0, late_grants: false };
 
-const SOME: Faults = Faults { commands: 2, messages: 1, breaks: 1 };
+const SOME: Faults = Faults { commands: 2, messages: 1, breaks: 1, ..NO_FAULTS };
 
 /// Shorter than some stays.
 const SHORT: Duration = Duration::from_millis(10);
@@ -47,8 +47,9 @@ pub(crate) const PASSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true
 pub(crate) const TWO: Scenario =
     Scenario { clients: &[&[&[Lock], &[Lock]], &[&[Lock], &[Lock]]], listener: true, ..THREADS };
 
-/// Two clients with one thread each: the fewest with which a client can hear late of a hold that it has asked for and released.
-pub(crate) const PAIR: Scenario = Scenario { clients: &[&[&[Lock]], &[&[Lock]]], ..TWO };
+/// A client learns by asking that it has the lock, and hears of the grant as it releases that hold.
+pub(crate) const HEARING_LATE: Scenario =
+    Scenario { clients: &[&[&[Lock]], &[&[Lock]]], faults: Faults { late_grants: true, ..NO_FAULTS }, ..TWO };
 
 pub(crate) const TWO_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..TWO };
 
@@ -126,8 +127,15 @@ pub(crate) const ENTERING: Scenario = Scenario { clients: &[&[&[Lock, Lock], &[C
 pub(crate) const CLOSERS: Scenario =
     Scenario { clients: &[&[&[Lock, CloseToo], &[CloseWhenWoken], &[CloseToo]]], ..CLOSING };
 
+/// Two threads close a client whose lock lingers: one may go on while the other gives the lock back.
+pub(crate) const CLOSED_TWICE: Scenario = Scenario { clients: &[&[&[Lock, CloseToo], &[CloseToo]]], ..CLOSING };
+
 /// A client that polls is closed.
 pub(crate) const CLOSING_ASKING: Scenario = Scenario { listener: false, linger: Duration::ZERO, ..CLOSING };
+
+/// A client is closed while its threads follow one another in the lock.
+pub(crate) const CLOSING_AMID_HOLDS: Scenario =
+    Scenario { clients: &[&[&[Lock], &[Lock], &[Lock], &[Close]]], ..CLOSING_ASKING };
 
 /// Holds are broken while their client extends, probes, releases or passes the lock on, and while others wait.
 pub(crate) const BREAKING: Scenario =
@@ -240,7 +248,7 @@ holds! {
     // Shows: G6.
     threads_that_pass_the_lock_on_with_faults: PASSING_FAULTY;
     two_clients: TWO;
-    two_clients_with_a_thread_each: PAIR;
+    two_clients_that_hear_late: HEARING_LATE;
     // Shows: G5, G11.
     two_clients_with_faults: TWO_FAULTY;
     two_clients_that_ask: TWO_ASKING;
@@ -274,8 +282,10 @@ holds! {
     a_client_that_is_closed_as_a_thread_comes: ENTERING;
     // Shows: L2, L6, S26.
     a_client_that_several_close: CLOSERS;
+    a_client_that_two_close: CLOSED_TWICE;
     // Shows: L6.
     a_client_that_asks_and_is_closed: CLOSING_ASKING;
+    a_client_that_is_closed_amid_holds: CLOSING_AMID_HOLDS;
     // Shows: G1, G6, L2.
     holds_that_are_broken: BREAKING;
     // Shows: G1, G6, L2.

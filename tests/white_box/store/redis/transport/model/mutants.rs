@@ -19,7 +19,7 @@ caught_each! {
     forgets_posted_at_close: ForgetsPostedAtClose, CLOSING, &["deadlock", "nobody waits for the answer", "closed without an answer"];
     leaves_posted_behind: LeavesPostedBehind, LEFT_BEHIND, UNHEARD;
     posts_unread: PostsUnread, POSTING_AT_LAST, LEFT;
-    writes_unread: WritesUnread, SHARING_FAULTY, FORGOTTEN;
+    writes_unread: WritesUnread, REFUSED, FORGOTTEN;
     reads_on_in_duty: ReadsOnInDuty, NARROW, LEFT;
     waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
     appoints_itself: AppointsItself, LEFT_BEHIND, FORGOTTEN;

@@ -19,7 +19,8 @@ pub(super) const STAMP_AT: usize = 5;
 /// The length of a reply: `+`, the call, the command's place in it.
 pub(super) const REPLY: usize = 4;
 
-pub(super) const NO_FAULTS: Faults = Faults { breaks: 0, refusals: 0, stalls: 0, panics: 0, unknown: 0, threads: 0 };
+pub(super) const NO_FAULTS: Faults =
+    Faults { breaks: 0, refusals: 0, stalls: 0, panics: 0, unknown: 0, threads: 0, one_in: 6 };
 
 /// How many faults of each kind one execution may have, at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub(super) struct Faults {
     pub(super) unknown: u32,
     /// The operating system refuses a thread.
     pub(super) threads: u32,
+    /// One in so many steps at which there can be a fault has one.
+    pub(super) one_in: u32,
 }
 
 /// A command that was executed.
@@ -106,8 +109,9 @@ pub(super) struct Wire {
 
 impl Net {
     pub(super) fn strikes(&mut self, which: impl FnOnce(&mut Faults) -> &mut u32) -> bool {
+        let one_in = self.faults.one_in;
         let left = which(&mut self.faults);
-        let strikes = *left > 0 && thread_rng().gen_ratio(1, 6);
+        let strikes = *left > 0 && thread_rng().gen_ratio(1, one_in);
         *left -= u32::from(strikes);
         strikes
     }

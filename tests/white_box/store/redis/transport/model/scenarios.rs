@@ -152,6 +152,13 @@ pub(super) const SHARING: Scenario = Scenario {
 
 pub(super) const SHARING_FAULTY: Scenario = Scenario { faults: SOME, ..SHARING };
 
+/// The first connect of two callers is refused: one of them calls between the refusal and the failure of the other's call.
+pub(super) const REFUSED: Scenario = Scenario {
+    callers: &[&[Call(0, 1, Long)], &[Call(0, 1, Long)]],
+    faults: Faults { refusals: 1, one_in: 1, ..NO_FAULTS },
+    ..CALLS
+};
+
 /// Callers that come again together share one connection.
 pub(super) const CROWD: Scenario = Scenario {
     callers: &[
@@ -414,6 +421,7 @@ holds! {
     callers_leave_full_connections_that_break: NARROW_FAULTY;
     a_connection_is_shared: SHARING;
     a_connection_that_breaks_is_shared: SHARING_FAULTY;
+    a_connection_is_shared_whose_first_connect_is_refused: REFUSED;
     a_connection_is_shared_by_callers_that_come_again: CROWD;
     a_narrow_connection_that_breaks_is_shared_by_callers_that_come_again: CROWD_FAULTY;
     who_writes_for_others_leaves: LEFT_BEHIND;
