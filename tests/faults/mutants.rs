@@ -62,12 +62,6 @@ fn must_show(mutant: &'static str, play: Play, mut is_caught: impl FnMut(&Report
     }
 }
 
-/// Here the replicas make the mistake, not the library.
-#[test]
-fn a_queue_in_another_order_at_the_new_master_is_caught() {
-    must_fail(killed::while_held_with_a_queue_turned_round, "another order");
-}
-
 /// The scene itself ends with these words.
 fn must_fail(play: impl FnOnce(), words: &str) {
     let failure = catch_unwind(AssertUnwindSafe(play)).expect_err("the mistake is found");
@@ -75,79 +69,48 @@ fn must_fail(play: impl FnOnce(), words: &str) {
     assert!(told.contains(words), "{told}");
 }
 
-#[test]
-fn a_release_that_deletes_whatever_is_there_is_caught() {
-    must_be_caught("DeletesWithoutCompare", holder::stopped, Property::O);
+/// Defines a test for each mistake: its name, and the check that finds it.
+macro_rules! caught_each {
+    ($($name:ident: $check:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            $check;
+        })*
+    };
 }
 
-#[test]
-fn a_lock_that_is_free_before_its_time_is_caught() {
-    must_be_caught("KeepsNothing", holder::keeping, Property::K);
-}
-
-#[test]
-fn an_extension_that_makes_the_key_anew_is_caught() {
-    must_be_caught("ExtendsWithoutCompare", network::extension_after_release, Property::O);
-}
-
-#[test]
-fn an_acquire_that_is_resent_with_another_locker_is_caught() {
-    must_be_caught("AsksAnewWithoutAnswer", network::reply_of_acquire_lost, Property::X);
-}
-
-#[test]
-fn a_deadline_that_counts_from_the_reply_is_caught() {
-    must_be_caught("CountsFromReply", network::slow_replies_to_a_stopped_holder, Property::M);
-}
-
-#[test]
-fn a_token_that_does_not_rise_is_caught() {
-    must_be_caught("TokensStand", holder::undisturbed, Property::F);
-}
-
-#[test]
-fn a_denied_extension_that_is_taken_for_a_loss_is_caught() {
-    must_cost_a_lease("TakesDenialForLoss", access::right_taken_for_a_moment);
-}
-
-#[test]
-fn a_denied_extension_that_is_not_tried_again_is_caught() {
-    must_cost_a_lease("GivesUpWhenDenied", access::right_taken_for_a_moment);
-}
-
-#[test]
-fn a_master_without_replicas_that_is_believed_is_caught() {
-    must_be_caught("CountsUnacknowledged", cut_off::holds_with_one_ack, Property::M);
-}
-
-#[test]
-fn a_hold_that_is_not_checked_at_another_server_is_caught() {
-    must_be_caught("IgnoresNewServers", emptied::while_held, Property::T);
-}
-
-#[test]
-fn sentinels_that_are_not_asked_anew_are_caught() {
-    must_fail(|| drop(killed::from_hand_to_hand(Some("BelievesOldAnswers"))), "the processes follow");
-}
-
-#[test]
-fn an_old_master_that_is_left_only_when_it_ends_the_connections_is_caught() {
-    must_fail(|| planned::while_held(Some("WatchesNothing")), "the old master is left before it is a replica");
-}
-
-#[test]
-fn an_extension_that_needs_all_keys_of_a_slot_that_moves_is_caught() {
-    must_cost_a_lease("ExtendsWithAllKeys", cluster::moved::while_held);
-}
-
-#[test]
-fn an_inbox_that_does_not_follow_its_slot_is_caught() {
-    must_fail(|| drop(cluster::moved::while_held(Some("KeepsOldSubscriptions"))), "the processes follow");
-}
-
-#[test]
-fn waiters_that_are_dropped_when_their_slot_moves_are_caught() {
-    must_fail(|| cluster::unheard::after_a_move(Some("DropsTheUnheard")), "another order");
+caught_each! {
+    // Here the replicas make the mistake, not the library.
+    a_queue_in_another_order_at_the_new_master_is_caught:
+        must_fail(killed::while_held_with_a_queue_turned_round, "another order");
+    a_release_that_deletes_whatever_is_there_is_caught:
+        must_be_caught("DeletesWithoutCompare", holder::stopped, Property::O);
+    a_lock_that_is_free_before_its_time_is_caught: must_be_caught("KeepsNothing", holder::keeping, Property::K);
+    an_extension_that_makes_the_key_anew_is_caught:
+        must_be_caught("ExtendsWithoutCompare", network::extension_after_release, Property::O);
+    an_acquire_that_is_resent_with_another_locker_is_caught:
+        must_be_caught("AsksAnewWithoutAnswer", network::reply_of_acquire_lost, Property::X);
+    a_deadline_that_counts_from_the_reply_is_caught:
+        must_be_caught("CountsFromReply", network::slow_replies_to_a_stopped_holder, Property::M);
+    a_token_that_does_not_rise_is_caught: must_be_caught("TokensStand", holder::undisturbed, Property::F);
+    a_denied_extension_that_is_taken_for_a_loss_is_caught:
+        must_cost_a_lease("TakesDenialForLoss", access::right_taken_for_a_moment);
+    a_denied_extension_that_is_not_tried_again_is_caught:
+        must_cost_a_lease("GivesUpWhenDenied", access::right_taken_for_a_moment);
+    a_master_without_replicas_that_is_believed_is_caught:
+        must_be_caught("CountsUnacknowledged", cut_off::holds_with_one_ack, Property::M);
+    a_hold_that_is_not_checked_at_another_server_is_caught:
+        must_be_caught("IgnoresNewServers", emptied::while_held, Property::T);
+    sentinels_that_are_not_asked_anew_are_caught:
+        must_fail(|| drop(killed::from_hand_to_hand(Some("BelievesOldAnswers"))), "the processes follow");
+    an_old_master_that_is_left_only_when_it_ends_the_connections_is_caught:
+        must_fail(|| planned::while_held(Some("WatchesNothing")), "the old master is left before it is a replica");
+    an_extension_that_needs_all_keys_of_a_slot_that_moves_is_caught:
+        must_cost_a_lease("ExtendsWithAllKeys", cluster::moved::while_held);
+    an_inbox_that_does_not_follow_its_slot_is_caught:
+        must_fail(|| drop(cluster::moved::while_held(Some("KeepsOldSubscriptions"))), "the processes follow");
+    waiters_that_are_dropped_when_their_slot_moves_are_caught:
+        must_fail(|| cluster::unheard::after_a_move(Some("DropsTheUnheard")), "another order");
 }
 
 #[test]

@@ -42,59 +42,16 @@ mod support {
     pub(crate) use lab::{LONG, cause};
 }
 
-/// The tests of the lock in `tests/it`, as far as they wait for no clock that is moved by hand.
+// What the tests of the lock, of forced breaks and of descriptions ask of a store.
 #[allow(dead_code, reason = "some ask what this store does not have: lab.rs names them")]
-#[path = "../../../../tests/it/lock"]
-mod all {
-    mod asking;
-    mod awaiting;
-    mod cancelling;
-    mod closing;
-    mod delayed;
-    mod giving_up;
-    mod granted;
-    mod handles;
-    mod holds;
-    mod leading;
-    mod lingering;
-    mod looking;
-    mod loss;
-    mod loss_causes;
-    mod loss_hook;
-    mod max_hold;
-    mod order;
-    mod orphans;
-    mod outages;
-    mod owned;
-    mod ownership;
-    mod passing;
-    mod races;
-    mod reentry;
-    mod renewing;
-    mod retrying;
-    mod several;
-    mod slow_wait;
-    mod trying;
-    mod twins;
-}
-
-/// The same of the tests of forced breaks.
+#[path = "../../../../tests/it/lock/elsewhere.rs"]
+mod all;
 #[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../../tests/it/breaking"]
-mod breaking {
-    mod holder;
-    mod orders;
-    mod racing;
-    mod waiters;
-}
-
-/// And of descriptions.
+#[path = "../../../../tests/it/breaking/elsewhere.rs"]
+mod breaking;
 #[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../../tests/it/describe"]
-mod describe {
-    mod asking;
-    mod clients;
-}
+#[path = "../../../../tests/it/describe/elsewhere.rs"]
+mod describe;
 
 use fresh::Fresh;
 

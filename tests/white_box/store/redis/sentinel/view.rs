@@ -18,6 +18,13 @@ impl Seen {
         self.choice()
     }
 
+    /// Hears of each sentinel's epoch and host, and checks which host is chosen then.
+    fn hears<const N: usize>(&mut self, steps: [(usize, u64, &str, &str); N]) {
+        for (sentinel, epoch, host, choice) in steps {
+            assert_eq!(self.hear(sentinel, epoch, host), choice, "{sentinel}, {epoch}, {host}");
+        }
+    }
+
     fn choice(&mut self) -> String {
         self.0.choice(self.1).map_or_else(String::new, |report| report.at.0.clone())
     }
@@ -32,20 +39,13 @@ impl Seen {
 fn a_higher_epoch_is_followed_and_a_lower_one_is_not() {
     let mut seen = Seen::by(3);
     assert_eq!(seen.choice(), "");
-    assert_eq!(seen.hear(0, 3, "a"), "a");
-    assert_eq!(seen.hear(1, 4, "b"), "b");
-    assert_eq!(seen.hear(0, 3, "a"), "b");
-    assert_eq!(seen.hear(2, 2, "c"), "b");
+    seen.hears([(0, 3, "a", "a"), (1, 4, "b", "b"), (0, 3, "a", "b"), (2, 2, "c", "b")]);
 }
 
 #[test]
 fn within_an_epoch_an_address_that_was_left_is_not_taken_again() {
     let mut seen = Seen::by(3);
-    assert_eq!(seen.hear(0, 3, "a"), "a");
-    assert_eq!(seen.hear(1, 3, "b"), "b");
-    assert_eq!(seen.hear(0, 3, "a"), "b");
-    assert_eq!(seen.hear(2, 3, "c"), "c");
-    assert_eq!(seen.hear(1, 3, "b"), "c");
+    seen.hears([(0, 3, "a", "a"), (1, 3, "b", "b"), (0, 3, "a", "b"), (2, 3, "c", "c"), (1, 3, "b", "c")]);
     // The next failover may lead there again.
     assert_eq!(seen.hear(1, 4, "b"), "b");
 }
@@ -58,24 +58,15 @@ fn a_majority_of_all_known_ones_begins_again_at_a_lower_epoch() {
         seen
     };
     let mut seen = all_at_seven(3);
-    assert_eq!(seen.hear(0, 0, "b"), "a");
-    assert_eq!(seen.hear(1, 0, "c"), "a");
-    assert_eq!(seen.hear(2, 0, "b"), "b");
+    seen.hears([(0, 0, "b", "a"), (1, 0, "c", "a"), (2, 0, "b", "b")]);
     // The next failover counts from there.
-    assert_eq!(seen.hear(1, 1, "d"), "d");
-    assert_eq!(seen.hear(0, 0, "b"), "d");
-    assert_eq!(seen.hear(2, 0, "b"), "d");
+    seen.hears([(1, 1, "d", "d"), (0, 0, "b", "d"), (2, 0, "b", "d")]);
     // Two of four are no majority.
     let mut seen = all_at_seven(4);
-    assert_eq!(seen.hear(0, 0, "b"), "a");
-    assert_eq!(seen.hear(1, 0, "b"), "a");
-    assert_eq!(seen.hear(3, 0, "b"), "b");
+    seen.hears([(0, 0, "b", "a"), (1, 0, "b", "a"), (3, 0, "b", "b")]);
     // One that was cut off meanwhile, and still says what was said before, leads nobody back.
     let mut seen = all_at_seven(3);
-    assert_eq!(seen.hear(0, 0, "b"), "a");
-    assert_eq!(seen.hear(1, 0, "b"), "b");
-    assert_eq!(seen.hear(2, 7, "a"), "b");
-    assert_eq!(seen.hear(2, 8, "c"), "c");
+    seen.hears([(0, 0, "b", "a"), (1, 0, "b", "b"), (2, 7, "a", "b"), (2, 8, "c", "c")]);
     // An answer that was taken back counts no more.
     let mut seen = all_at_seven(3);
     assert_eq!(seen.hear(0, 0, "b"), "a");
@@ -89,17 +80,14 @@ fn those_who_have_not_heard_of_a_failover_lead_nobody_back_however_many_they_are
     (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "a"), "a"));
     assert_eq!(seen.hear(1, 5, "b"), "b");
     for _ in 0..3 {
-        assert_eq!(seen.hear(0, 4, "a"), "b");
-        assert_eq!(seen.hear(2, 4, "a"), "b");
+        seen.hears([(0, 4, "a", "b"), (2, 4, "a", "b")]);
     }
 }
 
 #[test]
 fn a_lie_is_not_followed_for_long() {
     let mut seen = Seen::by(3);
-    assert_eq!(seen.hear(0, 3, "a"), "a");
-    assert_eq!(seen.hear(1, 3, "a"), "a");
-    assert_eq!(seen.hear(2, 9, "liar"), "liar");
+    seen.hears([(0, 3, "a", "a"), (1, 3, "a", "a"), (2, 9, "liar", "liar")]);
     assert_eq!(seen.refute("liar"), "a");
     // Neither is believed: there is nothing better than the best answer.
     assert_eq!(seen.refute("a"), "liar");
@@ -114,8 +102,7 @@ fn a_lie_is_not_followed_for_long() {
 #[test]
 fn a_minority_leads_nobody_back_to_an_old_master() {
     let mut seen = Seen::by(3);
-    assert_eq!(seen.hear(0, 3, "old"), "old");
-    assert_eq!(seen.hear(1, 4, "new"), "new");
+    seen.hears([(0, 3, "old", "old"), (1, 4, "new", "new")]);
     assert_eq!(seen.refute("new"), "new");
 }
 
@@ -147,18 +134,15 @@ fn one_connect_that_fails_leads_nobody_back_from_a_master_that_was_found() {
     seen.0.tried(("new".to_owned(), 6379), true, seen.1);
     assert_eq!(seen.refute("new"), "new");
     // The others follow, and are asked again.
-    assert_eq!(seen.hear(0, 5, "new"), "new");
-    assert_eq!(seen.hear(2, 5, "new"), "new");
+    seen.hears([(0, 5, "new", "new"), (2, 5, "new", "new")]);
 }
 
 #[test]
 fn learnt_ones_are_heard_and_have_no_vote() {
     let mut seen = Seen::by(1);
-    assert_eq!(seen.hear(0, 4, "a"), "a");
-    assert_eq!(seen.hear(7, 5, "b"), "b");
+    seen.hears([(0, 4, "a", "a"), (7, 5, "b", "b")]);
     for sentinel in 8..20 {
-        assert_eq!(seen.hear(sentinel, 6, "c"), "c");
-        assert_eq!(seen.hear(sentinel, 0, "d"), "c");
+        seen.hears([(sentinel, 6, "c", "c"), (sentinel, 0, "d", "c")]);
     }
 }
 

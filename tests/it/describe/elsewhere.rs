@@ -1,0 +1,4 @@
+//! The tests of descriptions, as those of the lock.
+
+mod asking;
+mod clients;
