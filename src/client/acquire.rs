@@ -142,7 +142,7 @@ impl<'c> Acquire<'c> {
         parts.subscription.check(&parts.core, &key.name, || self.command_limit())?;
         if self.settings.reason.is_some()
             && parts.record.is_on
-            && (parts.subscription.is_started(&parts.core) || !parts.record.listens_with_it())
+            && (parts.subscription.is_started(&parts.core) || !parts.record.defer_listening())
         {
             // A client that gives reasons for its locks must hear questions about them.
             parts.subscription.listen_for(&parts.core, key);

@@ -158,8 +158,9 @@ impl Events {
         ended: &Result<Option<u64>, Error>,
     ) {
         if let Some(observer) = &self.observer
-            && let Some(why) = why_not(limit, ended)
+            && !matches!(ended, Ok(Some(_)))
         {
+            let why = why_not(limit, ended.as_ref().err());
             observer.record(Sample::NotAcquired { lock: Arc::clone(settings), why });
         }
     }
@@ -377,7 +378,7 @@ impl Events {
         results: &[Result<Outcome, Error>],
     ) {
         let Some(observer) = &self.observer else { return };
-        self.record_call(observer, "batch", sent_at, results.iter().all(Result::is_ok));
+        self.record_call(observer, metrics::BATCH, sent_at, results.iter().all(Result::is_ok));
         for (request, result) in requests.iter().zip(results) {
             observer.note_answer(request.key(), result.as_ref().err(), || self.clock.now());
         }

@@ -95,7 +95,7 @@ impl Record {
 
     /// Has the client listen once its record is written, and not before: a program that ends soon saves a thread and a connection. Returns
     /// `false` if nothing is to be waited for.
-    pub(super) fn listens_with_it(&self) -> bool {
+    pub(super) fn defer_listening(&self) -> bool {
         let mut state = self.state.lock();
         let is_put_off = state.due.is_some() && state.line.is_none();
         state.listens |= is_put_off;

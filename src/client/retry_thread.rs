@@ -158,7 +158,7 @@ fn prepare_for_tasks(parts: &Parts, key: &Arc<Key>) {
     }
     // A client whose tenures may linger must hear when others wait, and one that gives reasons must hear questions about them.
     let answers = settings.reason().is_some() && parts.record.is_on;
-    if !settings.linger.is_zero() || answers && !parts.record.listens_with_it() {
+    if !settings.linger.is_zero() || answers && !parts.record.defer_listening() {
         parts.subscription.listen(&parts.core);
     }
 }

@@ -44,7 +44,7 @@ pub(crate) enum AfterRelease {
 pub(crate) struct Unlock<'c> {
     parts: &'c Parts,
     key: &'c Arc<Key>,
-    reply: AfterRelease,
+    after: AfterRelease,
 }
 
 /// The work that is left to do, without the key's mutex, for a tenure that is kept.
@@ -68,8 +68,8 @@ impl Kept {
 }
 
 impl<'c> Unlock<'c> {
-    pub(crate) fn new(parts: &'c Parts, key: &'c Arc<Key>, reply: AfterRelease) -> Self {
-        Self { parts, key, reply }
+    pub(crate) fn new(parts: &'c Parts, key: &'c Arc<Key>, after: AfterRelease) -> Self {
+        Self { parts, key, after }
     }
 
     /// Does what is left to do after the thread has unlocked once.
@@ -91,7 +91,7 @@ impl<'c> Unlock<'c> {
         let parts = self.parts;
         if parts.retries.thread.start().is_err() {
             // Without that thread, the calling one does it.
-            return Self { reply: AfterRelease::Awaited, ..self }.unlock(exit).map(|()| false);
+            return Self { after: AfterRelease::Awaited, ..self }.unlock(exit).map(|()| false);
         }
         let ended = self.end_hold(exit)?;
         let is_given_back = ended.is_some();
@@ -141,7 +141,7 @@ impl<'c> Unlock<'c> {
         }
         let hands_over = parts.core.hands_over;
         let mut state = key.state.lock();
-        if hands_over && !matches!(self.reply, AfterRelease::Elsewhere) {
+        if hands_over && !matches!(self.after, AfterRelease::Elsewhere) {
             state = self.prepare_to_keep(state);
         }
         let now = parts.core.clock.now();
@@ -244,7 +244,7 @@ impl<'c> Unlock<'c> {
         let others_wait = !state.queue.is_empty();
         let ended = parts.renewals.end_hold(key, &mut state, Phase::Releasing { ended: None, about: None });
         if let Phase::Releasing { ended: Some(ended), .. } = &mut state.phase {
-            ended.is_ordered = matches!(self.reply, AfterRelease::Elsewhere);
+            ended.is_ordered = matches!(self.after, AfterRelease::Elsewhere);
         }
         drop(state);
         let (tenure, watchers) = ended.ok_or_else(|| self.not_held())?;
@@ -264,7 +264,7 @@ impl<'c> Unlock<'c> {
     /// Decides how a tenure is given back.
     fn plan(self, ended: EndedTenure) -> GiveBack<'c> {
         let mut back = GiveBack::of(self.parts, ended);
-        if matches!(self.reply, AfterRelease::Awaited) {
+        if matches!(self.after, AfterRelease::Awaited) {
             back.ask_why_lost();
         }
         back.plan_next();
@@ -273,6 +273,6 @@ impl<'c> Unlock<'c> {
 
     /// Returns whether nobody waits for the reply to the release.
     fn is_posted(self, back: &GiveBack<'_>) -> bool {
-        matches!(self.reply, AfterRelease::Unawaited) && back.may_be_posted()
+        matches!(self.after, AfterRelease::Unawaited) && back.may_be_posted()
     }
 }

@@ -228,8 +228,8 @@ impl Handle {
         let _ = self.release_for_task(number, token, None).inspect_err(|error| self.note_dropped(error));
     }
 
-    fn end(&self, exit: Exit, reply: AfterRelease) -> Result<(), Error> {
-        Unlock::new(&self.client.parts, &self.key, reply).unlock(exit)
+    fn end(&self, exit: Exit, after: AfterRelease) -> Result<(), Error> {
+        Unlock::new(&self.client.parts, &self.key, after).unlock(exit)
     }
 
     fn note_dropped(&self, error: &Error) {

@@ -321,11 +321,11 @@ impl Several {
     }
 
     /// Ends all holds.
-    fn end(&mut self, reply: AfterRelease) -> Result<(), Error> {
+    fn end(&mut self, after: AfterRelease) -> Result<(), Error> {
         let taken = std::mem::take(&mut self.taken);
         let Some(first) = taken.first() else { return Ok(()) };
         let unlocked: Vec<_> = taken.iter().map(|taken| (&taken.handle().key, taken.leave())).collect();
-        let outcomes = unlock_all(&first.handle().client.parts, unlocked, reply);
+        let outcomes = unlock_all(&first.handle().client.parts, unlocked, after);
         let keys = taken.iter().map(|taken| Arc::clone(&taken.handle().key.name));
         first_failure(keys.zip(outcomes).collect())
     }

@@ -1,8 +1,7 @@
 //! What a client records with the `metrics` facade: the feature `metrics`, and only if the builder asks for it.
 //!
 //! The manual has the table of the names ([metrics](crate::manual::metrics)). Nothing is labelled with a key: a program may have very
-//! many of them, and a recorder keeps each for ever. `metrics/meters.rs` has the series, and a table of the words of each label. A word that
-//! is not in its table is not counted.
+//! many of them, and a recorder keeps each for ever. `metrics/meters.rs` has the series.
 
 #[cfg(feature = "metrics")]
 mod meters;
@@ -95,19 +94,6 @@ impl Meters {
     }
 }
 
-/// Returns why a call with this limit got no lock, as one word, or `None` if it got one.
-pub(crate) fn why_not(limit: &WaitLimit<'_>, ended: &Result<Option<u64>, Error>) -> Option<&'static str> {
-    match ended {
-        Ok(Some(_)) => None,
-        Ok(None) if limit.is_cancelled() => Some(CANCELLED),
-        Ok(None) if limit.is_one_attempt => Some("busy"),
-        Ok(None) => Some("limit_over"),
-        Err(Error::Backend { .. }) => Some("store_failed"),
-        Err(Error::ShutDown) => Some("closed"),
-        Err(_) => Some("refused"),
-    }
-}
-
 /// Returns the time of the wall clock, which a figure shows to people. Nothing is decided by it.
 pub(super) fn unix_seconds() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs())
@@ -116,9 +102,41 @@ pub(super) fn unix_seconds() -> u64 {
 /// Why a call got no lock that the program has given up.
 pub(crate) const CANCELLED: &str = "cancelled";
 
-/// Returns the cause of a loss as one word.
-pub(crate) fn word_for(cause: &LossCause) -> &'static str {
-    match cause {
+/// The name of a call that sends several requests together.
+pub(crate) const BATCH: &str = "batch";
+
+/// Defines a function that returns the word of a label, and the table of all its words.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident($($of:ident: $type:ty),*) in $table:ident $(and $more:ident)?, match $value:ident {
+        $($($pattern:pat_param)|+ $(if $guard:expr)? => $word:expr,)*
+    }) => {
+        #[cfg(feature = "metrics")]
+        const $table: [&str; [$($more,)? $($word),*].len()] = [$($more,)? $($word),*];
+
+        $(#[$doc])*
+        pub(crate) fn $name($($of: $type),*) -> &'static str {
+            match $value {
+                $($($pattern)|+ $(if $guard)? => $word,)*
+            }
+        }
+    };
+}
+
+words! {
+    /// Returns why a call with this limit, which got no lock, has got none.
+    why_not(limit: &WaitLimit<'_>, error: Option<&Error>) in WHY, match error {
+        None if limit.is_cancelled() => CANCELLED,
+        None if limit.is_one_attempt => "busy",
+        None => "limit_over",
+        Some(Error::Backend { .. }) => "store_failed",
+        Some(Error::ShutDown) => "closed",
+        Some(_) => "refused",
+    }
+}
+
+words! {
+    /// Returns the cause of a loss.
+    word_for(cause: &LossCause) in CAUSES, match cause {
         LossCause::Deadline => "deadline",
         LossCause::TakenOver { .. } => "taken_over",
         LossCause::Deleted => "deleted",
@@ -129,9 +147,9 @@ pub(crate) fn word_for(cause: &LossCause) -> &'static str {
     }
 }
 
-/// Returns the name of a call of the store.
-pub(crate) fn name_of(request: &Request<'_>) -> &'static str {
-    match request {
+words! {
+    /// Returns the name of a call of the store.
+    name_of(request: &Request<'_>) in CALLS and BATCH, match request {
         Request::Acquire(_) | Request::Join(_) => "acquire",
         Request::Poll(_) => "poll",
         Request::Extend(_) | Request::ExtendWithNumbers(_) => "extend",

@@ -26,11 +26,11 @@ struct Returned<'c> {
 pub(crate) fn unlock_all<'c>(
     parts: &'c Parts,
     unlocked: impl IntoIterator<Item = (&'c Arc<Key>, Exit)>,
-    reply: AfterRelease,
+    after: AfterRelease,
 ) -> Vec<Result<(), Error>> {
     let (mut outcomes, mut posted, mut returned) = (Vec::new(), Vec::new(), Vec::new());
     for (place, (key, exit)) in unlocked.into_iter().enumerate() {
-        let unlock = Unlock::new(parts, key, reply);
+        let unlock = Unlock::new(parts, key, after);
         let outcome = unlock.end_hold(exit).map(|ended| {
             let leaving = (exit != Exit::Inner).then(|| Leaving(parts));
             let (Some(ended), Some(leaving)) = (ended, leaving) else { return };

@@ -6,7 +6,7 @@
 //!   because each event looks its type up. A type is named by a program's text, so there are few of them.
 //! * The gauges are process-wide, so each client adds to them, and takes away what it has added when it ends.
 
-use super::Sample;
+use super::{CALLS, CAUSES, Sample, WHY};
 use crate::event::{HoldEnd, How};
 use crate::log;
 use crate::sync::atomic::{AtomicI64, Ordering};
@@ -18,7 +18,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 const HOW: [&str; 4] = [How::Free.as_str(), How::Granted.as_str(), How::PassedOn.as_str(), How::TakenUp.as_str()];
-const WHY: [&str; 6] = ["busy", "limit_over", super::CANCELLED, "store_failed", "closed", "refused"];
 const ENDS: [&str; 6] = [
     HoldEnd::PassedOn.as_str(),
     HoldEnd::Lingers.as_str(),
@@ -27,23 +26,7 @@ const ENDS: [&str; 6] = [
     HoldEnd::Unconfirmed.as_str(),
     HoldEnd::Lost.as_str(),
 ];
-const CAUSES: [&str; 7] = ["deadline", "taken_over", "deleted", "broken", "held_too_long", "thread_ended", "cloned"];
 const RENEWALS: [&str; 3] = ["in_time", "late", "failed"];
-const CALLS: [&str; 12] = [
-    "acquire",
-    "poll",
-    "extend",
-    "release",
-    "hand_over",
-    "delay_release",
-    "probe",
-    "inspect",
-    "settle",
-    "break",
-    "broken",
-    "batch",
-];
-
 /// How many chains the table of the types has.
 const CHAINS: usize = 64;
 
