@@ -89,6 +89,9 @@ impl<'c> Unlock<'c> {
     /// and then leaves the outcome in `released`.
     pub(crate) fn unlock_for_task(self, exit: Exit, released: Option<ReleaseReply>) -> Result<bool, Error> {
         let parts = self.parts;
+        if matches!(exit, Exit::Inner) {
+            return Ok(false);
+        }
         if parts.retries.thread.start().is_err() {
             // Without that thread, the calling one does it.
             return Self { after: AfterRelease::Awaited, ..self }.unlock(exit).map(|()| false);

@@ -204,14 +204,15 @@ impl Handle {
         until.map_or(Duration::ZERO, |until| until.since(self.now()))
     }
 
-    /// Ends the hold with this number and token, for a task. Returns whether the outcome is left in `released` later, or else is known.
+    /// Ends the hold with this number and token, or that of the calling thread, without waiting for the store. Returns whether the outcome is left in
+    /// `released` later, or else is known.
     pub(crate) fn release_for_task(
         &self,
-        number: &HoldNumber,
+        number: Option<&HoldNumber>,
         token: u64,
         released: Option<ReleaseReply>,
     ) -> Result<bool, Error> {
-        let exit = self.leave(Some(number), Some(token));
+        let exit = self.leave(number, Some(token));
         Unlock::new(&self.client.parts, &self.key, AfterRelease::Elsewhere).unlock_for_task(exit, released)
     }
 
@@ -223,8 +224,8 @@ impl Handle {
         }
     }
 
-    /// Ends the hold with this number and token, for a [`Hold`](crate::Hold) of a task that was dropped.
-    pub(crate) fn release_dropped_by_task(&self, number: &HoldNumber, token: u64) {
+    /// The same for what nobody waits for: a [`Hold`](crate::Hold) of a task that was dropped, or one of several locks that were taken in vain.
+    pub(crate) fn release_dropped_by_task(&self, number: Option<&HoldNumber>, token: u64) {
         let _ = self.release_for_task(number, token, None).inspect_err(|error| self.note_dropped(error));
     }
 

@@ -127,7 +127,7 @@ impl Drop for Hold {
         match (self.done, self.lock.is_of_task) {
             (true, _) => {}
             (false, false) => self.lock.handle.unlock_dropped(Some(&self.number), self.token),
-            (false, true) => self.lock.handle.release_dropped_by_task(&self.number, self.token),
+            (false, true) => self.lock.handle.release_dropped_by_task(Some(&self.number), self.token),
         }
     }
 }

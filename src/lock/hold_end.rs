@@ -19,7 +19,7 @@ impl ReleaseFuture {
     /// Releases the hold with this number and token.
     pub(super) fn of(handle: &Handle, number: &HoldNumber, token: u64) -> Self {
         let released = ReleaseReply::default();
-        match handle.release_for_task(number, token, Some(Arc::clone(&released))) {
+        match handle.release_for_task(Some(number), token, Some(Arc::clone(&released))) {
             Ok(true) => {}
             ended => released.set(ended.map(drop)),
         }

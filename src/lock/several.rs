@@ -60,12 +60,13 @@ pub struct Holds {
 }
 
 /// Locks that are held together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Several {
     /// In the order in which they were taken, which is that of their keys.
     taken: Vec<TakenLock>,
-    /// Whether a task has taken them. Their drop does not block then.
-    is_of_task: bool,
+    /// Whether a thread of the client gives them back when they are dropped. The drop does not block then: a task has taken them, or its caller has
+    /// a limit, and does not have all of them.
+    goes_back_elsewhere: bool,
 }
 
 /// One of them.
@@ -182,7 +183,7 @@ impl Holds {
     ) -> Result<Option<Self>, Error> {
         let locks = in_order_of_keys(locks);
         loop {
-            let (mut several, mut losses) = (Several { taken: Vec::new(), is_of_task: true }, Vec::new());
+            let (mut several, mut losses) = (Several { taken: Vec::new(), goes_back_elsewhere: true }, Vec::new());
             for (place, lock) in &locks {
                 losses.extend(several.loss_of_last(&limit));
                 let mut wait = pin!(TryHoldFuture::new(lock, limit));
@@ -265,7 +266,8 @@ impl Several {
     ) -> Result<Option<Self>, Error> {
         let locks = in_order_of_keys(locks);
         loop {
-            let (mut several, mut losses, in_vain) = (Self::default(), Vec::new(), CancelToken::new());
+            let mut several = Self { taken: Vec::new(), goes_back_elsewhere: !limit.is_one_attempt };
+            let (mut losses, in_vain) = (Vec::new(), CancelToken::new());
             let (limit_of_one, _registration) = limit.part(&in_vain);
             for (place, lock) in &locks {
                 losses.extend(several.loss_of_last(limit));
@@ -276,9 +278,15 @@ impl Several {
                 several.taken.push(TakenLock { place: *place, lock: lock.clone(), token, number });
             }
             if let Some(taken) = several.or_again(locks.len(), limit) {
-                return taken;
+                return taken.map(|several| several.map(Self::for_the_caller));
             }
         }
+    }
+
+    /// Returns the locks as they go to whoever has called. Their drop gives them back by itself, as that of a single guard does.
+    fn for_the_caller(mut self) -> Self {
+        self.goes_back_elsewhere = false;
+        self
     }
 
     /// Returns the reply that comes when the lock that was taken last is lost. `None` if there is none, or for a single attempt, which does not wait.
@@ -344,10 +352,10 @@ impl TakenLock {
 
 impl Drop for Several {
     fn drop(&mut self) {
-        if self.is_of_task {
+        if self.goes_back_elsewhere {
             // The retry thread sends the releases together.
             return self.taken.drain(..).for_each(|taken| {
-                taken.number.iter().for_each(|number| taken.handle().release_dropped_by_task(number, taken.token));
+                taken.handle().release_dropped_by_task(taken.number.as_ref(), taken.token);
                 taken.lock.handle.drop_by_task();
             });
         }

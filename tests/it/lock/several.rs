@@ -19,6 +19,7 @@ on_both_stores!(
     a_thread_enters_again_what_it_holds,
     holds_belong_to_no_thread,
     a_limit_and_a_token_end_the_wait_for_the_last,
+    what_was_taken_in_vain_goes_back_without_the_caller,
     the_loss_of_one_is_the_loss_of_all,
     a_loss_ends_the_wait_for_the_next_and_all_are_taken_anew,
     what_is_lost_before_all_are_taken_is_taken_anew,
@@ -188,6 +189,28 @@ fn a_limit_and_a_token_end_the_wait_for_the_last(lab: &Lab) {
         assert!(!waiting.join());
     }
     eventually("all are given back", || lab.waiting(&key("z")) == 0 && held(lab, &["a", "z"]) == ["z"]);
+}
+
+/// Others of the process wait for it, so the answer to its release decides who is next.
+/// Shows: G12.
+fn what_was_taken_in_vain_goes_back_without_the_caller(lab: &Lab) {
+    for (_, form) in FORMS.iter().filter(|(has_token, _)| *has_token) {
+        let (one, (other, watch), cancel) = (lab.generator(), lab.watched_generator(), CancelToken::new());
+        let last = one.try_lock_all(list(["z"])).unwrap().unwrap();
+        let [first, waiter] = ["a", "z"].map(|target| other.generate_with(config(target, LONG)).unwrap());
+        let waiting = spawn_with(&cancel, move |token| form(&other, list(["z", "b", "a"]), token));
+        eventually("it waits", || waiter.queue_length() == 1);
+        let behind = spawn_with(&first, |lock| lock.lock().unwrap().unlock());
+        eventually("another thread waits for what it has", || first.queue_length() == 1);
+        let release = watch.stop_next(Kind::Release, When::Going);
+        cancel.cancel();
+        assert!(!lab.join(waiting).unwrap(), "though no release is answered");
+        release.wait();
+        release.open();
+        lab.join(behind).unwrap();
+        last.unlock().unwrap();
+        expect_free(lab);
+    }
 }
 
 /// Shows: G5, G6.
