@@ -93,5 +93,8 @@ pub(crate) const BETWEEN_WRITES: Duration = Duration::from_millis(50);
 /// The lease of the lock that the doctor takes: it ends by itself if the examination is interrupted.
 pub(crate) const EXAMINED_FOR: Duration = Duration::from_secs(10);
 
+/// The command reports servers of Consul that wait longer than this for their leader: an outage of two and a half times that is what renewals allow for.
+pub(crate) const ELECTION_SHORT: Duration = Duration::from_secs(1);
+
 /// The command reports a round trip that takes longer than this.
 pub(crate) const ROUND_TRIP_LONG: Duration = Duration::from_millis(100);

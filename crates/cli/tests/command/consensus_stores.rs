@@ -255,6 +255,22 @@ mod alone_consul {
     }
 
     #[test]
+    fn a_place_and_a_slow_election_are_told_by_their_settings() {
+        let home = tempfile::tempdir().unwrap();
+        let (_server, address) = consul(&home, &json!({}));
+        let url = format!("consul://{address}");
+        let found = examined(&url, true);
+        assert!(!found.to_string().contains("raft_multiplier"), "{found:#}");
+        let wrong = examined(&format!("{url}?dc=nowhere"), false);
+        expect(&wrong, "connection", "wrong", "nowhere");
+        expect(&wrong, "connection", "wrong", "dc=");
+        let home = tempfile::tempdir().unwrap();
+        // Consul's default.
+        let (_server, address) = consul(&home, &json!({ "performance": { "raft_multiplier": 5 } }));
+        expect(&examined(&format!("consul://{address}"), true), "majority", "notice", "raft_multiplier = 1");
+    }
+
+    #[test]
     fn sessions_that_must_be_longer_are_told_by_the_setting() {
         let home = tempfile::tempdir().unwrap();
         let (_server, address) = consul(&home, &json!({ "session_ttl_min": "20s" }));

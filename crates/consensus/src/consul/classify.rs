@@ -14,14 +14,18 @@ pub(super) enum ConsulFailure {
 }
 
 /// Texts of errors that come before anything is written.
-const BEFORE: [&str; 5] = [
+const BEFORE: [&str; 6] = [
     "No cluster leader",
     "No known Consul servers",
-    // The server does not know the datacenter, or none of its servers: the request was not passed on.
-    "No path to datacenter",
+    // The request was not passed on.
+    NO_DATACENTER,
+    "Remote DC has no server currently reachable",
     "rate limit exceeded",
     "rejecting request",
 ];
+
+/// What a server says of a datacenter that it does not know. After its start it may have to hear of another one first.
+pub(super) const NO_DATACENTER: &str = "No path to datacenter";
 
 /// What a Consul that is not Enterprise says of a namespace or a partition.
 const ENTERPRISE: &str = "Consul Enterprise feature";
@@ -36,6 +40,11 @@ pub(super) fn is_error_of_consul(status: u16, words: &str) -> bool {
     status >= 400 && BEFORE.iter().chain(&known).any(|text| words.contains(text))
 }
 
+/// Returns whether this is about a namespace or a partition, by name.
+fn is_of_place(words: &str) -> bool {
+    ["amespace \"", "artition \""].iter().any(|kind| words.contains(kind))
+}
+
 /// Classifies an answer that is not a success.
 pub(super) fn classify(status: u16, words: &str) -> ConsulFailure {
     let words = words.trim();
@@ -43,6 +52,10 @@ pub(super) fn classify(status: u16, words: &str) -> ConsulFailure {
     match status {
         403 => ConsulFailure::Other(Error::denied(words)),
         400 if words.contains(ENTERPRISE) => ConsulFailure::Other(Error::unsupported(words)),
+        // One that Consul Enterprise does not have.
+        400 | 404 | 500 if words.contains("does not exist") && is_of_place(words) => {
+            ConsulFailure::Other(Error::unsupported(words))
+        }
         429 => backend(BackendFailure::NotExecuted),
         400 | 500 if words.contains("Invalid Session TTL") => {
             ConsulFailure::Other(Error::unsupported(format!("Consul refuses the lease (session_ttl_min): {words}")))
@@ -71,6 +84,7 @@ mod tests {
         for (status, words, want) in [
             (500, "No cluster leader", NotExecuted),
             (500, "No path to datacenter", NotExecuted),
+            (500, "Remote DC has no server currently reachable", NotExecuted),
             (500, "rpc error: leadership lost while committing log", Unknown),
             (429, "Your IP is issuing too many concurrent connections", NotExecuted),
             (500, "rate limit exceeded, try again later", NotExecuted),
@@ -91,8 +105,13 @@ mod tests {
                 matches!(classify(status, words), ConsulFailure::Other(Error::Denied { message, .. }) if message == words)
             );
         }
-        let words = "Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature";
-        assert!(matches!(classify(400, words), ConsulFailure::Other(Error::Unsupported { .. })));
+        for (status, words) in [
+            (400, "Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature"),
+            (500, "rpc error making call: Namespace \"x\" does not exist"),
+            (500, "rpc error making call: Partition \"x\" does not exist"),
+        ] {
+            assert!(matches!(classify(status, words), ConsulFailure::Other(Error::Unsupported { .. })), "{words}");
+        }
         let short = "Invalid Session TTL '2000000000', must be between [10s=24h0m0s]";
         let ConsulFailure::Other(Error::Unsupported { message, .. }) = classify(500, short) else { panic!("{short}") };
         assert!(message.contains("session_ttl_min") && message.contains("10s"));

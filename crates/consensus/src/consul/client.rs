@@ -12,9 +12,10 @@
 //! | anything else of Consul | an error by its status and words: see `classify.rs` |
 //!
 //! An answer counts as Consul's only if it has a header of Consul's, or is an error that Consul sends without one. Before the first such answer,
-//! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes.
+//! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes. So is a datacenter that
+//! nobody knows: it shows nothing of the one that is meant.
 
-use super::classify::{ConsulFailure, TOO_LONG, classify, is_error_of_consul};
+use super::classify::{ConsulFailure, NO_DATACENTER, TOO_LONG, classify, is_error_of_consul};
 use super::encode;
 use super::place::Place;
 use crate::deadline::Deadline;
@@ -153,6 +154,11 @@ impl ConsulClient {
     fn read(&self, answer: &HttpAnswer) -> Result<Option<ConsulReply>, Error> {
         if !answer.is_of_consul && !is_error_of_consul(answer.status, &answer.body) {
             return Err(answer.foreign(API));
+        }
+        if answer.status == 500 && answer.body.contains(NO_DATACENTER) {
+            let name = self.place.datacenter.as_deref().unwrap_or_default();
+            let message = format!("Consul answered 500: {NO_DATACENTER} {name:?}");
+            return Err(Error::backend(BackendFailure::NotExecuted, message));
         }
         self.http.prove();
         let is_too_long = answer.status == 413 && answer.body.contains(TOO_LONG);

@@ -2,6 +2,7 @@
 
 use super::super::finding::{Finding, Subject};
 use super::{PLACES, ServerExamination, examine_each, words_of};
+use crate::timing::ELECTION_SHORT;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dlock_consensus::ConsulLockProcessor;
@@ -37,12 +38,28 @@ fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
         let kind = if own["Config"]["Server"] == true { "a server" } else { "an agent" };
         let (version, datacenter) = (of("Version"), of("Datacenter"));
         examination.findings.fine(Subject::Version, format!("Consul {version}, {kind} of {datacenter}"));
+        election(examination, &own);
     }
     match leader.as_str() {
         Some("") | None => no_majority(examination, "it knows no leader"),
         Some(_) => examination.findings.fine(Subject::Role, "it knows a leader"),
     }
     true
+}
+
+/// How long a server waits for its leader before it elects another one. That is five seconds unless `raft_multiplier` says otherwise.
+fn election(examination: &mut ServerExamination<'_>, own: &Value) {
+    let wait = own["DebugConfig"]["ConsulRaftElectionTimeout"].as_str().filter(|_| own["Config"]["Server"] == true);
+    let seconds = wait.and_then(|wait| wait.strip_suffix('s')?.parse::<f64>().ok());
+    if let Some(seconds) = seconds.filter(|seconds| *seconds > ELECTION_SHORT.as_secs_f64()) {
+        let message = format!(
+            "an election begins after {seconds} s: when the leader dies, nothing is written for two and a half times that, and locks with \
+             leases of less than {} s may be lost",
+            (seconds * 8.0).ceil()
+        );
+        let advice = "set performance { raft_multiplier = 1 } of the servers, as Consul advises for production, or take longer leases";
+        examination.findings.notice(Subject::Quorum, message, advice);
+    }
 }
 
 fn no_majority(examination: &mut ServerExamination<'_>, why: &str) {

@@ -25,6 +25,9 @@ const TIMES: usize = 5;
 /// What an operator does about a server that does not answer.
 const UNREACHABLE: &str = "check the address, the network, TLS, and whether the server runs";
 
+/// What an operator does about a datacenter that Consul does not know.
+const PLACE: &str = "correct the datacenter in the URL (dc=…), or join it to that of the server";
+
 /// What an operator does about slow writes.
 const SLOW: &str = "look at the disks of the servers and the network between them: each lock waits for two such writes";
 
@@ -55,6 +58,7 @@ impl<'s> ServerExamination<'s> {
         let advice = match error {
             Error::Denied { .. } => login,
             Error::Unsupported { .. } => "give the URL of another server, or of the kind that this one is",
+            error if error.to_string().contains("No path to datacenter") => PLACE,
             _ => UNREACHABLE,
         };
         self.findings.wrong(Subject::Connection, words_of(error), advice);

@@ -23,7 +23,10 @@ fn the_own_datacenter_is_one_and_another_one_is_told_by_name() {
     assert_eq!(servers.list("team/DLOCK"), [""; 0]);
     let processor = ConsulLockProcessor::builder(&servers.url("team")).unwrap().datacenter("nowhere").build().unwrap();
     let error = processor.inspect("DLOCK_a_b", LIMIT).unwrap_err().to_string();
-    assert!(error.contains("No path to datacenter"), "{error}");
+    assert!(error.contains("No path to datacenter") && error.contains("nowhere"), "{error}");
+    // It shows nothing of the store: the name is more likely to be wrong than the network, and no wait would change that.
+    let error = spawn(move || pair(processor).unwrap_err()).join();
+    assert!(error.to_string().contains("nowhere"), "{error}");
 }
 
 /// A Consul that is not Enterprise would take a transaction's namespace for the default one.
