@@ -317,10 +317,13 @@ impl Error {
         }
     }
 
-    /// Returns this error of a question about a command that may have been executed: that the question was not asked says nothing of the command.
+    /// Returns this error of a question about a command that may have been executed: that the question was not asked, or was refused, says nothing of
+    /// the command.
     pub(crate) fn of_perhaps_sent(self) -> Self {
         match self {
-            Self::Backend { failure: BackendFailure::NotExecuted, .. } => self.of_perhaps_executed(),
+            Self::Backend { failure: BackendFailure::NotExecuted | BackendFailure::Refused, .. } => {
+                self.of_perhaps_executed()
+            }
             other => other,
         }
     }

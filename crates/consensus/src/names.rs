@@ -213,7 +213,10 @@ impl Party {
             }
             None => {
                 let session = session.filter(|_| value.is_empty());
-                let locker = session.map_or_else(|| String::from_utf8_lossy(value).into_owned(), str::to_owned);
+                // Two that differ must not look alike to whoever breaks one of them.
+                let escaped = || value.escape_ascii().to_string();
+                let shown = || std::str::from_utf8(value).map_or_else(|_| escaped(), str::to_owned);
+                let locker = session.map_or_else(shown, str::to_owned);
                 Self { locker, client: None, lease: None, is_offered: false }
             }
         }
@@ -224,6 +227,12 @@ impl Party {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn two_values_that_are_no_text_do_not_look_alike() {
+        let [one, other] = [&b"caf\xe9"[..], b"caf\xe8"].map(|value| Party::read(value, None).locker);
+        assert_eq!((one.as_str(), other.as_str()), ("caf\\xe9", "caf\\xe8"));
+    }
 
     #[test]
     fn no_key_is_in_the_path_of_another() {

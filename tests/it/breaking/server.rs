@@ -141,6 +141,14 @@ fn values_that_no_lock_of_ours_wrote_are_broken_as_they_are_seen() {
         assert!(matches!(break_lock(&operator, &lock, &named), BreakOutcome::Broken { next: None, .. }), "{named}");
         assert!(!server.run::<bool>(&["EXISTS", lock.key()]));
     }
+    // Two of them are not taken for one another.
+    let set = |value| server.run::<()>(&["EVAL", &format!("redis.call('SET', KEYS[1], '{value}')"), "1", lock.key()]);
+    set("caf\\233");
+    let named = seen(&lock);
+    set("caf\\232");
+    assert!(matches!(break_lock(&operator, &lock, &named), BreakOutcome::NotHeldBy { holder: Some(_) }), "{named}");
+    let named = seen(&lock);
+    assert!(matches!(break_lock(&operator, &lock, &named), BreakOutcome::Broken { next: None, .. }), "{named}");
     assert!(told(&server).iter().all(|key| key.len() < 300), "no key is as long as what was broken");
     // A key of another type is nobody's.
     server.run::<()>(&["RPUSH", lock.key(), "entry"]);

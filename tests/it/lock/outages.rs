@@ -86,14 +86,15 @@ fn an_acquire_without_an_answer_is_asked_about_again(lab: &Lab) {
         |lock| lock.try_hold().unwrap_err(),
         |lock| lock.try_lock_for(Duration::from_millis(30)).unwrap_err(),
     ];
-    for call in calls {
+    let failures = [BackendFailure::NotExecuted, BackendFailure::Refused];
+    for (call, failure) in calls.iter().flat_map(|call| failures.map(|failure| (call, failure))) {
         let (lock, watch) = lab.watched_lock(config("y", 30_000));
         watch.lose_next_answer(Kind::Acquire);
         let polling = watch.stop_next(Kind::Poll, When::Going);
         let error = thread::scope(|scope| {
             scope.spawn(|| {
                 polling.wait();
-                watch.fail(BackendFailure::NotExecuted);
+                watch.fail(failure);
                 polling.open();
             });
             lab.time.during(|| call(&lock))

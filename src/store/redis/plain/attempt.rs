@@ -9,7 +9,7 @@ use crate::store::redis::net::classify::{classify, is_no_master};
 use crate::store::redis::net::resp::{Packed, Word};
 use crate::store::redis::script::acks::ReplicaAcks;
 use crate::store::redis::script::keys::{FENCE, queue_name, tag_for};
-use crate::store::redis::script::reply::{HIGHEST_NUMBER, mismatch};
+use crate::store::redis::script::reply::{HIGHEST_NUMBER, holder_text, mismatch};
 use crate::store::redis::script::scripts::{Call, Form, millis};
 use crate::store::redis::transport::{AtLimit, KeyHash, Reply, Transport, WaitOrder};
 use ::redis::Value;
@@ -182,7 +182,7 @@ fn read(replies: &[&Value], claim: &Claim<'_>) -> Result<Found, Error> {
     match replies {
         // The key was not taken. The commands after the `SET` have changed nothing but the fence.
         [Value::Nil, _, _, holder] => match holder {
-            Value::BulkString(holder) => Ok(Found::Busy(String::from_utf8_lossy(holder).into_owned())),
+            Value::BulkString(holder) => Ok(Found::Busy(holder_text(holder))),
             // The holder ended between the `SET` and the `GET`.
             Value::Nil => Ok(Found::Busy(GONE.to_owned())),
             // The key has another type: the script reports it.

@@ -283,12 +283,17 @@ fn natural(value: &Value) -> Option<u64> {
     }
 }
 
-/// A holder may be any bytes, because another program may have written the key.
 fn text(value: &Value) -> Option<String> {
     match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::BulkString(bytes) => Some(holder_text(bytes)),
         _ => None,
     }
+}
+
+/// Shows a holder, which may be any bytes, because another program may have written the key. Bytes that are no text are escaped: two that differ must
+/// not look alike to whoever breaks one of them.
+pub(crate) fn holder_text(bytes: &[u8]) -> String {
+    std::str::from_utf8(bytes).map_or_else(|_| bytes.escape_ascii().to_string(), str::to_owned)
 }
 
 #[cfg(test)]
