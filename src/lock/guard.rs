@@ -163,8 +163,8 @@ impl<'a> DLockGuard<'a> {
     }
 
     /// Unlocks, and returns the outcome. Blocks for one round trip if the key goes back to the store. If the store does not answer,
-    /// the release is tried a few times, but not again once the lease is over. Each try takes at most the limit of one command (one
-    /// second unless set otherwise). An inner unlock of a reentrant hold, and one that keeps the lock in this process, do not ask
+    /// the release is tried three times, but not again once the lease is over. Each try takes at most the limit of one command (one
+    /// second on Redis unless set otherwise, three on etcd and Consul). An inner unlock of a reentrant hold, and one that keeps the lock in this process, do not ask
     /// the store.
     ///
     /// # Errors
