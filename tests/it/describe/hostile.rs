@@ -1,7 +1,7 @@
 //! Names, reasons, values and messages of any shape.
 
 use super::{config, connect, holder};
-use crate::support::RedisServer;
+use crate::support::{RedisServer, shown};
 use redis_dlock::DLockGenerator;
 use std::thread;
 
@@ -46,8 +46,7 @@ fn a_raw_value_is_described_by_itself() {
         redis::cmd("SET").arg("DLOCK_DESCRIBE_raw").arg(value).arg("PX").arg(60_000).exec(&mut admin).unwrap();
         let found = asker.describe("DESCRIBE", "raw").unwrap();
         let party = found.holder.unwrap();
-        let shown = std::str::from_utf8(value).map_or_else(|_| value.escape_ascii().to_string(), str::to_owned);
-        assert_eq!(party.locker, shown);
+        assert_eq!(party.locker, shown(value));
         assert_eq!((party.client, party.told, party.is_local), (None, None, false));
         assert!(found.remaining.is_some());
     }

@@ -3,7 +3,7 @@
 use super::{bytes, check, is_plain};
 use crate::support::crew::{HANG, eventually, spawn};
 use crate::support::process::alone;
-use crate::support::{RedisServer, journal};
+use crate::support::{RedisServer, journal, shown};
 use proptest::prelude::*;
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use std::cell::RefCell;
@@ -94,7 +94,7 @@ fn any_holder() {
         // Waited for, and not touched meanwhile.
         set(&["PX", &lease.to_string()]);
         if let Some(holder) = lock.holder().unwrap() {
-            assert_eq!(holder.locker, String::from_utf8_lossy(&value));
+            assert_eq!(holder.locker, shown(&value));
             assert!(is_plain(&format!("{holder:?}")));
         }
         let guard = lock.try_lock_for(HANG).unwrap().expect("the foreign lease ends");

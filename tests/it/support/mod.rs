@@ -27,3 +27,8 @@ pub(crate) use kit::{
 };
 pub(crate) use lab::{LONG, cause};
 use redis_dlock::port;
+
+/// A holder of any bytes as people see it.
+pub(crate) fn shown(holder: &[u8]) -> String {
+    std::str::from_utf8(holder).map_or_else(|_| holder.escape_ascii().to_string(), str::to_owned)
+}
