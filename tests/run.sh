@@ -282,13 +282,13 @@ run_part() {
     local TIMEFORMAT='%R %U %S' status=0
     # In a subshell: the times of what runs beside are not counted here when that ends.
     ({ time tests/run.sh --part "$1" </dev/null >"$logs/$1.log" 2>&1; } 2>"$logs/$1.time") || status=$?
-    echo "$status" >"$logs/$1.status"
+    echo "$status" >"$statuses/$1"
 }
 # Says how a part ended. If it failed, prints its output in one piece, without the tests that passed.
 tell() {
     local wall user system how=passed
     read -r wall user system <"$logs/$1.time"
-    if [[ $(cat "$logs/$1.status") -ne 0 ]]; then
+    if [[ $(cat "$statuses/$1") != 0 ]]; then
         how=FAILED
         grep -vE '^test .* \.\.\. (ok|ignored)' "$logs/$1.log" || true
     fi
@@ -473,15 +473,19 @@ if [[ " ${all_parts[*]} " == *" mongodb "* ]]; then
     need_mongodb
 fi
 mkdir -p "$logs"
+# Of this run alone: another one in the same place says nothing of it.
+statuses=$(mktemp -d)
 run_all "$width" "${parts[@]}"
 report "${all_parts[@]}"
 say_which_stores
 failed=()
 for part in "${all_parts[@]}"; do
-    if [[ $(cat "$logs/$part.status") -ne 0 ]]; then
+    # A part that has left no status has not passed.
+    if [[ $(cat "$statuses/$part") != 0 ]]; then
         failed+=("$part")
     fi
 done
+rm -r "$statuses"
 if [[ ${#failed[@]} -ne 0 ]]; then
     echo "tests/run.sh: FAILED: ${failed[*]}; what each has printed is above, and in $logs" >&2
     exit 1
