@@ -84,7 +84,8 @@ fn an_acquire_without_an_answer_is_asked_about_again(lab: &Lab) {
     let calls: [Call; 3] = [
         |lock| lock.try_lock().unwrap_err(),
         |lock| lock.try_hold().unwrap_err(),
-        |lock| lock.try_lock_for(Duration::from_millis(30)).unwrap_err(),
+        // Long enough for the acquire and the poll on a busy machine.
+        |lock| lock.try_lock_for(Duration::from_secs(1)).unwrap_err(),
     ];
     let failures = [BackendFailure::NotExecuted, BackendFailure::Refused];
     for (call, failure) in calls.iter().flat_map(|call| failures.map(|failure| (call, failure))) {
