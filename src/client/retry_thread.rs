@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// With fewer releases than this, a round sends them and its requests in one write. A write of their own takes longer than they do.
-/// The model of threads has fewer tasks than that.
+/// It is one in the model of threads, which has fewer tasks.
 const FEW_RELEASES: usize = if cfg!(dlock_shuttle) { 1 } else { 4 };
 
 /// Runs one round: carries out what tasks have ordered, asks for the keys that are due, and releases what has lingered and the pending clean-ups

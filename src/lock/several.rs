@@ -64,8 +64,8 @@ pub struct Holds {
 struct Several {
     /// In the order in which they were taken, which is that of their keys.
     taken: Vec<TakenLock>,
-    /// Whether a thread of the client gives them back when they are dropped. The drop does not block then: a task has taken them, or its caller has
-    /// a limit, and does not have all of them.
+    /// Whether a thread of the client gives them back when they are dropped, so that the drop does not block. So it is if a task has taken them, and
+    /// while a caller that may wait does not have all of them.
     goes_back_elsewhere: bool,
 }
 
@@ -283,7 +283,7 @@ impl Several {
         }
     }
 
-    /// Returns the locks as they go to whoever has called. Their drop gives them back by itself, as that of a single guard does.
+    /// Returns the locks for their caller, which has all of them. From now on the thread that drops them gives them back, as for a single guard.
     fn for_the_caller(mut self) -> Self {
         self.goes_back_elsewhere = false;
         self

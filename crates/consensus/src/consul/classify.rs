@@ -52,7 +52,7 @@ pub(super) fn classify(status: u16, words: &str) -> ConsulFailure {
     match status {
         403 => ConsulFailure::Other(Error::denied(words)),
         400 if words.contains(ENTERPRISE) => ConsulFailure::Other(Error::unsupported(words)),
-        // One that Consul Enterprise does not have.
+        // Consul Enterprise says so of a namespace or a partition that it does not know.
         400 | 404 | 500 if words.contains("does not exist") && is_of_place(words) => {
             ConsulFailure::Other(Error::unsupported(words))
         }

@@ -12,8 +12,8 @@
 //! | anything else of Consul | an error by its status and words: see `classify.rs` |
 //!
 //! An answer counts as Consul's only if it has a header of Consul's, or is an error that Consul sends without one. Before the first such answer,
-//! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes. So is a datacenter that
-//! nobody knows: it shows nothing of the one that is meant.
+//! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes. That the servers do not know
+//! the datacenter is told at once, too: such an answer does not prove that the URL is right.
 
 use super::classify::{ConsulFailure, NO_DATACENTER, TOO_LONG, classify, is_error_of_consul};
 use super::encode;
@@ -157,7 +157,9 @@ impl ConsulClient {
         }
         if answer.status == 500 && answer.body.contains(NO_DATACENTER) {
             let name = self.place.datacenter.as_deref().unwrap_or_default();
-            let message = format!("Consul answered 500: {NO_DATACENTER} {name:?}");
+            let message = format!(
+                "Consul answered 500: {NO_DATACENTER} {name:?}: correct dc in the URL, or join that datacenter"
+            );
             return Err(Error::backend(BackendFailure::NotExecuted, message));
         }
         self.http.prove();

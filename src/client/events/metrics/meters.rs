@@ -27,6 +27,7 @@ const ENDS: [&str; 6] = [
     HoldEnd::Lost.as_str(),
 ];
 const RENEWALS: [&str; 3] = ["in_time", "late", "failed"];
+
 /// How many chains the table of the types has.
 const CHAINS: usize = 64;
 
