@@ -26,7 +26,8 @@ pub(super) struct StoreUrl {
     pub(super) login: Option<(String, Option<String>)>,
     /// The prefix of all paths: empty, or ends with a slash.
     pub(super) root: String,
-    /// The parameters, with their names.
+    /// The parameters, with their names. Only URLs of Consul may have some.
+    #[cfg_attr(not(feature = "consul"), expect(dead_code))]
     pub(super) parameters: Vec<(String, String)>,
 }
 

@@ -20,11 +20,14 @@ const WAIT: Duration = Duration::from_millis(1);
 /// given up in the store, too.
 const THREADS: [usize; 6] = [4, 12, 1, 1, 1, 1];
 
+/// The lease in milliseconds of those who wait. A request that arrives after its locker was given up leaves a place in the store's queue, for two of
+/// these leases at most: the test waits longer for the end of all places.
+const LEASE: u64 = 6000;
+
 /// The holder's lease in milliseconds. It is long enough for a machine on which many other threads want to run, and short enough to be extended in
-/// the run. The long run has other long tests beside it, with some twenty threads each. A request that arrives after its locker was given up leaves a
-/// place in the store's queue, for a lease at most: so the lease is shorter than the time for which the test waits for the end of all places.
-fn lease() -> u64 {
-    if is_long() { 15_000 } else { 6000 }
+/// the run. The long run has other long tests beside it, with some twenty threads each.
+fn holders_lease() -> u64 {
+    if is_long() { 15_000 } else { LEASE }
 }
 
 /// So many bytes for each wait may be left: a table that was large once keeps its size, but whatever a wait leaves for good is
@@ -35,8 +38,8 @@ const GROWTH: usize = 8;
 fn waits_that_fail_leave_nothing_and_keep_their_time(lab: &Lab) {
     let waits = if is_long() { 1_000_000 } else { 100_000 };
     let clients = THREADS.map(|_| lab.generator());
-    let wanted = clients.each_ref().map(|client| client.generate_with(config("x", lease())).unwrap());
-    let lock = wanted[0].clone();
+    let wanted = clients.each_ref().map(|client| client.generate_with(config("x", LEASE)).unwrap());
+    let lock = clients[0].generate_with(config("x", holders_lease())).unwrap();
     let guard = lock.lock().unwrap();
     let token = guard.fencing_token();
 
