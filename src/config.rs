@@ -97,7 +97,7 @@ impl DLockConfig {
         }
     }
 
-    /// Sets how long Redis keeps the lock without an extension: how long others must wait when this process dies.
+    /// Sets how long the store keeps the lock without an extension: how long others must wait when this process dies.
     ///
     /// From 20 ms to 24 days, in whole milliseconds; fractions are truncated. Without this setting, the lock has the lease that
     /// its generator has for the type ([`lease_of`](crate::DLockGenerator::lease_of)): the one in the properties file, or else
@@ -234,8 +234,8 @@ impl DLockConfig {
         self
     }
 
-    /// Sets a text that says what the lock is for. Log lines about the lock include the text, and each request for the lock passes it to the
-    /// store ([`Note::why`](crate::processor::Note::why)). The stores of this crate keep it only for a [delayed
+    /// Sets a text that says what the lock is for. The WARN of a lost lease and that of a [long hold](Self::with_hold_warning) include the text,
+    /// `describe` shows it, and each request for the lock passes it to the store ([`Note::why`](crate::processor::Note::why)). The stores of this crate keep it only for a [delayed
     /// release](crate::DelayedRelease). Characters that cannot be printed are escaped. Defaults to none.
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(OneLine(reason.into()).to_string());
@@ -251,7 +251,7 @@ impl DLockConfig {
         self
     }
 
-    /// Returns the lock's key in Redis: `DLOCK_{lock_type}_{lock_target}`. A lock can be made only with a key of at most 16 KiB.
+    /// Returns the lock's key in the store: `DLOCK_{lock_type}_{lock_target}`. A lock can be made only with a key of at most 16 KiB.
     #[must_use]
     pub fn unique_key(&self) -> &str {
         &self.unique_key

@@ -7,8 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An error of this crate. Every message names the value at fault and says what to do, on one line. No message contains a
-/// password.
+/// An error of this crate. A message names what failed, and a remedy where the crate knows one. It is one line, and contains no password.
 ///
 /// A lock that somebody else holds is not an error: see the `Ok(None)` and `Ok(false)` of the `try_…` methods.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -307,7 +306,7 @@ impl Error {
         matches!(self, Self::Backend { failure: BackendFailure::Unknown, .. })
     }
 
-    /// Returns this error of the last try of a command of which an earlier try may have been executed: what is known of the command is that.
+    /// Returns this error with an unknown outcome: an earlier try of the command may have been executed.
     pub(crate) fn of_perhaps_executed(self) -> Self {
         match self {
             Self::Backend { message, source, .. } => {
@@ -317,8 +316,8 @@ impl Error {
         }
     }
 
-    /// Returns this error of a question about a command that may have been executed: that the question was not asked, or was refused, says nothing of
-    /// the command.
+    /// Returns this error with an unknown outcome if it says only that a question about a command was not executed, or was refused. The command
+    /// itself may have been executed.
     pub(crate) fn of_perhaps_sent(self) -> Self {
         match self {
             Self::Backend { failure: BackendFailure::NotExecuted | BackendFailure::Refused, .. } => {

@@ -1,4 +1,4 @@
-//! A distributed reentrant lock over Redis, etcd or Consul, for blocking programs.
+//! A distributed reentrant lock over Redis, etcd or Consul, for threads and async tasks.
 //!
 //! One thread at a time holds a lock, among all threads of all processes that use the same server and lock name. The lock is a *lease*:
 //! the server keeps it for a limited time, a thread of this crate renews it for as long as it is held, and it expires when
@@ -36,8 +36,8 @@
 //! A lock is named by a *type* (`ORDER`) and a *target* (`4711`); its key in Redis is `DLOCK_ORDER_4711`. All handles of a key
 //! that one [`DLockGenerator`] made are the same lock: a thread that locked through one handle reenters through another.
 //! [`MemoryLockProcessor`] is an embedded store with the same rules, for tests and for single-process programs.
-//! [`RedisLockProcessor`] is the store for Redis 7.0 or newer. The crate `dlock-consensus` has the stores on etcd and Consul
-//! ([Stores](manual::stores) compares all).
+//! [`RedisLockProcessor`] is the store for Redis 7.0 or newer. The crate `dlock-consensus` has the stores on etcd and Consul, and
+//! `dlock-mongodb` that on `MongoDB`, which is experimental ([Stores](manual::stores) compares all).
 //!
 //! All public types are `Send` and `Sync`, except guards and two types of stores. Guards are `Sync` only, because the thread that locked must
 //! unlock. An open inbox and a `ReleaseDone` of a store are `Send` only. A [`Hold`] belongs to no thread: a task or a session may keep it. **In

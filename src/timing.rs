@@ -16,7 +16,7 @@ use std::time::Duration;
 #[cfg(feature = "redis")]
 use std::time::Instant;
 
-/// The longest time for which a key may be kept from everybody after a hold: a year. A number of milliseconds that no server takes would make
+/// The longest time for which a key may be kept from everybody after a hold: 366 days. A number of milliseconds that no server takes would make
 /// the release fail.
 pub(crate) const LONGEST_RELEASE_DELAY: Duration = Duration::from_secs(366 * 24 * 3600);
 
@@ -60,7 +60,7 @@ pub(crate) const FAIR_LIMIT: Duration = Duration::from_millis(100);
 /// failure, with the time that its next request may take.
 pub(crate) const STORE_QUIET: Duration = Duration::from_secs(3);
 
-// A holder.
+// When a lease is extended.
 
 /// The part of a lease after which it is extended, as in JVM DLock.
 pub(crate) const RENEW_AT: f64 = 0.75;
@@ -106,10 +106,6 @@ pub(crate) fn next_trip(trip: Duration) -> Duration {
     trip + trip / 2
 }
 
-/// For how long the thread that works for tasks yields before it sleeps: a little longer than waking a sleeping core takes, as the answer of a task
-/// may come sooner. A yield that comes back later than this ends it, because another program computes on the core.
-pub(crate) const AWAKE: Duration = Duration::from_micros(50);
-
 /// How long a single attempt waits for a lock that lingers elsewhere: this long, or `RECALL_TRIPS` round trips if they take
 /// longer.
 pub(crate) const RECALL: Duration = Duration::from_millis(5);
@@ -121,7 +117,7 @@ pub(crate) const FIRST_RECALL_PAUSE: Duration = Duration::from_micros(200);
 /// The most times that such an attempt asks, so that it ends even on a clock that stands still.
 pub(crate) const MOST_RECALLS: u32 = 10;
 
-// A holder.
+// The times of a holder.
 
 /// How much earlier than the store a client counts a lease as ended: the clocks of two machines run at slightly different
 /// speeds, and Redis rounds to milliseconds.
@@ -248,6 +244,10 @@ pub(crate) fn longest_cleanup_pause(lease: Duration) -> Duration {
 
 // The threads.
 
+/// For how long the thread that works for tasks yields before it sleeps: a little longer than waking a sleeping core takes, as the answer of a task
+/// may come sooner. A yield that comes back later than this ends it, because another program computes on the core.
+pub(crate) const AWAKE: Duration = Duration::from_micros(50);
+
 /// How long the listener waits for a message before it checks whether it is still needed. Stopping it does not wait for this.
 pub(crate) const LISTEN: Duration = Duration::from_secs(30);
 
@@ -276,7 +276,7 @@ pub(crate) const CLOSING_LOOK: Duration = Duration::from_micros(200);
 /// How many times a closing client tries the last releases. The first try may only reveal that the connection is dead.
 pub(crate) const CLOSING_TRIES: usize = 2;
 
-/// The same pause at the end of the main thread, for which the program waits.
+/// The pause between two checks for the replies to posted releases, at the end of the main thread. The program waits for it.
 #[cfg(all(unix, not(all(test, dlock_shuttle))))]
 pub(crate) const EXIT_LOOK: Duration = Duration::from_micros(100);
 

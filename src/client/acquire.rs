@@ -470,7 +470,7 @@ impl Asker<'_, '_> {
         self.ask()
     }
 
-    /// Takes the turn of a thread whose grant the store has not confirmed, and which has given it back: fails, or waits.
+    /// Goes on after a grant that the store has not confirmed, and that was given back. Returns the error, or lets the thread wait.
     fn after_unconfirmed(self, error: Error) -> Result<Progress, Error> {
         let parts = self.acquire.parts;
         let now = parts.core.clock.now();

@@ -12,9 +12,9 @@
 //! [`Activity`](super::activity::Activity) counts. A task that waits is counted as a hold. A tenure that a task has left to the retry thread is counted
 //! as a thread inside, in place of the hold. So is a thread in `close` while it gives back what lingers.
 //!
-//! *Shuts down* means: itself, or by an order to the retry thread. It is an order where the thread may be in the middle of a client's work (a waker
-//! runs on it, or it is a worker that drops the last handle), or where its caller has a limit (it leaves `lock`). The numbers continue those of the
-//! protocol in ARCHITECTURE.md:
+//! A thread shuts the client down itself, or orders the retry thread to do so. It gives the order if it may be in the middle of a client's work (a
+//! waker runs on it, or it is a worker that drops the last handle), or if its caller has a limit (it leaves `lock`). The numbers continue those of
+//! the protocol in ARCHITECTURE.md:
 //!
 //! * **S23** A client is shut down while a thread is in `lock` or something is held only if its last handle is gone. What tasks have left to the retry
 //!   thread, and it has not given back, the shutdown gives back.

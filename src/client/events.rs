@@ -334,7 +334,7 @@ impl Events {
             let name = owner::name_of(thread).and_then(|name| name.name).unwrap_or_default();
             log::warn!(
                 ACQUIRE,
-                "lock {:?}: thread {name:?} waits in a circle, which will not end by itself: each of the locks {:?} is held by the thread \
+                "lock {:?}: thread {name:?} is in a deadlock, which will not end by itself: each of the locks {:?} is held by the thread \
                  that waits for the next one, and the last one by this thread; lock them in one order everywhere",
                 key.name,
                 wait.circle

@@ -137,7 +137,8 @@ struct RenewalTask {
 }
 
 impl RenewalTask {
-    /// Returns the work that a due key needs, if its tenure is live. Adds its hold to those that are to be reported, if it is one.
+    /// Returns the work that a due key needs, if its tenure is live. If the hold has lasted so long
+    /// that it is to be reported, adds it to `long`.
     fn due(parts: &Parts, key: Arc<Key>, now: Moment, long: &mut Vec<LongHold>) -> Option<Self> {
         let owner = key.hold.owner();
         if owner::has_ended(owner) && end_orphan(parts, &key, owner) {
@@ -176,7 +177,7 @@ impl RenewalTask {
 }
 
 /// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not
-/// lost. Returns the tenure if it is.
+/// lost. Returns the tenure if it is lost.
 #[must_use]
 fn end(parts: &Parts, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) -> Option<Lost> {
     let now = parts.core.clock.now();

@@ -85,7 +85,7 @@ impl Question {
         if !self.again {
             self.about.counts_from = sent_at;
         }
-        // A grant that arrived before the reply.
+        // The inbox may have delivered the grant before this reply was read. The grant counts then.
         let heard = if self.wait { key.state.lock().heard() } else { None };
         match (result, heard) {
             (

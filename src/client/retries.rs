@@ -84,7 +84,7 @@ impl Retries {
         self.hasten(now);
     }
 
-    /// Makes every waited-for key due now: nobody knows what has changed in the store.
+    /// Marks the replies in flight as outdated, for all keys, and makes every waited-for key due now.
     pub(super) fn ask_about_all(&self, keys: &KeyTable) {
         for key in keys.all() {
             key.state.lock().note_change();

@@ -122,7 +122,7 @@ fn post_releases_meanwhile(parts: &Parts) {
     }
 }
 
-/// Removes the keys and pending clean-ups from those that are due about which the slow-node worker asks instead of the retry thread.
+/// Moves the keys and clean-ups of servers that keep others waiting from `keys` and `cleanups` to the slow-node worker.
 fn retry_on_slow_nodes(parts: &Parts, keys: &mut Vec<Arc<Key>>, cleanups: &mut Vec<PendingCleanup>) {
     let is_on_slow_node = |key: &str| parts.core.processor.keeps_waiting(key);
     let slow_keys: Vec<_> = keys.extract_if(.., |key| is_on_slow_node(&key.name)).collect();

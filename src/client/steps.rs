@@ -4,7 +4,7 @@
 //! | what is known | answer | and | step |
 //! |---|---|---|---|
 //! | a recall is under way | the locker is gone | | ask again, looking at the key alone |
-//! | no answer yet | the locker is gone | a single attempt | the same: the locker was that of a waiter before it |
+//! | no answer yet | the locker is gone | a single attempt | the same: the locker is that of an earlier waiter, which has left |
 //! | | the locker is gone | the thread does not wait, or no longer | end, with the failure of the acquire unless the lock is busy |
 //! | | the locker is gone | | ask again |
 //! | no acquire is settled yet | no reply to what may have been executed | there is time | settle: poll that locker |
@@ -13,7 +13,7 @@
 //! | not known to be busy | busy, and the store has looked at the key alone | a place or the lease's end would help, and there is time | ask again, for a place |
 //! | a single attempt | busy, the same | for the first time, with our released locker | ask again: the request has overtaken the release |
 //! | a single attempt, no recall yet | busy, the same | the holder may linger | begin a recall: ask again, for a place |
-//! | a single attempt, no answer yet | busy, and the locker stands in the queue | the holder may linger | begin a recall, as below: the locker was that of a waiter before it |
+//! | a single attempt, no answer yet | busy, and the locker stands in the queue | the holder may linger | begin a recall, as below: the locker is that of an earlier waiter, which has left |
 //! | a single attempt | busy, and the locker stands in the queue | the recall has time left, and the holder may linger | poll that locker after a pause |
 //! | a single attempt | busy, the same | | end: the lock is busy |
 //! | | any other | a single attempt, a closed client, or a refusal | refuse |
@@ -27,7 +27,8 @@
 //! * **S20** In one turn, at most one acquire without a reply is settled. At most one request asks for a place because the store has looked
 //!   at the key alone. So a turn ends, whatever the store answers, unless the store knows none of the lockers.
 //! * **S21** A single attempt never waits in the local queue. It polls for a place only while a recall lasts, or to settle a locker:
-//!   its own, or that of a task which left the local queue before it. If that one is gone, the attempt asks for itself.
+//!   its own, or that of a task which left the local queue before it. If the store no longer knows that locker,
+//!   the attempt asks with a locker of its own.
 //! * **S22** If a reply has said that the key is busy, the key counts as busy for the rest of the turn. A lack of time is no error then.
 //!
 //! # How a single attempt gets a lock that only lingers

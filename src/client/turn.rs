@@ -94,7 +94,7 @@ impl<'c> Turn<'c> {
         }
     }
 
-    /// Takes a waiter out of the queue that gives up. Returns a locker that the caller must abandon, without the key's mutex.
+    /// Takes a waiter that gives up out of the queue. Returns a locker that the caller must abandon, without the key's mutex.
     pub(super) fn leave_queue(parts: &Parts, key: &Arc<Key>, state: &mut State, waiter: &Waiter) -> Option<Unsettled> {
         let (was_last, unsettled) = state.give_up(waiter);
         if was_last {

@@ -224,7 +224,8 @@ impl Handle {
         }
     }
 
-    /// The same for what nobody waits for: a [`Hold`](crate::Hold) of a task that was dropped, or one of several locks that were taken in vain.
+    /// Ends a hold as [`release_for_task`](Self::release_for_task) does, and logs a failure, because no caller waits for the result: the hold is a
+    /// [`Hold`](crate::Hold) of a task that was dropped, or one of several locks that were taken in vain.
     pub(crate) fn release_dropped_by_task(&self, number: Option<&HoldNumber>, token: u64) {
         let _ = self.release_for_task(number, token, None).inspect_err(|error| self.note_dropped(error));
     }

@@ -82,7 +82,7 @@ impl Tenure {
         }
     }
 
-    /// The lease that this client counts on: all its deadlines and pauses come of it.
+    /// The lease that this client counts on: all its deadlines and pauses are computed from it.
     pub(crate) fn lease(&self) -> Duration {
         self.settings.lease()
     }
@@ -202,7 +202,7 @@ impl Tenure {
         }
     }
 
-    /// Returns whether the key was seen to contain something else, which may have come of a forced break, of a hold that a thread knows of.
+    /// Returns whether the loss may be a forced break: the key was seen to contain something else or nothing, and a thread was told of the hold.
     pub(crate) fn may_be_broken(&self) -> bool {
         self.is_confirmed && matches!(self.loss(), Some((LossCause::Deleted | LossCause::TakenOver { .. }, _)))
     }

@@ -36,7 +36,12 @@ fn main() -> Result<(), Error> {
         println!("step {step} of {STEPS}, with token {}", guard.fencing_token());
         thread::sleep(STEP);
     }
-    guard.unlock()?;
+    if let Err(error) = guard.unlock()
+        && error.is_lost()
+    {
+        return Err(error); // another machine may have run the job, too
+    }
+    // After another error the job is done, and the client repeats the release in the background.
     println!("done");
     Ok(())
 }

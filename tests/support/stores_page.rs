@@ -48,8 +48,8 @@ pub(crate) fn tells_limits(name: &str, store: &dyn LockProcessor) {
     assert!(leases.ends_with(&format!(" to {}", told(limits.longest_lease))), "{leases}, {name}");
     let expected = [
         ("leases in units of", told(limits.tick.max(Duration::from_millis(1)))),
-        ("the same as a number of leases, at most, while one server leads", limits.dead_holder_leases.to_string()),
-        ("a request may take, where no wait says otherwise", told(limits.command)),
+        ("the same in leases, at most, unless a new leader is elected", limits.dead_holder_leases.to_string()),
+        ("the limit of one command, where no wait sets a shorter one", told(limits.command)),
         ("a waiter knows how long the holder's lease lasts", yes_or_no(limits.remaining_known)),
         ("turns for pollers ([`with_poller_gap`][DLockConfig::with_poller_gap])", yes_or_no(limits.poller_gaps)),
         (

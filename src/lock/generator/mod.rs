@@ -35,7 +35,7 @@ const LONGEST_REASON: usize = 256;
 ///
 /// Make one generator for a program and keep it. A clone is another handle of the same client. Handles of the same key made by the same
 /// generator are one lock. Handles made by two generators, even in one process, exclude each other through the store as two processes do. The
-/// threads (`dlock-retry`, `dlock-lease`, `dlock-listen`) start when they are first needed. They end with [`close`](Self::close) and the last
+/// [threads](crate::manual::operations#threads) start when they are first needed. They end with [`close`](Self::close) and the last
 /// hold, or when the generator, its clones and all its locks are gone. Dropping the last of these handles blocks as `close` does. Each method
 /// that blocks says so.
 ///
@@ -243,8 +243,7 @@ impl DLockGenerator {
     /// Closes the generator. New calls, and calls that wait, fail with [`Error::ShutDown`]. A lock that is held stays held and
     /// is renewed until it is unlocked; the threads and sockets end with the last hold.
     ///
-    /// Blocks until waiting threads have left. If nothing is held, it also blocks until `dlock-retry`, `dlock-lease` and
-    /// `dlock-listen` have ended: a few round trips, or a few commands' time-outs (1 s each; on etcd and Consul 3 s) if no server answers.
+    /// Blocks until waiting threads have left. If nothing is held, it also blocks until the threads have ended: a few round trips, or a few commands' time-outs (1 s each; on etcd and Consul 3 s) if no server answers.
     /// Further calls do nothing more.
     ///
     /// An executor may poll a task inside `wake()`, and the task may call this there. Then it does not block, and the client ends when the last

@@ -117,7 +117,9 @@ fn a_write_has_one_wait_at_most_and_a_release_none() {
         }
         let calls = Commands::of(master);
         assert_eq!(calls.count("wait"), waits, "{calls:?}");
-        assert_eq!(calls.count("set"), 100, "{calls:?}");
+        // Once a second a script takes the lock in place of a plain attempt, and may move the fence to the clock.
+        let scripts = calls.count("evalsha") - 100;
+        assert!((100..=100 + scripts).contains(&calls.count("set")), "{calls:?}");
     }
     // The calls of many threads go out together while the server confirms earlier ones.
     let generator = counted(&master.url(), 1);

@@ -1,7 +1,7 @@
 //! `dlock run`: a command under a lock.
 //!
-//! `dlock run` is three processes, split off first of all, because a page that is written after a fork is copied
-//! (`crates/cli/src/run/fork.rs` has the one `unsafe`, and refuses to work beside other threads):
+//! `dlock run` forks its two helpers before it does anything else. What a process writes to memory after a fork is copied, so early helpers stay
+//! small (`crates/cli/src/run/fork.rs` has the one `unsafe`, and refuses to work beside other threads):
 //!
 //! | process | is | ends |
 //! |---|---|---|

@@ -4,6 +4,7 @@ use super::{Stage, assert_safe, bounds, few, held, many};
 use crate::consensus::{ConsensusStore, Etcd};
 use crate::report::Bounds;
 use crate::scene::Scene;
+use crate::setup::Setup;
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -59,13 +60,14 @@ fn costs_no_lock<V: ConsensusStore>(
 #[test]
 fn etcd_keeps_a_lock_for_its_time_when_its_leader_dies() {
     let mut stage = Stage::<Etcd>::open();
-    // Half of the holds. etcd keeps a lock for two seconds at least, and the next hold may keep it again.
+    // Half of the holds. etcd keeps a lock for two seconds at least, and the next hold may keep it again: so a few holds take as long as many others.
     let setup = many("leader killed, releases delayed").work(|work| work.delays = (50, 2500));
+    let setup = Setup { holds: 5, ..setup };
     let bounds = Bounds { waited: Duration::from_secs(10), ..bounds() };
     let report = stage.play(setup, bounds, |scene| {
         let leader = scene.leader();
         scene.without_service(|scene| scene.kill_server(leader));
-        scene.go_on(6);
+        scene.go_on(3);
         scene.restart_server(leader);
     });
     assert_safe(report);
