@@ -84,7 +84,7 @@ fn a_lease_that_is_not_renewed_is_told_before_it_is_lost() {
 #[test]
 fn a_dlock_that_stood_still_past_its_lease_ends_the_command_when_it_goes_on() {
     let kit = Kit::new();
-    let running = kit.run(&["--lease", "500ms"], WORK).start();
+    let running = kit.run(&["--lease", "2s"], WORK).start();
     kit.pid_of("pid");
     running.signal(Signal::STOP);
     eventually("the lease is over", || !kit.is_locked());
@@ -128,7 +128,7 @@ fn a_command_of_the_callers_is_told_of_the_loss() {
 #[test]
 fn the_lease_is_renewed_for_as_long_as_the_command_runs() {
     let kit = Kit::new();
-    let running = kit.run(&["--lease", "3s"], "mkfifo go; echo > in; read -r _ < go").start();
+    let running = kit.run(&["--lease", "6s"], "echo > in; while ! test -e go; do sleep 0.1; done").start();
     kit.line_of("in");
     let locker: String = kit.server.run(&["GET", KEY]);
     let (mut left, mut renewals) = (0, 0);
@@ -139,7 +139,7 @@ fn the_lease_is_renewed_for_as_long_as_the_command_runs() {
         renewals == 2
     });
     assert_eq!(kit.server.run::<String>(&["GET", KEY]), locker);
-    fs::write(kit.path("go"), "\n").unwrap();
+    fs::write(kit.path("go"), "").unwrap();
     running.end().expect(0);
     kit.expect_free();
 }
