@@ -23,6 +23,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::timing;
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +55,17 @@ pub(crate) struct PendingCleanup {
     /// How long the store keeps the key for it: its lease, and the lock-delay.
     kept: Duration,
     ending: Ending,
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReleaseUnanswered(_) => "its release was not answered",
+            Self::DelayUnanswered(..) => "its delayed release was not answered",
+            Self::GivenUp => "it was given up",
+            Self::AcquireUnanswered => "its acquire was not answered",
+        })
+    }
+}
+
     /// The moment until which the release is repeated; `None` before the first answered one.
     until: Option<Moment>,
     failed: Cooldown<Moment>,
@@ -142,7 +154,7 @@ impl Cleanup {
             return;
         }
         let has_room = list.schedule.len() < LONGEST;
-        let shown = (ending != Ending::GivenUp).then(|| format!("{ending:?}"));
+        let shown = (ending != Ending::GivenUp).then(|| ending.to_string());
         if has_room {
             if let Ending::DelayUnanswered(..) = ending {
                 list.delayed.insert(Arc::clone(locker));

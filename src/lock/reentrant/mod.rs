@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Panics
 ///
-/// No method panics.
+/// No method panics. A panic of the closure that [`with`](Self::with) runs goes on to the caller.
 ///
 /// # Examples
 ///
