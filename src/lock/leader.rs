@@ -155,6 +155,7 @@ pub struct Term {
 impl Term {
     /// Returns the number of the term, the fencing token of its hold: greater than that of every earlier term of any process. See
     /// [`DLockGuard::fencing_token`](crate::DLockGuard::fencing_token).
+    #[doc(alias = "fencing_token")]
     #[must_use]
     pub fn token(&self) -> u64 {
         self.hold.fencing_token()

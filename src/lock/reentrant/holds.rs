@@ -7,8 +7,8 @@ use crate::lock::reentrant::DistributedReentrantLock;
 use std::time::{Duration, Instant};
 
 impl DistributedReentrantLock {
-    /// Acquires the lock for a [`Hold`], which belongs to no thread. Blocks as [`lock`](Self::lock) does. If the calling thread itself holds
-    /// the lock, by a guard or by another `Hold`, the call waits for ever.
+    /// Acquires the lock for a [`Hold`], which belongs to no thread. Blocks as [`lock`](Self::lock) does. If the calling thread holds the lock
+    /// by a guard, the call waits for ever. While another `Hold` exists, the call waits until that is released, even if this thread took it.
     ///
     /// # Errors
     ///

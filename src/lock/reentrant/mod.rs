@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 ///
 /// Each method says whether it blocks, and for how long. The *limit of one command* is one second, unless
 /// [`RedisBuilder::io_timeout`](crate::RedisBuilder::io_timeout) or another store
-/// ([`StoreLimits::command`](crate::processor::StoreLimits::command)) sets another. Dropping the last handle of a client blocks as
+/// ([`StoreLimits::command`](crate::port::StoreLimits::command)) sets another. Dropping the last handle of a client blocks as
 /// [`DLockGenerator::close`](crate::DLockGenerator::close) does.
 ///
 /// # Panics
@@ -91,7 +91,7 @@ impl DistributedReentrantLock {
         DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER)?.ok_or(Error::ShutDown)
     }
 
-    /// Tries once to acquire the lock. Does not wait for a holder, and does not pass threads of this process that already wait.
+    /// Tries once to acquire the lock. Does not wait for a holder, and does not overtake threads of this process that already wait.
     /// Returns `None` if the lock is held, or if another thread of this process is about to get it.
     ///
     /// Blocks for one round trip to the store, sometimes two, or for some more after a lost reply. If the lock may
