@@ -7,7 +7,7 @@ use crate::log;
 use crate::process::Process;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
+use crate::sync::{Condvar, Mutex, before_notifying, catch_panic, on_own_thread};
 use crate::timing::{AWAKE, PAUSE_AFTER_PANIC};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -141,7 +141,7 @@ impl Worker {
             let (bell, clock, round) = (Arc::clone(&self.bell), self.clock.clone(), Arc::clone(&self.work));
             let spawned = thread::Builder::new()
                 .name(self.name.to_owned())
-                .spawn(move || work(name, &bell, &clock, &*round))
+                .spawn(move || on_own_thread(|| work(name, &bell, &clock, &*round)))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread {}: {e}", self.name);
                     Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
