@@ -169,7 +169,7 @@ Exit status:
   64   wrong usage: arguments, URL or configuration file
   70   the address cannot be listened on
 
-A server that cannot be reached, or denies a right, is the figure dlock_store_up 0, and one line on standard error; another one says that it is back. A request lists all locks once; those that come meanwhile have the same answer. \
+If the server cannot be reached or denies a right, dlock_store_up is 0, and one line on standard error says so. Another line says when the server is back. A request lists all locks once; those that come meanwhile have the same answer. \
 Whoever reaches the address can read it: there is no login and no TLS.";
 
 #[derive(Debug, Subcommand)]
