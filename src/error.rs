@@ -7,8 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An error of this crate. Every message names the value at fault and says what to do, on one line. No message contains a
-/// password.
+/// An error of this crate. A message names what failed, and where the crate knows one, a remedy. It is one line, and contains no password.
 ///
 /// A lock that somebody else holds is not an error: see the `Ok(None)` and `Ok(false)` of the `try_…` methods.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -61,12 +60,12 @@ pub enum Error {
         message: String,
     },
 
-    /// The server cannot keep this lock: it is older than Redis 7.0, or of another kind than the URL says (a Sentinel, a node of a Redis
-    /// Cluster).
+    /// The store cannot do what was asked: a server that is too old, or of another kind than the URL says (a Sentinel, a node of a Redis Cluster),
+    /// or an operation that this store lacks.
     #[non_exhaustive]
-    #[error("unsupported server: {}", OneLine(message))]
+    #[error("unsupported: {}", OneLine(message))]
     Unsupported {
-        /// What the server is, and what is required.
+        /// What the store is or lacks, and what is required.
         message: String,
     },
 
