@@ -5,7 +5,7 @@ use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::lock::guard::DLockGuard;
-use crate::lock::handle::Handle;
+use crate::lock::handle::{Handle, without_limit};
 use crate::lock::inspected::{Holder, LockState};
 use crate::port::{Inspection, Operations};
 use crate::state::key::Key;
@@ -87,8 +87,7 @@ impl DistributedReentrantLock {
         if let Some(token) = self.handle.lock_again() {
             return Ok(DLockGuard::new(&self.handle, token));
         }
-        // `None` means that the caller's own limit ended the wait, and there is none here.
-        DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER)?.ok_or(Error::ShutDown)
+        without_limit(DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER))
     }
 
     /// Tries once to acquire the lock. Does not wait for a holder, and does not overtake threads of this process that already wait.
