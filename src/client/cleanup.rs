@@ -34,6 +34,14 @@ const LONGEST: usize = 65_536;
 /// How many lockers are released in one round. Threads that wait for a lock share the batch.
 pub(super) const ROUND: usize = 256;
 
+/// What a store was asked to do with a locker on the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CleanupStep {
+    Release,
+    /// To end it for certain. An answer ends the clean-up.
+    Settle,
+}
+
 /// Why a locker is on the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -47,14 +55,6 @@ pub(super) enum Ending {
     AcquireUnanswered,
 }
 
-/// One locker whose release must be repeated.
-pub(crate) struct PendingCleanup {
-    id: u64,
-    pub(super) key: String,
-    pub(super) locker: Arc<str>,
-    /// How long the store keeps the key for it: its lease, and the lock-delay.
-    kept: Duration,
-    ending: Ending,
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -66,6 +66,14 @@ impl fmt::Display for Ending {
     }
 }
 
+/// One locker whose release must be repeated.
+pub(crate) struct PendingCleanup {
+    id: u64,
+    pub(super) key: String,
+    pub(super) locker: Arc<str>,
+    /// How long the store keeps the key for it: its lease, and the lock-delay.
+    kept: Duration,
+    ending: Ending,
     /// The moment until which the release is repeated; `None` before the first answered one.
     until: Option<Moment>,
     failed: Cooldown<Moment>,
@@ -221,13 +229,12 @@ impl Cleanup {
         due
     }
 
-    /// Handles the result of a release that was sent at `sent_at`. Puts the locker back unless no other release is
-    /// needed: none is if the store said that the locker is `settled`.
+    /// Handles the result of a request that was sent at `sent_at`. Puts the locker back unless no other release is needed.
     pub(super) fn put_back<T>(
         &self,
         mut cleanup: PendingCleanup,
         result: &Result<T, Error>,
-        settled: bool,
+        step: CleanupStep,
         sent_at: Moment,
     ) {
         let now = self.clock.pause_begins(sent_at);
@@ -235,7 +242,7 @@ impl Cleanup {
             Ok(_) => {
                 cleanup.failed.end();
                 let until = *cleanup.until.get_or_insert(now + timing::unanswered_acquire(cleanup.kept));
-                if settled || cleanup.ending != Ending::AcquireUnanswered || now >= until {
+                if step == CleanupStep::Settle || cleanup.ending != Ending::AcquireUnanswered || now >= until {
                     log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", cleanup.key, cleanup.locker);
                     return self.forget_delay(&cleanup);
                 }
