@@ -109,9 +109,9 @@ impl DLockConfig {
     }
 
     /// Sets the fraction of the lease after which it is extended, from 0.1 to 0.85. Defaults to 0.75, as in JVM DLock. If the store may be away
-    /// for a while during a failover ([`StoreLimits::outage`](crate::processor::StoreLimits::outage)), the default is smaller, but at least a
+    /// for a while during a failover ([`StoreLimits::outage`](crate::port::StoreLimits::outage)), the default is smaller, but at least a
     /// third, so that the rest of the lease outlives the failover. On a store that is asked about many locks together
-    /// ([`StoreLimits::asks_together`](crate::processor::StoreLimits::asks_together)), the lease is extended up to a sixth of it earlier.
+    /// ([`StoreLimits::asks_together`](crate::port::StoreLimits::asks_together)), the lease is extended up to a sixth of it earlier.
     pub fn with_renew_at(mut self, part: f64) -> Self {
         self.renew_at = Some(part);
         self
@@ -235,8 +235,8 @@ impl DLockConfig {
     }
 
     /// Sets a text that says what the lock is for. The WARN of a lost lease and that of a [long hold](Self::with_hold_warning) include the text,
-    /// `describe` shows it, and each request for the lock passes it to the store ([`Note::why`](crate::processor::Note::why)). The stores of this crate keep it only for a [delayed
-    /// release](crate::DelayedRelease). Characters that cannot be printed are escaped. Defaults to none.
+    /// `describe` shows it, and each request for the lock passes it to the store ([`Note::why`](crate::port::Note::why)). The stores of this crate
+    /// keep it only for a [delayed release](crate::DelayedRelease). Characters that cannot be printed are escaped. Defaults to none.
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(OneLine(reason.into()).to_string());
         self
@@ -244,7 +244,7 @@ impl DLockConfig {
 
     /// Sets the name of a [`Hold`](crate::Hold) of this lock, and of a call that waits for one. People see it in
     /// [descriptions](crate::DLockGenerator::describe), in the report of a [long hold](Self::with_hold_warning), and in a store that keeps
-    /// [notes](crate::processor::Note::thread). Without this setting, they see the name of the thread that called. Characters that cannot be
+    /// [notes](crate::port::Note::thread). Without this setting, they see the name of the thread that called. Characters that cannot be
     /// printed are escaped. A guard is always shown with the name of its thread.
     pub fn with_holder_name(mut self, name: impl Into<String>) -> Self {
         self.holder_name = Some(OneLine(name.into()).to_string());

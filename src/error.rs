@@ -60,12 +60,12 @@ pub enum Error {
         message: String,
     },
 
-    /// The server cannot keep this lock: it is older than Redis 7.0, or of another kind than the URL says (a Sentinel, a node of a Redis
-    /// Cluster).
+    /// The store cannot do what was asked: a server that is too old, or of another kind than the URL says (a Sentinel, a node of a Redis Cluster),
+    /// or an operation that this store lacks.
     #[non_exhaustive]
-    #[error("unsupported server: {}", OneLine(message))]
+    #[error("unsupported: {}", OneLine(message))]
     Unsupported {
-        /// What the server is, and what is required.
+        /// What the store is or lacks, and what is required.
         message: String,
     },
 

@@ -33,6 +33,8 @@
 //! [`lock.with(work)`](DistributedReentrantLock::with) makes this distinction for you: it returns the result of `work` unless the lease was
 //! lost.
 //!
+//! A *generator* is what other texts call a client, and a *processor* is a store: the names are those of JVM DLock.
+//!
 //! A lock is named by a *type* (`ORDER`) and a *target* (`4711`); its key in Redis is `DLOCK_ORDER_4711`. All handles of a key
 //! that one [`DLockGenerator`] made are the same lock: a thread that locked through one handle reenters through another.
 //! [`MemoryLockProcessor`] is an embedded store with the same rules, for tests and for single-process programs.
@@ -116,7 +118,7 @@ pub use lock::{
     ListedLocks, LockState, OwnedDLockGuard, Term, UnguardedLock,
 };
 #[cfg(feature = "async")]
-pub use lock::{HoldFuture, LossFuture, ReleaseFuture, TryHoldFuture};
+pub use lock::{HoldAllFuture, HoldFuture, LossFuture, ReleaseFuture, TryHoldFuture};
 pub use store::memory::MemoryLockProcessor;
 // The name of the port in 0.1.0.
 #[doc(hidden)]

@@ -48,6 +48,8 @@
 //! | `memory/inboxes` `cut` | whether a test has cut the store off | `set_reachable`, under the store's mutex | every request, under it | it belongs to the connection, and the mutex to the store, which connections share |
 //! | `clock/manual` `now` | the time of a clock that tests move | `advance` | whoever reads the clock | sleepers read it under mutexes of their own |
 
+use std::cell::Cell;
+
 #[cfg(not(all(test, dlock_shuttle)))]
 mod imp {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -99,6 +101,22 @@ mod imp {
 }
 
 pub(crate) use imp::*;
+
+imp::thread_local! {
+    /// Whether the calling thread is one of a client or of a store.
+    static IS_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs the work of a thread that a client or a store has started.
+pub(crate) fn on_own_thread<T>(work: impl FnOnce() -> T) -> T {
+    IS_OWN.with(|is_own| is_own.set(true));
+    work()
+}
+
+/// Returns whether the calling thread is one of a client or of a store.
+pub(crate) fn is_own_thread() -> bool {
+    IS_OWN.with(Cell::get)
+}
 
 /// The mutexes of rooms that no model looks at: what they protect is a table or a connection of one thread. Whoever lets a model look at such a
 /// room takes those above in their place.

@@ -20,7 +20,7 @@ pub(crate) use self::task::{TaskAcquire, TaskWait};
 
 use crate::client::closing::Inside;
 use crate::client::events::{Events, LockCall, Queued};
-use crate::client::lease_thread;
+use crate::client::lease_thread::{self, Numbers};
 use crate::client::parts::Parts;
 use crate::client::question::{Answer, Question};
 use crate::client::releases;
@@ -279,10 +279,10 @@ impl<'c> Acquire<'c> {
         let now = parts.core.clock.now();
         let unconfirmed = Unconfirmed(self);
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
-        let failure =
-            lease_thread::extend_now(parts, key, &expiring, false, self.limit.limit(now, parts.core.limits.command));
+        let limit = self.limit.limit(now, parts.core.limits.command);
+        let extended = lease_thread::extend_now(parts, key, &expiring, Numbers::Keep, limit);
         std::mem::forget(unconfirmed);
-        self.after_extension(&mut key.state.lock(), call, failure)
+        self.after_extension(&mut key.state.lock(), call, extended.err())
     }
 
     /// Confirms the thread's hold, after an extension that has ended with this failure, or without one. After a failure, there must be time left for

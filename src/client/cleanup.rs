@@ -23,6 +23,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::timing;
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,14 @@ const LONGEST: usize = 65_536;
 
 /// How many lockers are released in one round. Threads that wait for a lock share the batch.
 pub(super) const ROUND: usize = 256;
+
+/// What a store was asked to do with a locker on the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CleanupStep {
+    Release,
+    /// To end it for certain. An answer ends the clean-up.
+    Settle,
+}
 
 /// Why a locker is on the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +53,17 @@ pub(super) enum Ending {
     GivenUp,
     /// Its acquire was not answered, and may still be executed.
     AcquireUnanswered,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReleaseUnanswered(_) => "its release was not answered",
+            Self::DelayUnanswered(..) => "its delayed release was not answered",
+            Self::GivenUp => "it was given up",
+            Self::AcquireUnanswered => "its acquire was not answered",
+        })
+    }
 }
 
 /// One locker whose release must be repeated.
@@ -142,7 +162,7 @@ impl Cleanup {
             return;
         }
         let has_room = list.schedule.len() < LONGEST;
-        let shown = (ending != Ending::GivenUp).then(|| format!("{ending:?}"));
+        let shown = (ending != Ending::GivenUp).then(|| ending.to_string());
         if has_room {
             if let Ending::DelayUnanswered(..) = ending {
                 list.delayed.insert(Arc::clone(locker));
@@ -209,13 +229,12 @@ impl Cleanup {
         due
     }
 
-    /// Handles the result of a release that was sent at `sent_at`. Puts the locker back unless no other release is
-    /// needed: none is if the store said that the locker is `settled`.
+    /// Handles the result of a request that was sent at `sent_at`. Puts the locker back unless no other release is needed.
     pub(super) fn put_back<T>(
         &self,
         mut cleanup: PendingCleanup,
         result: &Result<T, Error>,
-        settled: bool,
+        step: CleanupStep,
         sent_at: Moment,
     ) {
         let now = self.clock.pause_begins(sent_at);
@@ -223,7 +242,7 @@ impl Cleanup {
             Ok(_) => {
                 cleanup.failed.end();
                 let until = *cleanup.until.get_or_insert(now + timing::unanswered_acquire(cleanup.kept));
-                if settled || cleanup.ending != Ending::AcquireUnanswered || now >= until {
+                if step == CleanupStep::Settle || cleanup.ending != Ending::AcquireUnanswered || now >= until {
                     log::debug!(RELEASE, "lock {:?}: locker {:?} is cleaned up", cleanup.key, cleanup.locker);
                     return self.forget_delay(&cleanup);
                 }

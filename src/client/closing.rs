@@ -35,7 +35,7 @@ use crate::error::Error;
 use crate::state::key::Key;
 use crate::state::machine::Phase;
 use crate::state::task::is_waking;
-use crate::sync::{MutexGuard, thread};
+use crate::sync::{MutexGuard, is_own_thread};
 use std::sync::Arc;
 
 /// A thread inside `lock`, or a release that a thread of the client sends. It is counted until this is dropped.
@@ -128,7 +128,7 @@ pub(super) fn end(parts: &Arc<Parts>) {
         return;
     }
     parts.core.activity.close();
-    if !is_worker() && !is_waking() {
+    if !is_own_thread() && !is_waking() {
         return shut_down(parts);
     }
     // A task was woken here, and has dropped the last handle. A shutdown may wait for this thread, or for one that waits for what the waker has. So
@@ -138,11 +138,6 @@ pub(super) fn end(parts: &Arc<Parts>) {
     }
     // That thread has only a weak pointer, and this one is about to drop its own.
     parts.order_all([Order::Drop(Box::new(Arc::clone(parts))), Order::ShutDown]);
-}
-
-/// Returns whether the calling thread is one of a client or a store.
-fn is_worker() -> bool {
-    thread::current().name().is_some_and(|name| name.starts_with("dlock-"))
 }
 
 /// Gives back the tenures that linger. After the closing no tenure begins to linger.

@@ -99,25 +99,35 @@ fn keep_record(parts: &Parts) {
     }
 }
 
-/// Extends one tenure on the calling thread, immediately. Also asks for a range of numbers if `fresh_numbers` is
-/// set. Returns why the store did not do it, if it failed.
+/// Whether an extension also fetches a range of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Numbers {
+    Keep,
+    Fetch,
+}
+
+/// Extends one tenure on the calling thread, immediately. Fails with the error of the store, and with [`Error::NotHeld`] if the tenure is gone, or lost.
 pub(super) fn extend_now(
     parts: &Parts,
     key: &Arc<Key>,
     locker: &str,
-    fresh_numbers: bool,
+    numbers: Numbers,
     limit: Duration,
-) -> Option<Error> {
-    let kept = key.state.lock().live_tenure(locker)?.kept();
+) -> Result<(), Error> {
+    let kept = key.state.lock().live_tenure(locker).map(|tenure| tenure.kept());
+    let kept = kept.ok_or_else(|| Error::NotHeld { key: key.name.to_string() })?;
     let sent_at = parts.core.clock.now();
     let deadline = key.hold.deadline();
     let limit = limit.min(parts.renewals.limit(deadline, deadline, other_deadline(parts, false), sent_at));
     let claim = parts.core.claim(&key.name, locker, kept);
-    let request = if fresh_numbers { Request::ExtendWithNumbers(claim) } else { Request::Extend(claim) };
+    let request = match numbers {
+        Numbers::Keep => Request::Extend(claim),
+        Numbers::Fetch => Request::ExtendWithNumbers(claim),
+    };
     let result = parts.core.run(&request, limit);
-    let failure = result.as_ref().err().cloned();
+    let outcome = result.as_ref().map(drop).map_err(Error::clone);
     extended(parts, key, locker, result, sent_at);
-    failure
+    outcome
 }
 
 /// Handles the reply to an extension that another thread has sent.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) struct Question {
     pub(super) about: Unsettled,
     again: bool,
-    /// Whether the store may put the locker in its queue.
+    /// Whether the store may put the locker in its queue, or may have done so when it was asked first.
     pub(crate) wait: bool,
 }
 

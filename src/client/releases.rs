@@ -125,7 +125,9 @@ impl ReleaseTries {
             // It is of an identity that a twin has, too: see `twin.rs`.
             return Ok(());
         }
-        self.end(parts, key, tenure, Duration::ZERO, outcome).unwrap_or(Ok(()))
+        // What is said to be the last try has an outcome. If it had none, nothing would be confirmed.
+        let none = || Err(Error::backend(BackendFailure::Unknown, "the last try of the release has no outcome"));
+        self.end(parts, key, tenure, Duration::ZERO, outcome).unwrap_or_else(none)
     }
 
     /// Returns the pause before the next try.

@@ -1,7 +1,7 @@
 //! What the thread `dlock-retry` has to do: the keys for which threads wait, the clean-up list, and the replies to posted releases. The work of
 //! the thread stands in [`retry_thread`](super::retry_thread).
 
-use super::cleanup::{Cleanup, Ending, InFlight, PendingCleanup, Unanswered};
+use super::cleanup::{Cleanup, CleanupStep, Ending, InFlight, PendingCleanup, Unanswered};
 use super::core::Core;
 use super::worker::{Schedule, Worker};
 use crate::client::delayed::Delayed;
@@ -160,7 +160,7 @@ impl Retries {
                 Some(error) => Err(Error::clone(error)),
             };
             failure = result.as_ref().err().filter(|error| matches!(error, Error::Backend { .. })).cloned();
-            self.cleanup.put_back(cleanup, &result, true, sent_at);
+            self.cleanup.put_back(cleanup, &result, CleanupStep::Settle, sent_at);
         }
     }
 

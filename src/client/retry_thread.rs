@@ -5,7 +5,7 @@
 //! `RetryLockThread` has the same two figures.) All requests that are due go to the store in one batch. Messages only make a hand-over
 //! faster: this thread guarantees that a waiter makes progress.
 
-use super::cleanup::{Ending, InFlight, PendingCleanup, ROUND};
+use super::cleanup::{CleanupStep, Ending, InFlight, PendingCleanup, ROUND};
 use super::closing::{self, Inside};
 use super::give_back::{GiveBack, Repeat};
 use super::lease_thread;
@@ -89,7 +89,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
     drop(requests);
     post_releases_meanwhile(parts);
     for (cleanup, result) in cleanups.into_iter().zip(&mut results) {
-        parts.retries.cleanup.put_back(cleanup, &result, false, sent_at);
+        parts.retries.cleanup.put_back(cleanup, &result, CleanupStep::Release, sent_at);
     }
     let mut unwanted = Vec::new();
     for ((turn, question), result) in turns.into_iter().zip(&mut results) {
@@ -145,7 +145,7 @@ fn retry_on_slow_nodes(parts: &Parts, keys: &mut Vec<Arc<Key>>, cleanups: &mut V
     for cleanup in slow_cleanups {
         let why = "its server keeps others waiting, and others are tried first";
         let later = Error::backend(BackendFailure::NotExecuted, why);
-        parts.retries.cleanup.put_back(cleanup, &Err::<(), _>(later), false, now);
+        parts.retries.cleanup.put_back(cleanup, &Err::<(), _>(later), CleanupStep::Release, now);
     }
 }
 

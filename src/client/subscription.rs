@@ -23,7 +23,7 @@ pub(crate) struct Subscription {
     subscribed: AtomicBool,
     /// Whether the right to send messages has been checked, or a thread is about to check it.
     // ORDERING: the value alone matters: the swap lets one thread check, and a thread that sees `true` relies on
-    // nothing that the other has done. Relaxed would do.
+    // nothing that the other has done. So Relaxed is enough.
     is_checked: AtomicBool,
     state: Mutex<InboxState>,
 }
@@ -109,14 +109,14 @@ impl Subscription {
     /// [`Error::Forked`]. It is not an error here that the store cannot be reached.
     pub(crate) fn check(&self, core: &Core, key: &str, limit: impl FnOnce() -> Duration) -> Result<(), Error> {
         // ORDERING: the flag alone matters, here and below: see `is_checked`.
-        if self.is_checked.load(Ordering::Acquire) || !core.hands_over {
+        if self.is_checked.load(Ordering::Relaxed) || !core.hands_over {
             return Ok(());
         }
         let Some(queue) = core.processor.queue() else { return Ok(()) };
         core.process.check()?;
         let is_too_early = self.state.lock().check_cooldown.lasts(core.clock.now());
         // ORDERING: as above; of two threads that see that the cool-down is over one checks.
-        if is_too_early || self.is_checked.swap(true, Ordering::AcqRel) {
+        if is_too_early || self.is_checked.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let checked = queue.check_inbox(core.id.current().as_str(), key, limit());
@@ -126,7 +126,7 @@ impl Subscription {
                 self.state.lock().check_cooldown.fail(core.clock.now(), pause);
             }
             // ORDERING: as above.
-            self.is_checked.store(false, Ordering::Release);
+            self.is_checked.store(false, Ordering::Relaxed);
         }
         match checked {
             Err(error @ Error::Denied { .. }) => Err(error),
@@ -211,8 +211,8 @@ impl<'a> Subscribed<'a> {
 
 impl Drop for Subscribed<'_> {
     fn drop(&mut self) {
-        // ORDERING: Relaxed would do: a thread that still sees `true` is passed over in the store's queue, or dropped, and
-        // its next poll says so.
-        self.0.subscribed.store(false, Ordering::Release);
+        // ORDERING: Relaxed: a thread that still sees `true` is passed over in the store's queue, or dropped, and its next
+        // poll says so.
+        self.0.subscribed.store(false, Ordering::Relaxed);
     }
 }

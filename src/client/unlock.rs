@@ -14,7 +14,7 @@ pub(crate) use self::several::unlock_all;
 use crate::client::closing::Leaving;
 use crate::client::events::Queued;
 use crate::client::give_back::GiveBack;
-use crate::client::lease_thread;
+use crate::client::lease_thread::{self, Numbers};
 use crate::client::loss;
 use crate::client::orders::{EndedTenure, Order, ReleaseReply};
 use crate::client::parts::Parts;
@@ -192,7 +192,8 @@ impl<'c> Unlock<'c> {
         }
         let locker = Arc::clone(&tenure.locker);
         drop(state);
-        lease_thread::extend_now(parts, key, &locker, true, parts.core.limits.command);
+        // Without fresh numbers, the tenure is not kept.
+        let _ = lease_thread::extend_now(parts, key, &locker, Numbers::Fetch, parts.core.limits.command);
         key.state.lock()
     }
 

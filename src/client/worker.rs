@@ -7,7 +7,7 @@ use crate::log;
 use crate::process::Process;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Condvar, Mutex, before_notifying, catch_panic};
+use crate::sync::{Condvar, Mutex, before_notifying, catch_panic, on_own_thread};
 use crate::timing::{AWAKE, PAUSE_AFTER_PANIC};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -26,8 +26,7 @@ pub(crate) struct Worker {
     process: Process,
     work: Work,
     bell: Arc<Bell>,
-    // ORDERING: Relaxed would do: it saves taking the mutex of the alarm, under which it changes, and nothing is read
-    // through it.
+    // ORDERING: Relaxed: it saves taking the mutex of the alarm, under which it changes, and nothing is read through it.
     started: AtomicBool,
     _woken: Option<Registration>,
 }
@@ -127,7 +126,7 @@ impl Worker {
     /// start it.
     pub(crate) fn start(&self) -> Result<bool, Error> {
         // ORDERING: a hint: see `started`.
-        if self.started.load(Ordering::Acquire) {
+        if self.started.load(Ordering::Relaxed) {
             return Ok(false);
         }
         self.process.check()?;
@@ -141,20 +140,20 @@ impl Worker {
             let (bell, clock, round) = (Arc::clone(&self.bell), self.clock.clone(), Arc::clone(&self.work));
             let spawned = thread::Builder::new()
                 .name(self.name.to_owned())
-                .spawn(move || work(name, &bell, &clock, &*round))
+                .spawn(move || on_own_thread(|| work(name, &bell, &clock, &*round)))
                 .map_err(|e| {
                     let message = format!("the operating system refused the thread {}: {e}", self.name);
                     Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
                 })?;
             (alarm.thread, alarm.phase) = (Some(spawned), WorkPhase::Sleeping);
-            self.started.store(true, Ordering::Release); // ORDERING: under the mutex of the alarm: see `started`.
+            self.started.store(true, Ordering::Relaxed); // ORDERING: under the mutex of the alarm: see `started`.
         }
         Ok(is_new)
     }
 
     /// Returns whether the thread was started, and not stopped since.
     pub(crate) fn is_started(&self) -> bool {
-        self.started.load(Ordering::Acquire) // ORDERING: a hint: see `started`.
+        self.started.load(Ordering::Relaxed) // ORDERING: a hint: see `started`.
     }
 
     /// Makes sure that the thread wakes no later than `at`.
@@ -178,7 +177,7 @@ impl Worker {
     pub(crate) fn stop(&self) {
         // A concurrent `start` has either finished or will find the worker stopped.
         let mut alarm = self.bell.alarm.lock();
-        self.started.store(false, Ordering::Release); // ORDERING: under the mutex of the alarm: see `started`.
+        self.started.store(false, Ordering::Relaxed); // ORDERING: under the mutex of the alarm: see `started`.
         alarm.stopped = true;
         let handle = alarm.thread.take_if(|handle| handle.thread().id() != thread::current().id());
         drop(alarm);

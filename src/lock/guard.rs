@@ -27,7 +27,8 @@ use std::time::Duration;
 /// On Linux with the GNU C library and on macOS, the end of the main thread (`main` returns or panics, or calls `exit`) waits
 /// for the replies to the releases of dropped guards. It does so for all generators that the main thread has used, whichever
 /// thread dropped the guards. It also waits while such a release is repeated because the server had forgotten the script or the
-/// connection was cut. It waits for at most twice the limit of a command, and never longer than ten seconds.
+/// connection was cut. It waits for at most twice the limit of a command, and never longer than ten seconds. This needs a `main` of Rust: a
+/// library that another language has loaded waits for nothing.
 ///
 /// Where nothing waits for the replies, a lock can stay behind until its lease ends: on other platforms, when another thread calls `exit`, when
 /// the main thread has never used the generator, after `abort` or a signal, and when the server does not answer in time. Even there the release
@@ -100,13 +101,13 @@ impl<'a> DLockGuard<'a> {
         self.token
     }
 
-    /// Returns `true` if the lease is certainly still ours. Once `false`, it stays `false`. Does not block.
+    /// Returns `true` if the lease is certainly still valid. Once `false`, it stays `false`. Does not block.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.handle.holds_validly(self.token)
     }
 
-    /// Returns for how long the lease is certainly ours if it is not extended again; zero if it is lost. Does not block.
+    /// Returns for how long the lease is certainly valid if it is not extended again; zero if it is lost. Does not block.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.handle.remaining_of(self.token)
@@ -118,7 +119,7 @@ impl<'a> DLockGuard<'a> {
         self.handle.held_for(self.token)
     }
 
-    /// Fails unless the lease is certainly still ours. Call it before each step that must not run beside another holder. Does
+    /// Fails unless the lease is certainly still valid. Call it before each step that must not run beside another holder. Does
     /// not block.
     ///
     /// # Errors

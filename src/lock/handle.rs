@@ -11,7 +11,7 @@ use crate::client::unlock::{AfterRelease, Unlock};
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::Moment;
 use crate::config::DLockConfig;
-use crate::error::{Error, LeaseLoss};
+use crate::error::{BackendFailure, Error, LeaseLoss};
 use crate::log;
 use crate::state::hold::{Exit, Reentry};
 use crate::state::key::Key;
@@ -238,6 +238,16 @@ impl Handle {
         // Lost leases and unanswered releases have already been logged with their causes.
         log::debug!(RELEASE, "lock {:?}: a dropped guard could not unlock: {error}", self.key.name);
     }
+}
+
+/// Returns what a call without a limit has acquired: only a limit, or a cancelled token, ends a wait without it.
+#[inline]
+pub(crate) fn without_limit<T>(acquired: Result<Option<T>, Error>) -> Result<T, Error> {
+    let never = || {
+        debug_assert!(false, "a wait without a limit has ended without the lock");
+        Error::backend(BackendFailure::Unknown, "the wait has ended without the lock; please report it")
+    };
+    acquired?.ok_or_else(never)
 }
 
 /// Returns the number of the hold that belongs to no thread, or that of the calling thread.

@@ -109,7 +109,6 @@ impl Hold {
     }
 
     /// Returns the number and the token. The caller must release the hold.
-    #[cfg(feature = "async")]
     pub(super) fn into_parts(mut self) -> (HoldNumber, u64) {
         self.done = true;
         (self.number.take(), self.token)

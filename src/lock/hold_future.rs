@@ -3,6 +3,7 @@
 use crate::client::acquire::TaskWait;
 use crate::client::wait_limit::WaitLimit;
 use crate::error::Error;
+use crate::lock::handle::without_limit;
 use crate::lock::held_lock::HeldLock;
 use crate::lock::hold::Hold;
 use crate::lock::reentrant::DistributedReentrantLock;
@@ -77,8 +78,7 @@ impl Future for HoldFuture {
     type Output = Result<Hold, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.0.poll(cx).map(|held| held?.ok_or(Error::ShutDown))
+        self.0.poll(cx).map(without_limit)
     }
 }
 

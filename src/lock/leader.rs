@@ -2,6 +2,7 @@
 
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::{Error, LeaseLoss};
+use crate::lock::handle::without_limit;
 use crate::lock::hold::Hold;
 #[cfg(feature = "async")]
 use crate::lock::hold_end::{LossFuture, ReleaseFuture};
@@ -63,8 +64,7 @@ impl Leader {
     ///
     /// As [`DistributedReentrantLock::hold`]. A loss is no error: it ends a term.
     pub fn run<T>(&self, lead: impl FnMut(Term) -> ControlFlow<T>) -> Result<T, Error> {
-        // Nobody cancels this token, so the campaigns end only with a value.
-        self.run_cancellable(&CancelToken::new(), lead)?.ok_or(Error::ShutDown)
+        without_limit(self.run_cancellable(&CancelToken::new(), lead))
     }
 
     /// Does the same as [`run`](Self::run) until `cancel` is cancelled. Then a campaign ends at once, no campaign follows a term, and the call
@@ -155,6 +155,7 @@ pub struct Term {
 impl Term {
     /// Returns the number of the term, the fencing token of its hold: greater than that of every earlier term of any process. See
     /// [`DLockGuard::fencing_token`](crate::DLockGuard::fencing_token).
+    #[doc(alias = "fencing_token")]
     #[must_use]
     pub fn token(&self) -> u64 {
         self.hold.fencing_token()

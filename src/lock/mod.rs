@@ -37,5 +37,7 @@ pub use inspected::{Holder, LockState};
 pub use leader::{Leader, Term};
 pub use owned_guard::OwnedDLockGuard;
 pub use reentrant::DistributedReentrantLock;
+#[cfg(feature = "async")]
+pub use several::HoldAllFuture;
 pub use several::{DLockGuards, Holds};
 pub use unguarded::UnguardedLock;

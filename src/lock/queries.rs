@@ -15,13 +15,13 @@ macro_rules! queries {
                 self.token
             }
 
-            /// Returns `true` if the lease is certainly still ours. Once `false`, it stays `false`. Does not block.
+            /// Returns `true` if the lease is certainly still valid. Once `false`, it stays `false`. Does not block.
             #[must_use]
             pub fn is_valid(&self) -> bool {
                 self.lock.handle.holds_validly(self.token)
             }
 
-            /// Returns for how long the lease is certainly ours if it is not extended again; zero if it is lost. Does not block.
+            /// Returns for how long the lease is certainly valid if it is not extended again; zero if it is lost. Does not block.
             #[must_use]
             pub fn remaining(&self) -> Duration {
                 self.lock.handle.remaining_of(self.token)
@@ -33,7 +33,7 @@ macro_rules! queries {
                 self.lock.handle.held_for(self.token)
             }
 
-            /// Fails unless the lease is certainly still ours. Call it before each step that must not run beside another holder. Does not block.
+            /// Fails unless the lease is certainly still valid. Call it before each step that must not run beside another holder. Does not block.
             ///
             /// # Errors
             ///

@@ -9,7 +9,9 @@ use crate::error::{BackendFailure, Error, LeaseLoss};
 use crate::lock::guard::OfThisThread;
 use crate::lock::handle::Handle;
 #[cfg(feature = "async")]
-use crate::lock::hold_end::ReleaseFuture;
+use crate::lock::held_lock::HeldLock;
+#[cfg(feature = "async")]
+use crate::lock::hold_end::{LossFuture, ReleaseFuture};
 #[cfg(feature = "async")]
 use crate::lock::hold_future::TryHoldFuture;
 use crate::lock::reentrant::DistributedReentrantLock;
@@ -19,19 +21,21 @@ use crate::state::owner::HoldNumber;
 use crate::state::task::TaskReply;
 use crossbeam_channel::{Receiver, bounded};
 #[cfg(feature = "async")]
+use std::fmt;
+#[cfg(feature = "async")]
 use std::future::poll_fn;
 use std::marker::PhantomData;
 #[cfg(feature = "async")]
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 #[cfg(feature = "async")]
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Keeps several locks for the thread that took them, until it is dropped. Made by [`DLockGenerator::lock_all`](crate::DLockGenerator::lock_all).
 ///
 /// Each lock is held as by a [`DLockGuard`](crate::DLockGuard): it has its own fencing token, its own lease, which is renewed, and it can be lost
-/// alone. The guard belongs to the thread that locked, and the holds are reentrant.
+/// alone. The guard belongs to the thread that locked, and the holds are reentrant. Several locks have no `unlock_after` and no `held_for`.
 ///
 /// Dropping it gives all locks back together: on one Redis server the releases go out in one write, and the drop waits for no reply.
 /// [`unlock`](Self::unlock) waits for the replies. While the guard lives, the client behind its generator lives, too.
@@ -96,21 +100,21 @@ macro_rules! held_together {
                 self.several.in_order().into_iter().map(|taken| taken.token)
             }
 
-            /// Returns `true` if all leases are certainly still ours. Once `false`, it stays `false`. Does not block.
+            /// Returns `true` if all leases are certainly still valid. Once `false`, it stays `false`. Does not block.
             #[must_use]
             pub fn is_valid(&self) -> bool {
                 self.several.taken.iter().all(|taken| taken.handle().holds_validly(taken.token))
             }
 
-            /// Returns for how long all leases are certainly ours if none is extended again: the shortest of the times that are left. It is zero if
-            /// one is lost. Does not block.
+            /// Returns for how long all leases are certainly valid if none is extended again: the shortest of the times that are left. It is zero
+            /// if one is lost. Does not block.
             #[must_use]
             pub fn remaining(&self) -> Duration {
                 let left = self.several.taken.iter().map(|taken| taken.handle().remaining_of(taken.token));
                 left.min().unwrap_or_default()
             }
 
-            /// Fails unless all leases are certainly still ours. Call it before each step that must not run beside another holder. Does not block.
+            /// Fails unless all leases are certainly still valid. Call it before each step that must not run beside another holder. Does not block.
             ///
             /// # Errors
             ///
@@ -176,12 +180,8 @@ impl Holds {
 /// For a task.
 #[cfg(feature = "async")]
 impl Holds {
-    /// As [`acquire`](Self::acquire), for a task.
-    pub(super) async fn acquire_async(
-        locks: Vec<DistributedReentrantLock>,
-        limit: WaitLimit<'static>,
-    ) -> Result<Option<Self>, Error> {
-        let locks = in_order_of_keys(locks);
+    /// As [`acquire`](Self::acquire), for a task, of locks that are in order.
+    async fn acquire_async(locks: Vec<(usize, HeldLock)>, limit: WaitLimit<'static>) -> Result<Option<Self>, Error> {
         loop {
             let (mut several, mut losses) = (Several { taken: Vec::new(), goes_back_elsewhere: true }, Vec::new());
             for (place, lock) in &locks {
@@ -193,12 +193,20 @@ impl Holds {
                 });
                 let Some(hold) = taken.await? else { break };
                 let (number, token) = hold.into_parts();
-                several.taken.push(TakenLock { place: *place, lock: lock.clone(), token, number: Some(number) });
+                several.taken.push(TakenLock { place: *place, lock: (**lock).clone(), token, number: Some(number) });
             }
             if let Some(taken) = several.or_again(locks.len(), &limit) {
                 return taken.map(|several| several.map(|several| Self { several }));
             }
         }
+    }
+
+    /// Returns a future that ends when one of the leases is lost. If all holds end without a loss, the future never ends, as that of
+    /// [`Hold::lost_async`](crate::Hold::lost_async). Never blocks.
+    pub fn lost_async(&self) -> LossFuture {
+        let lost = Arc::default();
+        self.several.taken.iter().for_each(|taken| taken.handle().key.watch_by_task(taken.token, &lost));
+        LossFuture::new(lost)
     }
 
     /// Releases all locks together, as [`release`](Self::release) does. The release begins with this call, whether or not the future is polled. Never
@@ -223,6 +231,39 @@ impl Holds {
             }
             first_failure(outcomes)
         }
+    }
+}
+
+/// Takes several locks for [`Holds`], all or none. Made by [`DLockGenerator::hold_all_async`](crate::DLockGenerator::hold_all_async).
+///
+/// It does nothing before its first poll. Dropping it gives back what it has taken.
+#[cfg(feature = "async")]
+#[must_use = "a future does nothing unless it is polled"]
+pub struct HoldAllFuture(Pin<Box<dyn Future<Output = Result<Option<Holds>, Error>> + Send + Sync>>);
+
+#[cfg(feature = "async")]
+impl HoldAllFuture {
+    pub(super) fn new(locks: Result<Vec<DistributedReentrantLock>, Error>, limit: WaitLimit<'static>) -> Self {
+        // The future may have their last handles, and be dropped by a task.
+        let of_task = |(place, lock): (usize, DistributedReentrantLock)| (place, HeldLock::of_task(&lock));
+        let locks = locks.map(|locks| in_order_of_keys(locks).into_iter().map(of_task).collect());
+        Self(Box::pin(async move { Holds::acquire_async(locks?, limit).await }))
+    }
+}
+
+#[cfg(feature = "async")]
+impl Future for HoldAllFuture {
+    type Output = Result<Option<Holds>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+#[cfg(feature = "async")]
+impl fmt::Debug for HoldAllFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HoldAllFuture").finish_non_exhaustive()
     }
 }
 

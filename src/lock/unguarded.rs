@@ -2,6 +2,7 @@
 
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;
+use crate::lock::handle::without_limit;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crossbeam_channel::{Receiver, bounded};
 use std::time::{Duration, Instant};
@@ -40,8 +41,7 @@ impl UnguardedLock {
     ///
     /// As [`DistributedReentrantLock::lock`].
     pub fn lock(&self) -> Result<(), Error> {
-        // `None` means that the caller's own limit ended the wait, and there is none here.
-        self.lock.handle.acquire(&WaitLimit::FOREVER)?.map(drop).ok_or(Error::ShutDown)
+        without_limit(self.lock.handle.acquire(&WaitLimit::FOREVER)).map(drop)
     }
 
     /// Tries once to acquire the lock. Returns `false` if it is held. Blocks as [`DistributedReentrantLock::try_lock`] does.

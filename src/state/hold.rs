@@ -66,7 +66,7 @@ pub(crate) struct CurrentHold {
     count: AtomicU32,
     // ORDERING: `begin` stores it first, and `is_valid` loads it last. What `is_valid` loads before (`owner`, `deadline`, with Acquire) was
     // stored with Release after the token of the same hold. So if any of it belongs to a later hold than the one asked about, the token that is
-    // loaded then is not the one asked about either. For the token alone Relaxed would do.
+    // loaded then is not the one asked about either. For the token itself Relaxed is enough.
     token: AtomicU64,
     // ORDERING: pairs as `token` says.
     deadline: AtomicU64,
@@ -145,7 +145,7 @@ impl CurrentHold {
     /// Returns the token of the current hold, or else of the last one.
     #[inline]
     pub(crate) fn token(&self) -> u64 {
-        self.token.load(Ordering::Acquire) // ORDERING: pairs with `begin`; nothing else is read through it.
+        self.token.load(Ordering::Relaxed) // ORDERING: Relaxed: see the field; nothing else is read through it.
     }
 
     #[inline]
@@ -168,8 +168,8 @@ impl CurrentHold {
     /// Begins the next hold of a tenure. Call it with the key's mutex held.
     pub(crate) fn begin(&self, to: Taker<'_>, tenure: &Tenure) {
         // ORDERING: the token comes before what pairs with `is_valid`, and `owner` after everything that it publishes
-        // to `is_owned_by`.
-        self.token.store(tenure.tokens.current(), Ordering::Release);
+        // to `is_owned_by`. Relaxed: the stores with Release publish it.
+        self.token.store(tenure.tokens.current(), Ordering::Relaxed);
         self.deadline.store(tenure.valid_until().as_nanos(), Ordering::Release);
         self.count.store(if to.settings.reentry { 1 } else { ONCE }, Ordering::Relaxed);
         self.owner.store(to.owner, Ordering::Release);
@@ -177,8 +177,8 @@ impl CurrentHold {
 
     /// Ends a hold. Call it with the key's mutex held.
     pub(crate) fn end(&self) {
-        // ORDERING: Relaxed would do for both: whoever finds no owner reads nothing else without the key's mutex.
-        self.owner.store(NOBODY, Ordering::Release);
+        // ORDERING: Relaxed: whoever finds no owner reads nothing else without the key's mutex.
+        self.owner.store(NOBODY, Ordering::Relaxed);
         self.count.store(0, Ordering::Relaxed);
     }
 

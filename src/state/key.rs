@@ -77,9 +77,14 @@ impl Key {
 
     /// Returns the reply that comes when the hold with this token is lost.
     pub(crate) fn watch_by_reply(&self, token: u64) -> Arc<TaskReply<()>> {
-        let reply = Arc::new(TaskReply::default());
-        self.add_watcher(token, Watcher::Task(Arc::downgrade(&reply)));
+        let reply = Arc::default();
+        self.watch_by_task(token, &reply);
         reply
+    }
+
+    /// Gives the reply when the hold with this token is lost.
+    pub(crate) fn watch_by_task(&self, token: u64, reply: &Arc<TaskReply<()>>) {
+        self.add_watcher(token, Watcher::Task(Arc::downgrade(reply)));
     }
 
     fn add_watcher(&self, token: u64, watcher: Watcher) {

@@ -29,7 +29,7 @@ const OF_A_HOLD: u64 = 1 << 62;
 static LAST: AtomicU64 = AtomicU64::new(NOBODY);
 
 /// How many threads are in the table of ended ones. It is mostly zero, and then nobody has to look.
-// ORDERING: Relaxed would do. It changes only under the mutex of `BOOKS`, and whoever sees more than zero reads the
+// ORDERING: Relaxed. It changes only under the mutex of `BOOKS`, and whoever sees more than zero reads the
 // table under that mutex. Whoever sees zero too late looks again in the lease thread's next round.
 static ANY: AtomicUsize = AtomicUsize::new(0);
 
@@ -140,7 +140,7 @@ impl Drop for ThreadHolds {
             let left = self.count.get().saturating_sub(books.gone.remove(&self.thread).unwrap_or(0));
             if left > 0 {
                 books.ended.insert(self.thread, left);
-                ANY.fetch_add(1, Ordering::Release); // ORDERING: under the mutex of `BOOKS`: see `ANY`.
+                ANY.fetch_add(1, Ordering::Relaxed); // ORDERING: under the mutex of `BOOKS`: see `ANY`.
             }
         }
         drop(books);
@@ -203,7 +203,7 @@ pub(crate) fn hold_ends() {
 /// Returns whether a thread has ended with holds.
 pub(crate) fn has_ended(thread: u64) -> bool {
     // ORDERING: a hint that saves taking the mutex: see `ANY`.
-    ANY.load(Ordering::Acquire) > 0 && BOOKS.lock().ended.contains_key(&thread)
+    ANY.load(Ordering::Relaxed) > 0 && BOOKS.lock().ended.contains_key(&thread)
 }
 
 /// Counts a hold of an ended thread out.
@@ -230,7 +230,7 @@ impl Books {
         *count -= 1;
         if *count == 0 {
             self.ended.remove(&thread);
-            ANY.fetch_sub(1, Ordering::Release); // ORDERING: under the mutex of `BOOKS`: see `ANY`.
+            ANY.fetch_sub(1, Ordering::Relaxed); // ORDERING: under the mutex of `BOOKS`: see `ANY`.
         }
         true
     }

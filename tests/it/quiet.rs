@@ -1,9 +1,10 @@
-//! An orderly life of a generator, from connect to close, logs no line above DEBUG.
+//! An orderly life of a generator, from connect to close, logs no line above DEBUG, but for one of INFO at each term of a leader.
 
 use crate::support::RedisServer;
 use crate::support::crew::{HANG, eventually, spawn, spawn_with, wait_by};
 use crate::support::lab::wait_with;
 use crate::support::process::alone;
+use futures_lite::future::block_on;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 use redis_dlock::processor::Operations;
@@ -11,6 +12,7 @@ use redis_dlock::{
     CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, GeneratorBuilder, LockProcessor,
     MemoryLockProcessor, RedisBuilder, RedisLockProcessor,
 };
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -247,6 +249,41 @@ fn without_messages(place: &Place) {
     generator.close();
 }
 
+fn a_lock_that_is_kept_for_a_while_after_its_hold(place: &Place) {
+    let (_elsewhere, wanted) = place.client("kept");
+    let (generator, lock) = place.client("kept");
+    lock.lock().unwrap().unlock_after(A_WHILE / 10).unwrap();
+    wanted.lock().unwrap().unlock().unwrap();
+    generator.close();
+}
+
+fn tasks(place: &Place) {
+    let (_holding, held) = place.client("tasks");
+    let (generator, lock) = place.client("tasks");
+    block_on(block_on(lock.hold_async()).unwrap().release_async()).unwrap();
+    let hold = held.hold().unwrap();
+    assert!(block_on(lock.try_hold_async()).unwrap().is_none());
+    let waiter = spawn_with(&lock, |lock| drop(block_on(lock.hold_async()).unwrap()));
+    place.until_waiting(&lock, 1);
+    hold.release().unwrap();
+    waiter.join();
+    generator.close();
+}
+
+const TERMS: usize = 3;
+
+fn a_leader(place: &Place) {
+    let (generator, _) = place.client("leader");
+    let leader = generator.leader("QUIET", "led").unwrap();
+    let mut terms = 0;
+    let lead = |_| {
+        terms += 1;
+        if terms == TERMS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    leader.run(lead).unwrap();
+    generator.close();
+}
+
 const LIVES: &[fn(&Place)] = &[
     alone_and_reentrant,
     a_drop_just_before_the_end,
@@ -259,6 +296,9 @@ const LIVES: &[fn(&Place)] = &[
     lingering,
     a_hold_that_is_renewed,
     without_messages,
+    a_lock_that_is_kept_for_a_while_after_its_hold,
+    tasks,
+    a_leader,
 ];
 
 #[test]
@@ -281,6 +321,7 @@ fn an_orderly_life_logs_nothing_above_debug() {
             let client = tls.client_of_its_authority();
             Place::new("TLS", move || patient(client.clone()))
         });
+        let count = places.len();
         let crew: Vec<_> = places
             .drain(..)
             .map(|place| {
@@ -294,8 +335,10 @@ fn an_orderly_life_logs_nothing_above_debug() {
             })
             .collect();
         crew.into_iter().for_each(|member| member.join());
-        let loud = LOG.loud.lock();
+        let is_of_a_term = |line: &String| line.starts_with("INFO") && line.contains(": leads, term ");
+        let (terms, loud): (Vec<_>, Vec<_>) = LOG.loud.lock().drain(..).partition(is_of_a_term);
         assert!(loud.is_empty(), "{} lines:\n{}", loud.len(), loud.join("\n"));
+        assert_eq!(terms.len(), count * TERMS, "{terms:#?}");
     });
 }
 

@@ -12,10 +12,11 @@ use redis_dlock::processor::{
 };
 use redis_dlock::{
     BackendFailure, CancelToken, Cause, ClientRecord, Clock, DLockConfig, DLockGenerator, DLockGuard, DLockGuards,
-    DelayedRelease, Description, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, HoldFuture, Holder,
-    Holds, Leader, LeaseLoss, ListedLock, ListedLocks, LockProcessor, LockState, LossCause, LossFuture, ManualClock,
-    MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Polling, Receiver, RedisBuilder, RedisLockProcessor,
-    ReleaseFuture, Server, SlowWait, SystemClock, Term, Told, TryHoldFuture, UnguardedLock, WaitingThread,
+    DelayedRelease, Description, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, HoldAllFuture,
+    HoldFuture, Holder, Holds, Leader, LeaseLoss, ListedLock, ListedLocks, LockProcessor, LockState, LossCause,
+    LossFuture, ManualClock, MemoryLockProcessor, Moment, OwnedDLockGuard, Party, Polling, Receiver, RedisBuilder,
+    RedisLockProcessor, ReleaseFuture, Server, SlowWait, SystemClock, Term, Told, TryHoldFuture, UnguardedLock,
+    WaitingThread,
 };
 use std::collections::HashSet;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -37,7 +38,7 @@ const _: () = {
     // What a program holds.
     each!(goes_anywhere:
         DLockGenerator, GeneratorBuilder, DLockConfig, DistributedReentrantLock, UnguardedLock, Hold, Holds,
-        HoldFuture, TryHoldFuture, ReleaseFuture, LossFuture, Leader, Term, CancelToken, Receiver<()>
+        HoldAllFuture, HoldFuture, TryHoldFuture, ReleaseFuture, LossFuture, Leader, Term, CancelToken, Receiver<()>
     );
     // The thread that locked must unlock.
     each!(is_looked_at_from_anywhere: DLockGuard<'_>, OwnedDLockGuard, DLockGuards);

@@ -60,7 +60,7 @@ pub(crate) fn tells_limits(name: &str, store: &dyn LockProcessor) {
     for (row, expected) in expected {
         assert_eq!(cell(row), expected, "{row}: {name}");
     }
-    let is_passed_over = cell("a dead waiter").starts_with("is passed over");
+    let is_passed_over = cell("a dead waiter").starts_with("is passed over at once");
     assert_eq!(is_passed_over, limits.dead_waiters == DeadWaiters::AtOnce, "{name}");
     let outage = cell("renewals allow for an outage of");
     if outage != "what the Sentinels are set to" {

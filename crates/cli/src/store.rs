@@ -8,6 +8,7 @@ use dlock_consensus::{ConsulBuilder, ConsulLockProcessor};
 use dlock_consensus::{EtcdBuilder, EtcdLockProcessor};
 use redis_dlock::port::{LockProcessor, Operations, StoreLimits};
 use redis_dlock::{DLockGenerator, Error, GeneratorBuilder, RedisBuilder, RedisLockProcessor};
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,7 +52,21 @@ pub(crate) enum Builder {
 
 /// A text that is not shown.
 #[derive(Clone)]
-pub(crate) struct Secret(pub(crate) String);
+pub(crate) struct Secret(String);
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl Deref for Secret {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -79,7 +94,7 @@ impl Builder {
             Self::Etcd(builder) => answering(builder.build()?).map(Store::Etcd),
             #[cfg(feature = "consul")]
             Self::Consul(builder) => answering(builder.build()?).map(Store::Consul),
-            Self::Other(other, url) => answering((other.open)(&url.0)?).map(Store::Other),
+            Self::Other(other, url) => answering((other.open)(&url)?).map(Store::Other),
         }
     }
 

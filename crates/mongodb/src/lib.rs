@@ -39,6 +39,7 @@ mod entry;
 mod expression;
 mod inbox;
 mod link;
+mod log;
 mod operation;
 mod processor;
 mod timing;

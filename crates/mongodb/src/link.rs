@@ -16,6 +16,7 @@
 
 use crate::classify::{Sharded, classify, code, words};
 use crate::expression::set;
+use crate::log::{self, Level};
 use crate::timing::{COMMAND, CONNECTING, LATE, PINGS, SELECTION};
 use crossbeam_channel::{Receiver, Sender};
 use mongodb::bson::{Document, doc};
@@ -27,6 +28,7 @@ use mongodb::options::{
 };
 use mongodb::{Client, Collection, Database, IndexModel};
 use redis_dlock::{BackendFailure, Error};
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +58,6 @@ tokio::task_local! {
 }
 
 /// The servers of one URL.
-#[derive(Debug)]
 pub(crate) struct Link {
     /// It is only taken at the end.
     runtime: Option<Runtime>,
@@ -66,6 +67,16 @@ pub(crate) struct Link {
     has_answered: AtomicBool,
     has_indexes: AtomicBool,
     is_closed: AtomicBool,
+}
+
+/// Without the URL, which contains the login.
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("name", &self.name)
+            .field("has_answered", &self.has_answered)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Link {
@@ -231,7 +242,8 @@ impl Link {
                 // A user without that right does not get it soon.
                 Ok(Err(error)) if code(&error).is_some() => {
                     let why = words(&error);
-                    log::info!(target: "redis_dlock::client", "the TTL indexes of {name} are not made, so nothing is swept there: {why}");
+                    let text = format_args!("the TTL indexes of {name} are not made, so nothing is swept there: {why}");
+                    log::write(Level::Info, log::CLIENT, text);
                 }
                 _ => {
                     if let Some(link) = link.upgrade() {

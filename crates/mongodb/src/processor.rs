@@ -4,6 +4,7 @@ use crate::classify::{DUPLICATE, code, words};
 use crate::entry::Entry;
 use crate::inbox::MongoInbox;
 use crate::link::{Link, locks, look_at, lost};
+use crate::log::{self, Level};
 use crate::operation::Command;
 use crate::timing::{COMMAND, ELECTION, LATE, LONGEST_DELAY, SHORTEST, SKEW};
 use mongodb::bson::{Document, doc};
@@ -181,13 +182,13 @@ async fn execute(link: &Arc<Link>, command: &Command, begin: Instant, limit: Dur
         }
     };
     if let Some(behind) = found.as_ref().map(Entry::behind).filter(|behind| *behind > SKEW) {
-        log::warn!(
-            target: "redis_dlock::lease",
-            "the clock of the MongoDB server that answers for {:?} is {behind:?} behind that of the command before, so leases \
-             end later by that; the other way round they end too early: synchronise the servers' clocks. A command that has waited so \
-             long in the server looks the same",
-            command.key
+        let key = &command.key;
+        let warning = format_args!(
+            "the clock of the MongoDB server that answers for {key:?} is {behind:?} behind that of the server before, so leases end \
+             later. Synchronise the servers' clocks: if one is ahead, leases end too early. (A command that waited that long in the \
+             server gives the same warning.)"
         );
+        log::write(Level::Warn, log::LEASE, warning);
     }
     Ok(found)
 }

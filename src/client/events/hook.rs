@@ -13,7 +13,7 @@
 use crate::error::LeaseLoss;
 use crate::event::{Dropped, Event, SlowWait};
 use crate::log;
-use crate::sync::{Condvar, Mutex, catch_panic, thread};
+use crate::sync::{Condvar, Mutex, catch_panic, on_own_thread, thread};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -139,7 +139,9 @@ impl Hook {
             return;
         }
         let hook = Arc::clone(self);
-        if let Err(e) = thread::Builder::new().name("dlock-events".to_owned()).spawn(move || hook.tell_all()) {
+        if let Err(e) =
+            thread::Builder::new().name("dlock-events".to_owned()).spawn(move || on_own_thread(|| hook.tell_all()))
+        {
             // The next event tries again. The events stay in the queue.
             self.queue.lock().has_thread = false;
             for function in &self.functions {

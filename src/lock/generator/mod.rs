@@ -15,6 +15,8 @@ use crate::lock::leader::Leader;
 use crate::lock::limits::{self, ShortLeases};
 use crate::lock::properties::Leases;
 use crate::lock::reentrant::DistributedReentrantLock;
+#[cfg(feature = "async")]
+use crate::lock::several::HoldAllFuture;
 use crate::lock::several::{DLockGuards, Holds};
 use crate::log;
 use crate::one_line::OneLine;
@@ -158,7 +160,7 @@ impl DLockGenerator {
     /// # Errors
     ///
     /// [`Error::InvalidConfig`], which names the setting that cannot be used, for example because it exceeds a [limit of the
-    /// store](crate::processor::StoreLimits); for a config without a lease, those of [`lease_of`](Self::lease_of); [`Error::ShutDown`] after
+    /// store](crate::port::StoreLimits); for a config without a lease, those of [`lease_of`](Self::lease_of); [`Error::ShutDown`] after
     /// [`close`](Self::close).
     pub fn generate_with(&self, config: DLockConfig) -> Result<DistributedReentrantLock, Error> {
         // Asked each time: what an outage may last is known only once Sentinels have answered.
@@ -442,12 +444,12 @@ impl DLockGenerator {
         Holds::acquire(locks, &limit)
     }
 
-    /// Takes several locks as [`hold_all`](Self::hold_all) does, for a task that awaits them. The limit counts from the first poll. Never blocks the
-    /// thread that polls it. Dropping the future gives back what it has taken.
+    /// Takes several locks as [`hold_all`](Self::hold_all) does, for a task that awaits them. The limit counts from now. Never blocks the thread that
+    /// polls the future. Dropping that gives back what it has taken.
     ///
     /// # Errors
     ///
-    /// As [`hold_all`](Self::hold_all).
+    /// The output of the future is an error as that of [`hold_all`](Self::hold_all).
     ///
     /// ```
     /// # use redis_dlock::{DLockGenerator, MemoryLockProcessor};
@@ -462,13 +464,12 @@ impl DLockGenerator {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     #[cfg(feature = "async")]
-    pub async fn hold_all_async<C: Into<DLockConfig>>(
+    pub fn hold_all_async<C: Into<DLockConfig>>(
         &self,
         locks: impl IntoIterator<Item = C>,
         limit: Duration,
-    ) -> Result<Option<Holds>, Error> {
-        let locks = self.differing(locks)?;
-        Holds::acquire_async(locks, self.wait_limit(limit)).await
+    ) -> HoldAllFuture {
+        HoldAllFuture::new(self.differing(locks), self.wait_limit(limit))
     }
 
     /// Returns the locks of a list that names each of them once.

@@ -2,13 +2,14 @@
 
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;
+use crate::lock::handle::without_limit;
 use crate::lock::hold::Hold;
 use crate::lock::reentrant::DistributedReentrantLock;
 use std::time::{Duration, Instant};
 
 impl DistributedReentrantLock {
-    /// Acquires the lock for a [`Hold`], which belongs to no thread. Blocks as [`lock`](Self::lock) does. If the calling thread itself holds
-    /// the lock, by a guard or by another `Hold`, the call waits for ever.
+    /// Acquires the lock for a [`Hold`], which belongs to no thread. Blocks as [`lock`](Self::lock) does. If the calling thread holds the lock
+    /// by a guard, the call waits for ever. While another `Hold` exists, the call waits until that is released, even if this thread took it.
     ///
     /// # Errors
     ///
@@ -21,8 +22,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn hold(&self) -> Result<Hold, Error> {
-        // `None` means that the caller's own limit ended the wait, and there is none here.
-        Hold::acquire(self, &WaitLimit::FOREVER)?.ok_or(Error::ShutDown)
+        without_limit(Hold::acquire(self, &WaitLimit::FOREVER))
     }
 
     /// Tries once to acquire the lock for a [`Hold`]. Returns `None` if it is held, even by the calling thread. Blocks as

@@ -5,7 +5,7 @@ use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::config::DLockConfig;
 use crate::error::Error;
 use crate::lock::guard::DLockGuard;
-use crate::lock::handle::Handle;
+use crate::lock::handle::{Handle, without_limit};
 use crate::lock::inspected::{Holder, LockState};
 use crate::port::{Inspection, Operations};
 use crate::state::key::Key;
@@ -27,12 +27,12 @@ use std::time::{Duration, Instant};
 ///
 /// Each method says whether it blocks, and for how long. The *limit of one command* is one second, unless
 /// [`RedisBuilder::io_timeout`](crate::RedisBuilder::io_timeout) or another store
-/// ([`StoreLimits::command`](crate::processor::StoreLimits::command)) sets another. Dropping the last handle of a client blocks as
+/// ([`StoreLimits::command`](crate::port::StoreLimits::command)) sets another. Dropping the last handle of a client blocks as
 /// [`DLockGenerator::close`](crate::DLockGenerator::close) does.
 ///
 /// # Panics
 ///
-/// No method panics.
+/// No method panics. A panic of the closure that [`with`](Self::with) runs goes on to the caller.
 ///
 /// # Examples
 ///
@@ -87,11 +87,10 @@ impl DistributedReentrantLock {
         if let Some(token) = self.handle.lock_again() {
             return Ok(DLockGuard::new(&self.handle, token));
         }
-        // `None` means that the caller's own limit ended the wait, and there is none here.
-        DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER)?.ok_or(Error::ShutDown)
+        without_limit(DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER))
     }
 
-    /// Tries once to acquire the lock. Does not wait for a holder, and does not pass threads of this process that already wait.
+    /// Tries once to acquire the lock. Does not wait for a holder, and does not overtake threads of this process that already wait.
     /// Returns `None` if the lock is held, or if another thread of this process is about to get it.
     ///
     /// Blocks for one round trip to the store, sometimes two, or for some more after a lost reply. If the lock may

@@ -2,6 +2,7 @@
 
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::Error;
+use crate::lock::handle::without_limit;
 use crate::lock::owned_guard::OwnedDLockGuard;
 use crate::lock::reentrant::DistributedReentrantLock;
 use crate::lock::unguarded::UnguardedLock;
@@ -23,8 +24,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn lock_owned(&self) -> Result<OwnedDLockGuard, Error> {
-        // `None` means that the caller's own limit ended the wait, and there is none here.
-        OwnedDLockGuard::acquire(self, &WaitLimit::FOREVER)?.ok_or(Error::ShutDown)
+        without_limit(OwnedDLockGuard::acquire(self, &WaitLimit::FOREVER))
     }
 
     /// As [`try_lock`](Self::try_lock), with a guard that owns its handle.

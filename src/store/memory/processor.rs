@@ -46,7 +46,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use redis_dlock::MemoryLockProcessor;
-/// use redis_dlock::processor::{AcquireOutcome, Claim, LockProcessor, Operations};
+/// use redis_dlock::port::{AcquireOutcome, Claim, LockProcessor, Operations};
 /// use std::time::Duration;
 ///
 /// let store = MemoryLockProcessor::new();

@@ -289,6 +289,12 @@ fn a_store_that_fails_and_events_that_are_dropped_are_recorded() {
         let [is_failing, since] = failing();
         assert_eq!(is_failing, 1.0);
         assert!((earliest..earliest + 60.0).contains(&since), "{since}");
+        // Of two clients whose stores fail, the time is the earlier one.
+        let also = DLockGenerator::builder().metrics(true).build(store.clone()).unwrap();
+        assert!(also.generate_with(config("x", 60_000)).unwrap().try_lock().is_err());
+        assert_eq!(failing(), [2.0, since]);
+        drop(also);
+        assert_eq!(failing(), [1.0, since]);
         store.set_reachable(true);
         lock.lock().unwrap().unlock().unwrap();
         assert_eq!(failing(), [0.0, 0.0]);
@@ -302,8 +308,8 @@ fn a_store_that_fails_and_events_that_are_dropped_are_recorded() {
         drop((lock, generator, leave));
         assert_eq!(failing(), [0.0, 0.0]);
         assert_eq!(figures.count("dlock_dropped_events_total{}"), dropped);
-        assert_eq!(figures.count("dlock_not_acquired_total{lock_type=TEST,why=store_failed}"), 4);
-        assert_eq!(figures.samples("dlock_store_seconds{call=acquire,result=failed}").len(), 4);
+        assert_eq!(figures.count("dlock_not_acquired_total{lock_type=TEST,why=store_failed}"), 5);
+        assert_eq!(figures.samples("dlock_store_seconds{call=acquire,result=failed}").len(), 5);
     });
 }
 

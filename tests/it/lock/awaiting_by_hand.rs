@@ -604,6 +604,21 @@ fn a_wake_on_a_programs_thread_ends_no_client_there() {
     assert!(look(&mut waits).is_ready());
 }
 
+/// A thread of the client leaves its end to another. No thread of a program is one by its name.
+/// Shows: L6.
+#[test]
+fn a_programs_thread_of_any_name_ends_the_client_with_the_last_handle() {
+    let scene = Scene::new();
+    drop(scene.held());
+    let Scene { generator, ended_on, lab: _lab, .. } = scene;
+    let end = move || {
+        drop(generator);
+        thread::current().id()
+    };
+    let on = thread::Builder::new().name("dlock-import".to_owned()).spawn(end).unwrap().join().unwrap();
+    assert_eq!(*ended_on.lock(), Some(on));
+}
+
 /// The thread that notices the loss is in `try_lock()`, and the closing waits for those.
 /// Shows: L6.
 #[test]

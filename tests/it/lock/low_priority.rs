@@ -65,23 +65,26 @@ fn play() -> usize {
                 let lock = generator.generate_with(config).unwrap();
                 let over = &over;
                 scope.spawn(move || {
-                    let mut lost = 0;
+                    let (mut held, mut lost) = (0, 0);
                     while !over.load(Ordering::Relaxed) {
-                        let Ok(guard) = lock.lock() else { continue };
+                        let guard = lock.lock().unwrap();
                         if guard.remaining() < LEASE / 2 {
                             continue;
                         }
+                        held += 1;
                         while guard.is_valid() && !over.load(Ordering::Relaxed) {
                             thread::sleep(Duration::from_millis(10));
                         }
                         lost += usize::from(!guard.is_valid());
                     }
-                    lost
+                    (held, lost)
                 })
             })
             .collect();
         thread::sleep(Duration::from_secs(8));
         over.store(true, Ordering::Relaxed);
-        holders.into_iter().map(|holder| holder.join().unwrap()).sum()
+        let (held, lost): (Vec<usize>, Vec<usize>) = holders.into_iter().map(|holder| holder.join().unwrap()).unzip();
+        assert!(held.iter().all(|held| *held > 0), "somebody never held its lock: {held:?}");
+        lost.iter().sum()
     })
 }

@@ -118,8 +118,8 @@ fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
     };
     let is_named = |lock: &DistributedReentrantLock, locker: &str, why: &str| {
         let notes = journal::notes(lock.key());
-        let named = |line: &String| [locker, why, "clean-up list"].iter().all(|word| line.contains(word));
-        assert!(notes.iter().any(named), "{notes:?}");
+        let named = format!("lock {:?}: locker {locker:?} goes on the clean-up list ({why})", lock.key());
+        assert!(notes.contains(&named), "{notes:?}");
     };
 
     // An acquire whose outcome nobody knows when its caller leaves.
@@ -128,7 +128,7 @@ fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
     abandoned.try_lock().unwrap_err();
     watch.heal();
     let asked = watch.calls().into_iter().find(|call| call.kind == Kind::Acquire).unwrap();
-    is_named(&abandoned, &asked.locker, "AcquireUnanswered");
+    is_named(&abandoned, &asked.locker, "its acquire was not answered");
 
     // A release that the store did not answer.
     let unfinished = lock("unfinished");
@@ -137,7 +137,7 @@ fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
     watch.fail(BackendFailure::NotExecuted);
     guard.unlock().unwrap_err();
     watch.heal();
-    is_named(&unfinished, &locker, "ReleaseUnanswered");
+    is_named(&unfinished, &locker, "its release was not answered");
     let warnings = journal::warnings(unfinished.key());
     assert!(warnings.iter().any(|line| line.contains("failed, retrying in background")), "{warnings:?}");
     lab.time.until("both are cleaned up", || lab.leftovers().is_empty());

@@ -4,7 +4,7 @@ use crate::support::cause;
 use crate::support::crew::{answered, eventually, spawn, spawn_with};
 use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::{Kind, Watch, When};
-use futures_lite::future::block_on;
+use futures_lite::future::{block_on, poll_once};
 use redis_dlock::{BackendFailure, CancelToken, DLockConfig, DLockGenerator, DLockGuards, Error, Holds, LossCause};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ on_both_stores!(
     a_limit_and_a_token_end_the_wait_for_the_last,
     what_was_taken_in_vain_goes_back_without_the_caller,
     the_loss_of_one_is_the_loss_of_all,
+    a_task_is_told_of_the_loss_of_one,
+    the_limit_of_a_task_counts_from_the_call,
     a_loss_ends_the_wait_for_the_next_and_all_are_taken_anew,
     what_is_lost_before_all_are_taken_is_taken_anew,
     an_attempt_whose_lock_is_lost_meanwhile_fails,
@@ -229,6 +231,35 @@ fn the_loss_of_one_is_the_loss_of_all(lab: &Lab) {
     assert!(matches!(&outcome, Err(Error::LeaseLost(loss)) if loss.key == key("b")), "{outcome:?}");
     assert_eq!(cause(outcome), LossCause::Deleted);
     assert!(is_free(lab), "the others are given back");
+}
+
+/// Shows: G6.
+fn a_task_is_told_of_the_loss_of_one(lab: &Lab) {
+    let generator = lab.generator();
+    let holds = generator.hold_all(["a", "b"].map(|target| config(target, 3000)), HOUR).unwrap().unwrap();
+    let mut lost = holds.lost_async();
+    assert!(block_on(poll_once(&mut lost)).is_none());
+    lab.delete(&key("b"));
+    lab.time.join(spawn(move || block_on(lost)));
+    assert!(block_on(poll_once(holds.lost_async())).is_some(), "one that asks later is told at once");
+    assert_eq!(holds.loss().map(|loss| loss.key), Some(key("b")));
+}
+
+/// The future needs no generator.
+/// Shows: G12.
+fn the_limit_of_a_task_counts_from_the_call(lab: &Lab) {
+    let limit = Duration::from_millis(200);
+    let last = lab.generator().try_lock_all(list(["z"])).unwrap().unwrap();
+    let over = lab.generator().hold_all_async(list(["a", "z"]), limit);
+    lab.time.pass(limit);
+    // Without that, it would be over only in a time that nobody passes.
+    assert!(block_on(over).unwrap().is_none());
+    last.unlock().unwrap();
+    let waits = lab.generator().hold_all_async(list(["a", "z"]), HOUR);
+    assert!(lab.join(spawn(move || block_on(waits))).unwrap().is_some());
+    let unpolled = lab.generator().hold_all_async(list(["a", "z"]), HOUR);
+    drop(unpolled);
+    expect_free(lab);
 }
 
 /// A form that waits for the locks of a list, and gives them back. It returns whether it had them before the token was cancelled.

@@ -15,17 +15,17 @@ fn a_release_that_was_under_way_when_another_server_answers_is_repeated_at_once(
     cleanup.add("k", &locker, Duration::from_secs(30), Ending::GivenUp, None);
     let first = cleanup.take_due(now).pop().expect("it is due");
     cleanup.hasten(now);
-    cleanup.put_back(first, &failed(), false, now);
+    cleanup.put_back(first, &failed(), CleanupStep::Release, now);
     let second = cleanup.take_due(now).pop().expect("it is due");
     // Once: this one was sent to the server that answers now.
-    cleanup.put_back(second, &failed(), false, now);
+    cleanup.put_back(second, &failed(), CleanupStep::Release, now);
     assert_eq!(cleanup.take_due(now).len(), 0);
     assert!(cleanup.next() > now);
     // A copy of this client has the identity that was given up.
     let third = cleanup.take_due(Moment::NEVER).pop().expect("it is there");
     id.replace().expect("random numbers");
     cleanup.forget_all();
-    cleanup.put_back(third, &failed(), false, now);
+    cleanup.put_back(third, &failed(), CleanupStep::Release, now);
     cleanup.add("k", &locker, Duration::from_secs(30), Ending::GivenUp, None);
     assert_eq!(cleanup.next(), Moment::NEVER);
 }

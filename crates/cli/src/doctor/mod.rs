@@ -43,7 +43,7 @@ pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failur
         (Builder::Etcd(builder), _) => consensus::etcd::examine(&builder.build()?, wanted.limit)?,
         #[cfg(feature = "consul")]
         (Builder::Consul(builder), _) => consensus::consul::examine(&builder.build()?, wanted.limit)?,
-        (Builder::Other(other, url), _) => other::examine(other.scheme, &*(other.open)(&url.0)?, wanted.limit),
+        (Builder::Other(other, url), _) => other::examine(other.scheme, &*(other.open)(&url)?, wanted.limit),
     };
     output::print(&if wanted.json { document(&findings) } else { page(&findings) })?;
     Ok(if worst(&findings) == Severity::Wrong { UNSOUND } else { 0 })

@@ -43,7 +43,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 pub(crate) struct Reach {
     /// The server: redis://[user][:password@]host[:port][/db], unix:///path, redis+sentinel://host[,host…]/service, redis+cluster://host[,host…], etcd://host[,host…] or consul://host[,host…]. Other users of this machine can see arguments: a URL with a password belongs in the configuration file
     #[arg(long, global = true, value_name = "URL")]
-    pub(crate) url: Option<String>,
+    pub(crate) url: Option<Secret>,
     /// How many replicas must acknowledge a lock before it counts, so that it survives a failover. The user needs the right +wait
     #[arg(long, global = true, value_name = "COUNT")]
     replica_acks: Option<u32>,
@@ -136,7 +136,7 @@ macro_rules! with_certificates {
 /// All settings, wherever they come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    url: String,
+    url: Secret,
     /// Where the URL was read, if not among the arguments.
     place: Option<String>,
     /// The arguments alone.
@@ -171,7 +171,7 @@ impl Settings {
             None => Some(file),
         };
         let wrong = |message| Failure::new(USAGE, message);
-        let url = environment::completed(&url, environment::variable).map_err(wrong)?;
+        let url = environment::completed(&url, environment::variable).map_err(wrong)?.into();
         Ok(Self { url, place, given: arguments.clone(), reach, rules: rules.or(told.rules) })
     }
 
@@ -205,7 +205,7 @@ impl Settings {
                     let message = "--ca, --cert and --key are not for this store: its URL has options of its own";
                     return Err(Failure::new(USAGE, message));
                 }
-                Ok(Builder::Other(other, Secret(self.url.clone())))
+                Ok(Builder::Other(other, self.url.clone()))
             }
             _ => self.redis().map(|builder| Builder::Redis(Box::new(builder))),
         }
@@ -353,7 +353,7 @@ impl Reach {
     /// These, and those of the file where there is none here. The variable stands between both.
     fn or(self, file: Self, variable: Option<String>) -> Self {
         Self {
-            url: self.url.or(variable).or(file.url),
+            url: self.url.or(variable.map(Secret::from)).or(file.url),
             replica_acks: self.replica_acks.or(file.replica_acks),
             replica_acks_within: self.replica_acks_within.or(file.replica_acks_within),
             connect_timeout: self.connect_timeout.or(file.connect_timeout),

@@ -8,6 +8,7 @@ mod faults;
 mod fresh;
 mod page;
 mod proxy;
+mod secrets;
 mod server;
 
 /// The parts of the kit of all tests that know no Redis.

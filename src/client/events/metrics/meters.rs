@@ -2,18 +2,20 @@
 //!
 //! * *Each series is registered before its first event*, at zero: those of a lock type when the program first names the type, the others
 //!   when the client is built. A rate misses the first event of a series that begins with it.
-//! * *Recording takes no mutex and no memory*: the handles are kept, and the table of the types only grows. Its entries are [`OnceLock`]s,
-//!   because each event looks its type up. A type is named by a program's text, so there are few of them.
-//! * The gauges are process-wide, so each client adds to them, and takes away what it has added when it ends.
+//! * *Recording takes no mutex and no memory*, unless a store begins or ceases to fail: the handles are kept, and the table of the types only grows.
+//!   Its entries are [`OnceLock`]s, because each event looks its type up. A type is named by a program's text, so there are few of them.
+//! * The gauges are process-wide, so each client adds to them, and takes away what it has added when it ends. The time since which a store fails
+//!   is the earliest one: who changes it adds the difference.
 
 use super::{CALLS, CAUSES, Sample, WHY};
 use crate::event::{HoldEnd, How};
 use crate::log;
 use crate::sync::atomic::{AtomicI64, Ordering};
-use crate::sync::catch_panic;
+use crate::sync::{Mutex, catch_panic};
 use metrics::{Counter, Gauge, Histogram, Unit, counter, gauge, histogram};
 use metrics::{describe_counter, describe_gauge, describe_histogram};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -30,6 +32,9 @@ const RENEWALS: [&str; 3] = ["in_time", "late", "failed"];
 
 /// How many chains the table of the types has.
 const CHAINS: usize = 64;
+
+/// Since when stores of this process fail, in seconds of the unix time, and how many for each.
+static FAILING_SINCE: Mutex<BTreeMap<u64, i64>> = Mutex::new(BTreeMap::new());
 
 /// What a client records.
 pub(in crate::client::events) struct Meters {
@@ -151,7 +156,15 @@ impl Meters {
     /// order than that of the changes.
     fn fails(&self, since: u64, begins: bool) {
         change(&self.failing, 1, begins);
-        change(&self.failing_since, since, begins);
+        let mut failing = FAILING_SINCE.lock();
+        let earliest =
+            |failing: &BTreeMap<u64, i64>| failing.iter().find(|(_, count)| **count > 0).map_or(0, |(since, _)| *since);
+        let before = earliest(&failing);
+        *failing.entry(since).or_default() += if begins { 1 } else { -1 };
+        failing.retain(|_, count| *count != 0);
+        let after = earliest(&failing);
+        drop(failing);
+        change(&self.failing_since, after.abs_diff(before), after > before);
     }
 
     /// Returns the series of a lock type, and registers them if it is new.

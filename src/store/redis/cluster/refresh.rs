@@ -22,6 +22,7 @@ use crate::store::redis::net::classify::classify;
 use crate::store::redis::net::handshake;
 use crate::store::redis::net::resp::shape;
 use crate::store::redis::node::Node;
+use crate::sync::on_own_thread;
 use crate::sync::unseen::{Condvar, Mutex};
 use ::redis::Value;
 use std::fmt;
@@ -84,7 +85,7 @@ impl Refresher {
         // The thread holds the refresher weakly between its rounds, so it ends with the Cluster, and nobody joins it.
         let this = Arc::downgrade(self);
         // It is started with the mutex held. Otherwise two callers that come at once would start two, which ask the same nodes the same.
-        match std::thread::Builder::new().name("dlock-map".to_owned()).spawn(move || refresh(&this)) {
+        match std::thread::Builder::new().name("dlock-map".to_owned()).spawn(move || on_own_thread(|| refresh(&this))) {
             Ok(_) => state.is_busy = true,
             Err(cause) => {
                 // The calls go on with the map that there is. If there is none, they end with this error, and the next one tries again.

@@ -79,8 +79,11 @@ const TABLE: &[(&str, &str, Class)] = &[
 /// The code of a server that fewer replicas follow than its settings demand. It refuses every command that writes.
 const WITHOUT_REPLICAS: &str = "NOREPLICAS";
 
-/// The server's words do not name the setting, which an operator must know to understand them.
-const WHICH_SETTING: &str = " (fewer replicas follow it than min-replicas-to-write demands)";
+/// What an operator must know to understand the server's words, or to do something: of a code, text to append to them.
+const ADVICE: [(&str, &str); 2] = [
+    (WITHOUT_REPLICAS, " (fewer replicas follow it than min-replicas-to-write demands)"),
+    ("OOM", " (raise maxmemory, or remove other data)"),
+];
 
 /// What the server appends to the words of an error that a script raised, followed by the line number.
 const RAISED: &str = ", on @user_script:";
@@ -90,9 +93,7 @@ pub(crate) fn classify(reply: &ServerError, key: &str) -> Error {
     let (code, detail) = (reply.code(), reply.details().unwrap_or_default());
     let words = if detail.is_empty() { code.to_owned() } else { format!("{code} {detail}") };
     let mut words = without_user(&words).into_owned();
-    if code == WITHOUT_REPLICAS {
-        words.push_str(WHICH_SETTING);
-    }
+    words.extend(ADVICE.iter().filter(|(of, _)| *of == code).map(|(_, advice)| *advice));
     let fits = |(c, text, _): &&(&str, &str, Class)| *c == code && detail.starts_with(text);
     let class = if detail.contains(RAISED) { None } else { TABLE.iter().find(fits).map(|(_, _, class)| *class) };
     match class {

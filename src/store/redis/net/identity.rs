@@ -200,7 +200,7 @@ impl Last {
         let is_in_turn = !has_moved
             && self.earlier.as_ref().is_some_and(|(earlier, at)| Some(earlier) == next && at.elapsed() < IN_TURN);
         if let (Some(before), Some(next)) = (&before, next) {
-            log::warn!(TRANSPORT, "another server answers at {address} than before: {next:?}, not {before:?}");
+            log::debug!(TRANSPORT, "another server answers at {address} than before: {next:?}, not {before:?}");
         }
         if has_moved || (before.is_some() && next.is_some() && !is_in_turn) {
             let outdated = std::mem::take(&mut self.connections);

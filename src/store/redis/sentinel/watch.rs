@@ -13,8 +13,8 @@
 use super::Sentinels;
 use super::timing::{ASK_FOR_MORE, ROUND, ROUND_IN_TROUBLE};
 use crate::log;
-use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
+use crate::sync::{catch_panic, on_own_thread};
 use std::sync::Weak;
 use std::thread;
 use std::time::Instant;
@@ -47,7 +47,7 @@ impl Watch {
             return;
         }
         let sentinels = Weak::clone(sentinels);
-        match thread::Builder::new().name("dlock-watch".to_owned()).spawn(move || watch(&sentinels)) {
+        match thread::Builder::new().name("dlock-watch".to_owned()).spawn(move || on_own_thread(|| watch(&sentinels))) {
             Ok(handle) => state.handle = Some(handle),
             // Each connect asks the Sentinels anyway.
             Err(cause) => {

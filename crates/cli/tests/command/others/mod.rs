@@ -1,5 +1,6 @@
 //! The cells of README's table about `flock`, `consul lock` and `etcdctl lock`, by running the versions that it names. A comment `Row:` says
-//! which rows a test shows. Where a program, or that version of it, is absent, its tests say so and show nothing.
+//! which rows a test shows. Where a program, or that version of it, is absent, its tests say so and show nothing; in a run of everything, they
+//! fail.
 
 mod consul;
 mod etcd;
@@ -31,6 +32,8 @@ fn is_there(program: &str, question: &str, version: &str) -> bool {
     let is_there = told.contains(version);
     if !is_there {
         let instead = told.lines().next().unwrap_or("nothing");
+        let must_be = std::env::var_os("DLOCK_TEST_EVERY_PROGRAM").is_some();
+        assert!(!must_be, "{program} {version} is not there, but {instead:?}");
         // Not by `eprintln!`: what a test that passes has printed is not shown.
         let _ = writeln!(io::stderr(), "SKIPPED: {program} {version} is not there, but {instead:?}");
     }

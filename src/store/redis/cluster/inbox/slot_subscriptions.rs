@@ -23,8 +23,8 @@ use crate::store::redis::net::address::Place;
 use crate::store::redis::net::endpoint::Endpoint;
 use crate::store::redis::net::link::Link;
 use crate::store::redis::script::keys::{SLOTS, Slot};
-use crate::sync::catch_panic;
 use crate::sync::unseen::{Condvar, Mutex};
+use crate::sync::{catch_panic, on_own_thread};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl SlotSubscriptions {
             subscriptions.state.lock().opened.push(Opened { subscriber, place, link });
             subscriptions.waker.wake();
         };
-        std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(open).map(drop)
+        std::thread::Builder::new().name("dlock-connect".to_owned()).spawn(|| on_own_thread(open)).map(drop)
     }
 
     /// Takes the connections that were opened.

@@ -125,7 +125,7 @@ use crate::one_line::OneLine;
 use crate::store::redis::net::connector::{Connector, OpenConnection};
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, catch_panic, now, thread};
+use crate::sync::{Condvar, Mutex, MutexGuard, catch_panic, now, on_own_thread, thread};
 use leaders::{Writer, WriterClaim};
 use pending::{CallPhase, Wake};
 use state::{Epochs, MuxState, Session, Woken};
@@ -599,7 +599,7 @@ impl<C: Connector> Mux<C> {
             }
         };
         let may_spawn = self.settings.connector.may_spawn();
-        let spawn = || thread::Builder::new().name("dlock-connect".to_owned()).spawn(connect);
+        let spawn = || thread::Builder::new().name("dlock-connect".to_owned()).spawn(|| on_own_thread(connect));
         let thread = if may_spawn { spawn()? } else { return Err(io::ErrorKind::WouldBlock.into()) };
         // The thread cannot report its end before this mark is set, because it needs the mutex for that.
         state.connecting.thread = Some(thread);

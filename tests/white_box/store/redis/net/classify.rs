@@ -34,7 +34,6 @@ fn every_reply_has_its_class() {
         ("TRYAGAIN Multiple keys request during rehashing of slot", NotExecuted),
         ("MASTERDOWN Link with MASTER is down", NotExecuted),
         ("ERR max number of clients reached", NotExecuted),
-        ("OOM command not allowed when used memory > 'maxmemory'.", Refused),
         ("MISCONF Redis is configured to save RDB snapshots", Refused),
         ("ERR wrong number of arguments for 'evalsha' command", Unknown),
         ("SOMETHING new", Unknown),
@@ -58,9 +57,13 @@ fn every_reply_has_its_class() {
             other => panic!("{line:?} became {other:?}"),
         }
     }
-    let line = "NOREPLICAS Not enough good replicas to write.";
-    let named = |message: &str| message.starts_with(line) && message.contains("min-replicas-to-write");
-    assert!(matches!(of(line), Error::Backend { failure: NotExecuted, message, .. } if named(&message)));
+    for (line, want, advice) in [
+        ("NOREPLICAS Not enough good replicas to write.", NotExecuted, "min-replicas-to-write"),
+        ("OOM command not allowed when used memory > 'maxmemory'.", Refused, "raise maxmemory"),
+    ] {
+        let told = |message: &str| message.starts_with(line) && message.contains(advice);
+        assert!(matches!(of(line), Error::Backend { failure, message, .. } if failure == want && told(&message)));
+    }
     for line in [
         "NOAUTH Authentication required.",
         "WRONGPASS invalid username-password pair or user is disabled.",
