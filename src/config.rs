@@ -103,6 +103,7 @@ impl DLockConfig {
     /// its generator has for the type ([`lease_of`](crate::DLockGenerator::lease_of)): the one in the properties file, or else
     /// the default lease, 30 s unless [set](crate::GeneratorBuilder::default_lease). A live holder's lease is extended for as
     /// long as it holds the lock.
+    #[doc(alias("ttl", "expire", "lockAtMostFor"))]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
@@ -186,6 +187,7 @@ impl DLockConfig {
     ///
     /// Like all settings of a tenure, the limit is that of the handle that asked the store for the lock, even for threads of
     /// this process to which the lock is passed on.
+    #[doc(alias = "leaseTime")]
     pub fn with_max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = Some(limit);
         self

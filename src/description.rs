@@ -43,7 +43,7 @@ pub struct Description {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Party {
-    /// The locker in the store, as it is there.
+    /// The locker in the store, as it is there; what is no text, or looks like what is none, is escaped.
     pub locker: String,
     /// Whether it is a locker of the generator that was asked.
     pub is_local: bool,

@@ -18,10 +18,9 @@
 //!
 //! let guard = lock.lock()?;
 //! // … the work …
-//! if let Err(error) = guard.unlock() // or drop it; unlock() returns the error that a drop can only log
-//!     && error.is_lost()
-//! {
-//!     return Err(error); // the lease was lost: another holder may have been inside
+//! match guard.unlock() { // or drop it; unlock() returns the error that a drop can only log
+//!     Err(error) if error.is_lost() => return Err(error), // another holder may have been inside
+//!     _ => {}
 //! }
 //! # Ok(())
 //! # }

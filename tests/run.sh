@@ -12,7 +12,8 @@
 #
 # README.md beside this file says what stands on which rung and why. REDIS_SERVER_BIN names another server to test with: another version of
 # redis-server, or valkey-server. ETCD_BIN and CONSUL_BIN name the programs of these stores, and PROMTOOL_BIN
-# that of Prometheus. DLOCK_MONGODB=URL runs the part `mongodb` on a real server instead of a stand-in. The output of each part is in target/tests.
+# that of Prometheus. DLOCK_MONGODB=URL runs the part `mongodb` on a real server instead of a stand-in. FERRETDB_BIN and
+# DOCUMENTDB_ROOT name a FerretDB and what stands behind it: ferretdb.sh beside this file. The output of each part is in target/tests.
 set -euo pipefail
 if [[ ${REDIS_SERVER_BIN:-} == */* ]]; then
     # The tests start the server in directories of their own, so the path must be absolute.
@@ -150,11 +151,27 @@ part_mongodb() {
     cargo fmt --check
     cargo clippy --locked --all-targets --all-features -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --lib
-    if [[ -z ${DLOCK_MONGODB:-} ]] && ! command -v "$secantus" >/dev/null; then
-        echo "tests/run.sh: the tests of MongoDB DID NOT RUN: there is no server, and no program $secantus"
+    if [[ -n ${DLOCK_MONGODB:-} ]]; then
+        tests --threads 4 --all-features --lib --test stores
         return
     fi
-    tests --threads 4 --all-features --lib --test stores
+    if command -v "$secantus" >/dev/null; then
+        tests --threads 4 --all-features --lib --test stores
+    else
+        echo "tests/run.sh: the tests of MongoDB DID NOT RUN: there is no server, and no program $secantus"
+    fi
+    if [[ -x ${FERRETDB_BIN:-} && -d ${DOCUMENTDB_ROOT:-} && $EUID -eq 0 ]]; then
+        ../../tests/ferretdb.sh "$FERRETDB_BIN" "$DOCUMENTDB_ROOT" ../../tests/run.sh --part ferretdb
+    else
+        echo "tests/run.sh: the tests on FerretDB DID NOT RUN: FERRETDB_BIN and DOCUMENTDB_ROOT name none, or this is not root (tests/ferretdb.sh)"
+    fi
+}
+# Conformance on a FerretDB, without what it cannot do: the README of the crate says why.
+part_ferretdb() {
+    local but='breaking::(gives_the_key|of_another|tells)|directory::delivers|hand_over::(answers|grants)|names::of_all'
+    but+='|queue::(knows_nobody_that_was_not|tells_the_holder)|release::by_a_stranger_leaves|required::a_poll|threads::exclude_one'
+    cd crates/mongodb
+    tests --only mongodb:: --but "mongodb::($but)" --all-features --test stores
 }
 part_faults() { tests --only "$few_faults" --but "$missing_stores" --threads 8 "${crates[@]}" --test faults; }
 part_every-fault() { tests --but "$few_faults|$missing_stores" --threads 8 "${crates[@]}" --test faults; }

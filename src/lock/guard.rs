@@ -152,6 +152,7 @@ impl<'a> DLockGuard<'a> {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     #[must_use]
+    #[doc(alias = "HandleLostToken")]
     pub fn lost(&self) -> Receiver<()> {
         self.handle.watch_hold(self.token)
     }
@@ -176,6 +177,7 @@ impl<'a> DLockGuard<'a> {
     ///   the key is free at the latest when the lease ends.
     /// * [`Error::NotHeld`]: [`UnguardedLock::unlock`](crate::UnguardedLock::unlock) had already ended the hold.
     #[inline]
+    #[doc(alias = "release")]
     pub fn unlock(self) -> Result<(), Error> {
         let guard = ManuallyDrop::new(self);
         guard.handle.unlock(None, Some(guard.token))
@@ -214,6 +216,7 @@ impl<'a> DLockGuard<'a> {
     /// assert!(left > Duration::from_secs(590) && lock.try_lock()?.is_none());
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
+    #[doc(alias = "lockAtLeastFor")]
     pub fn unlock_after(self, at_least: Duration) -> Result<Duration, Error> {
         let guard = ManuallyDrop::new(self);
         guard.handle.unlock_after(None, guard.token, at_least)

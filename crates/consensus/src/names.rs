@@ -213,13 +213,20 @@ impl Party {
             }
             None => {
                 let session = session.filter(|_| value.is_empty());
-                // Two that differ must not look alike to whoever breaks one of them.
-                let escaped = || value.escape_ascii().to_string();
-                let shown = || std::str::from_utf8(value).map_or_else(|_| escaped(), str::to_owned);
-                let locker = session.map_or_else(shown, str::to_owned);
+                let locker = session.map_or_else(|| shown(value), str::to_owned);
                 Self { locker, client: None, lease: None, is_offered: false }
             }
         }
+    }
+}
+
+/// Shows an entry that no lock of ours wrote. Bytes that are no text are escaped, and so are the backslashes of a text that looks as if it were: two
+/// that differ must not look alike to whoever breaks one of them.
+fn shown(value: &[u8]) -> String {
+    match std::str::from_utf8(value) {
+        Ok(text) if text.contains("\\x") => text.replace('\\', "\\\\"),
+        Ok(text) => text.to_owned(),
+        Err(_) => value.escape_ascii().to_string(),
     }
 }
 
@@ -229,9 +236,10 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn two_values_that_are_no_text_do_not_look_alike() {
-        let [one, other] = [&b"caf\xe9"[..], b"caf\xe8"].map(|value| Party::read(value, None).locker);
-        assert_eq!((one.as_str(), other.as_str()), ("caf\\xe9", "caf\\xe8"));
+    fn two_values_that_differ_do_not_look_alike() {
+        let values = [&b"caf\xe9"[..], b"caf\xe8", b"caf\\xe9", b"caf\\\\xe9", "caf\u{e9} \\n".as_bytes()];
+        let shown = values.map(|value| Party::read(value, None).locker);
+        assert_eq!(shown, ["caf\\xe9", "caf\\xe8", "caf\\\\xe9", "caf\\\\\\\\xe9", "caf\u{e9} \\n"]);
     }
 
     #[test]

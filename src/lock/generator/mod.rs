@@ -182,6 +182,7 @@ impl DLockGenerator {
     /// # Errors
     ///
     /// Those of [`generate`](Self::generate).
+    #[doc(alias = "election")]
     pub fn leader(&self, lock_type: impl Into<String>, target: impl AsRef<str>) -> Result<Leader, Error> {
         self.leader_with(DLockConfig::new(lock_type, target))
     }
@@ -250,6 +251,7 @@ impl DLockGenerator {
     ///
     /// An executor may poll a task inside `wake()`, and the task may call this there. Then it does not block, and the client ends when the last
     /// thread has left and nothing is held.
+    #[doc(alias = "shutdown")]
     pub fn close(&self) {
         self.client.close();
     }
@@ -342,6 +344,7 @@ impl DLockGenerator {
     /// guards.unlock()?;
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
+    #[doc(alias = "MultiLock")]
     pub fn lock_all<C: Into<DLockConfig>>(
         &self,
         locks: impl IntoIterator<Item = C>,
@@ -531,6 +534,7 @@ impl DLockGenerator {
     ///
     /// [`Error::InvalidConfig`] for an empty type or a key longer than 16 KiB; [`Error::Unsupported`] if the store cannot break locks; [`Error::Backend`],
     /// [`Error::Denied`], [`Error::Conflict`] as an unlock; [`Error::ShutDown`] after [`close`](Self::close); [`Error::Forked`].
+    #[doc(alias = "forceUnlock")]
     pub fn break_lock(
         &self,
         lock_type: impl Into<String>,

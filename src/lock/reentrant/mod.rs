@@ -83,6 +83,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     #[inline]
+    #[doc(alias("acquire", "obtain"))]
     pub fn lock(&self) -> Result<DLockGuard<'_>, Error> {
         if let Some(token) = self.handle.lock_again() {
             return Ok(DLockGuard::new(&self.handle, token));
@@ -166,6 +167,7 @@ impl DistributedReentrantLock {
     /// assert!(lock.lock_cancellable(&cancel)?.is_none());
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
+    #[doc(alias = "lockInterruptibly")]
     pub fn lock_cancellable(&self, cancel: &CancelToken) -> Result<Option<DLockGuard<'_>>, Error> {
         DLockGuard::acquire(&self.handle, &WaitLimit::FOREVER.or_cancelled(cancel))
     }
@@ -290,6 +292,7 @@ impl DistributedReentrantLock {
     /// println!("{} has it, for {:?} more unless it extends the lease", holder.locker, holder.remaining);
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
+    #[doc(alias = "owner")]
     pub fn holder(&self) -> Result<Option<Holder>, Error> {
         Ok(self.inspect()?.holder)
     }

@@ -10,6 +10,8 @@ impl DistributedReentrantLock {
     /// Acquires the lock as [`lock`](Self::lock) does, runs `work`, and unlocks as [`DLockGuard::unlock`] does. Blocks for all
     /// three.
     ///
+    /// If `work` returns a `Result` of its own, there are two of them: `lock.with(|_| save())??`, or `lock.try_with(|_| save())?.transpose()?`.
+    ///
     /// The whole hold is on the calling thread, and no `.await` can occur inside it. If `work` panics, the lock is unlocked as
     /// by a dropped guard, and the panic continues.
     ///

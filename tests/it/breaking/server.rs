@@ -133,8 +133,8 @@ fn values_that_no_lock_of_ours_wrote_are_broken_as_they_are_seen() {
         assert_eq!(seen(&lock), value);
         assert!(matches!(break_lock(&operator, &lock, value), BreakOutcome::Broken { next: None, .. }));
     }
-    // One that is no text is named as it is seen.
-    for value in ["caf\\233", "\\255\\254"] {
+    // One that is no text is named as it is seen, and so is a text that looks like one.
+    for value in ["caf\\233", "\\255\\254", "caf\\\\xe9"] {
         server.run::<()>(&["EVAL", &format!("redis.call('SET', KEYS[1], '{value}')"), "1", lock.key()]);
         let named = seen(&lock);
         assert!(matches!(break_lock(&operator, &lock, "another"), BreakOutcome::NotHeldBy { holder: Some(_) }));
@@ -145,6 +145,8 @@ fn values_that_no_lock_of_ours_wrote_are_broken_as_they_are_seen() {
     let set = |value| server.run::<()>(&["EVAL", &format!("redis.call('SET', KEYS[1], '{value}')"), "1", lock.key()]);
     set("caf\\233");
     let named = seen(&lock);
+    set("caf\\\\xe9");
+    assert_ne!(seen(&lock), named);
     set("caf\\232");
     assert!(matches!(break_lock(&operator, &lock, &named), BreakOutcome::NotHeldBy { holder: Some(_) }), "{named}");
     let named = seen(&lock);

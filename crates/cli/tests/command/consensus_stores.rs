@@ -263,7 +263,7 @@ mod alone_consul {
         assert!(!found.to_string().contains("raft_multiplier"), "{found:#}");
         let wrong = examined(&format!("{url}?dc=nowhere"), false);
         expect(&wrong, "connection", "wrong", "nowhere");
-        expect(&wrong, "connection", "wrong", "dc=");
+        expect(&wrong, "connection", "wrong", "consul catalog datacenters");
         let home = tempfile::tempdir().unwrap();
         // Consul's default.
         let (_server, address) = consul(&home, &json!({ "performance": { "raft_multiplier": 5 } }));

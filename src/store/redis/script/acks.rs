@@ -94,7 +94,9 @@ impl ReplicaAcks {
         let Self { wanted, timeout } = self;
         let why = match confirmation {
             Some(Value::Int(n)) if *n >= i64::from(*wanted) => return Ok(()),
-            Some(Value::Int(n)) => format!("{n} of {wanted} replicas acknowledged the write within {timeout:?}"),
+            Some(Value::Int(n)) => format!(
+                "{n} of {wanted} replicas acknowledged the write within {timeout:?}; bring back those that are away, or allow more time"
+            ),
             Some(Value::ServerError(e)) => match classify(e, "") {
                 Error::Backend { message, .. } => {
                     format!("it is not known whether {wanted} replicas have acknowledged the write: {message}")

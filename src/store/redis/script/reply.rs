@@ -207,11 +207,11 @@ fn break_outcome(reply: &Value) -> Option<BreakOutcome> {
     }
 }
 
-/// Returns the bytes of a holder that is no text and was not broken, if it is shown as the order names it: such a holder cannot be named.
+/// Returns the bytes of a holder that was not broken, if it is shown as the order names it, and not as it is.
 pub(crate) fn holder_without_name<'v>(order: &Break<'_>, reply: &'v Value) -> Option<&'v [u8]> {
     match items(reply)? {
         [Value::Int(0), holder @ Value::BulkString(bytes)] => {
-            (std::str::from_utf8(bytes).is_err() && text(holder)? == order.locker).then_some(bytes)
+            (*bytes != *order.locker.as_bytes() && text(holder)? == order.locker).then_some(bytes)
         }
         _ => None,
     }
@@ -290,10 +290,14 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// Shows a holder, which may be any bytes, because another program may have written the key. Bytes that are no text are escaped: two that differ must
-/// not look alike to whoever breaks one of them.
+/// Shows a holder, which may be any bytes, because another program may have written the key. Bytes that are no text are escaped, and so are the
+/// backslashes of a text that looks as if it were: two that differ must not look alike to whoever breaks one of them.
 pub(crate) fn holder_text(bytes: &[u8]) -> String {
-    std::str::from_utf8(bytes).map_or_else(|_| bytes.escape_ascii().to_string(), str::to_owned)
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.contains("\\x") => text.replace('\\', "\\\\"),
+        Ok(text) => text.to_owned(),
+        Err(_) => bytes.escape_ascii().to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use crate::check::fuzz::trees::{encode, grow};
 use crate::error::{BackendFailure, Error};
 use crate::one_line::OneLine;
 use crate::port::{
-    AcquireOutcome, Break, BreakOutcome, Busy, Claim, DelayReleaseOutcome, ExtendOutcome, Extension, Grant, Message,
-    NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseDelay, ReleaseOutcome, Request,
+    AcquireOutcome, Break, BreakOutcome, Broken, Busy, Claim, DelayReleaseOutcome, ExtendOutcome, Extension, Grant,
+    Message, NotOurs, Outcome, PollOutcome, ProbeOutcome, ReleaseDelay, ReleaseOutcome, Request,
 };
 use ::redis::Value;
 use std::time::Duration;
@@ -212,7 +212,7 @@ fn written(outcome: &Outcome) -> Value {
         assert!(n <= HIGHEST_NUMBER, "{outcome:?}");
         int(n)
     };
-    let string = |text: &String| Value::BulkString(text.clone().into_bytes());
+    let string = |holder: &String| Value::BulkString(bytes_of(holder));
     let array = |items: &[Value]| Value::Array(items.to_vec());
     let busy = |code: i64, Busy { holder, remaining, .. }: &Busy| {
         let free = || Value::BulkString(b"(free for pollers)".to_vec());
@@ -253,10 +253,35 @@ fn written(outcome: &Outcome) -> Value {
             array(&[Value::Int(0), holder.as_ref().map_or(Value::Nil, string)])
         }
         Outcome::Broken(found) => {
-            found.as_ref().map_or(Value::Nil, |found| string(&format!("{} {}", found.by, found.reason)))
+            let words = |found: &Broken| Value::BulkString(format!("{} {}", found.by, found.reason).into_bytes());
+            found.as_ref().map_or(Value::Nil, words)
         }
         Outcome::Settle(()) => panic!("no script settles"),
     }
+}
+
+/// The bytes of a holder that is shown so: no two are shown alike.
+fn bytes_of(holder: &str) -> Vec<u8> {
+    if !holder.contains("\\x") {
+        return holder.into();
+    }
+    let (mut bytes, mut rest) = (Vec::new(), holder.as_bytes());
+    while let [first, behind @ ..] = rest {
+        let (byte, after) = match (first, behind) {
+            (b'\\', [b'x', high, low, after @ ..]) => {
+                let digits = String::from_utf8_lossy(&[*high, *low]).into_owned();
+                (u8::from_str_radix(&digits, 16).expect("two digits"), after)
+            }
+            (b'\\', [b't', after @ ..]) => (b'\t', after),
+            (b'\\', [b'n', after @ ..]) => (b'\n', after),
+            (b'\\', [b'r', after @ ..]) => (b'\r', after),
+            (b'\\', [escaped, after @ ..]) => (*escaped, after),
+            _ => (*first, behind),
+        };
+        bytes.push(byte);
+        rest = after;
+    }
+    bytes
 }
 
 /// Bytes from a server yield the same replies however they are cut into pieces. The parser of the crate `redis` reads the same replies,

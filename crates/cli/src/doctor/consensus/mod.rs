@@ -25,8 +25,8 @@ const TIMES: usize = 5;
 /// What an operator does about a server that does not answer.
 const UNREACHABLE: &str = "check the address, the network, TLS, and whether the server runs";
 
-/// What an operator does about a datacenter that Consul does not know.
-const PLACE: &str = "correct the datacenter in the URL (dc=…), or join it to that of the server";
+/// What an operator does about a datacenter that Consul does not know, beside what the error says.
+const PLACE: &str = "`consul catalog datacenters` names those that the server knows; a new one may take a minute";
 
 /// What an operator does about slow writes.
 const SLOW: &str = "look at the disks of the servers and the network between them: each lock waits for two such writes";
