@@ -346,9 +346,7 @@ impl DLockGenerator {
         locks: impl IntoIterator<Item = C>,
         limit: Duration,
     ) -> Result<Option<DLockGuards>, Error> {
-        let locks = self.differing(locks)?;
-        let limit = self.wait_limit(limit);
-        DLockGuards::acquire(locks, &limit)
+        DLockGuards::acquire(self.differing(locks)?, &self.wait_limit(limit))
     }
 
     /// Tries once to take several locks, all or none. Returns `None` if one of them is held. Blocks as
@@ -385,9 +383,7 @@ impl DLockGenerator {
         limit: Duration,
         cancel: &CancelToken,
     ) -> Result<Option<DLockGuards>, Error> {
-        let locks = self.differing(locks)?;
-        let limit = self.wait_limit(limit).or_cancelled(cancel);
-        DLockGuards::acquire(locks, &limit)
+        DLockGuards::acquire(self.differing(locks)?, &self.wait_limit(limit).or_cancelled(cancel))
     }
 
     /// Takes several locks as [`lock_all`](Self::lock_all) does, for [`Holds`], which belong to no thread. If the calling thread itself holds
@@ -410,9 +406,7 @@ impl DLockGenerator {
         locks: impl IntoIterator<Item = C>,
         limit: Duration,
     ) -> Result<Option<Holds>, Error> {
-        let locks = self.differing(locks)?;
-        let limit = self.wait_limit(limit);
-        Holds::acquire(locks, &limit)
+        Holds::acquire(self.differing(locks)?, &self.wait_limit(limit))
     }
 
     /// Tries once to take several locks, as [`try_lock_all`](Self::try_lock_all) does, for [`Holds`].
@@ -438,9 +432,7 @@ impl DLockGenerator {
         limit: Duration,
         cancel: &CancelToken,
     ) -> Result<Option<Holds>, Error> {
-        let locks = self.differing(locks)?;
-        let limit = self.wait_limit(limit).or_cancelled(cancel);
-        Holds::acquire(locks, &limit)
+        Holds::acquire(self.differing(locks)?, &self.wait_limit(limit).or_cancelled(cancel))
     }
 
     /// Takes several locks as [`hold_all`](Self::hold_all) does, for a task that awaits them. The limit counts from the first poll. Never blocks the
