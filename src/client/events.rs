@@ -363,7 +363,7 @@ impl Events {
         result: &Result<Outcome, Error>,
     ) {
         let Some(observer) = &self.observer else { return };
-        self.record_call(observer, name_of(request), sent_at, result.is_ok());
+        self.record_call(observer, name_of(Some(request)), sent_at, result.is_ok());
         match result {
             Err(error) if !is_of_the_store(error, limit) => {}
             result => observer.note_answer(request.key(), result.as_ref().err(), || self.clock.now()),
@@ -378,7 +378,7 @@ impl Events {
         results: &[Result<Outcome, Error>],
     ) {
         let Some(observer) = &self.observer else { return };
-        self.record_call(observer, metrics::BATCH, sent_at, results.iter().all(Result::is_ok));
+        self.record_call(observer, name_of(None), sent_at, results.iter().all(Result::is_ok));
         for (request, result) in requests.iter().zip(results) {
             observer.note_answer(request.key(), result.as_ref().err(), || self.clock.now());
         }

@@ -7,9 +7,8 @@
 //! | file | contents, from the top down |
 //! |---|---|
 //! | `mod.rs` | the client: owns the parts |
-//! | `acquire.rs`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods |
+//! | `acquire.rs`, `unlock.rs` | a thread in `lock()`, and one in `unlock()`: each is a value with all its methods; several unlocks at once |
 //! | `acquire/park.rs`, `acquire/task.rs` | what a thread that waits is woken by; how a task waits |
-//! | `unlock/several.rs` | several unlocks at once: one batch |
 //! | `lease_thread.rs`, `retry_thread.rs`, `listen_thread.rs` | the work of the threads `dlock-lease`, `dlock-retry`, `dlock-listen` |
 //! | `closing.rs` | how a client is closed |
 //! | `give_back.rs` | how a tenure goes back to the store |

@@ -154,7 +154,7 @@ impl<'a> DLockGuard<'a> {
     #[must_use]
     #[doc(alias = "HandleLostToken")]
     pub fn lost(&self) -> Receiver<()> {
-        self.handle.watch_hold(self.token)
+        self.handle.key.watch(self.token)
     }
 
     /// Returns how the lease was lost; `None` while it is valid, in a forked child, and after a hold that

@@ -16,7 +16,6 @@ use crate::log;
 use crate::state::hold::{Exit, Reentry};
 use crate::state::key::Key;
 use crate::state::owner::{self, HoldNumber, current_thread};
-use crossbeam_channel::Receiver;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -137,10 +136,6 @@ impl Handle {
         self.key.held_since(token).map_or(Duration::ZERO, |since| self.now().since(since))
     }
 
-    pub(crate) fn watch_hold(&self, token: u64) -> Receiver<()> {
-        self.key.watch(token)
-    }
-
     /// Leaves once the hold of the calling thread, or of a [`Hold`](crate::Hold) with this number, that has this token; without a token, whichever
     /// hold the thread has.
     pub(crate) fn leave(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Exit {
@@ -173,7 +168,10 @@ impl Handle {
         let until = self.delay_release(owner_of(number), token, at_least);
         match self.leave(number, Some(token)) {
             Exit::Inner => until.map(|_| Duration::ZERO),
-            exit => self.end(exit, AfterRelease::Awaited).and(until).map(|until| self.left_until(until)),
+            exit => {
+                let until = self.end(exit, AfterRelease::Awaited).and(until)?;
+                Ok(until.map_or(Duration::ZERO, |until| until.since(self.now())))
+            }
         }
     }
 
@@ -198,10 +196,6 @@ impl Handle {
     fn delay_release(&self, owner: u64, token: u64, at_least: Duration) -> Result<Option<Moment>, Error> {
         self.client.core().limits.check_release_delay(at_least.saturating_sub(self.held_for(token)))?;
         Ok(self.key.delay_release(owner, token, at_least))
-    }
-
-    fn left_until(&self, until: Option<Moment>) -> Duration {
-        until.map_or(Duration::ZERO, |until| until.since(self.now()))
     }
 
     /// Ends the hold with this number and token, or that of the calling thread, without waiting for the store. Returns whether the outcome is left in

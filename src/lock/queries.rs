@@ -46,7 +46,7 @@ macro_rules! queries {
             /// not block.
             #[must_use]
             pub fn lost(&self) -> Receiver<()> {
-                self.lock.handle.watch_hold(self.token)
+                self.lock.handle.key.watch(self.token)
             }
 
             /// Returns how the lease was lost. See [`DLockGuard::loss`](crate::DLockGuard::loss). Does not block.

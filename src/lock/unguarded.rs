@@ -31,10 +31,6 @@ pub struct UnguardedLock {
 }
 
 impl UnguardedLock {
-    pub(super) fn of(lock: &DistributedReentrantLock) -> Self {
-        Self { lock: lock.clone() }
-    }
-
     /// Acquires the lock. Blocks as [`DistributedReentrantLock::lock`] does, without a limit. JVM: `lock()`.
     ///
     /// # Errors
@@ -131,7 +127,7 @@ impl UnguardedLock {
     /// not block.
     #[must_use]
     pub fn lost(&self) -> Receiver<()> {
-        self.fencing_token().map_or_else(|| bounded(0).1, |token| self.lock.handle.watch_hold(token))
+        self.fencing_token().map_or_else(|| bounded(0).1, |token| self.lock.handle.key.watch(token))
     }
 
     /// Returns how many times the calling thread holds the lock. JVM: `getHoldCount()`. Does not block.

@@ -158,8 +158,8 @@ impl Tenure {
     }
 
     /// Returns when the lease thread must look at this tenure next. The lease is due before its deadline.
-    pub(crate) fn due(&self, pace: impl Into<Pace>) -> Moment {
-        self.lease.due(pace.into()).min(self.hold.ends).min(self.hold.warns_at)
+    pub(crate) fn due(&self, pace: Pace) -> Moment {
+        self.lease.due(pace).min(self.hold.ends).min(self.hold.warns_at)
     }
 
     /// Returns why and when the tenure was lost.
@@ -307,12 +307,6 @@ pub(crate) struct Pace {
     pub(crate) beats_from: Option<Moment>,
 }
 
-impl From<Duration> for Pace {
-    fn from(trip: Duration) -> Self {
-        Self { trip, beats_from: None }
-    }
-}
-
 /// The lease of one tenure: the moment until which the key is certainly ours, and the moments at which the lease thread must ask about it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
@@ -375,8 +369,7 @@ impl Lease {
 
     /// Returns when to extend the lease: at its configured fraction, or earlier if otherwise several round trips would not fit before the
     /// deadline.
-    pub(crate) fn extend_at(&self, pace: impl Into<Pace>) -> Moment {
-        let pace = pace.into();
+    pub(crate) fn extend_at(&self, pace: Pace) -> Moment {
         let planned = self.deadline.before(self.spare);
         let trips = pace.trip.saturating_mul(timing::TRIPS_BEFORE_DEADLINE);
         let earliest = self.renewed_at + timing::earliest_extension(self.length);
@@ -395,13 +388,9 @@ impl Lease {
     /// Returns the last beat by this moment, so that one batch asks about all tenures with this lease. A beat comes every sixth of the lease, as
     /// a probe does: a probe that is put forward to a beat comes after the last one, which was not before the beat before.
     fn on_beat(&self, pace: Pace, at: Moment) -> Moment {
+        let Some(from) = pace.beats_from.filter(|from| *from <= at && at != Moment::NEVER) else { return at };
         let length = u64::try_from(timing::probe_pause(self.length).as_nanos()).unwrap_or(u64::MAX).max(1);
-        match pace.beats_from {
-            Some(from) if from <= at && at != Moment::NEVER => {
-                at.before(Duration::from_nanos((at.as_nanos() - from.as_nanos()) % length))
-            }
-            _ => at,
-        }
+        at.before(Duration::from_nanos((at.as_nanos() - from.as_nanos()) % length))
     }
 
     /// Notes that a reply has extended the lease.

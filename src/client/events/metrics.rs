@@ -102,29 +102,26 @@ pub(super) fn unix_seconds() -> u64 {
 /// Why a call got no lock that the program has given up.
 pub(crate) const CANCELLED: &str = "cancelled";
 
-/// The name of a call that sends several requests together.
-pub(crate) const BATCH: &str = "batch";
-
-/// Defines a function that returns the word of a label, and the table of all its words.
+/// Defines the table of a label's words, and the function that returns the word of a value. So no word is missing in the table, from which the
+/// series are registered.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident($($of:ident: $type:ty),*) in $table:ident $(and $more:ident)?, match $value:ident {
-        $($($pattern:pat_param)|+ $(if $guard:expr)? => $word:expr,)*
+    ($table:ident = $(#[$doc:meta])* fn $name:ident($($of:ident: $type:ty),*) match $value:ident {
+        $($pattern:pat $(if $guard:expr)? => $word:expr,)*
     }) => {
         #[cfg(feature = "metrics")]
-        const $table: [&str; [$($more,)? $($word),*].len()] = [$($more,)? $($word),*];
+        const $table: [&str; [$($word),*].len()] = [$($word),*];
 
         $(#[$doc])*
         pub(crate) fn $name($($of: $type),*) -> &'static str {
-            match $value {
-                $($($pattern)|+ $(if $guard)? => $word,)*
-            }
+            match $value { $($pattern $(if $guard)? => $word,)* }
         }
     };
 }
 
 words! {
+    WHY =
     /// Returns why a call with this limit, which got no lock, has got none.
-    why_not(limit: &WaitLimit<'_>, error: Option<&Error>) in WHY, match error {
+    fn why_not(limit: &WaitLimit<'_>, error: Option<&Error>) match error {
         None if limit.is_cancelled() => CANCELLED,
         None if limit.is_one_attempt => "busy",
         None => "limit_over",
@@ -135,8 +132,9 @@ words! {
 }
 
 words! {
+    CAUSES =
     /// Returns the cause of a loss.
-    word_for(cause: &LossCause) in CAUSES, match cause {
+    fn word_for(cause: &LossCause) match cause {
         LossCause::Deadline => "deadline",
         LossCause::TakenOver { .. } => "taken_over",
         LossCause::Deleted => "deleted",
@@ -148,18 +146,20 @@ words! {
 }
 
 words! {
-    /// Returns the name of a call of the store.
-    name_of(request: &Request<'_>) in CALLS and BATCH, match request {
-        Request::Acquire(_) | Request::Join(_) => "acquire",
-        Request::Poll(_) => "poll",
-        Request::Extend(_) | Request::ExtendWithNumbers(_) => "extend",
-        Request::Release(_) => "release",
-        Request::HandOver(..) => "hand_over",
-        Request::DelayRelease(..) => "delay_release",
-        Request::Probe(_) => "probe",
-        Request::Inspect { .. } => "inspect",
-        Request::Settle(_) => "settle",
-        Request::Break(_) => "break",
-        Request::Broken { .. } => "broken",
+    CALLS =
+    /// Returns the name of a call of the store with this request, or with several requests together.
+    fn name_of(request: Option<&Request<'_>>) match request {
+        None => "batch",
+        Some(Request::Acquire(_) | Request::Join(_)) => "acquire",
+        Some(Request::Poll(_)) => "poll",
+        Some(Request::Extend(_) | Request::ExtendWithNumbers(_)) => "extend",
+        Some(Request::Release(_)) => "release",
+        Some(Request::HandOver(..)) => "hand_over",
+        Some(Request::DelayRelease(..)) => "delay_release",
+        Some(Request::Probe(_)) => "probe",
+        Some(Request::Inspect { .. }) => "inspect",
+        Some(Request::Settle(_)) => "settle",
+        Some(Request::Break(_)) => "break",
+        Some(Request::Broken { .. }) => "broken",
     }
 }

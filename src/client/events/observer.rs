@@ -3,7 +3,7 @@
 use super::Queued;
 use super::hook::{Function, Hook};
 use super::metrics::{Meters, Sample};
-use super::outage::{Outage, OutageChange};
+use super::outage::Outage;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::Event;
@@ -85,13 +85,7 @@ impl Observer {
         if !self.times_holds() {
             return;
         }
-        let told = self.outage.note(key, error, now, |event, change| {
-            let sample = match change {
-                OutageChange::Fails(since) => Sample::StoreFailing { since },
-                OutageChange::Back(since) => Sample::StoreBack { since },
-            };
-            self.queue(event, Some(sample))
-        });
+        let told = self.outage.note(key, error, now, |event, sample| self.queue(event, Some(sample)));
         if let Some(told) = told {
             told.finish();
         }

@@ -1,6 +1,6 @@
 //! Whether the store fails now, as far as the results of requests say.
 
-use super::metrics::unix_seconds;
+use super::metrics::{Sample, unix_seconds};
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::event::{Event, StoreBack, StoreFailing};
@@ -26,14 +26,6 @@ struct Failing {
     key: String,
 }
 
-/// What has changed.
-pub(super) enum OutageChange {
-    /// The store fails since this unix time.
-    Fails(u64),
-    /// The store that has failed since this unix time is back.
-    Back(u64),
-}
-
 impl Outage {
     /// Notes how a request about a key ended, and calls `queue` if that is an event. In a store of several servers, some may fail while others
     /// answer: so the store counts as back when a request about the same key is answered, or any request after a time without failures.
@@ -42,7 +34,7 @@ impl Outage {
         key: &str,
         error: Option<&Error>,
         now: impl FnOnce() -> Moment,
-        queue: impl FnOnce(&Event, OutageChange) -> R,
+        queue: impl FnOnce(&Event, Sample) -> R,
     ) -> Option<R> {
         let error = error.filter(|error| matches!(error, Error::Backend { .. }));
         if error.is_none() && !self.is_failing.load(Ordering::SeqCst) {
@@ -62,7 +54,7 @@ impl Outage {
                 self.is_failing.store(true, Ordering::SeqCst);
                 Some(queue(
                     &Event::StoreFailing(StoreFailing { error: error.clone() }),
-                    OutageChange::Fails(unix_since),
+                    Sample::StoreFailing { since: unix_since },
                 ))
             }
             (None, Some(Failing { since, unix_since, last, key: failed })) => {
@@ -73,7 +65,7 @@ impl Outage {
                 let (after, unix_since) = (now.since(*since), *unix_since);
                 *outage = None;
                 self.is_failing.store(false, Ordering::SeqCst);
-                Some(queue(&Event::StoreBack(StoreBack { after }), OutageChange::Back(unix_since)))
+                Some(queue(&Event::StoreBack(StoreBack { after }), Sample::StoreBack { since: unix_since }))
             }
             (None, None) => None,
         }

@@ -350,9 +350,7 @@ impl DLockGenerator {
         locks: impl IntoIterator<Item = C>,
         limit: Duration,
     ) -> Result<Option<DLockGuards>, Error> {
-        let locks = self.differing(locks)?;
-        let limit = self.wait_limit(limit);
-        DLockGuards::acquire(locks, &limit)
+        DLockGuards::acquire(self.differing(locks)?, &self.wait_limit(limit))
     }
 
     /// Tries once to take several locks, all or none. Returns `None` if one of them is held. Blocks as
@@ -389,9 +387,7 @@ impl DLockGenerator {
         limit: Duration,
         cancel: &CancelToken,
     ) -> Result<Option<DLockGuards>, Error> {
-        let locks = self.differing(locks)?;
-        let limit = self.wait_limit(limit).or_cancelled(cancel);
-        DLockGuards::acquire(locks, &limit)
+        DLockGuards::acquire(self.differing(locks)?, &self.wait_limit(limit).or_cancelled(cancel))
     }
 
     /// Takes several locks as [`lock_all`](Self::lock_all) does, for [`Holds`], which belong to no thread. If the calling thread itself holds
@@ -414,9 +410,7 @@ impl DLockGenerator {
         locks: impl IntoIterator<Item = C>,
         limit: Duration,
     ) -> Result<Option<Holds>, Error> {
-        let locks = self.differing(locks)?;
-        let limit = self.wait_limit(limit);
-        Holds::acquire(locks, &limit)
+        Holds::acquire(self.differing(locks)?, &self.wait_limit(limit))
     }
 
     /// Tries once to take several locks, as [`try_lock_all`](Self::try_lock_all) does, for [`Holds`].
@@ -442,9 +436,7 @@ impl DLockGenerator {
         limit: Duration,
         cancel: &CancelToken,
     ) -> Result<Option<Holds>, Error> {
-        let locks = self.differing(locks)?;
-        let limit = self.wait_limit(limit).or_cancelled(cancel);
-        Holds::acquire(locks, &limit)
+        Holds::acquire(self.differing(locks)?, &self.wait_limit(limit).or_cancelled(cancel))
     }
 
     /// Takes several locks as [`hold_all`](Self::hold_all) does, for a task that awaits them. The limit counts from now. Never blocks the thread that

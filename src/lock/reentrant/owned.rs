@@ -146,6 +146,6 @@ impl DistributedReentrantLock {
     /// ```
     #[must_use]
     pub fn unguarded(&self) -> UnguardedLock {
-        UnguardedLock::of(self)
+        self.clone().into()
     }
 }

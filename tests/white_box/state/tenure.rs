@@ -7,6 +7,11 @@ fn tenure(lease_ms: u64, sent_at: Moment) -> Tenure {
     Tenure::new("me-1".into(), Arc::new(settings), Grant::new(7, 0), sent_at)
 }
 
+/// The pace of a store that is asked about each tenure alone.
+fn alone(trip: Duration) -> Pace {
+    Pace { trip, beats_from: None }
+}
+
 /// Shows: G5.
 #[test]
 fn the_deadline_counts_from_the_sending() {
@@ -41,7 +46,7 @@ fn an_older_renewal_never_shortens_the_lease() {
 fn the_lease_thread_looks_every_sixth_and_at_three_quarters() {
     let sent = Moment::from_nanos(1_000_000_000);
     let mut t = tenure(600, sent);
-    let at = |t: &Tenure| t.due(Duration::from_millis(1)).since(sent).as_millis();
+    let at = |t: &Tenure| t.due(alone(Duration::from_millis(1))).since(sent).as_millis();
     assert_eq!(at(&t), 100);
     t.lease.checked(sent + Duration::from_millis(400));
     assert_eq!(at(&t), 450);
@@ -76,7 +81,7 @@ fn tenures_that_began_at_different_times_are_due_at_the_same_beats() {
 #[test]
 fn a_lease_that_is_short_for_the_network_is_extended_earlier() {
     let sent = Moment::from_nanos(1_000_000_000);
-    let at = |trip| tenure(1000, sent).lease.extend_at(Duration::from_millis(trip)).since(sent).as_millis();
+    let at = |trip| tenure(1000, sent).lease.extend_at(alone(Duration::from_millis(trip))).since(sent).as_millis();
     assert_eq!(at(0), 750);
     assert_eq!(at(40), 750);
     assert_eq!(at(80), 990 - 480);
@@ -148,7 +153,7 @@ fn tokens_fit_a_signed_column() {
 fn a_message_of_a_break_that_comes_while_a_check_is_under_way_is_checked_too() {
     let sent = Moment::from_nanos(1_000_000_000);
     let mut t = tenure(600_000, sent);
-    let due = |t: &Tenure| t.due(Duration::ZERO);
+    let due = |t: &Tenure| t.due(alone(Duration::ZERO));
     t.lease.told_broken(sent);
     assert_eq!(due(&t), sent);
     (0..3).for_each(|_| t.lease.told_broken(sent));
@@ -167,9 +172,9 @@ fn the_report_of_a_hold_that_its_thread_does_not_know_of_is_put_off() {
     let mut t = Tenure::new("me-1".into(), settings, Grant::new(7, 0), sent);
     t.begin(sent);
     let now = sent + Duration::from_secs(1);
-    assert!(t.due(Duration::ZERO) < now);
+    assert!(t.due(alone(Duration::ZERO)) < now);
     t.hold.warns_later(now);
-    assert!(t.due(Duration::ZERO) > now);
-    let later = t.due(Duration::ZERO);
+    assert!(t.due(alone(Duration::ZERO)) > now);
+    let later = t.due(alone(Duration::ZERO));
     assert!(later < now + Duration::from_secs(1) && t.hold.warns(later) && !t.hold.warns(later));
 }

@@ -342,8 +342,9 @@ impl<C: Connector> Mux<C> {
             if let Some(answer) = call.finished() {
                 return Waited::Answered(answer);
             }
-            if call.may_read_on() {
-                Reader::read(self, call, now(), deadline, true);
+            // After a read, the answer is usually there. Otherwise nothing is left to read for this caller, or its time is over.
+            if call.may_read_on() && Reader::read(self, call, now(), deadline, true) {
+                continue;
             }
             match call.wait(deadline) {
                 Wake::Done => {}
