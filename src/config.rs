@@ -320,7 +320,7 @@ impl DLockConfig {
 
     /// Returns for how long the store keeps the lock without an extension: for the lease, and the lock-delay after it. Every request for a
     /// tenure contains this time. The holder counts only on the [lease](Self::lease).
-    pub(crate) fn kept(&self) -> Duration {
+    pub(crate) fn store_time(&self) -> Duration {
         self.lease() + self.lock_delay
     }
 

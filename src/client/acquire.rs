@@ -158,7 +158,7 @@ impl<'c> Acquire<'c> {
             {
                 parts
                     .subscription
-                    .gets_ready_to_hear(&parts.core, key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
+                    .get_ready_to_hear(&parts.core, key, || (self.command_limit() / 4).min(timing::LISTEN_FIRST));
             }
         }
         Ok(())
@@ -274,12 +274,14 @@ impl<'c> Acquire<'c> {
         if let Some(confirmed) = self.confirm_now(&mut state, call, parts.core.clock.now()) {
             return confirmed;
         }
-        let Some(expiring) = state.kept().map(|tenure| Arc::clone(&tenure.locker)) else { return Confirmed::Lost };
+        let Some(expiring) = state.tenure_mut().map(|tenure| Arc::clone(&tenure.locker)) else {
+            return Confirmed::Lost;
+        };
         drop(state);
         let now = parts.core.clock.now();
         let unconfirmed = Unconfirmed(self);
         log::debug!(ACQUIRE, "lock {:?}: granted late or by a message, extending the lease before use", key.name);
-        let limit = self.limit.limit(now, parts.core.limits.command);
+        let limit = self.limit.of_command(now, parts.core.limits.command);
         let extended = lease_thread::extend_now(parts, key, &expiring, Numbers::Keep, limit);
         std::mem::forget(unconfirmed);
         self.after_extension(&mut key.state.lock(), call, extended.err())
@@ -348,7 +350,7 @@ impl<'c> Acquire<'c> {
 
     /// Returns how long a request that is sent now may take.
     fn command_limit(&self) -> Duration {
-        self.limit.limit(self.parts.core.clock.now(), self.parts.core.limits.command)
+        self.limit.of_command(self.parts.core.clock.now(), self.parts.core.limits.command)
     }
 
     /// Waits in the local queue for the hold or for the turn to ask.
@@ -497,7 +499,7 @@ impl Asker<'_, '_> {
             QueuePlace::IfHeard => parts.subscription.hears(&parts.core, key),
             // If this takes longer, the caller goes on without a place, and asks again when the inbox is ready.
             QueuePlace::OnceHeard => {
-                parts.subscription.gets_ready_to_hear(&parts.core, key, || self.acquire.command_limit() / 4)
+                parts.subscription.get_ready_to_hear(&parts.core, key, || self.acquire.command_limit() / 4)
             }
         };
         let locker = parts.core.next_locker(self.acquire.settings);
@@ -514,7 +516,7 @@ impl Asker<'_, '_> {
     /// Sends a question, and interprets the reply.
     fn put(&self, question: Question, sent_at: Moment) -> Answer {
         let (parts, key) = (self.acquire.parts, self.acquire.key);
-        let limit = self.acquire.limit.limit(sent_at, parts.core.limits.command);
+        let limit = self.acquire.limit.of_command(sent_at, parts.core.limits.command);
         let thread = thread::current();
         let settings = self.acquire.settings;
         let of_hold = settings.holder_name.as_deref().filter(|_| !owner::is_thread(self.acquire.owner));

@@ -73,7 +73,7 @@ impl Core {
 
     /// Describes a tenure of this client that ends.
     pub(crate) fn ending<'a>(&'a self, key: &'a str, tenure: &'a Tenure) -> Claim<'a> {
-        Claim { poller_gap: tenure.gap, ..self.claim(key, &tenure.locker, tenure.kept()) }
+        Claim { poller_gap: tenure.gap, ..self.claim(key, &tenure.locker, tenure.store_time()) }
     }
 
     /// Sends one request.

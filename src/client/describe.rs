@@ -136,7 +136,7 @@ fn hears(core: &Core, subscription: &Subscription, key: &Key, left: &impl Fn() -
         }
         thread::sleep(SUBSCRIBE_LOOK);
     }
-    subscription.gets_ready_to_hear(core, key, left)
+    subscription.get_ready_to_hear(core, key, left)
 }
 
 /// What is to be done about the words of another client.
@@ -189,10 +189,10 @@ pub(super) fn hear_questions(core: &Core, subscription: &Subscription) {
         let mut state = key.state.lock();
         // A thread that asks may have found the inbox closed, and its settings are not known here.
         let is_asked_for = matches!(state.phase, Phase::Asking { .. });
-        let says_why = is_asked_for || state.kept().is_some_and(|tenure| tenure.settings.reason().is_some());
+        let says_why = is_asked_for || state.tenure_mut().is_some_and(|tenure| tenure.settings.reason().is_some());
         drop(state);
         if says_why {
-            subscription.gets_ready_to_hear(core, &key, || Duration::ZERO);
+            subscription.get_ready_to_hear(core, &key, || Duration::ZERO);
         }
     }
 }
@@ -212,7 +212,7 @@ fn account(core: &Core, name: &str) -> Account {
     let waiting: Vec<_> = waiting.collect();
     let (mut owner, mut reason) = (None, None);
     let is_held = matches!(state.phase, Phase::Held(_));
-    let locker = if let Some(tenure) = state.kept() {
+    let locker = if let Some(tenure) = state.tenure_mut() {
         told.lease_left = Some(tenure.deadline().since(now));
         told.lingering = !is_held;
         reason = tenure.settings.reason().map(str::to_owned);

@@ -186,7 +186,7 @@ impl Events {
     fn acquired(&self, observer: &Observer, tenure: &mut Tenure, call: LockCall<'_>, called_at: Moment) -> Queued {
         let waited = self.clock.now().since(called_at);
         // A tenure that the store has just granted has had no other hold.
-        let how = if call.how == How::Granted && tenure.kept_on { How::PassedOn } else { call.how };
+        let how = if call.how == How::Granted && tenure.had_earlier_hold { How::PassedOn } else { call.how };
         tenure.of_hold = Some(Arc::clone(call.settings));
         let (lock, token) = (Arc::clone(call.settings), tenure.tokens.current());
         let sample = Sample::Acquired { lock: Arc::clone(&lock), waited, how };

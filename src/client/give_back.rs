@@ -56,7 +56,7 @@ impl<'c> GiveBack<'c> {
             && let Some(Some(cause)) =
                 catch_panic(|| loss::broken(parts, &key.name, tenure, parts.renewals.side_limit()))
         {
-            tenure.lost_by(&cause);
+            tenure.set_cause(&cause);
         }
     }
 
@@ -120,7 +120,7 @@ impl<'c> GiveBack<'c> {
             None => self.tries.request(ending, core.clock.now()),
             Some(next) => {
                 let note = Note::new(next.settings.reason(), None, Some(core.id.current().host()));
-                Request::HandOver(ending, core.claim(name, &next.locker, next.settings.kept()).with_note(note))
+                Request::HandOver(ending, core.claim(name, &next.locker, next.settings.store_time()).with_note(note))
             }
         }
     }
@@ -259,7 +259,7 @@ fn tell(
 
 fn end_hand_over(parts: &Parts, turn: Turn<'_>, answer: Answer, sent_at: Moment) {
     let key = Arc::clone(&turn.key);
-    let again = key.state.lock().release_ends();
+    let again = key.state.lock().take_release_to_repeat();
     if let Some(locker) = again {
         parts.retries.give_up_grant(&key.name, &locker);
     }

@@ -32,7 +32,7 @@ pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
     // The slow-node worker renews the others.
     let slow = &parts.slow_nodes.renewals;
     let is_slow = |key: &Arc<Key>| {
-        let is_slow = parts.core.processor.keeps_waiting(&key.name) && slow.starts();
+        let is_slow = parts.core.processor.keeps_waiting(&key.name) && slow.start();
         if is_slow {
             slow.add(parts.core.clock.now(), |keys| _ = keys.insert(key.id, Arc::clone(key)));
         }
@@ -70,7 +70,7 @@ fn renew(parts: &Parts, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
         if task.extend && result.is_err() {
             parts.core.events.record_unrenewed(&task.lock);
         }
-        end(parts, &task.key, &task.locker, result, sent_at)
+        take_in_reply(parts, &task.key, &task.locker, result, sent_at)
     };
     // All losses are marked before the first one is announced, because announcing may take time.
     let lost: Vec<_> = tasks.iter().zip(results).filter_map(end).collect();
@@ -114,7 +114,7 @@ pub(super) fn extend_now(
     numbers: Numbers,
     limit: Duration,
 ) -> Result<(), Error> {
-    let kept = key.state.lock().live_tenure(locker).map(|tenure| tenure.kept());
+    let kept = key.state.lock().live_tenure(locker).map(|tenure| tenure.store_time());
     let kept = kept.ok_or_else(|| Error::NotHeld { key: key.name.to_string() })?;
     let sent_at = parts.core.clock.now();
     let deadline = key.hold.deadline();
@@ -132,7 +132,7 @@ pub(super) fn extend_now(
 
 /// Handles the reply to an extension that another thread has sent.
 pub(super) fn extended(parts: &Parts, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) {
-    let lost = end(parts, key, locker, result, sent_at);
+    let lost = take_in_reply(parts, key, locker, result, sent_at);
     Lost::announce(parts, lost);
 }
 
@@ -155,7 +155,7 @@ impl RenewalTask {
             return None;
         }
         let mut state = key.state.lock();
-        let tenure = state.kept()?;
+        let tenure = state.tenure_mut()?;
         if tenure.is_lost() {
             long.extend(LongHold::of(&key, tenure, now));
             parts.renewals.stop_renewing(&key, tenure);
@@ -172,7 +172,7 @@ impl RenewalTask {
             return None;
         }
         let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
-        let kept = tenure.kept();
+        let kept = tenure.store_time();
         let extend = now >= tenure.lease.extend_at(pace);
         // The thread must notice when the deadline passes, whatever happens in this round.
         parts.renewals.look_at(&key, tenure, deadline);
@@ -189,7 +189,13 @@ impl RenewalTask {
 /// Handles the reply to an extension or a probe, unless the tenure has ended meanwhile: a released tenure is not
 /// lost. Returns the tenure if it is lost.
 #[must_use]
-fn end(parts: &Parts, key: &Arc<Key>, locker: &str, result: Result<Outcome, Error>, sent_at: Moment) -> Option<Lost> {
+fn take_in_reply(
+    parts: &Parts,
+    key: &Arc<Key>,
+    locker: &str,
+    result: Result<Outcome, Error>,
+    sent_at: Moment,
+) -> Option<Lost> {
     let now = parts.core.clock.now();
     let mut state = key.state.lock();
     let tenure = state.live_tenure(locker)?;
@@ -260,7 +266,7 @@ impl LongHold {
             tenure.hold.warns_later(now);
             return None;
         }
-        tenure.hold.warns(now).then(|| Self {
+        tenure.hold.take_warning(now).then(|| Self {
             key: Arc::clone(key),
             owner: key.hold.owner(),
             token: key.hold.token(),

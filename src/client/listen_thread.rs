@@ -61,7 +61,7 @@ pub(super) fn listen(parts: &Weak<Parts>) -> Option<Moment> {
     let strong = parts.upgrade()?;
     let (subscription, clock) = (Arc::clone(&strong.subscription), strong.core.clock.clone());
     let asked_at = clock.now();
-    subscription.begins();
+    subscription.note_begin();
     let client = strong.core.id.current().as_str();
     match strong.core.processor.queue()?.open_inbox(client, timing::SUBSCRIBE_LIMIT) {
         Ok(mut inbox) => {
@@ -75,12 +75,12 @@ pub(super) fn listen(parts: &Weak<Parts>) -> Option<Moment> {
             live(strong, parts, &mut *inbox);
         }
         Err(error) => {
-            if subscription.fails() {
+            if subscription.note_failure() {
                 log::warn!(HAND_OVER, "cannot subscribe, falling back to polling: {error}");
             }
         }
     }
-    let pause = subscription.ends();
+    let pause = subscription.note_end();
     Some(clock.pause_begins(asked_at) + pause)
 }
 

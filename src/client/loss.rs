@@ -71,11 +71,11 @@ impl Lost {
             let left = limit.saturating_sub(begin.elapsed());
             // A store may panic.
             if let Some(Some(cause)) = catch_panic(|| broken(parts, &key.name, &tenure, left)) {
-                tenure.lost_by(&cause);
+                tenure.set_cause(&cause);
                 if let Phase::Held(held) = &mut key.state.lock().phase
                     && held.locker == tenure.locker
                 {
-                    held.lost_by(&cause);
+                    held.set_cause(&cause);
                 }
             }
             parts.core.events.tell_lost(&key.name, &tenure, take_watchers(&key, &tenure));

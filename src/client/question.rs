@@ -69,7 +69,7 @@ impl Question {
     pub(crate) fn request<'a>(&'a self, key: &'a str, core: &'a Core, thread: Option<&'a str>) -> Request<'a> {
         let (id, settings) = (core.id.current(), &self.about.settings);
         let note = Note { why: settings.reason.as_deref(), thread, host: Some(id.host()) };
-        let (client, locker, lease) = (id.as_str(), &self.about.locker, settings.kept());
+        let (client, locker, lease) = (id.as_str(), &self.about.locker, settings.store_time());
         let claim = Claim { key, client, locker, lease, poller_gap: None, note };
         match (self.again, self.wait) {
             (true, _) => Request::Poll(claim),

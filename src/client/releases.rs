@@ -169,7 +169,7 @@ pub(super) type PostReleases = fn(&dyn Posting, Vec<(Claim<'_>, ReleaseDone)>, D
 /// Releases a tenure without waiting for the reply, which is handled when it arrives.
 pub(super) fn post(parts: &Parts, post: Post, now: Moment) {
     let (key, locker) = (Arc::clone(&post.key), Arc::clone(&post.tenure.locker));
-    let claim = Claim { poller_gap: post.tenure.gap, ..parts.core.claim(&key, &locker, post.tenure.kept()) };
+    let claim = Claim { poller_gap: post.tenure.gap, ..parts.core.claim(&key, &locker, post.tenure.store_time()) };
     let limit = post.limit(parts, now);
     let done = post.done(parts);
     match parts.core.processor.posting() {
@@ -187,7 +187,7 @@ pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, send: PostR
     let Some(limit) = posts.iter().map(|post| post.limit(parts, now)).max() else { return };
     let ended = |post: &Post| {
         let tenure = &post.tenure;
-        (Arc::clone(&post.key), Arc::clone(&tenure.locker), tenure.kept(), tenure.gap)
+        (Arc::clone(&post.key), Arc::clone(&tenure.locker), tenure.store_time(), tenure.gap)
     };
     let ended: Vec<_> = posts.iter().map(ended).collect();
     let claims =
@@ -299,7 +299,7 @@ impl Posted {
                     tenure.locker
                 );
                 let ending = Ending::ReleaseUnanswered(tenure.deadline());
-                self.retries.clean_up(&self.key, &tenure.locker, tenure.kept(), ending, Some(self.in_flight));
+                self.retries.clean_up(&self.key, &tenure.locker, tenure.store_time(), ending, Some(self.in_flight));
             }
         }
     }

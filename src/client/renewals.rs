@@ -61,7 +61,7 @@ impl Renewals {
                 tenure.lease.told_broken(now);
             }
         }
-        state.rest();
+        state.forget_requests();
         // An earlier server may have granted the key, while its reply was on its way.
         let doubted_until = self.doubted_until.load(Ordering::SeqCst);
         if doubted_until != 0 && tenure.lease.renewed_at.as_nanos() <= doubted_until {

@@ -128,14 +128,14 @@ impl Retries {
             Some(delayed) => Ending::DelayUnanswered(deadline, delayed),
             None => Ending::ReleaseUnanswered(deadline),
         };
-        self.clean_up(key, &tenure.locker, tenure.kept(), ending, Some(self.unanswered.add()));
+        self.clean_up(key, &tenure.locker, tenure.store_time(), ending, Some(self.unanswered.add()));
     }
 
     /// Gives up a locker that was sent. The thread releases it, and begins at once.
     pub(crate) fn abandon(&self, key: &str, unsettled: Option<Unsettled>) {
         if let Some(Unsettled { locker, settings, answered, .. }) = unsettled {
             let ending = if answered { Ending::GivenUp } else { Ending::AcquireUnanswered };
-            self.clean_up(key, &locker, settings.kept(), ending, None);
+            self.clean_up(key, &locker, settings.store_time(), ending, None);
         }
     }
 

@@ -66,7 +66,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
                 prepare_for_tasks(parts, &key);
                 // The threads of the key may have begun to wait before there was an inbox. The other keys of this round do not wait until
                 // the inbox hears of this one: the inbox reports that later.
-                parts.subscription.gets_ready_to_hear(&parts.core, &key, || Duration::ZERO);
+                parts.subscription.get_ready_to_hear(&parts.core, &key, || Duration::ZERO);
                 turns.extend(Question::of_waiters(parts, &key));
             }
         }
@@ -104,7 +104,7 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
     if parts.core.activity.is_closed() {
         // The shutdown, or a round after this one, works through the clean-up list.
         for (turn, tenure) in unwanted {
-            parts.retries.cleanup.add(&turn.key.name, &tenure.locker, tenure.kept(), Ending::GivenUp, None);
+            parts.retries.cleanup.add(&turn.key.name, &tenure.locker, tenure.store_time(), Ending::GivenUp, None);
         }
     } else {
         Turn::release_all(parts, unwanted, parts.core.limits.command);
@@ -130,7 +130,7 @@ fn retry_on_slow_nodes(parts: &Parts, keys: &mut Vec<Arc<Key>>, cleanups: &mut V
     if slow_keys.is_empty() && slow_cleanups.is_empty() {
         return;
     }
-    if !parts.slow_nodes.retries.starts() {
+    if !parts.slow_nodes.retries.start() {
         keys.extend(slow_keys);
         cleanups.append(&mut slow_cleanups);
         return;
@@ -171,7 +171,7 @@ fn orders_on_fast_nodes(parts: &Parts) -> Vec<Order> {
     let is_slow =
         |order: &mut Order| order.key().is_some_and(|key| catch_panic(|| keeps_waiting(key)).unwrap_or_default());
     let slow: Vec<_> = orders.extract_if(.., is_slow).collect();
-    if slow.is_empty() || !parts.slow_nodes.retries.starts() {
+    if slow.is_empty() || !parts.slow_nodes.retries.start() {
         orders.extend(slow);
     } else {
         parts.slow_nodes.retries.add(parts.core.clock.now(), |retries| retries.orders.extend(slow));

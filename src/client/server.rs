@@ -70,7 +70,7 @@ impl ServerWatch {
             let mut state = key.state.lock();
             // A reply that is on its way is one of the earlier server.
             state.note_change();
-            if let Some(tenure) = state.kept() {
+            if let Some(tenure) = state.tenure_mut() {
                 tenure.lease.doubt(now);
             }
         }

@@ -42,7 +42,7 @@ impl<T: Default> Backlog<T> {
     }
 
     /// Starts the thread, unless it was started. Returns `false` if the operating system refuses it.
-    pub(super) fn starts(&self) -> bool {
+    pub(super) fn start(&self) -> bool {
         let note = |error: &_| log::debug!(CLIENT, "no thread for keys whose server keeps others waiting: {error}");
         self.thread.start().inspect_err(note).is_ok()
     }

@@ -74,7 +74,7 @@ impl Subscription {
     }
 
     /// Returns whether the client hears of grants of this key, after it has got ready for that. May ask the store.
-    pub(crate) fn gets_ready_to_hear(&self, core: &Core, key: &Key, limit: impl FnOnce() -> Duration) -> bool {
+    pub(crate) fn get_ready_to_hear(&self, core: &Core, key: &Key, limit: impl FnOnce() -> Duration) -> bool {
         if !self.is_open() || self.hears(core, key) {
             return self.is_open();
         }
@@ -89,7 +89,7 @@ impl Subscription {
     /// Starts the thread if necessary, and gets ready to hear of this key, without waiting for that.
     pub(crate) fn listen_for(&self, core: &Core, key: &Key) {
         self.listen(core);
-        self.gets_ready_to_hear(core, key, || Duration::ZERO);
+        self.get_ready_to_hear(core, key, || Duration::ZERO);
     }
 
     /// Starts the thread if necessary. Until it is subscribed, and if that fails, waiting threads poll.
@@ -164,20 +164,20 @@ impl Subscription {
     }
 
     /// Notes that the thread begins to subscribe.
-    pub(super) fn begins(&self) {
+    pub(super) fn note_begin(&self) {
         let mut state = self.state.lock();
         state.early = if state.early == Early::Next { Early::Last } else { Early::No };
     }
 
     /// Notes that an attempt to subscribe has failed. Returns whether the log must say so: it is the first failure in a row.
-    pub(super) fn fails(&self) -> bool {
+    pub(super) fn note_failure(&self) -> bool {
         let mut state = self.state.lock();
         state.failures += 1;
         state.failures == 1 && !state.is_stopped
     }
 
     /// Notes that the thread has no inbox. Returns the pause before it subscribes again.
-    pub(super) fn ends(&self) -> Duration {
+    pub(super) fn note_end(&self) -> Duration {
         let mut state = self.state.lock();
         state.breaker = None;
         timing::retries(timing::LONGEST_RETRY_PAUSE).after(state.failures)

@@ -136,7 +136,7 @@ impl<'c> Turn<'c> {
     pub(super) fn released(&self, tenure: &Tenure, result: &Result<Outcome, Error>) {
         if result.is_err() {
             let ending = Ending::ReleaseUnanswered(tenure.deadline());
-            self.parts.retries.cleanup.add(&self.key.name, &tenure.locker, tenure.kept(), ending, None);
+            self.parts.retries.cleanup.add(&self.key.name, &tenure.locker, tenure.store_time(), ending, None);
         }
     }
 
@@ -152,7 +152,7 @@ impl Drop for Turn<'_> {
             let mut state = self.key.state.lock();
             // The inbox has already delivered this grant and no thread will claim it: release it.
             let orphan = state.about().filter(|about| about.heard.is_some()).map(|about| Arc::clone(&about.locker));
-            let again = state.release_ends();
+            let again = state.take_release_to_repeat();
             let next = state.pass_turn();
             if let NextTurn::Client = next {
                 self.parts.retries.ask_at(&self.key, self.parts.core.clock.now());

@@ -27,7 +27,7 @@ pub(super) fn end_retry<'c>(turn: Turn<'c>, answer: Answer, sent_at: Moment) -> 
                 return Some((turn, tenure));
             };
             if let Some(task) = &waiter.task {
-                task.note_granted(if state.has_asked() { How::Granted } else { How::Free });
+                task.note_granted(if state.was_busy() { How::Granted } else { How::Free });
             }
             parts.renewals.grant(&key, &mut state, tenure, (&waiter).into(), parts.core.clock.now());
             turn.end();

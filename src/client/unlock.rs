@@ -45,7 +45,7 @@ pub(crate) struct Unlock<'c> {
 }
 
 /// The work that is left to do, without the key's mutex, for a tenure that is kept.
-struct Kept {
+struct Finish {
     /// The waiting thread that now has the hold.
     waiter: Option<Arc<Waiter>>,
     /// The channels of the hold that has ended.
@@ -53,7 +53,7 @@ struct Kept {
     queued: Queued,
 }
 
-impl Kept {
+impl Finish {
     fn finish(self) {
         let Self { waiter, watchers, queued } = self;
         if let Some(waiter) = waiter {
@@ -106,7 +106,7 @@ impl<'c> Unlock<'c> {
     #[cfg(feature = "async")]
     pub(crate) fn unlock_untold(self, mut state: MutexGuard<'_, State>) {
         let now = self.parts.core.clock.now();
-        let is_told = state.kept().is_some_and(|tenure| {
+        let is_told = state.tenure_mut().is_some_and(|tenure| {
             tenure.is_confirmed = false;
             tenure.is_lost()
         });
@@ -196,7 +196,7 @@ impl<'c> Unlock<'c> {
 
     /// Passes the hold on to the first thread that waits in this process, unless other clients must be let in. Returns `None` if the tenure
     /// must be given back.
-    fn pass_on(self, state: &mut State, now: Moment) -> Option<Kept> {
+    fn pass_on(self, state: &mut State, now: Moment) -> Option<Finish> {
         let (parts, key) = (self.parts, self.key);
         let State { phase: Phase::Held(tenure), queue, watchers, .. } = state else { return None };
         if !parts.subscription.hears(&parts.core, key) {
@@ -210,11 +210,11 @@ impl<'c> Unlock<'c> {
         let queued = parts.core.events.queue_released(tenure, key.hold.token(), now, HoldEnd::PassedOn);
         key.hold.end();
         parts.renewals.grant_next(key, tenure, (&waiter).into(), now);
-        Some(Kept { waiter: Some(waiter), watchers: std::mem::take(watchers), queued })
+        Some(Finish { waiter: Some(waiter), watchers: std::mem::take(watchers), queued })
     }
 
     /// Keeps the tenure for the next thread to arrive, if the tenure may linger. Returns `None` if the tenure must be given back.
-    fn linger(self, state: &mut State, now: Moment) -> Option<Kept> {
+    fn linger(self, state: &mut State, now: Moment) -> Option<Finish> {
         let (parts, key) = (self.parts, self.key);
         match &state.phase {
             // Without an inbox, this client would not learn that others want the key.
@@ -236,7 +236,7 @@ impl<'c> Unlock<'c> {
         }
         state.phase = Phase::Lingering { tenure, until };
         key.hold.end();
-        Some(Kept { waiter: None, watchers: std::mem::take(&mut state.watchers), queued })
+        Some(Finish { waiter: None, watchers: std::mem::take(&mut state.watchers), queued })
     }
 
     /// Ends the hold and its tenure, which is returned to be given back.

@@ -178,7 +178,7 @@ impl<'a> WaitLimit<'a> {
     }
 
     /// Returns how long a single command may take.
-    pub(crate) fn limit(self, now: Moment, command_limit: Duration) -> Duration {
+    pub(crate) fn of_command(self, now: Moment, command_limit: Duration) -> Duration {
         self.until.map_or(command_limit, |until| until.since(now).min(command_limit).max(SHORTEST_COMMAND))
     }
 

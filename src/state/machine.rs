@@ -116,7 +116,7 @@ pub(crate) struct State {
     pub(crate) failure: Option<Error>,
     /// Busy replies since this client last had the key or last had no waiter. The first pause is shorter than the
     /// others.
-    asked: u32,
+    busy_replies: u32,
     /// The number of consecutive failed requests.
     pub(crate) failures: u32,
     /// When this client last asked the store to leave the key free for pollers.
@@ -133,7 +133,7 @@ impl State {
             phase: Phase::Idle,
             queue: VecDeque::new(),
             failure: None,
-            asked: 0,
+            busy_replies: 0,
             failures: 0,
             gap_at: None,
             watchers: Vec::new(),
@@ -147,7 +147,7 @@ impl State {
         match self.queue.front() {
             None => {
                 self.phase = Phase::Idle;
-                self.rest();
+                self.forget_requests();
                 return NextTurn::Nobody;
             }
             Some(first) if first.task.is_some() => {
@@ -195,7 +195,7 @@ impl State {
 
     /// Notes that messages about the key may have been missed. A holder assumes that others wait.
     pub(crate) fn note_missed(&mut self, now: Moment) {
-        if let Some(tenure) = self.kept() {
+        if let Some(tenure) = self.tenure_mut() {
             tenure.others.note(1, now);
         } else if let Some(about) = self.about_mut() {
             about.contended = true;
@@ -250,7 +250,7 @@ impl State {
         if !self.queue.is_empty() || !matches!(self.phase, Phase::Waiting { .. }) {
             return (false, None);
         }
-        self.rest();
+        self.forget_requests();
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Waiting { unsettled } => (true, unsettled),
             _ => (true, None),
@@ -258,8 +258,8 @@ impl State {
     }
 
     /// Returns whether the store has said that the key is busy since this client last had it or last had no waiter.
-    pub(crate) fn has_asked(&self) -> bool {
-        self.asked > 0
+    pub(crate) fn was_busy(&self) -> bool {
+        self.busy_replies > 0
     }
 
     /// Returns the lease of the first waiter.
@@ -274,8 +274,8 @@ impl State {
         // longer lease may have taken the place over from one that gave up.
         let wanted = self.lease_wanted();
         let lease = place.map_or(wanted, |place| wanted.min(place.settings.lease()));
-        let pause = timing::ask_pause(lease, self.asked);
-        self.asked = self.asked.saturating_add(1);
+        let pause = timing::ask_pause(lease, self.busy_replies);
+        self.busy_replies = self.busy_replies.saturating_add(1);
         self.failures = 0;
         self.failure = None;
         pause.min(left.unwrap_or(timing::LONGEST_BLIND_PAUSE))
@@ -347,7 +347,7 @@ impl State {
     /// Notes that the release in flight is answered, or is sent ahead of every later request. Returns its locker if
     /// the release must be repeated.
     #[must_use]
-    pub(crate) fn release_ends(&mut self) -> Option<Arc<str>> {
+    pub(crate) fn take_release_to_repeat(&mut self) -> Option<Arc<str>> {
         let Phase::Releasing { ended, .. } = &mut self.phase else { return None };
         match ended.take() {
             Some(Ended { locker, heard: true, .. }) => Some(locker),
@@ -356,7 +356,7 @@ impl State {
     }
 
     /// Returns the tenure that is held or lingers.
-    pub(crate) fn kept(&mut self) -> Option<&mut Tenure> {
+    pub(crate) fn tenure_mut(&mut self) -> Option<&mut Tenure> {
         match &mut self.phase {
             Phase::Held(tenure) | Phase::Lingering { tenure, .. } => Some(tenure),
             _ => None,
@@ -376,7 +376,7 @@ impl State {
 
     /// Returns the tenure with this locker if it is held or lingers and is not lost.
     pub(crate) fn live_tenure(&mut self, locker: &str) -> Option<&mut Tenure> {
-        self.kept().filter(|tenure| !tenure.is_lost() && &*tenure.locker == locker)
+        self.tenure_mut().filter(|tenure| !tenure.is_lost() && &*tenure.locker == locker)
     }
 
     /// Returns whether the tenure lingers while others want the key.
@@ -385,9 +385,9 @@ impl State {
     }
 
     /// Forgets how the last requests have ended. Call it when the key is ours, or when no thread wants it any more.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn forget_requests(&mut self) {
         self.failure = None;
-        self.asked = 0;
+        self.busy_replies = 0;
         self.failures = 0;
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Tenure {
     /// Whether a thread was told of this hold. Before that, nobody needs to hear of its loss.
     pub(crate) is_confirmed: bool,
     /// Whether a hold followed another one, by passing on or lingering.
-    pub(crate) kept_on: bool,
+    pub(crate) had_earlier_hold: bool,
     /// Whether its release must leave the key free for pollers.
     pub(crate) gap: Option<Gap>,
     /// Whether the retry thread has the key in its schedule, to notice the end of a linger.
@@ -75,7 +75,7 @@ impl Tenure {
                 warns_at: Moment::NEVER,
             },
             is_confirmed: false,
-            kept_on: false,
+            had_earlier_hold: false,
             gap: None,
             watched: false,
             loss: None,
@@ -88,8 +88,8 @@ impl Tenure {
     }
 
     /// How long the store keeps the key without an extension, which every request for this tenure says.
-    pub(crate) fn kept(&self) -> Duration {
-        self.settings.kept()
+    pub(crate) fn store_time(&self) -> Duration {
+        self.settings.store_time()
     }
 
     /// Begins the tenure, and its first hold, once the client has heard of it. The time that others wait counts from now.
@@ -100,7 +100,7 @@ impl Tenure {
 
     /// Begins the next hold of a tenure that was kept.
     pub(crate) fn begin_next(&mut self, now: Moment) {
-        self.kept_on = true;
+        self.had_earlier_hold = true;
         self.hold.begin(&self.settings, now);
     }
 
@@ -126,7 +126,8 @@ impl Tenure {
     /// that nobody else waited for, because pollers then find it free anyway.
     pub(super) fn gap_due(&self, last: Option<Moment>, others_wait: bool, now: Moment) -> Option<Gap> {
         let every = self.settings.poller_gap?;
-        let due = last.is_none_or(|last| now >= last + every) && (self.kept_on || self.others.wait() || others_wait);
+        let due =
+            last.is_none_or(|last| now >= last + every) && (self.had_earlier_hold || self.others.wait() || others_wait);
         due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))
     }
 
@@ -196,7 +197,7 @@ impl Tenure {
     }
 
     /// Replaces the cause of the loss by a better one, which the store has told when it was asked.
-    pub(crate) fn lost_by(&mut self, better: &LossCause) {
+    pub(crate) fn set_cause(&mut self, better: &LossCause) {
         if let Some((cause, _)) = self.loss.as_deref_mut() {
             *cause = better.clone();
         }
@@ -247,7 +248,7 @@ impl HoldTimes {
     }
 
     /// Returns whether the hold is to be reported now. It is reported once.
-    pub(crate) fn warns(&mut self, now: Moment) -> bool {
+    pub(crate) fn take_warning(&mut self, now: Moment) -> bool {
         let is_due = now >= self.warns_at;
         if is_due {
             self.warns_at = Moment::NEVER;

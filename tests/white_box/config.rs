@@ -56,7 +56,7 @@ fn a_lock_delay_is_a_minute_at_most_in_whole_milliseconds_rounded_up() {
     for (delay, kept) in [(0, 0), (1, 1), (999_999, 1), (1_000_000, 1), (1_000_001, 2), (60_000_000_000, 60_000)] {
         let config = config(Duration::from_nanos(delay)).expect("valid");
         assert_eq!(config.lock_delay(), Duration::from_millis(kept));
-        assert_eq!(config.kept(), DEFAULT_LEASE + Duration::from_millis(kept));
+        assert_eq!(config.store_time(), DEFAULT_LEASE + Duration::from_millis(kept));
     }
 }
 

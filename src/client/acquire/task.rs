@@ -203,7 +203,7 @@ impl<'c> TaskAcquire<'c> {
             state.phase,
             Phase::Asking { by: AskedBy::Arriving | AskedBy::Client, .. } | Phase::Waiting { unsettled: None }
         );
-        let is_unanswered = is_first && is_asking && !state.has_asked() && state.failure.is_none();
+        let is_unanswered = is_first && is_asking && !state.was_busy() && state.failure.is_none();
         let left = self.call.leave(&waiter, state);
         parts.count_out_task();
         match left {
@@ -273,7 +273,8 @@ impl<'c> TaskAcquire<'c> {
         let confirmed = match self.call.confirm_now(&mut state, self.call.call(how), parts.core.clock.now()) {
             Some(confirmed) => confirmed,
             None => {
-                let (locker, kept) = state.kept().map(|tenure| (Arc::clone(&tenure.locker), tenure.kept()))?;
+                let (locker, kept) =
+                    state.tenure_mut().map(|tenure| (Arc::clone(&tenure.locker), tenure.store_time()))?;
                 match task.take_extension(&locker) {
                     ConfirmingExtension::Over(_, failure) => {
                         self.call.after_extension(&mut state, self.call.call(how), failure)

@@ -27,7 +27,7 @@ fn a_lock_delay_is_for_the_store_alone() {
     let settings = DLockConfig::new("T", "x").with_lease(Duration::from_millis(1000));
     let delayed = Arc::new(settings.with_lock_delay(Duration::from_millis(700)));
     let t = Tenure::new("me-1".into(), delayed, Grant::new(7, 0), sent);
-    assert_eq!((t.deadline().since(sent).as_millis(), t.kept().as_millis()), (990, 1700));
+    assert_eq!((t.deadline().since(sent).as_millis(), t.store_time().as_millis()), (990, 1700));
 }
 
 /// Shows: G3.
@@ -176,5 +176,5 @@ fn the_report_of_a_hold_that_its_thread_does_not_know_of_is_put_off() {
     t.hold.warns_later(now);
     assert!(t.due(alone(Duration::ZERO)) > now);
     let later = t.due(alone(Duration::ZERO));
-    assert!(later < now + Duration::from_secs(1) && t.hold.warns(later) && !t.hold.warns(later));
+    assert!(later < now + Duration::from_secs(1) && t.hold.take_warning(later) && !t.hold.take_warning(later));
 }

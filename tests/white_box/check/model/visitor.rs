@@ -448,7 +448,7 @@ impl Visitor {
 
     /// The locker of the tenure that the client keeps.
     fn locker(&self) -> Option<Arc<str>> {
-        self.lock.handle.key.state.lock().kept().map(|tenure| Arc::clone(&tenure.locker))
+        self.lock.handle.key.state.lock().tenure_mut().map(|tenure| Arc::clone(&tenure.locker))
     }
 
     /// The locker of the lingering tenure, if the client has heard of waiters that will not give up.

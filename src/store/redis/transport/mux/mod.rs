@@ -258,7 +258,7 @@ impl<C: Connector> Mux<C> {
             return;
         }
         state.queue.push_back(Arc::clone(call));
-        state.is_back();
+        state.note_return();
         let state = Writer::write(self, state, call, deadline, WriterClaim::Free);
         // No reader is promoted if this caller is about to read: a reply to it is due, and `finish` follows at once. Otherwise the write that
         // was made here may have replies for callers that all sleep.
@@ -392,7 +392,7 @@ impl<C: Connector> Mux<C> {
         }
         self.load.fetch_add(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
         state.queue.push_back(Arc::clone(call));
-        state.is_back();
+        state.note_return();
         // The poster does not read for this call, so `hand_on` must promote a reader for the calls that were written with it.
         let state = Writer::write(self, state, call, deadline, WriterClaim::Free);
         self.hand_on(state, true);

@@ -168,7 +168,7 @@ impl<C: Connector> MuxState<C> {
     }
 
     /// Notes that a caller has called that may be one of those that `away` counts.
-    pub(super) fn is_back(&mut self) {
+    pub(super) fn note_return(&mut self) {
         if let Some(session) = &mut self.session {
             session.away = session.away.saturating_sub(1);
         }
