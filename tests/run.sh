@@ -158,12 +158,12 @@ part_mongodb() {
     if command -v "$secantus" >/dev/null; then
         tests --threads 4 --all-features --lib --test stores
     else
-        echo "tests/run.sh: the tests of MongoDB DID NOT RUN: there is no server, and no program $secantus"
+        echo "SKIPPED: MongoDB: there is no server, and no program $secantus"
     fi
     if [[ -x ${FERRETDB_BIN:-} && -d ${DOCUMENTDB_ROOT:-} && $EUID -eq 0 ]]; then
         ../../tests/ferretdb.sh "$FERRETDB_BIN" "$DOCUMENTDB_ROOT" ../../tests/run.sh --part ferretdb
     else
-        echo "tests/run.sh: the tests on FerretDB DID NOT RUN: FERRETDB_BIN and DOCUMENTDB_ROOT name none, or this is not root (tests/ferretdb.sh)"
+        echo "SKIPPED: FerretDB: FERRETDB_BIN and DOCUMENTDB_ROOT name no programs, or this is not root (tests/ferretdb.sh)"
     fi
 }
 # Conformance on a FerretDB, without what it cannot do: the README of the crate says why.
