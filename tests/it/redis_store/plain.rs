@@ -260,7 +260,7 @@ fn a_demoted_master_executes_nothing_and_ends_the_proof() {
 }
 
 /// So late that the connection is given up, and long before any lease ends.
-const LATE: Duration = Duration::from_millis(700);
+const LATE: Duration = Duration::from_millis(2100);
 
 /// A store behind a proxy that gives a connection up after a third of that, with a proof a moment old.
 fn behind_a_proxy(server: &RedisServer) -> (Proxy, RedisLockProcessor) {
