@@ -87,9 +87,9 @@ awk -v first="$first" -v last="$last" -v seconds="$counted" -v connections="$(co
         for (n = 1; n <= 5; n++) rate[n] = (b[n] - a[n]) / seconds
         row = "| %s | %s |\n"
         printf row, "connections", connections
-        printf row, "threads, ours", threads
-        printf row, "memory of the program\47s own", sprintf("%.1f MB", memory / 1e6)
-        printf row, "memory of the server\47s", server_memory
+        printf row, "threads of the crate", threads
+        printf row, "memory of the program, not shared", sprintf("%.1f MB", memory / 1e6)
+        printf row, "memory of the server", server_memory
         printf row, "scripts a second", sprintf("%.2f", rate[1])
         if (what == "held") printf row, "of them renewals", sprintf("%.2f", rate[2])
         printf row, "of them client records", sprintf("%.2f", rate[3])

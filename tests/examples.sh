@@ -69,8 +69,8 @@ if command -v redis-cli >/dev/null; then
             grep -qF "|$name|" "$page" || fail "no table of the page has the row$name of $script $words"
             case "$words:$name" in
                 # A process that holds has one thread of ours, and one that waits has three.
-                'held 1 3: threads, ours ' | *' 3: connections ') least=3 ;;
-                'waiting 3: threads, ours ') least=9 ;;
+                'held 1 3: threads of the crate ' | *' 3: connections ') least=3 ;;
+                'waiting 3: threads of the crate ') least=9 ;;
                 *) least=0 ;;
             esac
             [[ ${value%%.*} -ge $least ]] || fail "$script $words:$name is$value"
