@@ -29,8 +29,8 @@
 //!
 //! *Why some tenures are doomed.* The end of a session is certain only once it is answered. Until then such a request may still pass the lock to
 //! a waiter, or move our own next locker onto the same session; ending the session then ends both. A tenure that holds the key meanwhile
-//! would lose it without notice. So its poll ends the session and answers `Gone`, whatever the key says (mutant `HoldsWhatIsDoomed`; both
-//! cases were shown on real servers).
+//! would lose it without notice. So its poll ends the session and answers `Gone`, whatever the key says. Both cases were
+//! shown on real servers.
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
