@@ -247,6 +247,15 @@ impl Sessions {
         }
     }
 
+    /// Notes that the session of a tenure is about to be ended. Returns `false` if it must not be: the tenure has ended, and the session may be of
+    /// another one.
+    pub(super) fn begin_end(&self, locker: &str, session: &str) -> bool {
+        let tenures = &mut self.known.lock().tenures;
+        let Some(tenure) = tenures.get_mut(locker).filter(|tenure| tenure.session.id == session) else { return false };
+        tenure.doubt = tenure.doubt.max(Doubt::Gains);
+        true
+    }
+
     /// Notes that a request had no answer that lets the next locker of a client go on with the session of this one. The end of either tenure
     /// ends the session, so the next one never begins to hold.
     pub(super) fn doubt_pass(&self, locker: &str, next: &str) {

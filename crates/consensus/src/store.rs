@@ -258,7 +258,6 @@ impl ConsensusStore {
             };
             let (sent_at, term) = (SystemClock.now(), self.kv.term());
             if !self.lives(claim, &tenure.session.id, deadline)? {
-                self.sessions.forget(claim.locker);
                 return Ok(Some((None, self.look(claim.key, deadline)?)));
             }
             let snapshot = self.look(claim.key, deadline)?;
@@ -270,20 +269,24 @@ impl ConsensusStore {
         })
     }
 
-    /// Renews a session of a locker. `false` is certain: nothing with this session takes effect any more.
+    /// Renews the session of a locker. `false` is certain: no request of this locker takes effect any more.
     ///
     /// A server that has just begun to lead may not know a session yet, because it has not applied all of the log. Consul then answers a renewal
     /// with "not found", and ends nothing when it is asked to. So a renewal that finds no session is checked with the entries of the majority:
     /// what the session holds would have ended with it. Otherwise a waiter would be taken for gone, leave its entry behind, and be given the lock
-    /// (shown by the restart of all servers in `tests/faults`, and by the mutant `BelievesRenewals`).
+    /// (shown by the restart of all servers in `tests/faults`).
     fn lives(&self, claim: &Claim<'_>, session: &str, deadline: Deadline) -> Result<bool, Error> {
         for _ in 0..TRIES {
             if self.kv.renew(session, deadline)? {
                 return Ok(true);
             }
-            if self.look(claim.key, deadline)?.session_of(claim.locker) != Some(session) {
-                self.sessions.doubt(claim.locker, Doubt::Gains);
-                self.kv.end_session(session, deadline)?;
+            let snapshot = self.look(claim.key, deadline)?;
+            if snapshot.session_of(claim.locker) != Some(session) {
+                // The next locker of the client may go on with it.
+                if !snapshot.shows(session) && self.sessions.begin_end(claim.locker, session) {
+                    self.kv.end_session(session, deadline)?;
+                    self.sessions.forget(claim.locker);
+                }
                 return Ok(false);
             }
         }

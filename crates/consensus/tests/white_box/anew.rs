@@ -1,0 +1,68 @@
+//! Lockers and sessions that begin anew while another thread asks about them.
+
+use super::servers::Servers;
+use crate::names::Names;
+use crate::store::ConsensusStore;
+use redis_dlock::port::{AcquireOutcome, Break, BreakOutcome, Claim, Operations, ProbeOutcome, ReleaseOutcome};
+use shuttle::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+fn store(servers: &Servers) -> ConsensusStore {
+    ConsensusStore::new(Arc::new(servers.clone()), "dlock/")
+}
+
+fn claim(locker: &str) -> Claim<'_> {
+    Claim::new("k", &locker[..1], locker, LONG)
+}
+
+/// A locker takes a free key over a waiter that leaves, and takes it again with another session. An operator has seen the first of these holds.
+fn takes_it_again() {
+    let servers = Servers::new(0, true);
+    let (a, h, x) = (store(&servers), store(&servers), store(&servers));
+    h.acquire(&claim("h-1"), LONG).expect("an answer");
+    x.join(&claim("x-1"), LONG).expect("an answer");
+    servers.expire(&Names::new("dlock/").lock("k"));
+    let leaves = thread::spawn(move || x.release(&claim("x-1"), LONG).expect("an answer"));
+    let takes = thread::spawn(move || a.acquire(&claim("a-1"), LONG).expect("an answer"));
+    for _ in 0..5 {
+        match store(&servers).break_hold(&Break::new("k", "a-1", "operator-1", "it hangs"), LONG).expect("an answer") {
+            BreakOutcome::NotHeldBy { holder } => assert_ne!(holder.as_deref(), Some("a-1"), "it holds the key"),
+            _ => break,
+        }
+    }
+    leaves.join().expect("an answer");
+    takes.join().expect("an answer");
+}
+
+/// A locker hands a key over to the next one, which goes on with its session, while another thread extends the first one, and a server that has just
+/// begun to lead does not know the session.
+fn passes_its_session() {
+    let servers = Servers::new(2, false);
+    let a = Arc::new(store(&servers));
+    if !matches!(a.acquire(&claim("a-1"), LONG), Ok(AcquireOutcome::Acquired(_))) {
+        return;
+    }
+    let extends = {
+        let a = Arc::clone(&a);
+        thread::spawn(move || drop(a.extend(&claim("a-1"), LONG)))
+    };
+    let passed = a.hand_over(&claim("a-1"), &claim("a-2"), LONG);
+    extends.join().expect("an answer or none");
+    if let Ok(ReleaseOutcome::Passed(_)) = passed {
+        let probed = a.probe(&claim("a-2"), LONG).expect("an answer");
+        assert!(matches!(probed, ProbeOutcome::Ours), "the next one has lost the key: {probed:?}");
+    }
+}
+
+#[test]
+fn a_hold_that_is_taken_again_is_broken() {
+    shuttle::check_random(takes_it_again, 10_000);
+}
+
+#[test]
+fn a_session_with_which_the_next_locker_goes_on_is_not_ended() {
+    shuttle::check_random(passes_its_session, 2000);
+}
