@@ -1,4 +1,4 @@
-//! Lockers and sessions that begin anew while another thread asks about them.
+//! Lockers and sessions that begin anew while another thread asks about them, and a waiter that asks about its own client.
 
 use super::servers::Servers;
 use crate::names::Names;
@@ -55,6 +55,23 @@ fn passes_its_session() {
         let probed = a.probe(&claim("a-2"), LONG).expect("an answer");
         assert!(matches!(probed, ProbeOutcome::Ours), "the next one has lost the key: {probed:?}");
     }
+}
+
+/// A waiter asks about an earlier hold of its own client, and so writes itself that somebody waits. In the model that is no reason to ask again.
+fn asks_about_its_own_client() {
+    let servers = Servers::new(0, false);
+    let (a, inbox) = (store(&servers), Names::new("dlock/").inbox("a"));
+    a.acquire(&claim("a-1"), LONG).expect("an answer");
+    a.join(&claim("a-2"), LONG).expect("an answer");
+    let (seen, _) = servers.wait(&inbox, 0);
+    a.poll(&claim("a-2"), LONG).expect("an answer");
+    let (_, asks) = servers.wait(&inbox, seen);
+    assert!(!asks, "it asks for ever");
+}
+
+#[test]
+fn a_waiter_for_its_own_client_does_not_ask_for_ever() {
+    shuttle::check_random(asks_about_its_own_client, 20);
 }
 
 #[test]
