@@ -1,9 +1,12 @@
 //! Lockers and sessions that begin anew while another thread asks about them, and a waiter that asks about its own client.
 
+use super::explorer::explore;
 use super::servers::Servers;
 use crate::names::Names;
 use crate::store::ConsensusStore;
 use redis_dlock::port::{AcquireOutcome, Break, BreakOutcome, Claim, Operations, ProbeOutcome, ReleaseOutcome};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::PctScheduler;
 use shuttle::thread;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +40,8 @@ fn takes_it_again() {
     takes.join().expect("an answer");
 }
 
-/// A locker hands a key over to the next one, which goes on with its session, while another thread extends the first one, and a server that has just
-/// begun to lead does not know the session.
+/// A locker hands a key over to the next one, which goes on with its session, and leaves it to a hold of another key. Meanwhile a thread extends the
+/// first one, and a server that has just begun to lead does not know the session.
 fn passes_its_session() {
     let servers = Servers::new(2, false);
     let a = Arc::new(store(&servers));
@@ -49,11 +52,17 @@ fn passes_its_session() {
         let a = Arc::clone(&a);
         thread::spawn(move || drop(a.extend(&claim("a-1"), LONG)))
     };
-    let passed = a.hand_over(&claim("a-1"), &claim("a-2"), LONG);
+    let [next, other] = [("k", "a-2"), ("other", "a-3")].map(|(key, locker)| Claim::new(key, "a", locker, LONG));
+    let mut last = matches!(a.hand_over(&claim("a-1"), &next, LONG), Ok(ReleaseOutcome::Passed(_))).then_some(&next);
+    if last.is_some() && thread_rng().gen_bool(0.5) {
+        let is_left = matches!(a.release(&next, LONG), Ok(ReleaseOutcome::Released { .. }));
+        let takes = || matches!(a.acquire(&other, LONG), Ok(AcquireOutcome::Acquired(_)));
+        last = (is_left && takes()).then_some(&other);
+    }
     extends.join().expect("an answer or none");
-    if let Ok(ReleaseOutcome::Passed(_)) = passed {
-        let probed = a.probe(&claim("a-2"), LONG).expect("an answer");
-        assert!(matches!(probed, ProbeOutcome::Ours), "the next one has lost the key: {probed:?}");
+    if let Some(last) = last {
+        let probed = a.probe(last, LONG).expect("an answer");
+        assert!(matches!(probed, ProbeOutcome::Ours), "{} is lost: {probed:?}", last.key);
     }
 }
 
@@ -81,5 +90,5 @@ fn a_hold_that_is_taken_again_is_broken() {
 
 #[test]
 fn a_session_with_which_the_next_locker_goes_on_is_not_ended() {
-    shuttle::check_random(passes_its_session, 2000);
+    explore(PctScheduler::new(3, 5000), passes_its_session);
 }
