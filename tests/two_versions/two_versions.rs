@@ -1,9 +1,12 @@
-//! Version 0.1 and the present one lock the same keys on the same server. The manual's page "Upgrading" says what each does beside the other.
+//! Version 0.1 and the present one lock the same keys on the same server. The manual's page "Upgrading" says what each does beside the other. On etcd and
+//! Consul, which 0.1 does not know, an earlier build takes its place: its waiters do not confirm what they are given.
 //!
-//! `tests/run.sh two-versions` takes version 0.1 from the repository's history.
+//! `tests/run.sh two-versions` takes both from the repository's history.
 
 #![allow(dead_code, reason = "this uses a part of the kit")]
 
+#[path = "../support/consensus/mod.rs"]
+mod consensus;
 #[path = "../support/crew.rs"]
 mod crew;
 #[path = "../support/history.rs"]
@@ -16,7 +19,12 @@ mod process;
 mod queue;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
+/// Where the kit of etcd and Consul finds the others.
+mod support {
+    pub(crate) use super::{crew, ports, process};
+}
 
+use consensus::{ConsensusStore, Consul, Etcd, Quorum};
 use crew::eventually;
 use first_version as first;
 use history::{Hold, exclusive};
@@ -50,19 +58,32 @@ fn present(server: &RedisServer) -> DLockGenerator {
     DLockGenerator::connect(&server.url()).unwrap()
 }
 
-/// Two processes of each version count under one lock. None loses a count, the tokens rise across all, and the lock goes from each version to
-/// the other.
 #[test]
 fn processes_of_both_versions_count_under_one_lock() {
-    const ROUNDS: usize = 300;
     let server = RedisServer::start();
+    count(&server, &server.url(), "0.1", 300);
+}
+
+#[test]
+fn etcd_has_processes_of_both_builds_count_under_one_lock() {
+    count(&RedisServer::start(), &Etcd::start(1).url("two"), "before", 100);
+}
+
+#[test]
+fn consul_has_processes_of_both_builds_count_under_one_lock() {
+    count(&RedisServer::start(), &Consul::start(1).url("two"), "before", 100);
+}
+
+/// Two processes of each version count under one lock. None loses a count, the tokens rise across all, and the lock goes from each version to
+/// the other.
+fn count(server: &RedisServer, url: &str, earlier: &str, rounds: usize) {
     server.run::<()>(&["SET", "counter", "0"]);
     let start = |(process, version): (usize, &str)| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
-        command.args([version, &server.url(), &process.to_string(), &ROUNDS.to_string()]);
+        command.args([version, url, &server.url(), &process.to_string(), &rounds.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
     };
-    let mut workers: Vec<_> = (1..).zip(["0.1", "0.2", "0.1", "0.2"]).map(start).collect();
+    let mut workers: Vec<_> = (1..).zip([earlier, "0.2", earlier, "0.2"]).map(start).collect();
     let mut said: Vec<_> =
         workers.iter_mut().map(|worker| BufReader::new(worker.stdout.take().unwrap()).lines()).collect();
     for lines in &mut said {
@@ -72,15 +93,15 @@ fn processes_of_both_versions_count_under_one_lock() {
     let holds: Vec<Hold> = said.into_iter().flatten().map(|line| line.unwrap().parse().unwrap()).collect();
     workers.iter_mut().for_each(ended);
 
-    assert_eq!(server.run::<usize>(&["GET", "counter"]), 4 * ROUNDS);
+    assert_eq!(server.run::<usize>(&["GET", "counter"]), 4 * rounds);
     let holds = exclusive(holds);
-    assert_eq!(holds.len(), 4 * ROUNDS);
+    assert_eq!(holds.len(), 4 * rounds);
     let goes = |from: usize, to: usize| {
         holds.windows(2).filter(|pair| pair[0].process % 2 == from && pair[1].process % 2 == to).count()
     };
-    let (to_the_present, to_the_first) = (goes(1, 0), goes(0, 1));
-    println!("from 0.1 to 0.2 {to_the_present} times, from 0.2 to 0.1 {to_the_first} times");
-    assert!(to_the_present > 10 && to_the_first > 10, "{to_the_present}, {to_the_first}");
+    let (to_the_present, to_the_earlier) = (goes(1, 0), goes(0, 1));
+    println!("from {earlier} to 0.2 {to_the_present} times, from 0.2 to {earlier} {to_the_earlier} times");
+    assert!(to_the_present > 10 && to_the_earlier > 10, "{to_the_present}, {to_the_earlier}");
 }
 
 fn ended(worker: &mut Child) {

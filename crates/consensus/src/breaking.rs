@@ -10,6 +10,7 @@
 //! | its lease ends, and another process has the lock | the same |
 //! | another program has it then, with the same text | the check fails, the next look shows another session, and nothing is changed |
 //! | the holder takes a new number | the check fails, the next look shows the same locker and session, and it is tried again with the index of now |
+//! | the holder takes the key again, with another session | the same, with that session |
 //! | the first waiter leaves, or its session ends | the transaction is refused, and it is tried again with the next waiter, or with nobody |
 //! | a waiter comes: etcd | the transaction is refused, and it is tried again with that waiter |
 //! | a waiter comes: Consul | the lock is freed, and then given to the waiter, which takes it by its next poll otherwise |
@@ -59,8 +60,13 @@ impl Breaking<'_> {
         until_settled(order.key, || {
             let snapshot = store.look(order.key, self.deadline)?;
             let holder = snapshot.holder.as_ref().filter(|holder| holder.party.locker == order.locker);
-            // Other programs may write one text into all of their holds.
-            let holder = holder.filter(|holder| *seen.get_or_insert_with(|| holder.session.clone()) == holder.session);
+            // Other programs may write one text into all of their holds. A locker of ours has one hold at a time, but may take it again with another
+            // session.
+            let is_seen = |holder: &&HoldingEntry| {
+                let session = seen.get_or_insert_with(|| holder.session.clone());
+                *session == holder.session || holder.party.client.is_some()
+            };
+            let holder = holder.filter(is_seen);
             let Some(holder) = holder else {
                 return Ok(Some(BreakOutcome::NotHeldBy { holder: snapshot.locker() }));
             };

@@ -24,7 +24,7 @@
 //! 4. Only time decides when a waiter is passed over, and by no clock but that of the waiter that does it. A clock that runs fast costs the slow one
 //!    its turn, and never a hold. A time in which that waiter has not looked does not count: the store may have been away from both.
 //! 5. A waiter is offered the key only if its place says that it confirms. One of an earlier version is given it outright, and is not passed
-//!    over. A waiter of now believes a holder of an earlier version that gives it the key outright.
+//!    over. A waiter of this version takes a key that a holder of an earlier version gives it without an offer.
 //! 6. A tenure that is [doomed](super::sessions) confirms nothing. Its next poll ends its session.
 //! 7. One request of the inbox confirms the offers of several keys, and of each key the last one. The client is told of what it has confirmed before
 //!    the next request is sent. One of them that is out of date has all of them refused: the next requests take half as many.
@@ -32,8 +32,9 @@
 //! *Why a confirmation without an answer leaves no doubt.* If it is executed later, the entry is still the one that was offered, so its locker has
 //! neither released it nor been passed over. Then it is what the next poll would do. After anything else it does nothing.
 //!
-//! *Why no request waits for the patience to end.* The waiters ask every sixth of the lease anyway. A store that counts in coarse units would be
-//! asked too late by the time that is left, and is asked in turn then.
+//! *When a waiter whose patience ends asks.* It is told how much is left, less a [tick](redis_dlock::port::StoreLimits::tick), which the client adds to
+//! every such time. So it asks when its patience ends, or by its next poll if that comes first. Where less than a tick is left, it asks up to a tick
+//! later: a second on etcd.
 //!
 //! *What it costs.* A hand-over between processes is two writes. It has no more round trips than a look and one write, because the holder knows the
 //! first waiter: the confirmation of a single offer looks at the key, and a waiter that comes to be the first sends the holder its entry. A write

@@ -12,7 +12,7 @@ use redis_dlock::port::Claim;
 
 /// From whom a key is taken.
 #[derive(Clone, Copy, Debug)]
-enum From<'a> {
+enum Giver<'a> {
     Nobody,
     /// This locker gives it, which holds it with this session.
     Locker(&'a str, &'a str),
@@ -24,7 +24,7 @@ enum From<'a> {
 /// How a key is given to the first waiter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gift<'a> {
-    from: From<'a>,
+    giver: Giver<'a>,
     /// What is known of the key.
     pub(super) snapshot: &'a Snapshot,
     /// Who is to be at the queue's end.
@@ -36,17 +36,17 @@ pub(super) struct Gift<'a> {
 impl<'a> Gift<'a> {
     /// A key that nobody holds.
     pub(super) fn of_nobody(snapshot: &'a Snapshot) -> Self {
-        Self { from: From::Nobody, snapshot, next: None, asker: None }
+        Self { giver: Giver::Nobody, snapshot, next: None, asker: None }
     }
 
     /// A key that this locker holds with this session.
     pub(super) fn of(locker: &'a str, session: &'a str, snapshot: &'a Snapshot) -> Self {
-        Self { from: From::Locker(locker, session), ..Self::of_nobody(snapshot) }
+        Self { giver: Giver::Locker(locker, session), ..Self::of_nobody(snapshot) }
     }
 
     /// A key that is taken from this holder, as the snapshot shows it: not from a later hold, also if that has the same locker.
     pub(super) fn taken_from(holder: &'a HoldingEntry, snapshot: &'a Snapshot) -> Self {
-        Self { from: From::Holder(holder), ..Self::of_nobody(snapshot) }
+        Self { giver: Giver::Holder(holder), ..Self::of_nobody(snapshot) }
     }
 
     /// Sets who is to be at the queue's end in the same step.
@@ -70,12 +70,14 @@ impl<'a> Gift<'a> {
         let session = to.session.clone();
         let pass =
             |path, from: &str| Write::Pass { path, from: from.to_owned(), to: session.clone(), value: value.clone() };
-        let (check, hold) = match self.from {
-            From::Locker(_, from) => (Check::HeldBy { path: path.clone(), session: from.to_owned() }, pass(path, from)),
-            From::Holder(holder) => {
+        let (check, hold) = match self.giver {
+            Giver::Locker(_, from) => {
+                (Check::HeldBy { path: path.clone(), session: from.to_owned() }, pass(path, from))
+            }
+            Giver::Holder(holder) => {
                 (holder.is_unchanged(path.clone()), pass(path, holder.session.as_deref().unwrap_or_default()))
             }
-            From::Nobody => (
+            Giver::Nobody => (
                 self.snapshot.is_free(path.clone()),
                 Write::Hold { path, session: session.clone(), value: value.clone() },
             ),
@@ -100,7 +102,7 @@ impl<'a> Gift<'a> {
 
     /// The lockers for which the transaction does something. If it has no answer, all of them are in doubt.
     pub(super) fn lockers(&self) -> Vec<&str> {
-        let from = if let From::Locker(locker, _) = self.from { Some(locker) } else { None };
+        let from = if let Giver::Locker(locker, _) = self.giver { Some(locker) } else { None };
         from.into_iter().chain(self.asker).chain(self.next.map(|(claim, _)| claim.locker)).collect()
     }
 }

@@ -17,8 +17,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! The lock, its guarantees and its settings are those of `redis-dlock`; the page "Stores" of its manual compares the stores. What is so of these
-//! two alone is below.
+//! The lock, its guarantees and its settings are those of `redis-dlock`; the page "Stores" of its manual compares the stores. The rest
+//! of this page is about these two stores.
 //!
 //! | feature | default | gives |
 //! |---|---|---|
@@ -33,35 +33,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without these features, some links point to items that do not exist.
 #![cfg_attr(not(all(feature = "consul", feature = "etcd")), allow(rustdoc::broken_intra_doc_links))]
-
-// # How it is made
-//
-// | file | holds |
-// |---|---|
-// | `processor.rs` | the port: requests in, outcomes out |
-// | `acquire.rs`, `extend.rs`, `release.rs`, `breaking.rs` | the operations, each a value with the store, the claim and the limit |
-// | `together.rs` | the extensions and probes of many tenures by few requests |
-// | `directory.rs`, `presence.rs` | what people are told; the sessions of a process that serve no tenure |
-// | `store.rs`, `gift.rs` | what several of them do: give a key on, write it again, end a session; the table of transactions |
-// | `confirm.rs` | what a waiter does with a key that it is given, and what becomes of one that has died |
-// | `sessions.rs` | the sessions of a process: each tenure has one |
-// | `snapshot.rs` | who holds a key and who waits, at one index |
-// | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
-// | `names.rs` | where things are in the store |
-// | `kv.rs` | what all this needs of a client of the servers |
-// | `http.rs`, `tls.rs`, `socket.rs`, `stream.rs`, `json.rs`, `url.rs`, `resolver.rs`, `deadline.rs` | what such clients are made of |
-// | `settings.rs`, `public.rs`, `server.rs` | what the public types have in common; one server, for tools |
-// | `timing.rs`, `log.rs`, `sync.rs` | lengths of time, warnings, mutexes |
-// | `etcd/`, `consul/` | the clients of etcd and Consul |
-// | `../tests/white_box/` | tests: how the requests of several clients fall between one another |
-//
-// One protocol runs on both stores, through the trait `Kv`: sessions, entries that a session holds, transactions. A tenure has a session. Its
-// lock is an entry that the session holds, and so goes with it. A waiter is an entry, too; the order of their creation is the queue. Every
-// hand-over is one transaction: the lock passes from the holder's session to that of the first waiter, the waiter's entry goes, and a message to
-// its client is written. The waiter then confirms the lock, in another one.
-//
-// A request without an answer may be executed later. It names its session, and a store executes nothing for a session that has ended. So the end
-// of the session is the end of the request, and nothing has to be waited for: `sessions.rs`.
 
 mod acquire;
 mod breaking;

@@ -2,7 +2,7 @@
 //!
 //! A message is the value of the receiver's inbox. etcd tells every change of it. In Consul it is one entry, and a message may replace one that
 //! nobody has seen. Each message locks and unlocks the entry, and Consul counts that (`LockIndex`). A reader that has missed a message sees it by
-//! the count, and tells [`Message::Changed`]: the client asks about all that it waits for (mutant `HearsTheLast`). What no such question finds
+//! the count, and tells [`Message::Changed`]: the client asks about all that it waits for. What no such question finds
 //! has entries of its own there, below the inbox: what clients say to one another, and that a hold was broken.
 //!
 //! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said. A holder that is told

@@ -20,8 +20,9 @@
 //! Who waits stays where it is. If it has no answer, it is tried again with the same session, and the tenure's own one is never used again.
 //!
 //! *Why nobody is passed over without a look.* The queue's order is that in which its entries were created, so whoever is the first stays it until
-//! its entry goes; and the gift checks that entry. How many wait behind it is not known then: it is told of nobody, and looks when it confirms. If it
-//! does not look, because it confirms several offers at once or is of an earlier version, the next waiter tells it by its next poll.
+//! its entry goes; and the gift checks that entry. The holder does not know then how many wait behind that waiter. So the grant says that nobody
+//! does, and the waiter looks when it confirms the grant. If it does not look, because it confirms several offers at once or is of an earlier
+//! version, the next waiter tells it by its next poll.
 //!
 //! Each row is one look at most and one transaction after another. If the key changes in between, the transaction is refused, nothing was done, and
 //! the release begins again with a look.
@@ -39,6 +40,17 @@ use super::snapshot::{HoldingEntry, Snapshot, WaitingEntry};
 use super::store::{ConsensusStore, Rewritten, is_open, until_settled};
 use redis_dlock::port::{AcquireOutcome, Claim, DelayReleaseOutcome, Grant, NotOurs, ReleaseDelay, ReleaseOutcome};
 use redis_dlock::{BackendFailure, Error};
+
+/// What a release finds.
+#[derive(Debug)]
+enum HoldLook {
+    /// The locker holds the key with this session, and those of the snapshot wait.
+    Ours {
+        session: String,
+        snapshot: Snapshot,
+    },
+    NotOurs(NotOurs),
+}
 
 /// A locker that gives up its key, or its place in the queue.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +117,8 @@ impl<'a> Release<'a> {
             return Ok(Some(outcome));
         }
         let (session, snapshot) = match self.found(tenure, first)? {
-            Ok(held) => held,
-            Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
+            HoldLook::Ours { session, snapshot } => (session, snapshot),
+            HoldLook::NotOurs(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
         if snapshot.waiters.is_empty() {
             return self.free(&session);
@@ -122,21 +134,17 @@ impl<'a> Release<'a> {
 
     /// Returns what [`held`](Self::held) does, without a look if the locker knows who waits the longest. What it does with that is refused if the
     /// locker does not hold the key, or that one does not wait any more.
-    fn found(
-        &self,
-        tenure: &KnownTenure,
-        first: Option<WaitingEntry>,
-    ) -> Result<Result<(String, Snapshot), NotOurs>, Error> {
+    fn found(&self, tenure: &KnownTenure, first: Option<WaitingEntry>) -> Result<HoldLook, Error> {
         // A message may have named a waiter of another key.
         match first.filter(|first| first.path.starts_with(&self.store.names.waiters(self.claim.key))) {
-            Some(first) => Ok(Ok((tenure.session.id.clone(), Snapshot::before(first)))),
+            Some(first) => Ok(HoldLook::Ours { session: tenure.session.id.clone(), snapshot: Snapshot::before(first) }),
             None => self.held(self.look()?),
         }
     }
 
     /// Returns the session with which the locker holds the key, and who waits beside it; or who holds it otherwise. The locker leaves the
     /// queue: an administrator may have given the key to one that waited.
-    fn held(&self, mut snapshot: Snapshot) -> Result<Result<(String, Snapshot), NotOurs>, Error> {
+    fn held(&self, mut snapshot: Snapshot) -> Result<HoldLook, Error> {
         let (store, claim) = (self.store, self.claim);
         if snapshot.place(claim.locker).is_some() {
             let write = Write::Delete { path: store.names.waiter(claim.key, claim.locker) };
@@ -150,8 +158,8 @@ impl<'a> Release<'a> {
         }
         let holder = snapshot.holder.as_ref().filter(|holder| holder.party.locker == claim.locker);
         Ok(match holder.and_then(|holder| holder.session.clone()) {
-            Some(session) => Ok((session, snapshot)),
-            None => Err(NotOurs::new(snapshot.locker())),
+            Some(session) => HoldLook::Ours { session, snapshot },
+            None => HoldLook::NotOurs(NotOurs::new(snapshot.locker())),
         })
     }
 
@@ -196,8 +204,8 @@ impl<'a> Release<'a> {
             return outcome.map(Some).map_err(|error| store.left_open(next, Doubt::Loses, &error));
         }
         let (session, snapshot) = match self.found(tenure, first)? {
-            Ok(held) => held,
-            Err(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
+            HoldLook::Ours { session, snapshot } => (session, snapshot),
+            HoldLook::NotOurs(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
         if snapshot.waiters.is_empty() {
             return match store.rewrite(claim, next, tenure, None, deadline)? {

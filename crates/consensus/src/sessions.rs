@@ -29,8 +29,8 @@
 //!
 //! *Why some tenures are doomed.* The end of a session is certain only once it is answered. Until then such a request may still pass the lock to
 //! a waiter, or move our own next locker onto the same session; ending the session then ends both. A tenure that holds the key meanwhile
-//! would lose it without notice. So its poll ends the session and answers `Gone`, whatever the key says (mutant `HoldsWhatIsDoomed`; both
-//! cases were shown on real servers).
+//! would lose it without notice. So its poll ends the session and answers `Gone`, whatever the key says. Both cases were
+//! shown on real servers.
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
@@ -245,6 +245,15 @@ impl Sessions {
         if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
             tenure.doubt = tenure.doubt.max(doubt);
         }
+    }
+
+    /// Notes that the session of a tenure is about to be ended. Returns `false` if it must not be: the tenure has ended, and the session may be of
+    /// another one.
+    pub(super) fn begin_end(&self, locker: &str, session: &str) -> bool {
+        let tenures = &mut self.known.lock().tenures;
+        let Some(tenure) = tenures.get_mut(locker).filter(|tenure| tenure.session.id == session) else { return false };
+        tenure.doubt = tenure.doubt.max(Doubt::Gains);
+        true
     }
 
     /// Notes that a request had no answer that lets the next locker of a client go on with the session of this one. The end of either tenure

@@ -143,6 +143,12 @@ impl Snapshot {
         holder.map_or_else(|| waiter().map(|waiter| waiter.session.as_str()), |holder| holder.session.as_deref())
     }
 
+    /// Returns whether this session holds the key, or a place in its queue, for whichever locker.
+    pub(super) fn shows(&self, session: &str) -> bool {
+        let holder = self.holder.as_ref().and_then(|holder| holder.session.as_deref());
+        holder == Some(session) || self.waiters.iter().any(|waiter| waiter.session == session)
+    }
+
     /// Returns the locker that holds the key.
     pub(super) fn locker(&self) -> Option<String> {
         self.holder.as_ref().map(|holder| holder.party.locker.clone())

@@ -1,6 +1,37 @@
 //! What a store knows and does for all of its operations. [`Acquire`](super::acquire::Acquire), [`Extend`](super::extend::Extend) and
 //! [`Release`](super::release::Release) are the operations.
 //!
+//! # How this crate is made
+//!
+//! | file | holds |
+//! |---|---|
+//! | `processor.rs` | the port: requests in, outcomes out |
+//! | `acquire.rs`, `extend.rs`, `release.rs`, `breaking.rs` | the operations, each a value with the store, the claim and the limit |
+//! | `together.rs` | the extensions and probes of many tenures by few requests |
+//! | `directory.rs`, `presence.rs` | what people are told; the sessions of a process that serve no tenure |
+//! | `store.rs`, `gift.rs` | what several of them do: give a key on, write it again, end a session; the table of transactions |
+//! | `confirm.rs` | what a waiter does with a key that it is given, and what becomes of one that has died |
+//! | `sessions.rs` | the sessions of a process: each tenure has one |
+//! | `snapshot.rs` | who holds a key and who waits, at one index |
+//! | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
+//! | `names.rs` | where things are in the store |
+//! | `kv.rs` | what all this needs of a client of the servers |
+//! | `http.rs`, `tls.rs`, `socket.rs`, `stream.rs`, `json.rs`, `url.rs`, `resolver.rs`, `deadline.rs` | what such clients are made of |
+//! | `settings.rs`, `public.rs`, `server.rs` | what the public types have in common; one server, for tools |
+//! | `timing.rs`, `log.rs`, `sync.rs` | lengths of time, warnings, mutexes |
+//! | `etcd/`, `consul/` | the clients of etcd and Consul |
+//! | `../tests/white_box/` | tests: how the requests of several clients fall between one another |
+//!
+//! One protocol runs on both stores, through the trait `Kv`: sessions, entries that a session holds, transactions. A tenure has a session. Its
+//! lock is an entry that the session holds, and so goes with it. A waiter is an entry, too; the order of their creation is the queue. Every
+//! hand-over is one transaction: the lock passes from the holder's session to that of the first waiter, the waiter's entry goes, and a message to
+//! its client is written. The waiter then confirms the lock, in another one.
+//!
+//! A request without an answer may be executed later. It names its session, and a store executes nothing for a session that has ended. So the end
+//! of the session is the end of the request, and nothing has to be waited for: [`sessions`](super::sessions).
+//!
+//! # Transactions
+//!
 //! | operation | transaction | writes |
 //! |---|---|---|
 //! | acquire | if there is no lock, and nobody waits: write the lock for the own session | 1 |
@@ -227,7 +258,6 @@ impl ConsensusStore {
             };
             let (sent_at, term) = (SystemClock.now(), self.kv.term());
             if !self.lives(claim, &tenure.session.id, deadline)? {
-                self.sessions.forget(claim.locker);
                 return Ok(Some((None, self.look(claim.key, deadline)?)));
             }
             let snapshot = self.look(claim.key, deadline)?;
@@ -239,20 +269,24 @@ impl ConsensusStore {
         })
     }
 
-    /// Renews a session of a locker. `false` is certain: nothing with this session takes effect any more.
+    /// Renews the session of a locker. `false` is certain: no request of this locker takes effect any more.
     ///
     /// A server that has just begun to lead may not know a session yet, because it has not applied all of the log. Consul then answers a renewal
     /// with "not found", and ends nothing when it is asked to. So a renewal that finds no session is checked with the entries of the majority:
     /// what the session holds would have ended with it. Otherwise a waiter would be taken for gone, leave its entry behind, and be given the lock
-    /// (shown by the restart of all servers in `tests/faults`, and by the mutant `BelievesRenewals`).
+    /// (shown by the restart of all servers in `tests/faults`).
     fn lives(&self, claim: &Claim<'_>, session: &str, deadline: Deadline) -> Result<bool, Error> {
         for _ in 0..TRIES {
             if self.kv.renew(session, deadline)? {
                 return Ok(true);
             }
-            if self.look(claim.key, deadline)?.session_of(claim.locker) != Some(session) {
-                self.sessions.doubt(claim.locker, Doubt::Gains);
-                self.kv.end_session(session, deadline)?;
+            let snapshot = self.look(claim.key, deadline)?;
+            if snapshot.session_of(claim.locker) != Some(session) {
+                // The next locker of the client may go on with it.
+                if !snapshot.shows(session) && self.sessions.begin_end(claim.locker, session) {
+                    self.kv.end_session(session, deadline)?;
+                    self.sessions.forget(claim.locker);
+                }
                 return Ok(false);
             }
         }

@@ -146,8 +146,8 @@ impl Client {
                 self.release(claim);
                 return Next::Over;
             }
-            self.seen = self.servers.wait(&inbox, self.seen);
-            let mut asks = !self.servers.is_calm();
+            let (seen, mut asks) = self.servers.wait(&inbox, self.seen);
+            self.seen = seen;
             let change = self.servers.inbox(&inbox, &mut self.heard);
             change.iter().for_each(|change| self.store.confirming().note_waiters(change));
             // An inbox confirms what it hears; a client that has missed it asks.

@@ -26,7 +26,7 @@ pub(super) struct Servers(Arc<Shared>);
 struct Shared {
     /// Whether transactions cannot check that nobody waits, and do not tell what they have found when they are refused: as Consul.
     is_blind: bool,
-    /// Whether neither requests fail nor sessions end.
+    /// Whether neither requests fail nor sessions end, so that messages alone suffice.
     is_calm: bool,
     state: Mutex<State>,
     changed: Condvar,
@@ -140,20 +140,17 @@ impl Servers {
         })
     }
 
-    /// Whether all requests are answered and no session is ended, so that messages alone suffice.
-    pub(super) fn is_calm(&self) -> bool {
-        self.0.is_calm
-    }
-
     /// Waits until an inbox has changed since an index; or, where requests fail or the operator interferes, until anything has changed but another's
-    /// inbox, as somebody does who also asks from time to time. Returns the index up to which changes were seen.
-    pub(super) fn wait(&self, path: &str, since: u64) -> u64 {
+    /// inbox, as somebody does who also asks from time to time. Returns the index up to which changes were seen, and whether more than inboxes has
+    /// changed, so that it is time to ask. A message alone is no such time: who waits for a tenure of its own client writes itself one whenever it asks,
+    /// and would ask for ever where the schedule lets no other thread go on.
+    pub(super) fn wait(&self, path: &str, since: u64) -> (u64, bool) {
         let mut state = self.0.state.lock();
         loop {
             let heard = state.entries.get(path).map_or(0, |entry| entry.changed);
-            let index = if self.0.is_calm { heard } else { heard.max(state.moved) };
-            if index > since {
-                return index;
+            let moved = if self.0.is_calm { 0 } else { state.moved };
+            if heard.max(moved) > since {
+                return (heard.max(moved), moved > since);
             }
             state = self.0.changed.wait(state).expect("no thread has panicked");
         }
