@@ -14,24 +14,11 @@
 //! # }
 //! ```
 //!
-//! The lock, its guarantees and its settings are those of `redis-dlock`. What is so of this store alone is below.
+//! The lock, its guarantees and its settings are those of `redis-dlock`. The rest of this page is about
+//! this store.
 //!
 #![doc = include_str!("manual.md")]
 #![forbid(unsafe_code)]
-
-// # How it is made
-//
-// | file | holds |
-// |---|---|
-// | `processor.rs` | the port: requests in, outcomes out |
-// | `operation.rs` | the document of a lock, and each operation on it as a pipeline; why each is right |
-// | `expression.rs` | words of MongoDB's expression language |
-// | `entry.rs` | the document as it comes back, and the outcomes that follow |
-// | `link.rs` | the driver's client, its runtime, the limits of commands |
-// | `classify.rs` | what is known of a command that failed |
-// | `inbox.rs` | a client's change stream |
-// | `directory.rs` | what people are told |
-// | `timing.rs` | lengths of time |
 
 mod classify;
 mod directory;

@@ -1,4 +1,18 @@
 //! What a program makes, and the port: requests in, commands out, and outcomes from the documents that come back.
+//!
+//! # How this crate is made
+//!
+//! | file | holds |
+//! |---|---|
+//! | `processor.rs` | the port: requests in, outcomes out |
+//! | `operation.rs` | the document of a lock, and each operation on it as a pipeline; why each is right |
+//! | `expression.rs` | words of MongoDB's expression language |
+//! | `entry.rs` | the document as it comes back, and the outcomes that follow |
+//! | `link.rs` | the driver's client, its runtime, the limits of commands |
+//! | `classify.rs` | what is known of a command that failed |
+//! | `inbox.rs` | a client's change stream |
+//! | `directory.rs` | what people are told |
+//! | `timing.rs`, `log.rs` | lengths of time, log lines |
 
 use crate::classify::{DUPLICATE, code, words};
 use crate::entry::Entry;
