@@ -1,16 +1,28 @@
 //! Ports for servers. They are below those that the operating system gives to whoever asks for any (from 32,768 on): nobody takes the port of a
-//! server that is still to start, or was killed; not even a connect to that very port.
+//! server that is still to start, or was killed; not even a connect to that very port, or another process of tests that runs beside this one.
 
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::{TcpListener, UdpSocket};
+use std::ops::Range;
+use std::sync::Mutex;
 
 /// How many ports a range has.
 const COUNT: u16 = 10_000;
 
-/// Ports of one range, each of which this process gets once.
+/// How many ports of a range a process takes at once. The first of them is no server's: who has it has the others.
+const BLOCK: u16 = 50;
+
+/// Ports of one range, each of which this process gets once, as long as there are others.
 pub(crate) struct Ports {
     first: u16,
-    tried: AtomicU16,
+    taken: Mutex<Taken>,
+}
+
+/// What this process has taken of a range.
+struct Taken {
+    /// The first ports of its blocks, for UDP. They end with the process, also if it is killed.
+    _blocks: Vec<UdpSocket>,
+    /// The ports of the last block that were not tried yet.
+    left: Range<u16>,
 }
 
 /// For servers with one port.
@@ -18,19 +30,31 @@ static SINGLE: Ports = Ports::from(2_000);
 
 impl Ports {
     pub(crate) const fn from(first: u16) -> Self {
-        Self { first, tried: AtomicU16::new(0) }
+        Self { first, taken: Mutex::new(Taken { _blocks: Vec::new(), left: 0..0 }) }
     }
 
     /// The next port that is free, and for which this is true.
     pub(crate) fn next(&self, suits: impl Fn(u16) -> bool) -> u16 {
+        let mut taken = self.taken.lock().unwrap();
+        loop {
+            if let Some(port) = taken.left.find(|port| is_free(*port) && suits(*port)) {
+                return port;
+            }
+            self.take_block(&mut taken);
+        }
+    }
+
+    fn take_block(&self, taken: &mut Taken) {
         // Processes that run side by side begin at different places.
-        let begin = (std::process::id() % u32::from(COUNT)) * 61;
-        let port = (0..COUNT).find_map(|_| {
-            let tried = u32::from(self.tried.fetch_add(1, Ordering::SeqCst));
-            let port = self.first + u16::try_from((begin + tried) % u32::from(COUNT)).unwrap();
-            (is_free(port) && suits(port)).then_some(port)
+        let blocks = u32::from(COUNT / BLOCK);
+        let begin = std::process::id() * 7;
+        let block = (0..blocks).find_map(|n| {
+            let first = self.first + u16::try_from((begin + n) % blocks).unwrap() * BLOCK;
+            Some((first, UdpSocket::bind(("127.0.0.1", first)).ok()?))
         });
-        port.expect("a free port")
+        let (first, guard) = block.expect("a block of ports that no other process has");
+        taken._blocks.push(guard);
+        taken.left = first + 1..first + BLOCK;
     }
 }
 

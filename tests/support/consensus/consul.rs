@@ -187,7 +187,7 @@ impl ConsensusStore for Consul {
             network(&servers);
         }
         servers.iter_mut().for_each(Server::begin);
-        servers.iter_mut().for_each(Server::wait);
+        Server::wait_for_all(&mut servers);
         Self { servers, gossip: others[0].clone(), directory }
     }
 

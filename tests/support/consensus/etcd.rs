@@ -73,7 +73,7 @@ impl ConsensusStore for Etcd {
             network(&servers);
         }
         servers.iter_mut().for_each(Server::begin);
-        servers.iter_mut().for_each(Server::wait);
+        Server::wait_for_all(&mut servers);
         Self { servers, _directory: directory }
     }
 

@@ -70,6 +70,24 @@ impl Server {
         }
     }
 
+    /// Waits for all servers of a store that has just begun. If the process of any of them ends, the test fails with what that one has printed.
+    pub(super) fn wait_for_all(servers: &mut [Self]) {
+        let start = Instant::now();
+        while start.elapsed() < hang() && !servers.iter().all(Self::answers) {
+            for server in &mut *servers {
+                let ended = server.process.as_mut().unwrap().try_wait().unwrap();
+                assert!(
+                    ended.is_none(),
+                    "{} has ended ({ended:?}). It has printed:\n{}",
+                    server.address,
+                    server.printed()
+                );
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        servers.iter_mut().for_each(Self::wait);
+    }
+
     fn printed(&self) -> String {
         let mut printed = vec![0; 8 * 1024];
         let length = self.output.metadata().unwrap().len();
