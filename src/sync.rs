@@ -107,8 +107,9 @@ imp::thread_local! {
     static IS_OWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs the work of a thread that a client or a store has started.
-pub(crate) fn on_own_thread<T>(work: impl FnOnce() -> T) -> T {
+/// Runs the work of a thread that a store has started, or a client. Whoever drops the last handle of a client there, such as a logger, leaves the end
+/// of the client to another thread: the end may wait for this one.
+pub fn on_own_thread<T>(work: impl FnOnce() -> T) -> T {
     IS_OWN.with(|is_own| is_own.set(true));
     work()
 }

@@ -169,5 +169,6 @@ pub use request::{
     Note, Outcome, PollOutcome, ProbeOutcome, ReleaseDelay, ReleaseDone, ReleaseOutcome, Request, one_by_one,
 };
 
+pub use crate::sync::on_own_thread;
 #[cfg(feature = "tls")]
 pub use crate::tls::TlsSettings;

@@ -1,5 +1,6 @@
-//! Ports for servers. They are below those that the operating system gives to whoever asks for any (from 32,768 on): nobody takes the port of a
-//! server that is still to start, or was killed; not even a connect to that very port, or another process of tests that runs beside this one.
+//! Ports for servers. They are below those that the operating system gives to whoever asks for any (from 32,768 on), and each
+//! process of tests has blocks of its own. So nobody takes the port of a server that is still to start, or was killed: no connect to that very port,
+//! and no process that runs beside this one.
 
 use std::net::{TcpListener, UdpSocket};
 use std::ops::Range;

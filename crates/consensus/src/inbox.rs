@@ -20,7 +20,7 @@ use super::message;
 use super::snapshot::Offer;
 use super::timing::CONFIRMING;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use redis_dlock::port::{Inbox, InboxBreaker, Message};
+use redis_dlock::port::{Inbox, InboxBreaker, Message, on_own_thread};
 use redis_dlock::{BackendFailure, Error};
 use std::collections::VecDeque;
 use std::iter;
@@ -87,7 +87,7 @@ impl ConsensusInbox {
                 }
             }
         };
-        let thread = thread::Builder::new().name("dlock-inbox".into()).spawn(work).map_err(|e| {
+        let thread = thread::Builder::new().name("dlock-inbox".into()).spawn(|| on_own_thread(work)).map_err(|e| {
             let message = format!("the operating system refused the thread dlock-inbox: {e}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, e)
         })?;

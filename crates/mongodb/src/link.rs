@@ -27,6 +27,7 @@ use mongodb::options::{
     ClientOptions, ConnectionString, IndexOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Collection, Database, IndexModel};
+use redis_dlock::port::on_own_thread;
 use redis_dlock::{BackendFailure, Error};
 use std::fmt;
 use std::future::Future;
@@ -96,6 +97,7 @@ impl Link {
         }
         let mut runtime = Builder::new_multi_thread();
         runtime.worker_threads(THREADS).thread_name("dlock-mongodb").enable_all();
+        runtime.on_thread_start(|| on_own_thread(|| ()));
         let runtime = runtime.build().map_err(|error| {
             let message = format!("the operating system refused the threads dlock-mongodb: {error}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, error)

@@ -9,8 +9,8 @@ use crate::support::watched::{Kind, Watch, When};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use futures_lite::future::block_on;
 use parking_lot::Mutex;
-use redis_dlock::processor::{
-    Claim, Limit, Operations, Outcome, Posting, ReleaseDone, Request, StoreLimits, WaitQueue,
+use redis_dlock::port::{
+    Claim, Limit, Operations, Outcome, Posting, ReleaseDone, Request, StoreLimits, WaitQueue, on_own_thread,
 };
 use redis_dlock::{
     BackendFailure, DLockGenerator, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, HoldFuture, Holds,
@@ -617,6 +617,21 @@ fn a_programs_thread_of_any_name_ends_the_client_with_the_last_handle() {
     };
     let on = thread::Builder::new().name("dlock-import".to_owned()).spawn(end).unwrap().join().unwrap();
     assert_eq!(*ended_on.lock(), Some(on));
+}
+
+/// Shows: L6.
+#[test]
+fn a_stores_thread_leaves_the_end_of_the_client_to_another() {
+    let scene = Scene::new();
+    drop(scene.held());
+    let Scene { generator, ended_on, lab: _lab, .. } = scene;
+    let end = move || {
+        on_own_thread(|| drop(generator));
+        thread::current().id()
+    };
+    let on = spawn(end).join();
+    eventually("the client has ended", || ended_on.lock().is_some());
+    assert_ne!(*ended_on.lock(), Some(on));
 }
 
 /// The thread that notices the loss is in `try_lock()`, and the closing waits for those.

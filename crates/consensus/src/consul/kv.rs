@@ -22,7 +22,7 @@ use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction, limits};
 use crate::sync::atomic::Ordering;
 use crate::timing::TRIES;
 use crate::timing::consul::{LONGEST, LONGEST_LIFE};
-use redis_dlock::port::{Claim, StoreLimits};
+use redis_dlock::port::{Claim, StoreLimits, on_own_thread};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::iter;
@@ -101,7 +101,10 @@ impl Kv for Arc<ConsulClient> {
         let renew = |session: &&str| self.renew(session, deadline);
         let lane = &|n| sessions.iter().skip(n).step_by(count).map(renew).collect::<Vec<_>>();
         let mut lanes: Vec<_> = thread::scope(|scope| {
-            let begin = |n| thread::Builder::new().name("dlock-renew".into()).spawn_scoped(scope, move || lane(n));
+            let begin = |n| {
+                let work = move || on_own_thread(|| lane(n));
+                thread::Builder::new().name("dlock-renew".into()).spawn_scoped(scope, work)
+            };
             let others: Vec<_> = (1..count).map(begin).collect();
             let first = lane(0);
             let others = others.into_iter().zip(1..).map(|(other, n)| match other {
