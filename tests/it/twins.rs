@@ -123,7 +123,27 @@ fn twins_that_wait_for_one_lock_get_it_one_after_another() {
     assert_ne!(client_of(&lockers[0]), client_of(&lockers[1]));
 }
 
-/// Both have a lock. The one whose inbox is open hears that the other one opens it, too.
+/// A connection that hears what is sent to the inboxes of all clients.
+fn spy(connection: &mut redis::Connection) -> redis::PubSub<'_> {
+    let mut spy = connection.as_pubsub();
+    spy.set_read_timeout(Some(HANG)).unwrap();
+    spy.psubscribe("DLOCK:1:inbox:*").unwrap();
+    spy
+}
+
+/// Waits for the greeting of a client.
+fn greeting(spy: &mut redis::PubSub<'_>, client: &str) -> String {
+    let channel = format!("DLOCK:1:inbox:{client}");
+    loop {
+        let message = spy.get_message().unwrap();
+        let words: String = message.get_payload().unwrap();
+        if message.get_channel_name() == channel && words.starts_with("here ") {
+            return words;
+        }
+    }
+}
+
+/// Both have a lock. The one whose inbox is open hears that the other one opens it, too. If the greetings crossed, both would lose the lock.
 /// Shows: G6.
 #[test]
 fn a_hold_of_both_is_lost_to_one_when_the_other_opens_its_inbox() {
@@ -137,8 +157,11 @@ fn a_hold_of_both_is_lost_to_one_when_the_other_opens_its_inbox() {
     assert_eq!(second.ask("try x"), "got");
     assert_eq!(holder(&server, "x").as_ref(), Some(&locker), "each has it by the same locker");
     let waiting = |target| lock(&third, target).inspect().unwrap().waiting;
+    let mut connection = server.connection();
+    let mut spy = spy(&mut connection);
     assert_eq!(first.ask("wait a"), "waits");
     eventually("it waits", || waiting("a") == 1);
+    greeting(&mut spy, client_of(&locker));
     assert_eq!(second.ask("wait b"), "waits");
     eventually("it has lost the lock", || first.ask("loss x") == "Some(Cloned)");
     assert_eq!(second.ask("loss x"), "None");
@@ -188,19 +211,11 @@ fn a_grant_to_a_locker_that_it_has_never_made_is_the_twins() {
 #[test]
 fn words_of_another_client_about_an_inbox_are_not_those_of_a_twin() {
     let server = RedisServer::start();
-    let mut spy = server.connection();
-    let mut spy = spy.as_pubsub();
-    spy.set_read_timeout(Some(HANG)).unwrap();
-    spy.psubscribe("DLOCK:1:inbox:*").unwrap();
+    let mut connection = server.connection();
+    let mut spy = spy(&mut connection);
     let (generator, guard, client) = listening(&server);
     let channel = format!("DLOCK:1:inbox:{client}");
-    let own = loop {
-        let message = spy.get_message().unwrap();
-        let words: String = message.get_payload().unwrap();
-        if message.get_channel_name() == channel && words.starts_with("here ") {
-            break words;
-        }
-    };
+    let own = greeting(&mut spy, &client);
     spy.punsubscribe("DLOCK:1:inbox:*").unwrap();
     let proof = own.rsplit_once(' ').unwrap().1;
     for words in [
