@@ -40,6 +40,19 @@ pub struct Description {
 }
 
 /// A process that holds a lock or waits for it.
+///
+/// ```
+/// # use redis_dlock::{DLockConfig, DLockGenerator, MemoryLockProcessor};
+/// # let generator = DLockGenerator::new(MemoryLockProcessor::new())?;
+/// let lock = generator.generate_with(DLockConfig::new("EXPORT", "nightly").with_reason("for the books"))?;
+/// let guard = lock.lock()?;
+/// let holder = generator.describe("EXPORT", "nightly")?.holder.expect("this thread holds it");
+/// // held by "web-1-4711-2bc5940092e843234bd3ff84-1": export (pid 4711) on web-1, for 3m 5s (for the books)
+/// println!("held by {holder}");
+/// # assert!(holder.to_string().ends_with("s (for the books)"), "{holder}");
+/// # drop(guard);
+/// # Ok::<_, redis_dlock::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Party {

@@ -152,7 +152,7 @@ pub struct RenewedLate {
 }
 
 /// A thread that has waited long for a lock, and still waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SlowWait {
     /// The key that the thread waits for.
@@ -167,6 +167,8 @@ pub struct SlowWait {
     /// and the waiting thread holds the last one. Empty if no circle of this generator's holds is known. A circle is reported after about one
     /// second, whatever the time after which waits count as slow.
     pub circle: Vec<String>,
+    /// Why the last request about the lock has failed; `None` if it was answered, so that somebody else has the lock.
+    pub error: Option<Error>,
 }
 
 /// The store began to fail: [`Event::StoreFailing`].

@@ -83,6 +83,7 @@ mod error;
 pub mod event;
 mod fields;
 mod glob;
+mod in_words;
 mod lock;
 mod log;
 #[cfg(doc)]

@@ -11,16 +11,11 @@ git clone --quiet . "$clone"
 # Where cargo keeps what it has downloaded: nothing yet.
 export CARGO_HOME=$clone/target/cargo
 
-# Runs a command in the clone. Prints how long it took, in seconds.
-seconds() {
+# Runs a command in the clone. Prints how many minutes it took at most.
+minutes() {
     local begin=$SECONDS
     (cd "$clone" && "$@") >&2 || exit
-    echo $((SECONDS - begin))
-}
-minutes() {
-    local taken
-    taken=$(seconds "$@") || exit
-    echo $(((taken + 59) / 60))
+    echo $(((SECONDS - begin + 59) / 60))
 }
 # Puts a time in the place of the one that stands between two pieces of text in a file. Fails if there is no such place.
 write() {
@@ -29,7 +24,7 @@ write() {
 }
 counted() { if [[ $1 -eq 1 ]]; then echo "1 minute"; else echo "$1 minutes"; fi; }
 
-first=$(seconds cargo run --release -p contend --example contend)
+first=$(minutes cargo run --release -p contend --example contend)
 rm -rf "$clone/target"
 # shellcheck disable=SC1090
 source <(grep '^export ' .ci/run)
@@ -38,7 +33,7 @@ ci_cold=$(minutes tests/run.sh ci)
 dev=$(minutes tests/run.sh)
 ci=$(minutes tests/run.sh ci)
 
-write README.md '^This takes ' "$first seconds" ' on two cores in a fresh clone, '
+write README.md '^This takes at most ' "$(counted "$first")" ' on two cores in a fresh clone, '
 write README.md '^It takes ' "$(counted "$dev") on two cores, and $dev_cold" ' in a fresh clone, with the build\.'
 write tests/README.md '^\| `\./tests/run\.sh` \|.* \| ' "$(counted "$dev"); $dev_cold" ' in a fresh clone \|$'
 write tests/README.md '^\| `\./tests/run\.sh ci` \|.* \| ' "$(counted "$ci"); $ci_cold" ' in a fresh clone \|$'

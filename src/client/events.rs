@@ -310,13 +310,14 @@ impl Events {
         }
     }
 
-    /// Tells the program that the calling thread has waited for so long, and the circle that it waits in.
+    /// Tells the program that the calling thread has waited for so long, and the circle that it waits in. No mutex may be held.
     fn tell_slow_wait(&self, key: &Key, settings: &DLockConfig, waited: Duration, circle: &[String]) {
         if let Some(observer) = &self.observer {
             let thread = std::thread::current().name().map(str::to_owned);
             let reason = settings.reason().map(str::to_owned);
+            let error = key.state.lock().failure.clone();
             let (key, circle) = (key.name.to_string(), circle.to_vec());
-            observer.tell(&Event::SlowWait(SlowWait { key, waited, thread, reason, circle }));
+            observer.tell(&Event::SlowWait(SlowWait { key, waited, thread, reason, circle, error }));
         }
     }
 

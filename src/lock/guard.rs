@@ -164,10 +164,9 @@ impl<'a> DLockGuard<'a> {
         self.handle.loss_of(self.token)
     }
 
-    /// Unlocks, and returns the outcome. Blocks for one round trip if the key goes back to the store. If the store does not answer,
-    /// the release is tried three times, but not again once the lease is over. Each try takes at most the limit of one command (one
-    /// second on Redis unless set otherwise, three on etcd and Consul). An inner unlock of a reentrant hold, and one that keeps the lock in this process, do not ask
-    /// the store.
+    /// Unlocks, and returns the outcome. Blocks for one round trip if the key goes back to the store. If the store does not answer, the release is
+    /// tried three times, but not again once the lease is over. Each try takes at most the limit of one command (one second on Redis unless set
+    /// otherwise, three on etcd and Consul). An inner unlock of a reentrant hold, and one that keeps the lock in this process, do not ask the store.
     ///
     /// # Errors
     ///

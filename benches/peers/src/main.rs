@@ -1,6 +1,7 @@
 //! Lock + unlock, a key for each thread or task, nobody else wants them: this crate, other lock crates, locks for other languages, and the raw pair.
 //!
-//! Arguments: port of a Redis server, rounds, milliseconds a round; then a name and a command for each program of another language. Writes lines `name, threads, pairs a second of each round`, by tabs.
+//! Arguments: port of a Redis server, rounds, milliseconds a round; then a name and a command for each program of another language. Writes lines
+//! `name, threads, pairs a second of each round`, by tabs.
 
 #[allow(dead_code, unused_imports)]
 #[path = "../../report/support/crew.rs"]

@@ -32,7 +32,7 @@ pub(crate) fn break_hold(settings: &Settings, wanted: &Break) -> Result<u8, Fail
         }
         BreakOutcome::NotHeldBy { holder } => {
             // A value that no lock writes holds nothing, and is an error of its own.
-            show::locker(&generator, lock)?;
+            show::holder(&generator, lock)?;
             let holder =
                 holder.map_or_else(|| "nobody does".to_owned(), |holder| format!("{} does", one_line(&holder)));
             Err(Failure::new(

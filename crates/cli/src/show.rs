@@ -4,7 +4,9 @@ use crate::args::{LockName, Show};
 use crate::output::{self, millis, one_line, time};
 use crate::settings::Settings;
 use crate::status::{Failure, NOT_HELD};
-use redis_dlock::{ClientRecord, DLockGenerator, DelayedRelease, Description, Error, Party, Told, WaitingThread};
+use redis_dlock::{
+    ClientRecord, DLockGenerator, DelayedRelease, Description, Error, Holder, Party, Told, WaitingThread,
+};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
@@ -12,7 +14,7 @@ use std::time::{Duration, SystemTime};
 pub(crate) fn show(settings: &Settings, wanted: &Show) -> Result<u8, Failure> {
     let generator = settings.connect()?;
     if wanted.quiet {
-        return Ok(if locker(&generator, &wanted.lock)?.is_some() { 0 } else { NOT_HELD });
+        return Ok(if holder(&generator, &wanted.lock)?.is_some() { 0 } else { NOT_HELD });
     }
     let seen = generator.describe(&*wanted.lock.lock_type, &wanted.lock.target)?;
     output::print(&if wanted.json { document(&seen) } else { page(&seen) })?;
@@ -96,34 +98,16 @@ pub(crate) fn key(lock: &LockName) -> String {
     format!("{:?}", lock.key())
 }
 
-/// Returns the locker of the lock's holder. A lock that is kept after its hold has ended has none; one in its lock-delay has, because what its
-/// dead holder has begun may still be under way.
-pub(crate) fn locker(generator: &DLockGenerator, lock: &LockName) -> Result<Option<String>, Error> {
+/// Returns the lock's holder. A lock that is kept after its hold has ended has none; one in its lock-delay has, because what its dead holder has
+/// begun may still be under way.
+pub(crate) fn holder(generator: &DLockGenerator, lock: &LockName) -> Result<Option<Holder>, Error> {
     let seen = generator.generate(&*lock.lock_type, &lock.target)?.holder()?;
-    Ok(seen.map(|holder| holder.locker).filter(|locker| DelayedRelease::of_locker(locker).is_none()))
+    Ok(seen.filter(|holder| holder.delayed_release().is_none()))
 }
 
 /// Who holds a lock, as far as the store and the holder tell. `None` if nobody does, or if they do not tell.
 pub(crate) fn holder_of(generator: &DLockGenerator, lock: &LockName) -> Option<Party> {
     generator.describe(&*lock.lock_type, &lock.target).ok()?.holder
-}
-
-/// ` by "host-7-ab-1": program (pid 7) on host, for 3m (reason)`: a holder in words.
-pub(crate) fn in_words(holder: &Party) -> String {
-    let Party { locker, client, told, .. } = holder;
-    let mut words = format!(" by {locker:?}");
-    if let Some(ClientRecord { program, pid, host, .. }) = client {
-        let text = |value: &Option<String>| value.as_deref().map_or_else(|| "?".to_owned(), one_line);
-        let pid = pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
-        let _ = write!(words, ": {} (pid {pid}) on {}", text(program), text(host));
-    }
-    if let Some(held) = told.as_ref().and_then(|told| told.held_for) {
-        let _ = write!(words, ", for {}", time(held));
-    }
-    if let Some(reason) = told.as_ref().and_then(|told| told.reason.as_deref()) {
-        let _ = write!(words, " ({})", one_line(reason));
-    }
-    words
 }
 
 /// What is known, for people.
@@ -166,18 +150,8 @@ fn of_delay(page: &mut String, seen: &Description) {
     let _ = writeln!(page, "  nobody holds it: it is kept free of holders{left}");
     let ago = ended.ended_ago(seen.remaining).map_or_else(String::new, |ago| format!(" until {} ago", time(ago)));
     let _ = writeln!(page, "  held last by {}{ago}", one_line(&ended.locker));
-    let _ = writeln!(page, "    {}", by(ended));
+    let _ = writeln!(page, "    {ended}");
     let _ = writeln!(page, "    dlock break with --current ends it");
-}
-
-/// `program (pid 7) on host, in 3m (reason)`: who has held a lock that is kept.
-pub(crate) fn by(ended: &DelayedRelease) -> String {
-    let text = |value: &Option<String>| value.as_deref().map_or_else(|| "?".to_owned(), one_line);
-    let pid = ended.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
-    let name = ended.holder_name.as_deref().map_or_else(String::new, |name| format!(", {}", one_line(name)));
-    let reason = ended.reason.as_deref().map_or_else(String::new, |reason| format!(" ({})", one_line(reason)));
-    let (program, host) = (text(&ended.program), text(&ended.host));
-    format!("{program} (pid {pid}) on {host}{name}, in {}{reason}", time(ended.held_for))
 }
 
 fn of_party(page: &mut String, party: &Party) {

@@ -8,15 +8,16 @@ use crate::settings::Settings;
 use crate::show;
 use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE, say};
 use crate::timing;
-use redis_dlock::{DLockGenerator, Party};
+use redis_dlock::{DLockGenerator, Holder, Party};
+use std::fmt::Display;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// What the threads find.
 enum News {
-    /// Somebody holds the lock: the locker.
-    Held(String),
+    /// Somebody holds the lock.
+    Held(Holder),
     /// Who that is, as the holder told it at this moment.
     Named(Instant, Box<Party>),
     /// The wait is over.
@@ -44,40 +45,37 @@ fn start(work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
 /// One look, however long it takes.
 fn look_once(settings: &Settings, lock: &LockName) -> Result<u8, Failure> {
     let generator = settings.connect()?;
-    match show::locker(&generator, lock)? {
+    match show::holder(&generator, lock)? {
         None => Ok(0),
-        Some(locker) => {
-            let holder = show::holder_of(&generator, lock);
-            Err(still_held(lock, &holder.as_ref().map_or_else(|| by(&locker), show::in_words)))
-        }
+        Some(holder) => Err(match show::holder_of(&generator, lock) {
+            Some(named) => still_held(lock, &named),
+            None => still_held(lock, &holder),
+        }),
     }
 }
 
-fn by(locker: &str) -> String {
-    format!(" by {locker:?}")
-}
-
-fn still_held(lock: &LockName, by: &str) -> Failure {
-    Failure::new(NOT_ACQUIRED, format!("{} is still held{by}", show::key(lock)))
+fn still_held(lock: &LockName, holder: &impl Display) -> Failure {
+    Failure::new(NOT_ACQUIRED, format!("{} is still held by {holder}", show::key(lock)))
 }
 
 /// Waits for what the threads find, until the end.
 fn outcome(told: &Receiver<News>, lock: &LockName, end: Option<Instant>) -> Result<u8, Failure> {
-    let mut seen = None::<(Instant, String)>;
+    let mut seen = None::<(Instant, Holder)>;
     let mut named = None::<(Instant, Box<Party>)>;
     loop {
         let left = end.map_or(timing::A_YEAR, |end| end.saturating_duration_since(Instant::now()));
         match told.recv_timeout(left) {
             Ok(News::Over(outcome)) => return outcome.map(|()| 0),
-            Ok(News::Held(locker)) => seen = Some((Instant::now(), locker)),
+            Ok(News::Held(holder)) => seen = Some((Instant::now(), holder)),
             Ok(News::Named(at, holder)) => named = Some((at, holder)),
             Err(_) => {
                 return Err(match seen {
-                    Some((at, locker)) if at.elapsed() < timing::LOOK_LATE => {
+                    Some((at, holder)) if at.elapsed() < timing::LOOK_LATE => {
                         // What the holder has said stays known, and it has held the lock on.
-                        let named = named.filter(|(_, holder)| holder.locker == locker);
-                        let words = named.map_or_else(|| by(&locker), |(at, holder)| in_words_now(at, holder));
-                        still_held(lock, &words)
+                        match named.filter(|(_, named)| named.locker == holder.locker) {
+                            Some((at, named)) => still_held(lock, &with_its_age(at, named)),
+                            None => still_held(lock, &holder),
+                        }
                     }
                     _ => Failure::new(UNREACHABLE, "the server did not answer within the time of --timeout"),
                 });
@@ -87,11 +85,11 @@ fn outcome(told: &Receiver<News>, lock: &LockName, end: Option<Instant>) -> Resu
 }
 
 /// What a holder told at that moment, with the age that it has now.
-fn in_words_now(told_at: Instant, mut holder: Box<Party>) -> String {
+fn with_its_age(told_at: Instant, mut holder: Box<Party>) -> Box<Party> {
     if let Some(held) = holder.told.as_mut().and_then(|told| told.held_for.as_mut()) {
         *held += told_at.elapsed();
     }
-    show::in_words(&holder)
+    holder
 }
 
 /// The thread that looks.
@@ -113,10 +111,10 @@ impl Looker {
         let generator = self.settings.connect_when_there()?;
         let (mut pause, mut is_told, mut is_asked) = (*timing::FREE_LOOKS.start(), false, false);
         loop {
-            match show::locker(&generator, &self.lock) {
+            match show::holder(&generator, &self.lock) {
                 Ok(None) => return Ok(()),
-                Ok(Some(locker)) => {
-                    let _ = self.tell.send(News::Held(locker));
+                Ok(Some(holder)) => {
+                    let _ = self.tell.send(News::Held(holder));
                     if !is_asked && self.is_near_end() {
                         is_asked = true;
                         self.ask_who(&generator)?;

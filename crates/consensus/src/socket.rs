@@ -95,7 +95,8 @@ impl Transport for SocketTransport {
         (&self.socket.0).write_all(output).map_err(|e| timed(e, timeout))
     }
 
-    /// Waits for the first bytes. Returns whether there are any: there are none at the end of the stream. A signal does not end the wait. The caller sets the time that is left before each read.
+    /// Waits for the first bytes. Returns whether there are any: there are none at the end of the stream. A signal does not end the wait. The caller
+    /// sets the time that is left before each read.
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let timeout = timeout.for_read();
         self.socket.0.set_read_timeout(timeout.not_zero().map(|time| *time))?;

@@ -246,8 +246,8 @@ impl DLockGenerator {
     /// Closes the generator. New calls, and calls that wait, fail with [`Error::ShutDown`]. A lock that is held stays held and
     /// is renewed until it is unlocked; the threads and sockets end with the last hold.
     ///
-    /// Blocks until waiting threads have left. If nothing is held, it also blocks until the threads have ended: a few round trips, or a few commands' time-outs (1 s each; on etcd and Consul 3 s) if no server answers.
-    /// Further calls do nothing more.
+    /// Blocks until waiting threads have left. If nothing is held, it also blocks until the threads have ended: a few round trips, or a few commands'
+    /// time-outs (1 s each; on etcd and Consul 3 s) if no server answers. Further calls do nothing more.
     ///
     /// An executor may poll a task inside `wake()`, and the task may call this there. Then it does not block, and the client ends when the last
     /// thread has left and nothing is held.

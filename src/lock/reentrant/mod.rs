@@ -92,7 +92,8 @@ impl DistributedReentrantLock {
     }
 
     /// Tries once to acquire the lock. Does not wait for a holder, and does not overtake threads of this process that already wait.
-    /// Returns `None` if the lock is held, or if another thread of this process is about to get it.
+    /// Returns `None` if the lock is held, or [kept after a hold](crate::Holder::delayed_release), or if another thread of this process is about to
+    /// get it.
     ///
     /// Blocks for one round trip to the store, sometimes two, or for some more after a lost reply. If the lock may
     /// [linger](crate::DLockConfig::with_linger) elsewhere, the call asks again for up to 5 ms, or five round trips if they take longer. A
@@ -277,8 +278,8 @@ impl DistributedReentrantLock {
         Ok(self.holder()?.is_some())
     }
 
-    /// Returns the holder of the lock; `None` if nobody holds it. Blocks as [`is_locked`](Self::is_locked) does. The answer may be
-    /// out of date when this returns.
+    /// Returns the holder of the lock; `None` if nobody holds it, and the lock is not [kept](Holder::delayed_release) after a hold. Blocks as
+    /// [`is_locked`](Self::is_locked) does. The answer may be out of date when this returns.
     ///
     /// # Errors
     ///
@@ -289,7 +290,7 @@ impl DistributedReentrantLock {
     /// let guard = lock.lock()?;
     /// let holder = lock.holder()?.expect("this thread holds it");
     /// assert!(holder.is_local);
-    /// println!("{} has it, for {:?} more unless it extends the lease", holder.locker, holder.remaining);
+    /// println!("held by {holder}, for {:?} more unless it extends the lease", holder.remaining);
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     #[doc(alias = "owner")]

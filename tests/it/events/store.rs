@@ -2,7 +2,7 @@
 
 use super::{next, next_acquired, told};
 use crate::support::RedisServer;
-use crate::support::crew::{HANG, eventually};
+use crate::support::crew::{HANG, eventually, wait_for};
 use crate::support::lab::config;
 use crate::support::sentinels::Service;
 use crossbeam_channel::Receiver;
@@ -58,6 +58,32 @@ fn a_call_with_a_short_limit_tells_no_outage() {
     store.set_reachable(true);
     lock.lock().unwrap().unlock().unwrap();
     next_acquired(&events, How::Free);
+}
+
+#[test]
+fn a_slow_wait_says_why_a_server_that_refuses_writes_grants_nothing() {
+    let server = RedisServer::start();
+    let (builder, events) = told();
+    let builder = builder.slow_wait_after(Duration::from_millis(50));
+    let generator = builder.build(RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
+    let lock = generator.generate_with(config("x", 30_000)).unwrap();
+    let guard = lock.lock().unwrap();
+    let next_wait = || match up_to(&events, |event| matches!(event, Event::SlowWait(_))).pop() {
+        Some(Event::SlowWait(wait)) => wait,
+        _ => unreachable!(),
+    };
+    let waiter = wait_for(&lock);
+    assert!(next_wait().error.is_none(), "somebody has the lock");
+    guard.unlock().unwrap();
+    waiter.join();
+    server.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    let waiter = wait_for(&lock);
+    let Some(Error::Backend { failure: BackendFailure::Refused, message, .. }) = next_wait().error else {
+        panic!("it does not say why")
+    };
+    assert!(message.contains("OOM"), "{message}");
+    server.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    waiter.join();
 }
 
 /// Shows: G6.

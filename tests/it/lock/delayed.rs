@@ -41,7 +41,8 @@ fn delayed(lab: &Lab) -> Option<DelayedRelease> {
 #[track_caller]
 fn assert_kept_from(locks: &[DistributedReentrantLock]) {
     for lock in locks {
-        assert!(lock.is_locked().unwrap() && lock.hold_count() == 0);
+        let holder = lock.holder().unwrap().expect("the mark");
+        assert!(holder.delayed_release().is_some() && lock.hold_count() == 0, "{holder:?}");
         assert!(lock.try_lock().unwrap().is_none() && lock.try_hold().unwrap().is_none());
     }
 }
@@ -54,6 +55,7 @@ fn nobody_gets_the_lock_before_the_time_since_the_beginning_is_over(lab: &Lab) {
     let (locker, token) = (lab.holder(locks[0].key()).unwrap().holder, guard.fencing_token());
     lab.time.pass(AT_LEAST / 4);
     assert!(guard.held_for() >= AT_LEAST / 4);
+    assert!(locks[1].holder().unwrap().is_some_and(|holder| holder.delayed_release().is_none()), "it is held");
     let left = guard.unlock_after(AT_LEAST).unwrap();
     assert!(left > AT_LEAST / 4 && left <= AT_LEAST * 3 / 4, "{left:?}");
     assert_kept_from(&locks);

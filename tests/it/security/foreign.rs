@@ -185,7 +185,8 @@ fn any_messages() {
     let held = locker(&mut admin.borrow_mut(), &beside);
     let inbox = format!("DLOCK:1:inbox:{}", client(&held));
     redis::cmd("HSET").arg("DLOCK_FOREIGN_hash").arg("a").arg("b").exec(&mut admin.borrow_mut()).unwrap();
-    // Grants of lockers that wait for nothing (one that waits is believed: who may publish is trusted), and calls for what is held, in the very words of a script.
+    // Grants of lockers that wait for nothing (one that waits is believed: who may publish is trusted), and calls for what is held, in the very words
+    // of a script.
     let (client, keys) =
         (client(&held), [beside.key(), holder.key(), "DLOCK_FOREIGN_none", "DLOCK_FOREIGN_hash", "\n"]);
     let shaped =

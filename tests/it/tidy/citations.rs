@@ -1,7 +1,8 @@
 //! Who shows what: the numbers of the guarantees and invariants, and the tests that cite them.
 //!
-//! The numbers stand at the beginning of lines, in the files of [`DEFINED_IN`]: `* **G1**`, `| **S1** |`. What shows a guarantee or an invariant cites it in the last line of its comment:
-//! `/// Shows: G1, S1.` That is a test, a case, a property of a model, or a rule of a checker. The table is printed by
+//! The numbers stand at the beginning of lines, in the files of [`DEFINED_IN`]: `* **G1**`, `| **S1** |`. What shows a guarantee or an invariant
+//! cites it in the last line of its comment: `/// Shows: G1, S1.` That is a test, a case, a property of a model, or a rule of a checker. The table is
+//! printed by
 //!
 //! ```text
 //! cargo test --all-features --test it -- tidy::citations --nocapture

@@ -1,8 +1,8 @@
 //! `dlock exporter`: the figures of all locks of a store, for Prometheus.
 //!
-//! Each scrape lists the locks, and asks who waits for them. The main thread has that done, one scrape at a time, for the threads that serve the scrapers. Whoever asks while the
-//! locks are listed gets the same page: else scrapers would wait for one another while the store hangs. Nothing is asked between scrapes. If the
-//! store is away, or has not told of its locks in time, the page of that scrape says so.
+//! Each scrape lists the locks, and asks who waits for them. The main thread has that done, one scrape at a time, for the threads that serve the
+//! scrapers. Whoever asks while the locks are listed gets the same page: else scrapers would wait for one another while the store hangs. Nothing is
+//! asked between scrapes. If the store is away, or has not told of its locks in time, the page of that scrape says so.
 
 mod figures;
 mod http;

@@ -2,7 +2,6 @@
 
 use crate::args::Run;
 use crate::output::time;
-use crate::show::by;
 use crate::timing;
 use redis_dlock::port::StoreLimits;
 use redis_dlock::{CancelToken, DLockConfig, DLockGuard, DelayedRelease, DistributedReentrantLock, Error};
@@ -69,7 +68,7 @@ pub(crate) fn ends_wait(wanted: &Run, lock: &DistributedReentrantLock, cancel: &
 
 fn finds_it_done(lock: &DistributedReentrantLock) -> bool {
     let holder = lock.holder().ok().flatten();
-    holder.and_then(|holder| DelayedRelease::of_locker(&holder.locker)).is_some_and(|ended| is_done(&ended))
+    holder.and_then(|holder| holder.delayed_release()).is_some_and(|ended| is_done(&ended))
 }
 
 /// Says for how long a lock is kept, by whom, and whether the command is done.
@@ -80,7 +79,7 @@ pub(crate) fn in_words(ended: &DelayedRelease, remaining: Option<Duration>) -> S
         None => "for a while".to_owned(),
     };
     let what = if is_done(ended) { "done" } else { "held last" };
-    format!("kept {until}: {what}{at}, by {}", by(ended))
+    format!("kept {until}: {what}{at}, by {ended}")
 }
 
 fn at(moment: SystemTime) -> String {

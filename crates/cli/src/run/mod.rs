@@ -28,8 +28,9 @@
 //!   stops its own group, for which the shell waits; SIGCONT goes on to the command, unless the lock is lost. Where no shell could continue it,
 //!   `dlock` does not stop.
 //! * *The other subcommands only ask*, but for `break`: `list.rs` and `show.rs` print what `list` and `describe` return, `watch.rs` does so again
-//!   and again, `exporter/` when it is scraped, `wait.rs` looks until a lock is free, `doctor/` examines the servers that `RedisLockProcessor::servers` gives it (doctor (`crates/cli/src/doctor/mod.rs`)). `output.rs` is the only file that prints for
-//!   people. `args.rs` is the only definition of the arguments; `pages.rs` makes completions and manual pages of it.
+//!   and again, `exporter/` when it is scraped, `wait.rs` looks until a lock is free, `doctor/` examines the servers that
+//!   `RedisLockProcessor::servers` gives it. `output.rs` is the only file that prints for people. `args.rs` is the only definition of the arguments;
+//!   `pages.rs` makes completions and manual pages of it.
 
 mod daemons;
 mod fork;

@@ -81,7 +81,7 @@ fn why(generator: &DLockGenerator, lock: &LockName) -> (String, Option<HolderFie
     };
     match (&seen.delayed_release, &seen.holder) {
         (Some(ended), _) => (kept::in_words(ended, seen.remaining), Some(ended.into())),
-        (None, Some(holder)) => (format!("held{}", show::in_words(holder)), Some(holder.into())),
+        (None, Some(holder)) => (format!("held by {holder}"), Some(holder.into())),
         (None, None) => ("not acquired yet, and nobody holds it".to_owned(), None),
     }
 }

@@ -2,10 +2,9 @@
 
 use super::kept;
 use crate::args::Run;
-use crate::show;
 use crate::status::{Failure, HolderFields, NOT_ACQUIRED, UNREACHABLE};
 use crate::timing;
-use redis_dlock::{DLockGenerator, DelayedRelease, Description, DistributedReentrantLock};
+use redis_dlock::{DLockGenerator, Description, DistributedReentrantLock};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Instant;
@@ -21,7 +20,7 @@ pub(super) fn of(generator: &DLockGenerator, wanted: &Run, lock: &DistributedRee
             && let Ok(Description { holder: Some(holder), delayed_release: None, .. }) =
                 generator.describe(&*asked.lock_type, &asked.target)
         {
-            let _ = tell.send(held(&handle, &show::in_words(&holder)).naming(&holder));
+            let _ = tell.send(held(&handle, &format!(" by {holder}")).naming(&holder));
         }
     };
     let thread = thread::Builder::new().name("dlock-ask".to_owned()).spawn(ask);
@@ -41,12 +40,12 @@ fn ask_store(lock: &DistributedReentrantLock, tell: &Sender<Failure>) -> bool {
             let message = format!("{key:?} was not acquired in time, and nobody holds it now");
             (Failure::new(NOT_ACQUIRED, message), false)
         }
-        Ok(Some(holder)) => match DelayedRelease::of_locker(&holder.locker) {
+        Ok(Some(holder)) => match holder.delayed_release() {
             Some(ended) => {
                 let words = kept::in_words(&ended, holder.remaining);
                 (Failure::new(NOT_ACQUIRED, format!("{key:?} is {words}: not acquired")).naming(&ended), false)
             }
-            None => (held(lock, &format!(" by {:?}", holder.locker)).naming(HolderFields::of(holder.locker)), true),
+            None => (held(lock, &format!(" by {holder}")).naming(HolderFields::of(holder.locker)), true),
         },
         Err(error) if error.is_transient() => (unanswered(lock, &error.to_string()), false),
         // Who may not ask learns that much from the attempt.

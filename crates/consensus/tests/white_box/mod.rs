@@ -9,8 +9,8 @@
 //! | a client | a few tenures, one after another: it takes the key or its place, waits, holds, and releases or hands over. It gives up now and then, or dies while it waits. It goes by its messages, and asks only when it may have missed one. What has no answer it ends for certain | `client` |
 //! | messages | an inbox keeps the last one, so a client may see several as one. In two scenarios it confirms on a thread of its own, while the client asks | `servers`, `client` |
 //!
-//! What must hold: G1 (no two are inside, but for those whose session was ended, or whose hold was broken), G7 (the numbers of holds rise), L2 (nothing is left in the
-//! end), and L1 (whoever waits gets the key, by messages alone). A client that is forgotten is a deadlock.
+//! What must hold: G1 (no two are inside, but for those whose session was ended, or whose hold was broken), G7 (the numbers of holds rise), L2
+//! (nothing is left in the end), and L1 (whoever waits gets the key, by messages alone). A client that is forgotten is a deadlock.
 
 mod anew;
 mod client;

@@ -171,8 +171,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, polling below 1 µs or above 10 ms, the time-out of `replica_acks` above half of `io_timeout`, for
-    /// certificates that cannot be used, and for certificates together with a URL that is not `rediss://`.
+    /// [`Error::InvalidConfig`] for a time-out below 1 ms or above one day, polling below 1 µs or above 10 ms, the time-out of `replica_acks` above
+    /// half of `io_timeout`, for certificates that cannot be used, and for certificates together with a URL that is not `rediss://`.
     pub fn build(self) -> Result<RedisLockProcessor, Error> {
         let acks = self.check()?;
         #[cfg(feature = "tls")]

@@ -17,7 +17,14 @@ fn loss() -> Event {
 
 fn slow_wait() -> Event {
     let key = "slow".to_owned();
-    Event::SlowWait(SlowWait { key, waited: Duration::ZERO, thread: None, reason: None, circle: Vec::new() })
+    Event::SlowWait(SlowWait {
+        key,
+        waited: Duration::ZERO,
+        thread: None,
+        reason: None,
+        circle: Vec::new(),
+        error: None,
+    })
 }
 
 /// Two queues, each with a function. Each function says on which thread it is called, and of what; that of slow waits then blocks until `go` has a

@@ -369,8 +369,8 @@ impl<C: Connector> Mux<C> {
         }
     }
 
-    /// Sends a call without waiting for its answer, which its callback receives. With [`PostTime::Now`], blocks until the call is written. That includes the time
-    /// while a connection is being opened, while the connection takes no more bytes, and while another caller writes.
+    /// Sends a call without waiting for its answer, which its callback receives. With [`PostTime::Now`], blocks until the call is written. That
+    /// includes the time while a connection is being opened, while the connection takes no more bytes, and while another caller writes.
     ///
     /// 1. The poster queues its call, and writes the queue if it can become the writer.
     /// 2. Otherwise it takes the role over from a writer that does not write yet, or waits until the writer has written the call.
