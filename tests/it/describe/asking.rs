@@ -1,6 +1,6 @@
 //! How a lock is described until it is described so.
 
-use crate::support::crew::eventually;
+use crate::support::crew::{answered, eventually};
 use redis_dlock::{DLockConfig, DLockGenerator, Description, Party};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) fn config(target: &str, reason: &str) -> DLockConfig {
 pub(super) fn holder(asker: &DLockGenerator, target: &str, is_so: impl Fn(&Party) -> bool) -> Party {
     let mut last = None;
     eventually("the holder is described so", || {
-        last = asker.describe("DESCRIBE", target).unwrap().holder;
+        last = answered(|| asker.describe("DESCRIBE", target)).holder;
         last.as_ref().is_some_and(&is_so)
     });
     last.unwrap()
@@ -24,7 +24,7 @@ pub(super) fn holder(asker: &DLockGenerator, target: &str, is_so: impl Fn(&Party
 pub(super) fn description(asker: &DLockGenerator, target: &str, is_so: impl Fn(&Description) -> bool) -> Description {
     let mut last = None;
     eventually("the lock is described so", || {
-        let found = asker.describe("DESCRIBE", target).unwrap();
+        let found = answered(|| asker.describe("DESCRIBE", target));
         let done = is_so(&found);
         last = Some(found);
         done
