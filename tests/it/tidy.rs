@@ -228,7 +228,8 @@ fn every_source_is_guarded_by_parts_that_the_page_of_the_tests_has() {
     assert_eq!(told.collect::<BTreeMap<_, _>>(), parts, "the table of tests/README.md, and tests/run.sh");
     let mut files = Vec::new();
     ["src", "crates"].iter().for_each(|root| sources(&package().join(root), &mut files));
-    files.extend(fs::read_dir(package().join("scripts")).expect("scripts").map(|entry| entry.expect("an entry").path()));
+    files
+        .extend(fs::read_dir(package().join("scripts")).expect("scripts").map(|entry| entry.expect("an entry").path()));
     let path = |file: &PathBuf| file.strip_prefix(package()).expect("below").display().to_string();
     for (file, of) in listed(&files.iter().map(path).collect::<Vec<_>>()) {
         assert!(!of.is_empty(), "{file}: tests/run.sh knows no part that guards it");
