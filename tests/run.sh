@@ -8,7 +8,7 @@
 #   tests/run.sh PART...           single parts by their names, such as `cluster`
 #   tests/run.sh consul            only builds Consul, for its tests, into a cache folder
 #   tests/run.sh promtool          the same of Prometheus' promtool, for the test that fires the alerts of the manual
-#   tests/run.sh list              the parts of each rung
+#   tests/run.sh list [FILE...]    the parts of each rung, or those that guard each file
 #
 # README.md beside this file says what stands on which rung and why. REDIS_SERVER_BIN names another server to test with: another version of
 # redis-server, or valkey-server. ETCD_BIN and CONSUL_BIN name the programs of these stores, and PROMTOOL_BIN
@@ -394,38 +394,44 @@ parts_of_changes() {
     local file
     # New files, too, which git does not know yet.
     { git diff --name-only "$1" -- && git ls-files --others --exclude-standard; } | while read -r file; do
-        case $file in
-            src/manual/run_book.md | src/manual/metrics.md) echo "it documents command" ;;
-            src/manual/operations.md) echo "it documents command unit" ;;
-            benches/sizing.sh | src/manual/sizing.md) echo "it documents examples" ;;
-            src/manual/recipes.md) echo "it documents command recipes" ;;
-            src/manual/*) echo "it documents" ;;
-            crates/mongodb/*) echo mongodb ;;
-            src/* | crates/*/src/* | scripts/*) room_guards "$file" ;;
-            tests/white_box/*) room_guards "src/${file#tests/white_box/}" ;;
-            tests/it/*) echo "it cluster sentinel slow" ;;
-            # The kit of all tests.
-            tests/support/*) echo "it cluster sentinel slow command consensus faults" ;;
-            tests/faults/*) echo "faults every-fault mutants" ;;
-            crates/consensus/src/*) room_guards "$file" ;;
-            crates/consensus/tests/white_box/*) echo schedules ;;
-            crates/consensus/*) echo consensus lock-elsewhere ;;
-            tests/model/*) echo model ;;
-            tests/mutants/*) echo schedules mutants ;;
-            tests/schedules/*) echo schedules ;;
-            crates/cli/tests/*) echo command ;;
-            crates/cli/package.sh | tests/package.sh) echo package ;;
-            tests/recipes/*) echo recipes ;;
-            tests/two_versions/*) echo two-versions ;;
-            tests/embedded/*) echo embedded ;;
-            tests/examples/pictures.rs) echo "it examples" ;;
-            tests/examples/*) echo examples ;;
-            crates/cli/README.md) echo "it documents command" ;;
-            benches/*) echo benches ;;
-            *.md) echo "it documents" ;;
-            *) echo "${dev[*]} ${ci[*]}" ;;
-        esac
+        parts_of "$file"
     done | tr ' ' '\n' | awk 'NF && !seen[$0]++'
+}
+parts_of() {
+    case $1 in
+        src/manual/run_book.md | src/manual/metrics.md) echo "it documents command" ;;
+        src/manual/operations.md) echo "it documents command unit" ;;
+        benches/sizing.sh | src/manual/sizing.md) echo "it documents examples" ;;
+        src/manual/recipes.md) echo "it documents command recipes" ;;
+        src/manual/stores.md) echo "it documents slow mongodb" ;;
+        src/manual/*) echo "it documents" ;;
+        crates/mongodb/*) echo mongodb ;;
+        # What every store must pass, and what Redis runs.
+        crates/conformance/*) echo "it embedded cluster sentinel slow consensus examples mongodb" ;;
+        scripts/*) room_guards src/store/redis/script/scripts.rs ;;
+        src/* | crates/*/src/*) room_guards "$1" ;;
+        tests/white_box/*) room_guards "src/${1#tests/white_box/}" ;;
+        tests/it/*) echo "it cluster sentinel slow" ;;
+        # The kit of all tests.
+        tests/support/*) echo "it cluster sentinel slow command consensus faults" ;;
+        tests/faults/*) echo "faults every-fault mutants" ;;
+        crates/consensus/tests/white_box/*) echo schedules ;;
+        crates/consensus/*) echo consensus lock-elsewhere ;;
+        tests/model/*) echo model ;;
+        tests/mutants/*) echo schedules mutants ;;
+        tests/schedules/*) echo schedules ;;
+        crates/cli/tests/*) echo command ;;
+        crates/cli/package.sh | tests/package.sh) echo package ;;
+        tests/recipes/*) echo recipes ;;
+        tests/two_versions/*) echo two-versions ;;
+        tests/embedded/*) echo embedded ;;
+        tests/examples/pictures.rs) echo "it examples" ;;
+        tests/examples/*) echo examples ;;
+        crates/cli/README.md) echo "it documents command" ;;
+        benches/*) echo benches ;;
+        *.md) echo "it documents" ;;
+        *) echo "${dev[*]} ${ci[*]}" ;;
+    esac
 }
 # The last column of the table under "Rooms", in the row with the longest path that the file's path begins with.
 room_guards() {
@@ -451,6 +457,12 @@ case $rung in
         exit
         ;;
     list)
+        for file in "${@:2}"; do
+            echo "$file: $(parts_of "$file")"
+        done
+        if [[ $# -gt 1 ]]; then
+            exit
+        fi
         echo "dev: ${dev[*]}"
         echo "ci: ${ci_computing[*]} ${ci[*]}"
         echo "all: ${dev[*]} ${all_computing[*]} ${all[*]}"

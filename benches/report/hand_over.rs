@@ -34,7 +34,7 @@ pub(crate) fn run(plan: &Plan) -> Section {
                 .chain([median(&all[0]), median(&all[1]), relative[0], p99[0], p99[1], relative[1]].map(number))
                 .collect(),
         );
-        section.target(format!("{setting}: hand-over against a message, median"), Limit::AtMost(2.0), relative[0]);
+        section.target(format!("{setting}: hand-over against a message, median"), Limit::AtMost(1.5), relative[0]);
         section.target(format!("{setting}: hand-over against a message, p99"), Limit::AtMost(3.0), relative[1]);
         lines.extend(
             ["message", "hand-over"].into_iter().zip(&all).map(|(name, times)| distribution(name, setting, times)),

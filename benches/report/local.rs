@@ -66,8 +66,8 @@ fn alone(plan: &Plan, section: &mut Section) {
             row("raw pair", &raw),
         ],
     );
-    section.target("reentry against ReentrantMutex", Limit::AtMost(3.0), ratio(&dropped, &mutex));
-    section.target("lock + unlock of a lingering key, ns", Limit::AtMost(200.0), 1000.0 * median(&linger));
+    section.target("reentry against ReentrantMutex", Limit::AtMost(1.2), ratio(&dropped, &mutex));
+    section.target("lock + unlock of a lingering key, ns", Limit::AtMost(150.0), 1000.0 * median(&linger));
 }
 
 /// Has a thread wait for the lock in vain, and then lock it, so that it lingers.
@@ -129,7 +129,7 @@ fn hand_over(plan: &Plan, section: &mut Section) {
         let relative = ratio(&figures[1], &figures[0]);
         let times = figures.iter().map(|figures| number(median(figures)));
         rows.push([setting.to_owned()].into_iter().chain(times).chain([number(relative)]).collect());
-        section.target(format!("hand-over between threads, {setting}"), Limit::AtMost(2.0), relative);
+        section.target(format!("hand-over between threads, {setting}"), Limit::AtMost(1.3), relative);
     }
     section.table(&["", "`unlock_fair`", "ours", "relative"], &rows);
 }

@@ -2,9 +2,9 @@
 
 use crate::Plan;
 use crate::support::pin::{self, SETTINGS};
-use crate::support::report::{Section, number};
+use crate::support::report::{Limit, Section, number};
 use crate::support::server::Server;
-use crate::support::stats::median;
+use crate::support::stats::{median, ratio};
 use crate::support::worker::cpu;
 use futures_lite::future::block_on;
 use redis_dlock::{DLockGenerator, DistributedReentrantLock};
@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
-/// How many tasks, and how many threads.
-const CREWS: [usize; 2] = [1, 64];
+/// How many tasks, and how many threads, and how much longer a pair of a task may take.
+const CREWS: [(usize, f64); 2] = [(1, 1.5), (64, 1.25)];
 
 /// How the locks of a round are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,15 +46,33 @@ pub(crate) fn run(plan: &Plan) -> Section {
     );
     for (setting, server_place, client_place) in SETTINGS {
         let server = Server::start(server_place);
-        let rows =
-            pin::at(client_place, || CREWS.iter().flat_map(|crew| measure(plan, &server, *crew)).collect::<Vec<_>>());
+        let mut rows = Vec::new();
+        for (crew, limit) in CREWS {
+            let rounds = pin::at(client_place, || measure(plan, &server, crew));
+            for (n, ((name, _), (times, costs))) in WAYS.iter().zip(&rounds).enumerate() {
+                let (time, of_threads) = (median(times), ratio(times, &rounds[n / 2 * 2].0));
+                let figures = [1e6 / time, time, median(costs)].map(number);
+                rows.push(
+                    [vec![crew.to_string(), (*name).to_owned()], figures.into(), vec![format!("{of_threads:.2}")]]
+                        .concat(),
+                );
+                if n % 2 == 1 {
+                    section.target(
+                        format!("{setting}, {crew} keys: {name} against threads"),
+                        Limit::AtMost(limit),
+                        of_threads,
+                    );
+                }
+            }
+        }
         section.paragraph(format!("**{setting}**"));
         section.table(&["keys", "", "pairs a second", "a pair, µs", "clients' processor, µs", "of threads"], &rows);
     }
     section
 }
 
-fn measure(plan: &Plan, server: &Server, crew: usize) -> Vec<Vec<String>> {
+/// Microseconds that a pair takes, and that it costs the processor, round by round, of each way.
+fn measure(plan: &Plan, server: &Server, crew: usize) -> [(Vec<f64>, Vec<f64>); WAYS.len()] {
     let window = plan.size(Duration::from_millis(400), Duration::from_millis(30));
     let generator = DLockGenerator::connect(&server.tcp().url()).unwrap();
     let locks: Vec<_> = (0..crew).map(|n| generator.generate("TASKS", format!("{n}")).unwrap()).collect();
@@ -72,13 +90,7 @@ fn measure(plan: &Plan, server: &Server, crew: usize) -> Vec<Vec<String>> {
             }
         }
     }
-    let medians = rounds.map(|(times, costs)| (median(&times), median(&costs)));
-    let rows = WAYS.iter().zip(medians).enumerate().map(|(n, ((name, _), (time, cost)))| {
-        let of_threads = time / medians[n / 2 * 2].0;
-        let rate = number(1e6 / time);
-        vec![crew.to_string(), (*name).to_owned(), rate, number(time), number(cost), format!("{of_threads:.2}")]
-    });
-    rows.collect()
+    rounds
 }
 
 /// Takes and releases each of the locks for so long. Returns how often, for all of them together.

@@ -203,16 +203,14 @@ fn a_waiter_of_ours_finds_what_a_poller_gave_back_by_its_next_look() {
     let lock = generator.generate_with(config().with_lease(lease)).unwrap();
     assert!(jvm.update_for_lock(lock.key(), lease * 20));
     let waiter = spawn_with(&lock, move |waiting| {
-        let _guard = waiting.lock().unwrap();
-        Instant::now()
+        waiting.lock().unwrap().unlock().unwrap();
     });
     watch.wait_for_more(Kind::Poll, 2);
-    let (given_back, looks) = (Instant::now(), watch.count_of(Kind::Poll));
+    let looks = watch.count_of(Kind::Poll);
     assert!(jvm.update_for_unlock(lock.key()));
-    let took = waiter.join().duration_since(given_back);
+    waiter.join();
     // One may have been under way.
     assert!(watch.count_of(Kind::Poll) <= looks + 2);
-    assert!(took < lease / 2, "looks come every sixth of the lease: {took:?}");
     assert!(jvm.is_lock_free(lock.key()));
 }
 

@@ -12,6 +12,7 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A room, by its path below the package's directory.
 struct Room {
@@ -195,6 +196,44 @@ fn every_directory_is_in_a_room() {
         let is_ground = room_of(&rooms, file).name == "ground";
         let is_file = file.matches('/').count() == 1;
         assert!(!is_ground || is_file || in_ground.iter().any(|known| file.starts_with(known)), "{file} is in no room");
+    }
+}
+
+/// The lines of `tests/run.sh list`: a rung or a file, and its parts.
+fn listed(files: &[String]) -> Vec<(String, Vec<String>)> {
+    let list = Command::new(package().join("tests/run.sh")).arg("list").args(files).output().expect("the script");
+    let lines = String::from_utf8(list.stdout).expect("a text");
+    let line = |line: &str| {
+        let (of, parts) = line.split_once(": ").expect("a name");
+        (of.to_owned(), parts.split_whitespace().map(str::to_owned).collect())
+    };
+    lines.lines().map(line).collect()
+}
+
+/// `tests/run.sh changed` runs something after any change of these, and tests/README.md has each part, by the lowest of its rungs.
+#[test]
+fn every_source_is_guarded_by_parts_that_the_page_of_the_tests_has() {
+    let mut parts = BTreeMap::new();
+    for ((_, of), rung) in listed(&[]).into_iter().zip(["developer", "CI", "all"]) {
+        for part in of {
+            parts.entry(part).or_insert_with(|| rung.to_owned());
+        }
+    }
+    let page = fs::read_to_string(package().join("tests/README.md")).expect("the page");
+    let rows = page.lines().skip_while(|line| *line != "| part | rung | what | why there |").skip(2);
+    let told = rows.take_while(|line| line.starts_with('|')).flat_map(|row| {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        cells[1].split('`').skip(1).step_by(2).map(move |part| (part.to_owned(), cells[2].to_owned()))
+    });
+    assert_eq!(told.collect::<BTreeMap<_, _>>(), parts, "the table of tests/README.md, and tests/run.sh");
+    let mut files = Vec::new();
+    ["src", "crates"].iter().for_each(|root| sources(&package().join(root), &mut files));
+    files
+        .extend(fs::read_dir(package().join("scripts")).expect("scripts").map(|entry| entry.expect("an entry").path()));
+    let path = |file: &PathBuf| file.strip_prefix(package()).expect("below").display().to_string();
+    for (file, of) in listed(&files.iter().map(path).collect::<Vec<_>>()) {
+        assert!(!of.is_empty(), "{file}: tests/run.sh knows no part that guards it");
+        of.iter().for_each(|part| assert!(parts.contains_key(part), "{file}: there is no part {part}"));
     }
 }
 

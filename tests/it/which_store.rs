@@ -9,6 +9,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How many crates a program builds for this one with its default features, at most.
+const MOST_CRATES: usize = 61;
+
 type Store = Arc<dyn LockProcessor>;
 
 fn redis(url: &str) -> Store {
@@ -86,11 +89,12 @@ fn a_shorter_session_ttl_min_allows_shorter_leases() {
     says(&refused(&store, |config| config.with_lease(second / 2)), &["lease", "500ms", "1s"]);
 }
 
-/// The crates that a program builds for a package with these features alone.
-fn crates(package: &str, features: &str) -> BTreeSet<String> {
+/// The crates that a program builds for a package, with no features but these.
+fn crates(package: &str, features: &[&str]) -> BTreeSet<String> {
     let tree = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["tree", "--offline", "--locked", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
-        .args(["--package", package, "--no-default-features", "--features", features])
+        .args(["--package", package, "--no-default-features"])
+        .args(features)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
@@ -101,12 +105,18 @@ fn crates(package: &str, features: &str) -> BTreeSet<String> {
 
 #[test]
 fn a_program_builds_nothing_for_a_store_that_it_does_not_use() {
-    let http = crates("dlock-consensus", "consul");
-    assert_eq!(http, crates("dlock-consensus", "etcd"));
+    let http = crates("dlock-consensus", &["--features", "consul"]);
+    assert_eq!(http, crates("dlock-consensus", &["--features", "etcd"]));
     assert!(http.contains("ureq") && !http.contains("redis"), "{http:?}");
-    let redis = crates("redis-dlock", "redis");
+    let redis = crates("redis-dlock", &["--features", "redis"]);
     assert!(redis.contains("redis"), "{redis:?}");
     for other in ["base64", "serde_json", "ureq"] {
         assert!(http.contains(other) && !redis.contains(other), "{redis:?}");
     }
+    for package in ["redis-dlock", "dlock-consensus", "dlock-cli"] {
+        let all = crates(package, &["--all-features"]);
+        assert!(!all.iter().any(|name| name.contains("mongo")), "{package}: {all:?}");
+    }
+    let default = crates("redis-dlock", &["--features", "default"]);
+    assert!(default.is_superset(&redis) && default.len() <= MOST_CRATES, "{} crates: {default:?}", default.len());
 }

@@ -1,13 +1,15 @@
 //! The way of a call: what it costs while nodes fail or answer strangely, and what is certain when it ends.
 
-use super::{LEASE, accepted, store, target_on};
+use super::{LEASE, accepted, generator, store, target_on};
 use crate::support::cluster::{Cluster, Plan, slot_of};
 use crate::support::commands::Commands;
 use crate::support::crew::{eventually, spawn, spawn_with};
 use crate::support::proxy::Way;
+use crate::support::watched::{Kind, Watched};
 use crate::support::{LONG, claim};
 use redis_dlock::processor::{Limit, LockProcessor, Operations, Posting, ReleaseDone, Request};
 use redis_dlock::{AcquireOutcome, BackendFailure, DLockConfig, DLockGenerator, Error, RedisLockProcessor};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -33,6 +35,32 @@ fn connections(cluster: &Cluster, node: usize) -> [usize; 2] {
     let listens = |line: &&&str| !line.contains(" ssub=0 ");
     let listening = of_user.iter().filter(listens).count();
     [of_user.len() - listening, listening]
+}
+
+/// Several locks are taken on three masters, or none is kept, and all go back in one batch.
+/// Shows: G1.
+#[test]
+fn several_locks_are_taken_on_all_masters_or_on_none() {
+    let cluster = Cluster::start_as(&Plan { replicas: 0, ..Plan::default() });
+    let (store, watch) = Watched::new(Arc::new(store(&cluster)));
+    let (client, other) = (DLockGenerator::new(store).unwrap(), generator(&cluster));
+    let mut configs = [0, 1, 2].map(|node| DLockConfig::new("CLUSTER", target_on(&cluster, node)).with_lease(LEASE));
+    // They are taken in this order.
+    configs.sort_by_key(|config| config.unique_key().to_owned());
+    let held = || cluster.keys("DLOCK_CLUSTER_*");
+    let last = other.generate_with(configs[2].clone()).unwrap();
+    let elsewhere = last.lock().unwrap();
+    assert!(client.try_lock_all(configs.clone()).unwrap().is_none());
+    eventually("none is kept", || held() == [last.key()]);
+    assert_eq!(watch.count_of(Kind::Release), 2);
+    elsewhere.unlock().unwrap();
+    let all = client.lock_all(configs.clone(), LONG).unwrap().expect("all are free");
+    assert_eq!(held(), configs.each_ref().map(|config| config.unique_key().to_owned()));
+    all.unlock().unwrap();
+    assert_eq!(held(), [""; 0]);
+    let releases = watch.calls_of(Kind::Release);
+    assert_eq!(releases.iter().skip(2).map(|call| call.trip).collect::<HashSet<_>>().len(), 1, "{releases:?}");
+    assert_eq!(releases.len(), 5);
 }
 
 /// The node that a call is sent to with `ASKING` owns the slot when the call arrives. It executes the call whether or not `ASKING` is allowed.

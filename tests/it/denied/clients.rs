@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Waiters ask again after a tenth and then after each sixth of it.
-const LEASE: Duration = Duration::from_secs(12);
+/// Waiters ask again after a tenth and then after each sixth of it. Longer than [`eventually`] waits: nobody may wait for its end.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// How long a command is refused.
 const REFUSED: Duration = Duration::from_millis(60);
@@ -58,7 +58,7 @@ fn worker(lock: DistributedReentrantLock, seen: &Arc<Seen>, place: usize) -> Mem
 }
 
 /// One lock, two processes with two threads each, and a command that is refused for a while.
-fn refuse(server: &RedisServer, command: &str) -> Duration {
+fn refuse(server: &RedisServer, command: &str) {
     let user = format!("without-{command}");
     let set = |sign: &str| {
         let right = format!("{sign}{command}");
@@ -80,9 +80,7 @@ fn refuse(server: &RedisServer, command: &str) -> Duration {
     set("-");
     thread::sleep(REFUSED);
     set("+");
-    let restored = Instant::now();
     all_have(2);
-    let waited = restored.elapsed();
     seen.over.store(true, Ordering::SeqCst);
     workers.into_iter().for_each(Member::join);
     assert_eq!(*seen.losses.lock(), [""; 0], "{command}: a lease was lost");
@@ -90,7 +88,6 @@ fn refuse(server: &RedisServer, command: &str) -> Duration {
     clients.iter().for_each(DLockGenerator::close);
     let free = lock_is_free(server, command);
     assert!(free, "{command}: held or waited for by nobody");
-    waited
 }
 
 /// Whether nothing is left of the lock, now or soon: the last clean-up may be under way.
@@ -116,11 +113,8 @@ fn a_command_that_is_refused_for_a_while_costs_no_lease_and_no_loss() {
         .into_iter()
         .map(|command| {
             let server = Arc::clone(&server);
-            (command.clone(), spawn(move || refuse(&server, &command)))
+            spawn(move || refuse(&server, &command))
         })
         .collect();
-    for (command, tried) in tries {
-        let waited = tried.join();
-        assert!(waited < LEASE / 2, "{command}: all hold again after {waited:?}");
-    }
+    tries.into_iter().for_each(Member::join);
 }

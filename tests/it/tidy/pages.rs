@@ -275,10 +275,17 @@ fn the_lock_file_has_the_smaller_crates_for_domain_names() {
 /// A window of 1,000 pixels has room for so many characters, beside what stands between columns.
 const WIDEST: usize = 110;
 
+/// A text without what stands between these: of a link, its text is shown, and neither its address nor its label.
+fn without(text: &str, begin: &str, end: char) -> String {
+    let (first, links) = text.split_once(begin).unwrap_or((text, ""));
+    let rests = links.split(begin).map(|link| link.split_once(end).map_or("", |(_, rest)| rest));
+    [first].into_iter().chain(rests).collect()
+}
+
 /// A table is as narrow as the longest words of its columns, in a forge's window of 1,000 pixels.
 #[test]
 fn the_tables_of_choices_and_symptoms_fit_a_narrow_window() {
-    let manual = ["which_lock", "run_book", "sizing", "upgrading"].map(|name| format!("{MANUAL}{name}.md"));
+    let manual = ["which_lock", "run_book", "sizing", "stores", "upgrading"].map(|name| format!("{MANUAL}{name}.md"));
     for page in manual.into_iter().chain(["crates/cli/README.md".to_owned()]) {
         let text = fs::read_to_string(package().join(&page)).expect("the page");
         let mut widths: Vec<usize> = Vec::new();
@@ -290,11 +297,7 @@ fn the_tables_of_choices_and_symptoms_fit_a_narrow_window() {
                 continue;
             };
             for (n, cell) in cells.split('|').enumerate().filter(|(_, cell)| !cell.contains("---")) {
-                // Of a link, its text is shown.
-                let shown = cell
-                    .split("](")
-                    .map(|part| part.split_once(')').map_or(part, |(_, rest)| rest))
-                    .collect::<String>();
+                let shown = without(&without(cell, "](", ')'), "][", ']').replace('[', "");
                 let longest = shown.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0);
                 widths.resize(widths.len().max(n + 1), 0);
                 widths[n] = widths[n].max(longest);

@@ -21,14 +21,18 @@ fn named(head: &str) -> BTreeSet<String> {
 }
 
 /// The roots of the tests. The files below the first are named in the tables without it.
-const ROOTS: [&str; 7] = [
+const ROOTS: [&str; 11] = [
     "tests/it/",
     "crates/cli/tests/",
+    "crates/conformance/src/",
     "crates/consensus/tests/stores/",
     "crates/mongodb/tests/",
+    "tests/examples/",
     "tests/faults/",
     "tests/recipes/",
     "tests/tasks/",
+    "tests/two_versions/",
+    "tests/white_box/",
 ];
 
 /// The files of tests that contain one of these, but for the kit and for this check.
