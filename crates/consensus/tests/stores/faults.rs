@@ -6,7 +6,7 @@ use crate::support::lab::STALL;
 use crate::support::process::Killed;
 use crate::support::process::signal;
 use crate::support::stalls::on_a_running_machine;
-use redis_dlock::port::Operations;
+use redis_dlock::port::{Claim, Operations};
 use redis_dlock::{
     BackendFailure, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold, LossCause,
 };
@@ -308,6 +308,13 @@ fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Cons
         let leader = servers.leader();
         if is_killed {
             servers.servers()[leader].kill();
+            let killed = Instant::now();
+            // A server may hold a request for the dead one for seconds.
+            let limit = Duration::from_millis(500);
+            let written = || processor.acquire(&Claim::new("k", "h-1-ff", "h-1-ff-1", V::LONG_LEASE), limit).is_ok();
+            eventually("another leader writes", written);
+            let figure = format!("{}: another leader wrote after {:.1} s\n", V::NAME, killed.elapsed().as_secs_f64());
+            std::io::stdout().write_all(figure.as_bytes()).unwrap();
         } else {
             servers.servers()[leader].signal(Signal::STOP);
         }
