@@ -182,14 +182,19 @@ fn a_limit_ends_and_the_command_may_have_been_executed() {
 
 #[test]
 fn without_a_server_nothing_is_executed_and_the_error_says_so() {
-    let processor = MongoLockProcessor::new("mongodb://me:sesame@127.0.0.1:1/?directConnection=true").unwrap();
-    let shown = format!("{processor:?}");
-    let error = processor.acquire(&claim(1), LONG).unwrap_err();
-    assert!(matches!(error, Error::Backend { failure: BackendFailure::NotExecuted, .. }), "{error:?}");
-    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
-    assert!(!format!("{shown} {error} {error:?}").contains("sesame"), "{shown} {error:?}");
-    assert!(!processor.has_answered());
-    assert_eq!(failure(processor.acquire(&claim(1), Duration::from_millis(50))), BackendFailure::NotExecuted);
+    for (url, host) in [
+        ("mongodb://me:sesame@127.0.0.1:1/?directConnection=true", "127.0.0.1:1"),
+        ("mongodb+srv://me:sesame@host.example.invalid/jobs", "host.example.invalid"),
+    ] {
+        let processor = MongoLockProcessor::new(url).unwrap();
+        let shown = format!("{processor:?}");
+        let error = processor.acquire(&claim(1), LONG).unwrap_err();
+        assert!(matches!(error, Error::Backend { failure: BackendFailure::NotExecuted, .. }), "{error:?}");
+        assert!(error.to_string().contains(host), "{error}");
+        assert!(!format!("{shown} {error} {error:?}").contains("sesame"), "{shown} {error:?}");
+        assert!(!processor.has_answered());
+        assert_eq!(failure(processor.acquire(&claim(1), Duration::from_millis(50))), BackendFailure::NotExecuted);
+    }
 }
 
 /// Another program's document has the key's name.
