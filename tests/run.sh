@@ -33,7 +33,7 @@ dev=(unit it)
 ci_computing=(model schedules)
 ci=(checks slow faults command consensus cluster sentinel examples tasks embedded documents)
 all_computing=(model every-schedule)
-all=(every-check long every-fault consensus lock-elsewhere newer-etcd cluster mutants mongodb command slow sentinel recipes faults package)
+all=(every-check long every-fault consensus lock-elsewhere other-versions cluster mutants mongodb command slow sentinel recipes faults package)
 all+=(benches examples tasks two-versions embedded documents)
 
 # The tests of `it` that stand on a higher rung than the developer's, by the beginnings of their names.
@@ -128,20 +128,25 @@ part_lock-elsewhere() {
     of_messages+='|lock::holds::(memory|redis)::(it_lingers|one_that_lasts_long)|lock::awaiting::(memory|redis)::it_lingers'
     DLOCK_TEST_LISTENER=off tests --only 'lock::|processes::|network::' --but "$of_messages" --threads 4 "${it[@]}"
 }
-# The store on etcd, and the command there, on each newer series of etcd.
-part_newer-etcd() {
+# The stores on etcd and Consul, and the command there, on other versions.
+part_other-versions() {
     if ! command -v go >/dev/null; then
-        echo "tests/run.sh: the tests of newer etcds DID NOT RUN: there is no Go to build them with"
+        echo "tests/run.sh: the tests of other versions DID NOT RUN: there is no Go to build them with"
         return
     fi
-    local version
-    for version in "${newer_etcds[@]}"; do
-        if ! build_newer_etcd "$version"; then
-            echo "tests/run.sh: the tests of etcd $version DID NOT RUN: Go could not build it, see above"
+    local version program other
+    for version in "${other_versions[@]}"; do
+        if ! build_other_version "$version"; then
+            echo "tests/run.sh: the tests of $version DID NOT RUN: Go could not build it, see above"
             continue
         fi
-        "$(newer_etcd "$version")" --version
-        ETCD_BIN=$(newer_etcd "$version") tests --only '.*etcd' --but 'all::|.*consul' --threads 12 "${crates[@]}" --test stores --test command
+        "$(other_version "$version")" --version
+        program=${version%%-*} other=consul
+        if [[ $program == consul ]]; then
+            other=etcd
+        fi
+        export "${program^^}_BIN=$(other_version "$version")"
+        tests --only ".*$program" --but "all::|others::consul|.*$other" --threads 12 "${crates[@]}" --test stores --test command
     done
 }
 # The store on MongoDB: a workspace of its own, because its driver brings a hundred crates.

@@ -85,21 +85,24 @@ build_consul() {
     return $status
 }
 
-# etcd of each series that is newer than Debian's, for the part `newer-etcd`. Go builds each version once, in a minute.
-newer_etcds=(v3.6.16 v3.7.3)
-newer_etcd() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/etcd-$1"; }
+# etcd of each series that is newer than Debian's, and an older Consul, for the part `other-versions`. Go builds each once, etcd in a minute.
+other_versions=(etcd-v3.6.16 etcd-v3.7.3 consul-v1.21.0)
+other_version() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/redis-dlock/$1"; }
 
-build_newer_etcd() {
-    local built work
-    built=$(newer_etcd "$1")
+build_other_version() {
+    local built work package=github.com/hashicorp/consul
+    built=$(other_version "$1")
     if [[ -x $built ]]; then
         return
+    fi
+    if [[ $1 == etcd-* ]]; then
+        package=go.etcd.io/etcd/server/v3
     fi
     work=$(mktemp -d)
     mkdir -p "$(dirname "$built")"
     # The name appears when the file is whole. A module around it, because `go install …@version` refuses replace directives.
-    (cd "$work" && go mod init etcd-for-tests && go get "go.etcd.io/etcd/server/v3@$1" && go build -trimpath -ldflags='-s -w' -o "$built.$$" \
-        go.etcd.io/etcd/server/v3) && mv "$built.$$" "$built"
+    (cd "$work" && go mod init server-for-tests && go get "$package@${1#*-}" &&
+        go build -trimpath -ldflags='-s -w' -o "$built.$$" "$package") && mv "$built.$$" "$built"
     local status=$?
     rm -rf "$work"
     return $status

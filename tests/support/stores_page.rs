@@ -30,7 +30,9 @@ fn told(time: Duration) -> String {
         _ if time.is_zero() => "none".into(),
         0 => format!("{} ms", time.as_millis()),
         seconds @ ..3600 => format!("{seconds} s"),
-        seconds @ ..86_400 => format!("{} h", seconds / 3600),
+        seconds @ ..=86_400 => format!("{} h", seconds / 3600),
+        // The longest one.
+        31_622_400 => "a year".into(),
         seconds => format!("{} days", seconds / 86_400),
     }
 }
@@ -60,6 +62,13 @@ pub(crate) fn tells_limits(name: &str, store: &dyn LockProcessor) {
     for (row, expected) in expected {
         assert_eq!(cell(row), expected, "{row}: {name}");
     }
+    let kept = cell("keeps a lock for a while after a hold ([Scheduled jobs][scheduled_jobs])");
+    let longest = told(limits.longest_release_delay);
+    let expected = match limits.shortest_release_delay {
+        Duration::ZERO => format!("up to {longest}"),
+        shortest => format!("{} to {longest}", told(shortest)),
+    };
+    assert_eq!(kept.split([',', ';']).next(), Some(expected.as_str()), "{kept}: {name}");
     let is_passed_over = cell("a dead waiter").starts_with("is passed over at once");
     assert_eq!(is_passed_over, limits.dead_waiters == DeadWaiters::AtOnce, "{name}");
     let outage = cell("renewals allow for an outage of");

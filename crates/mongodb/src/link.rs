@@ -333,6 +333,8 @@ mod tests {
     #[test]
     fn the_database_of_a_url_is_one_that_may_be_used() {
         assert_eq!(Link::new("mongodb://h").expect("a URL").database_name(), DATABASE);
+        // The hosts are looked up when they are needed.
+        assert_eq!(Link::new("mongodb+srv://host.example.invalid/jobs").expect("a URL").database_name(), "jobs");
         for name in ["config", "a.b"] {
             let refused = Link::new(&format!("mongodb://me:sesame@h/{name}")).expect_err(name);
             assert!(

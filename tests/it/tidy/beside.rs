@@ -31,9 +31,13 @@ fn each_cell_about_dlock_run_names_tests_that_exist() {
             let (module, name) = test.split_once("::").unwrap_or_else(|| panic!("{test:?} is no test"));
             let file = package().join(format!("crates/cli/tests/command/{module}.rs"));
             let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{test}: {error}"));
-            let head = format!("fn {name}() {{");
-            let mut lines = text.lines().skip_while(|line| *line != "#[test]");
-            assert!(lines.any(|line| line == head), "{test} does not exist: it should show {cell:?}");
+            // One on each store, or one on Redis. The compiler finds a function that no list of tests names.
+            let heads = [format!("fn {name}() {{"), format!("fn {name}<S: Site>() {{")];
+            let mut lines = text.lines().skip_while(|line| *line != "#[test]" && !line.starts_with("on_each_site!"));
+            assert!(
+                lines.any(|line| heads.iter().any(|head| line == head)),
+                "{test} does not exist: it should show {cell:?}"
+            );
         }
     }
 }

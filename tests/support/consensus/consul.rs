@@ -160,6 +160,8 @@ impl ConsensusStore for Consul {
         let ports = ports(4 * count);
         let door = if network.is_some() { DOORS } else { LOCAL };
         let others: Vec<_> = (0..count).map(|n| format!("{door}:{}", ports[4 * n + 1])).collect();
+        // As Consul advises for production.
+        let multiplier = std::env::var("DLOCK_TEST_RAFT_MULTIPLIER").map_or(1, |times| times.parse().unwrap());
         let server = |n: usize| {
             let data = directory.path().join(n.to_string());
             let settings = json!({
@@ -168,7 +170,7 @@ impl ConsensusStore for Consul {
                 // The gossip between the servers goes by no network: it decides nothing.
                 "advertise_addr": door, "serf_lan": door,
                 "disable_update_check": true, "log_level": "ERR", "session_ttl_min": "500ms",
-                "connect": { "enabled": false }, "performance": { "raft_multiplier": 1 },
+                "connect": { "enabled": false }, "performance": { "raft_multiplier": multiplier },
                 "limits": { "http_max_conns_per_client": 2000 },
                 // A segment of the log takes its whole size at once, 64 MiB by default. A part of the tests runs twenty servers at a time.
                 "raft_logstore": { "wal": { "segment_size_mb": 1 } },

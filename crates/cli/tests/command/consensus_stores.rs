@@ -87,12 +87,18 @@ fn servers_that_have_lost_their_majority_are_told_so<V: ConsensusStore>() {
     let url = servers.url("dlock");
     let found = examined(&url, true);
     expect(&found, "majority", "fine", "3 servers vote, of which 1 may be away");
+    if V::NAME == "Consul" {
+        // Autopilot might remove the dead server before anybody has seen that it counts it as failed.
+        let settings = json!({ "CleanupDeadServers": false, "LastContactThreshold": "10s", "MaxTrailingLogs": 250 });
+        let url = format!("http://{}/v1/operator/autopilot/configuration", servers.address());
+        ureq::put(url).send(&settings.to_string()).unwrap();
+    }
     let leader = servers.leader();
     servers.servers()[(leader + 1) % 3].kill();
     eventually("the one that is away is told", || {
         let found = examined(&url, false);
         has(&found, "connection", "wrong", "check the address")
-            && (V::NAME == "etcd" || has(&found, "majority", "notice", "server"))
+            && (V::NAME == "etcd" || has(&found, "majority", "notice", "autopilot counts server"))
     });
     servers.servers()[(leader + 2) % 3].kill();
     eventually("there is no majority", || has(&examined(&url, false), "majority", "wrong", "bring back a majority"));

@@ -37,6 +37,9 @@ pub(crate) trait Site: Sized {
     fn processor(&self) -> Arc<dyn LockProcessor>;
     /// Gives a lock's key to a holder for some minutes, whoever has it.
     fn hold(&self, key: &str, holder: &str);
+    fn delete(&self, key: &str);
+    /// A short lease, and a short time for which a lock is kept after a command: where the store has a shortest one, that.
+    fn shortest() -> Duration;
     /// What of locks is in the store. The record of a client that was killed stays for 90 s.
     fn leftovers(&self) -> Vec<String>;
     /// `STOP` lets it hang, and `CONT` go on.
@@ -63,6 +66,14 @@ impl Site for RedisServer {
 
     fn hold(&self, key: &str, holder: &str) {
         self.run::<()>(&["SET", key, holder, "PX", "600000"]);
+    }
+
+    fn delete(&self, key: &str) {
+        self.run::<()>(&["DEL", key]);
+    }
+
+    fn shortest() -> Duration {
+        Duration::from_secs(2)
     }
 
     fn leftovers(&self) -> Vec<String> {
@@ -101,6 +112,14 @@ impl<V: ConsensusStore> Site for V {
 
     fn hold(&self, key: &str, holder: &str) {
         Quorum::hold(self, &format!("dlock/{key}/.lock"), holder, Some(Duration::from_secs(600)));
+    }
+
+    fn delete(&self, key: &str) {
+        Quorum::delete(self, &format!("dlock/{key}/.lock"));
+    }
+
+    fn shortest() -> Duration {
+        Duration::from_secs(if V::NAME == "etcd" { 2 } else { 10 })
     }
 
     fn leftovers(&self) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! A lock that is lost while the command runs.
 
-use super::kit::{KEY, Kit, Start, lives};
+use super::kit::{KEY, Kit, KitOn, Site, Start, lives, on_each_site};
 use super::support::Proxy;
 use super::support::crew::{eventually, spawn};
 use rustix::process::Signal;
@@ -9,12 +9,20 @@ use std::time::Duration;
 
 const WORK: &str = "echo $$ > pid; trap 'echo told > told; exit 0' TERM; while :; do sleep 0.01; done";
 
-#[test]
-fn the_command_is_told_to_stop_and_the_status_is_66() {
-    let kit = Kit::new();
-    let running = kit.run(&["--lease", "2s"], WORK).start();
+on_each_site!(
+    the_command_is_told_to_stop_and_the_status_is_66,
+    a_server_that_stands_still_or_dies_ends_the_command_at_the_end_of_the_lease,
+);
+
+fn shortest<S: Site>() -> String {
+    format!("{}s", S::shortest().as_secs())
+}
+
+fn the_command_is_told_to_stop_and_the_status_is_66<S: Site>() {
+    let kit = KitOn::<S>::begin();
+    let running = kit.run(&["--lease", &shortest::<S>()], WORK).start();
     let group = kit.pid_of("pid");
-    kit.server.run::<i64>(&["DEL", KEY]);
+    kit.server.delete(KEY);
     let ended = running.end().expect(66);
     assert!(ended.err.starts_with("dlock: the lease of lock") && ended.err.contains("deleted"), "{ended:?}");
     // The library, too, has logged it.
@@ -37,12 +45,11 @@ fn a_command_that_does_not_stop_is_killed_after_the_grace() {
     assert_eq!(kit.server.run::<String>(&["GET", KEY]), "another");
 }
 
-#[test]
-fn a_server_that_stands_still_or_dies_ends_the_command_at_the_end_of_the_lease() {
-    let mut kit = Kit::new();
+fn a_server_that_stands_still_or_dies_ends_the_command_at_the_end_of_the_lease<S: Site>() {
+    let mut kit = KitOn::<S>::begin();
     for dies in [false, true] {
         let _ = fs::remove_file(kit.path("pid"));
-        let running = kit.run(&["--lease", "1s"], WORK).start();
+        let running = kit.run(&["--lease", &shortest::<S>()], WORK).start();
         let group = kit.pid_of("pid");
         if dies {
             kit.server.kill();

@@ -2,9 +2,11 @@
 
 use crate::consensus::{ConsensusStore, Consul, Etcd};
 use crate::support::crew::{Member, eventually, spawn};
+use crate::support::lab::STALL;
 use crate::support::process::Killed;
 use crate::support::process::signal;
-use redis_dlock::port::Operations;
+use crate::support::stalls::on_a_running_machine;
+use redis_dlock::port::{Claim, Operations};
 use redis_dlock::{
     BackendFailure, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold, LossCause,
 };
@@ -92,8 +94,8 @@ fn waits_until_it_is_killed() {
     }
 }
 
-/// Has a process wait for the lock, strikes it, and gives the lock to it. Returns the process and the hold of the one behind it, which began while
-/// the session of the process lived.
+/// Has a process wait for the lock, strikes it, and gives the lock to it. Returns the process and the hold of the one behind it, which began half
+/// a lease later at most, and while the session of the process lived.
 fn behind_a_waiter_that<V: ConsensusStore>(servers: &V, strike: Signal) -> (Waiter, Hold) {
     let url = servers.url("a");
     let (held, behind) = (lock::<V>(&url, LONG), lock::<V>(&url, WAITING - WAITING / 4));
@@ -112,6 +114,7 @@ fn behind_a_waiter_that<V: ConsensusStore>(servers: &V, strike: Signal) -> (Wait
     let leases = given.elapsed().div_duration_f64(WAITING);
     let figure = format!("{}: it kept others out for {leases:.2} of its lease\n", V::NAME);
     std::io::stdout().write_all(figure.as_bytes()).unwrap();
+    assert!(leases <= 0.55, "half a lease, and the time of the requests: {figure}");
     (waiter, hold)
 }
 
@@ -219,23 +222,27 @@ fn a_holder_is_told_by_its_own_deadline_while_no_server_answers<V: ConsensusStor
 ///
 /// Shows: L1.
 fn a_waiter_that_is_killed_and_given_the_lock_is_passed_over_while_its_session_lives<V: ConsensusStore>() {
-    let servers = V::start(1);
-    behind_a_waiter_that(&servers, Signal::KILL).1.release().unwrap();
+    on_a_running_machine(STALL, || {
+        let servers = V::start(1);
+        behind_a_waiter_that(&servers, Signal::KILL).1.release().unwrap();
+    });
 }
 
 /// It takes itself for no holder when it goes on, and has the lock in the end.
 ///
 /// Shows: G1, L1.
 fn a_waiter_that_stands_still_and_is_given_the_lock_loses_its_turn_and_no_hold<V: ConsensusStore>() {
-    let servers = V::start(1);
-    let (mut waiter, hold) = behind_a_waiter_that(&servers, Signal::STOP);
-    signal(&waiter.0.0, Signal::CONT);
-    let processor = V::processor(&servers.url("a"));
-    let key = lock::<V>(&servers.url("a"), LONG).key().to_owned();
-    eventually("it waits anew", || processor.inspect(&key, LONG).unwrap().waiting == 1);
-    assert!(hold.is_valid());
-    hold.release().unwrap();
-    waiter.holds();
+    on_a_running_machine(STALL, || {
+        let servers = V::start(1);
+        let (mut waiter, hold) = behind_a_waiter_that(&servers, Signal::STOP);
+        signal(&waiter.0.0, Signal::CONT);
+        let processor = V::processor(&servers.url("a"));
+        let key = lock::<V>(&servers.url("a"), LONG).key().to_owned();
+        eventually("it waits anew", || processor.inspect(&key, LONG).unwrap().waiting == 1);
+        assert!(hold.is_valid());
+        hold.release().unwrap();
+        waiter.holds();
+    });
 }
 
 /// A request that had no answer may be executed later. The end of its session is its end, too.
@@ -301,6 +308,13 @@ fn a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers<V: Cons
         let leader = servers.leader();
         if is_killed {
             servers.servers()[leader].kill();
+            let killed = Instant::now();
+            // A server may hold a request for the dead one for seconds.
+            let limit = Duration::from_millis(500);
+            let written = || processor.acquire(&Claim::new("k", "h-1-ff", "h-1-ff-1", V::LONG_LEASE), limit).is_ok();
+            eventually("another leader writes", written);
+            let figure = format!("{}: another leader wrote after {:.1} s\n", V::NAME, killed.elapsed().as_secs_f64());
+            std::io::stdout().write_all(figure.as_bytes()).unwrap();
         } else {
             servers.servers()[leader].signal(Signal::STOP);
         }

@@ -64,3 +64,19 @@ fn a_job_is_done_once_in_a_while_and_people_see_when() {
     let (status, seen) = said(dlock(&store, &["watch", "EXPORT_*", "--count", "1"]));
     assert!(status == Some(0) && seen.contains("hourly"), "{seen}");
 }
+
+/// The lease alone ends what it held.
+#[test]
+fn a_process_that_is_killed_keeps_nobody_out_for_longer_than_its_lease() {
+    let store = Fresh::start();
+    let run =
+        |options: &[&str], words: &[&str]| dlock(&store, &[&["run", "EXPORT", "killed"], options, words].concat());
+    let mut killed = run(&["--lease", "2s"], &["--", "sleep", "5"]).spawn().unwrap();
+    let processor = store.processor();
+    eventually("it has the lock", || processor.inspect("DLOCK_EXPORT_killed", LONG).unwrap().holder.is_some());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let (status, ended) = said(run(&["--wait", "20s"], &["--", "true"]));
+    assert_eq!(status, Some(0), "{ended}");
+    assert_eq!(store.leftovers(), [""; 0]);
+}

@@ -182,14 +182,19 @@ fn a_limit_ends_and_the_command_may_have_been_executed() {
 
 #[test]
 fn without_a_server_nothing_is_executed_and_the_error_says_so() {
-    let processor = MongoLockProcessor::new("mongodb://me:sesame@127.0.0.1:1/?directConnection=true").unwrap();
-    let shown = format!("{processor:?}");
-    let error = processor.acquire(&claim(1), LONG).unwrap_err();
-    assert!(matches!(error, Error::Backend { failure: BackendFailure::NotExecuted, .. }), "{error:?}");
-    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
-    assert!(!format!("{shown} {error} {error:?}").contains("sesame"), "{shown} {error:?}");
-    assert!(!processor.has_answered());
-    assert_eq!(failure(processor.acquire(&claim(1), Duration::from_millis(50))), BackendFailure::NotExecuted);
+    for (url, host) in [
+        ("mongodb://me:sesame@127.0.0.1:1/?directConnection=true", "127.0.0.1:1"),
+        ("mongodb+srv://me:sesame@host.example.invalid/jobs", "host.example.invalid"),
+    ] {
+        let processor = MongoLockProcessor::new(url).unwrap();
+        let shown = format!("{processor:?}");
+        let error = processor.acquire(&claim(1), LONG).unwrap_err();
+        assert!(matches!(error, Error::Backend { failure: BackendFailure::NotExecuted, .. }), "{error:?}");
+        assert!(error.to_string().contains(host), "{error}");
+        assert!(!format!("{shown} {error} {error:?}").contains("sesame"), "{shown} {error:?}");
+        assert!(!processor.has_answered());
+        assert_eq!(failure(processor.acquire(&claim(1), Duration::from_millis(50))), BackendFailure::NotExecuted);
+    }
 }
 
 /// Another program's document has the key's name.
@@ -227,6 +232,33 @@ fn a_stream_that_is_cut_costs_no_waiter_its_turn() {
         guard.unlock().unwrap();
         waits.join();
     }
+}
+
+#[test]
+fn a_client_that_waits_for_ten_locks_has_one_stream() {
+    let Some(scene) = Scene::start() else { return };
+    let ten = |processor| {
+        let generator = DLockGenerator::new(processor).unwrap();
+        let config = |n: u32| DLockConfig::new("MONGO", n.to_string()).with_lease(LONG * 3);
+        (0..10).map(|n| generator.generate_with(config(n)).unwrap()).collect::<Vec<_>>()
+    };
+    // Not by the proxy.
+    let looking = scene.store.processor();
+    let held = ten(Arc::clone(&looking));
+    let guards: Vec<_> = held.iter().map(|lock| lock.lock().unwrap()).collect();
+    let waits = |lock: DistributedReentrantLock| spawn(move || lock.lock().unwrap().unlock().unwrap());
+    let waiting: Vec<_> = ten(Arc::new(scene.processor())).into_iter().map(waits).collect();
+    eventually("all wait in the store", || {
+        held.iter().all(|lock| looking.inspect(lock.key(), LONG).unwrap().waiting == 1)
+    });
+    let mut streams = 0;
+    eventually("it listens", || {
+        streams = scene.proxy.cut_streams();
+        streams > 0
+    });
+    assert_eq!(streams, 1);
+    guards.into_iter().for_each(|guard| guard.unlock().unwrap());
+    waiting.into_iter().for_each(Member::join);
 }
 
 /// A single server has no change streams. Its clients wait in the queue all the same, and poll.

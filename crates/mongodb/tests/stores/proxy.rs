@@ -45,8 +45,8 @@ struct Shared {
     is_closed: AtomicBool,
     /// The last command of each name.
     last: Mutex<HashMap<String, Document>>,
-    /// The connections that ask for changes, by their clients' side.
-    streams: Mutex<Vec<TcpStream>>,
+    /// The connections that ask for changes, by their clients' side: that on which each stream has asked last.
+    streams: Mutex<HashMap<i64, TcpStream>>,
 }
 
 /// Forwards connections to a port of this machine.
@@ -101,10 +101,10 @@ impl Proxy {
         self.shared.last.lock().get(command).cloned()
     }
 
-    /// Cuts all connections on which changes were asked for. Returns how many.
+    /// Cuts the connections of all streams. Returns how many streams have asked for changes since the last cut.
     pub(crate) fn cut_streams(&self) -> usize {
         let streams = std::mem::take(&mut *self.shared.streams.lock());
-        streams.iter().filter(|stream| stream.shutdown(Shutdown::Both).is_ok()).count()
+        streams.values().filter(|stream| stream.shutdown(Shutdown::Both).is_ok()).count()
     }
 }
 
@@ -146,10 +146,10 @@ fn serve(shared: &Arc<Shared>, mut client: &TcpStream, mut server: &TcpStream) -
         let message = read(&mut client)?;
         let body = body(&message).unwrap_or_default();
         let name = body.keys().next().cloned().unwrap_or_default();
-        shared.last.lock().insert(name.clone(), body);
-        if name == "getMore" {
-            shared.streams.lock().push(client.try_clone()?);
+        if let Ok(cursor) = body.get_i64("getMore") {
+            shared.streams.lock().insert(cursor, client.try_clone()?);
         }
+        shared.last.lock().insert(name.clone(), body);
         let fault = shared.fault(&name);
         if let Some(Fault::Refused(code)) = fault {
             let id: [u8; 4] = message[4..8].try_into().unwrap();

@@ -140,15 +140,19 @@ fn refusal(answer: &Value) -> Option<Error> {
     Some(if is_denied { Error::denied(words) } else { Error::backend(BackendFailure::Refused, words) })
 }
 
+/// The servers that are not there. One that has just begun is unhealthy for some seconds, too.
+fn failed(state: &Value) -> impl Iterator<Item = &str> {
+    let servers = state["Servers"].as_object().into_iter().flat_map(|servers| servers.values());
+    let failed = servers.filter(|server| server["Healthy"] == false && server["NodeStatus"] != "alive");
+    failed.filter_map(|server| server["Name"].as_str())
+}
+
 /// How many servers vote and may die, as autopilot sees it. It is told to whoever has the right `operator`, which locks do not need; the
-/// number of servers that vote is told to all.
+/// number of servers that vote is told to all. `state`, and not `health`: that one has the status 429 while a server fails.
 fn autopilot(examination: &mut ServerExamination<'_>) {
-    match examination.ask("/v1/operator/autopilot/health", &Value::Null) {
-        Ok(health) if health["Healthy"] == false && health["FailureTolerance"] == 0 => {
-            let servers = health["Servers"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let ill =
-                servers.iter().filter(|server| server["Healthy"] == false).filter_map(|server| server["Name"].as_str());
-            let ill = ill.collect::<Vec<_>>().join(", ");
+    match examination.ask("/v1/operator/autopilot/state", &Value::Null) {
+        Ok(state) if state["FailureTolerance"] == 0 && failed(&state).next().is_some() => {
+            let ill = failed(&state).collect::<Vec<_>>().join(", ");
             let message = format!("autopilot counts {ill} as failed: when another server fails, nobody can lock");
             examination.findings.notice(Subject::Quorum, message, "bring that server back, or let another one join");
         }
