@@ -12,6 +12,17 @@ fn lazy(target: &str) -> DLockConfig {
     DLockConfig::new("COUNTS", target).with_lease(Duration::from_secs(3600))
 }
 
+/// Does something so often. Returns how often that was slow: if nothing is written for 100 ms, the next number comes from a script, and one that is
+/// under way is taken back. Of such a pause, one of two neighbours has half.
+fn repeat(times: u64, mut work: impl FnMut()) -> u64 {
+    let is_slow = |_: &u64| {
+        let begin = Instant::now();
+        work();
+        begin.elapsed() > Duration::from_millis(50)
+    };
+    (0..times).filter(is_slow).count() as u64
+}
+
 /// How often the server has read from a connection.
 fn reads(server: &RedisServer) -> u64 {
     server.stat("total_reads_processed")
@@ -29,30 +40,29 @@ fn an_uncontended_pair_is_four_plain_commands_and_a_script_in_two_round_trips() 
     drop(lock.lock().unwrap());
     Commands::forget(&server);
     let (pairs, begin, read) = (500, Instant::now(), reads(&server));
-    for _ in 0..pairs {
+    let slow = repeat(pairs, || {
         let guard = lock.lock().unwrap();
         let again = lock.lock().unwrap();
         drop(again);
         guard.unlock().unwrap();
-    }
+    });
     let read = reads(&server) - read;
     let calls = Commands::of(&server);
-    // Once a second a script looks at the number.
+    // Once a second a script looks at the number, and what is taken back is taken back by one.
     let scripts = calls.count("evalsha") - pairs;
-    assert!(scripts <= begin.elapsed().as_secs() + 1, "{calls:?}");
+    assert!(scripts <= begin.elapsed().as_secs() + 1 + 2 * slow, "{slow} slow: {calls:?}");
     // Such a script may move the fence to the clock.
     assert!((pairs..=pairs + scripts).contains(&calls.count("set")), "{calls:?}");
     // Instead of a plain attempt, or after one that has counted: its number had just become too old to be trusted.
     assert!((pairs..=pairs + scripts).contains(&calls.count("incr")), "{calls:?}");
-    for (command, count) in [("llen", 2 * pairs), ("get", 2 * pairs - scripts)] {
-        assert_eq!(calls.count(command), count, "{command}: {calls:?}");
+    for (command, count) in [("llen", 2 * pairs), ("get", 2 * pairs - scripts), ("del", pairs)] {
+        assert!((count..=count + 2 * slow).contains(&calls.count(command)), "{command}, {slow} slow: {calls:?}");
     }
-    assert_eq!(calls.count("del"), pairs, "{calls:?}");
     for other in ["eval", "script|load", "pexpire", "publish", "rpush", "subscribe", "multi", "exec"] {
         assert_eq!(calls.count(other), 0, "{calls:?}");
     }
     // Those of the test itself: at most four.
-    assert!((2 * pairs..=2 * pairs + 4).contains(&read), "{read} reads for {pairs} pairs");
+    assert!((2 * pairs..=2 * (pairs + slow) + 4).contains(&read), "{read} reads for {pairs} pairs, {slow} slow");
 }
 
 #[test]
@@ -137,16 +147,18 @@ fn several_locks_go_back_in_one_round_trip() {
     for is_awaited in [true, false] {
         Commands::forget(&server);
         let (rounds, begin, read) = (100, Instant::now(), reads(&server));
-        for _ in 0..rounds {
+        let slow = repeat(rounds, || {
             let guards = take();
             if is_awaited { guards.unlock().unwrap() } else { drop(guards) }
-        }
+        });
         let read = reads(&server) - read;
         let calls = Commands::of(&server);
-        assert_eq!(calls.count("del"), LOCKS * rounds, "{calls:?}");
+        let deleted = LOCKS * rounds..=LOCKS * (rounds + slow);
+        assert!(deleted.contains(&calls.count("del")), "{slow} slow: {calls:?}");
         // One for each lock that is taken, and one for all that go back; the server may read what nobody waits for together with the next question.
         // Once a second, a script looks at the number after a plain attempt. The test itself reads at most four times.
-        let (least, most) = (LOCKS * rounds, (LOCKS + 1) * rounds + begin.elapsed().as_secs() + 1 + 4);
+        let (least, most) =
+            (LOCKS * rounds, (LOCKS + 1) * rounds + begin.elapsed().as_secs() + 1 + 4 + 2 * LOCKS * slow);
         assert!((least..=most).contains(&read), "{read} reads for {rounds} rounds");
     }
 }
