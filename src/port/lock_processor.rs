@@ -38,6 +38,12 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         false
     }
 
+    /// Does what may wait until the client has been told of a round of extensions and probes, such as to make the next ones cheaper. The client
+    /// calls it after each round, on the thread that makes them. So it blocks until the limit is over, at most. The default does nothing.
+    fn between_rounds(&self, limit: Duration) {
+        let _ = limit;
+    }
+
     /// Returns the limits of the store. The default is that of [`StoreLimits`].
     fn limits(&self) -> StoreLimits {
         StoreLimits::default()
@@ -192,6 +198,10 @@ macro_rules! forward_to_target {
 
             fn keeps_waiting(&self, key: &str) -> bool {
                 (**self).keeps_waiting(key)
+            }
+
+            fn between_rounds(&self, limit: Duration) {
+                (**self).between_rounds(limit);
             }
 
             fn limits(&self) -> StoreLimits {
