@@ -56,6 +56,8 @@ impl Kv for Arc<ConsulClient> {
         let mut limits = limits(self.shortest_lease);
         limits.longest_lease = LONGEST;
         limits.longest_release_delay = LONGEST_LIFE;
+        // A hold whose thread has ended is kept until the others have left the session that they share.
+        limits.dead_holder_leases += u32::from(self.most_own_sessions < usize::MAX);
         limits
     }
 
@@ -114,6 +116,12 @@ impl Kv for Arc<ConsulClient> {
             iter::once(first).chain(others).map(Vec::into_iter).collect()
         });
         (0..sessions.len()).filter_map(|n| lanes[n % count].next()).collect()
+    }
+
+    /// A session on the node of an agent ends with that one, so none takes over there what others hold.
+    fn most_own_sessions(&self) -> usize {
+        // ORDERING: SeqCst, as all flags of these stores: it is read beside requests.
+        if self.is_on_agents.load(Ordering::SeqCst) { usize::MAX } else { self.most_own_sessions }
     }
 
     /// Ends a session, and makes sure of it.
