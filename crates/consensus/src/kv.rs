@@ -163,6 +163,11 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
         usize::MAX
     }
 
+    /// Whether new sessions end with somebody else, such as an agent, so that none takes over there what others hold.
+    fn has_no_node(&self) -> bool {
+        false
+    }
+
     /// Ends a session, and deletes what it holds. Afterwards no request with this session takes effect, also if it had ended before.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error>;
 

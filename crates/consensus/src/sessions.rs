@@ -114,6 +114,8 @@ pub(super) enum Doubt {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     known: Mutex<Known>,
+    /// Whether holds are moved at all.
+    is_sharing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +124,7 @@ struct Known {
     idle: Vec<Session>,
     /// Those onto which holds are moved.
     shared: Vec<Session>,
-    /// For how many rounds nothing is moved any more, and for how many after the last failure.
+    /// For how many rounds nothing is moved any more but off a retired session, and for how many after the last failure.
     pause: [u32; 2],
 }
 
@@ -146,10 +148,15 @@ const MOST_IDLE: usize = 256;
 /// After how many extensions a hold is moved: it is likely to be extended often enough then to save more requests than its move costs.
 const EXTENSIONS: u32 = 4;
 
-/// For how many rounds nothing is moved, at most.
+/// How long a pause is, at most, in rounds.
 const LONGEST_PAUSE: u32 = 64;
 
 impl Sessions {
+    /// Those of a process, which has none yet.
+    pub(super) fn on<K: Kv + ?Sized>(kv: &K) -> Self {
+        Self { is_sharing: kv.most_own_sessions() < usize::MAX, ..Self::default() }
+    }
+
     /// Gives a session to a tenure: an idle one, renewed if need be, or a new one.
     pub(super) fn begin<K: Kv + ?Sized>(
         &self,
@@ -238,7 +245,7 @@ impl Sessions {
         tenure.session.until = tenure.session.until.max(from + tenure.session.life.time);
         if holder.is_some() {
             tenure.extensions += 1;
-            if tenure.extensions == EXTENSIONS {
+            if self.is_sharing && tenure.extensions == EXTENSIONS {
                 tenure.key = Some(claim.key.into());
             }
         }
@@ -327,7 +334,8 @@ impl Sessions {
     pub(super) fn doubt_pass(&self, locker: &str, next: &str) {
         let tenures = &mut self.known.lock().tenures;
         if let Some(tenure) = tenures.get(locker).cloned() {
-            tenures.insert(next.to_owned(), KnownTenure { doubt: Doubt::Loses, ..tenure });
+            let doubt = Doubt::Loses;
+            tenures.insert(next.to_owned(), KnownTenure { doubt, moving: None, extensions: 0, key: None, ..tenure });
         }
     }
 
@@ -371,13 +379,11 @@ impl Sessions {
     }
 
     /// Returns the holds that are to be moved: those of which nobody knows whether they are, those that share a session which is retired, and the long
-    /// ones where there are more than so many with the same life. Nothing in a pause.
+    /// ones where there are more than so many with the same life. In a pause, only those whose session is retired: a hold of another thread is kept
+    /// by each of them.
     pub(super) fn to_move(&self, most_own: usize) -> Vec<LongTenure> {
-        let (now, known) = (SystemClock.now(), &mut *self.known.lock());
-        if known.pause[0] > 0 {
-            known.pause[0] -= 1;
-            return Vec::new();
-        }
+        let (now, known) = (SystemClock.now(), self.known.lock());
+        let is_paused = known.pause[0] > 0;
         let retired = known.retired(now);
         let is_long = |tenure: &KnownTenure| tenure.key.is_some() && tenure.is_movable() && !tenure.is_over(now);
         let long: Vec<_> = known.tenures.iter().filter(|(_, tenure)| is_long(tenure)).collect();
@@ -389,9 +395,10 @@ impl Sessions {
             }
         }
         let is_many = |own: &Session| kinds.iter().any(|(like, count)| most_own < *count && like.is_like(own));
+        let is_retired = |tenure: &KnownTenure| tenure.sessions().any(|session| retired.contains(session));
         let is_to_move = |tenure: &KnownTenure| match &tenure.moving {
+            _ if is_paused || tenure.session.is_shared && tenure.moving.is_none() => is_retired(tenure),
             Some(_) => true,
-            None if tenure.session.is_shared => retired.contains(&tenure.session.id),
             None => is_many(&tenure.session),
         };
         let to_move = long.iter().filter(|(_, tenure)| is_to_move(tenure));
@@ -421,10 +428,14 @@ impl Sessions {
         self.known.lock().shared.push(session);
     }
 
-    /// Notes how a round of moves has ended.
+    /// Notes how a round of moves has ended. One in a pause makes the pause neither longer nor shorter.
     pub(super) fn note_moves(&self, has_failed: bool) {
         let pause = &mut self.known.lock().pause;
-        *pause = if has_failed { [(2 * pause[1]).clamp(1, LONGEST_PAUSE); 2] } else { [0, 0] };
+        *pause = match *pause {
+            [0, last] if has_failed => [(2 * last).clamp(1, LONGEST_PAUSE); 2],
+            [0, _] => [0, 0],
+            [left, last] => [left - 1, last],
+        };
     }
 
     /// Notes that a hold is about to be moved. `false` if it must not be: it has another session by now, or a request of it had no answer.
@@ -501,9 +512,11 @@ impl KnownTenure {
         self.session.is_shared || self.moving.is_some()
     }
 
-    /// Whether no request without an answer depends on its own session.
+    /// Whether no request without an answer depends on its own session. If it may have been moved, each such request checks that it was not, and the
+    /// repeated move checks that none of them was executed.
     fn is_movable(&self) -> bool {
-        self.doubt == Doubt::None || self.session.is_shared
+        let is_moved = self.session.is_shared || self.moving.is_some() && self.doubt != Doubt::Loses;
+        self.doubt == Doubt::None || is_moved
     }
 
     /// The sessions of which one holds its key.

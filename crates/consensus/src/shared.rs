@@ -3,7 +3,8 @@
 //!
 //! A hold begins with a session of its own, because an acquire without an answer is settled by the end of its session. Once it has been extended a
 //! few times it is *moved*: one transaction passes the lock's entry to a session that all long holds of the client with the same lease and
-//! lock-delay share. One request then renews them all. The own session is left to the end of its life.
+//! lock-delay share. One request then renews them all. The own session is left to the end of its life. Holds are counted, and share a session, by
+//! store and client; the pause after a failure is that of the store.
 //!
 //! | state of a hold | its key is held by | an extension counts if | leaves it by |
 //! |---|---|---|---|
@@ -27,7 +28,8 @@
 //!    nobody renews it, and Consul ends it.
 //! 5. What a look shows counts for a hold only if no thread has begun to move it since its sessions were read. Otherwise all is done again.
 //! 6. The moves onto a session check and write its [mark](super::sessions), so only one of two copies of the process goes on to move holds onto it.
-//!    Repetitions do not: the session takes no other holds from then on.
+//!    Repetitions do not, nor the halves of a refused group: the session takes no other holds from then on. The copy that is the first to move a
+//!    hold has it, and the other one is told of a loss.
 //! 7. An extension sends no write. Moves are made when the client has been told of all extensions of the round.
 //!
 //! | a request that is executed late | does nothing, because |
@@ -45,8 +47,8 @@
 //! | what happens | to holds of a shared session |
 //! |---|---|
 //! | it ends | all are lost, and each is told; the lock-delay of each begins, as it must |
-//! | an operator breaks one | its entry has another index. The others are not touched |
-//! | one is not extended any more, because its thread has ended | it is kept for up to three leases and a half, and its lock-delay. The others are moved |
+//! | an operator breaks one | its entry has another index. The others are moved, if its guard lives on for a lease |
+//! | one is not extended any more, because its thread has ended | the others are moved, 200 a round or so. It is kept until the last one has left, for two leases and a half more, and its lock-delay |
 //! | the servers restart, or another one begins to lead | its life begins again. A renewal that finds no session decides nothing: see [`renew`](ConsensusStore::renew) |
 //! | the client closes | each is released with a look. The session ends by itself |
 //!
@@ -57,7 +59,8 @@
 //! have the same lock-delay, which begins when the one ends that holds the key: an `unlock` begins none.
 //!
 //! *What it costs.* A look and a write for twenty holds; for each of them one more look before its release, and a new session for the next tenure.
-//! If one of them is refused, they are moved in halves. Each round with a failure is followed by a pause, which doubles.
+//! If one of them is refused, they are moved in halves. Each round with a failure is followed by a pause, which doubles. Holds leave a retired
+//! session in a pause, too.
 
 use super::deadline::Deadline;
 use super::gift::take_up;
@@ -86,29 +89,33 @@ pub(super) struct Sharing<'a> {
 impl Sharing<'_> {
     /// Moves the holds that are to be moved. What fails, and what there is no time for, is moved later.
     pub(super) fn share(self) {
-        let holds = self.store.sessions.to_move(self.store.kv.most_own_sessions());
-        if holds.is_empty() {
+        let (kv, sessions) = (&self.store.kv, &self.store.sessions);
+        let most_own = kv.most_own_sessions();
+        if most_own == usize::MAX {
             return;
         }
+        let holds = sessions.to_move(if kv.has_no_node() { usize::MAX } else { most_own });
         let mut are_moved = true;
         for group in holds.chunk_by(LongTenure::goes_with) {
             match self.move_group(group) {
                 Ok(is_moved) => are_moved &= is_moved,
                 // A server that hangs would keep the lease thread once for each group.
-                Err(_) => return self.store.sessions.note_moves(true),
+                Err(_) => return sessions.note_moves(true),
             }
         }
-        self.store.sessions.note_moves(!are_moved);
+        sessions.note_moves(!are_moved);
     }
 
     /// Moves holds with the same life onto one session. Returns whether all of them are moved, or need not be.
     fn move_group(self, group: &[LongTenure]) -> Result<bool, Error> {
         let mut to = match &group[0].to {
             Some(to) => Session { mark: Mark::Ours(None), ..to.clone() },
+            // Nothing is sent, so no pause follows.
+            None if self.store.kv.has_no_node() => return Ok(true),
             None => self.shared(&group[0].from)?,
         };
-        // It may be on the node of an agent, and end with that one.
-        if group[0].to.is_none() && self.store.kv.most_own_sessions() == usize::MAX {
+        // This one may be the first that is on the node of an agent, and ends with that one.
+        if group[0].to.is_none() && self.store.kv.has_no_node() {
             return Ok(false);
         }
         let mut are_moved = true;

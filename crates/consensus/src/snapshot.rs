@@ -182,7 +182,7 @@ impl Snapshot {
 impl HoldingEntry {
     /// Returns the number of the tenure: the index at which it began, or at which its number was renewed.
     pub(super) fn number(&self) -> u64 {
-        self.party.number.unwrap_or(self.index)
+        self.party.number.filter(|_| self.party.is_moved).unwrap_or(self.index)
     }
 
     /// Returns the check that its locker still holds the key: where others [share](super::shared) the session, by the same write.

@@ -117,9 +117,9 @@ impl ConsensusStore {
     /// A store on these servers, which begins without sessions.
     pub(super) fn new(kv: Arc<dyn Kv>, root: &str) -> Self {
         Self {
+            sessions: Arc::new(Sessions::on(&*kv)),
             kv,
             names: Names::new(root),
-            sessions: Arc::default(),
             presence: Presence::default(),
             clients: Mutex::default(),
         }

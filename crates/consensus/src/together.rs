@@ -106,8 +106,23 @@ pub(super) struct Together<'a> {
 /// Renewals that were sent one after another.
 struct Round<'a> {
     term: u64,
+    /// When the first ones of all were sent, and the first ones of these.
     begun: Moment,
-    is_renewed: &'a dyn Fn(&str) -> bool,
+    sent_at: Moment,
+    renewed: &'a HashMap<&'a str, Result<bool, Error>>,
+    /// The shared ones that were renewed with any tenures.
+    shared: &'a HashSet<String>,
+}
+
+impl Round<'_> {
+    fn is_renewed(&self, session: &str) -> bool {
+        self.shared.contains(session) || matches!(self.renewed.get(session), Some(Ok(true)))
+    }
+
+    /// From when on the sessions of a tenure live. What was renewed with others lives from the first ones on, at least.
+    fn lives_from(&self, kept: &KeptTenure<'_>) -> Moment {
+        if kept.sessions().any(|session| self.shared.contains(session)) { self.begun } else { self.sent_at }
+    }
 }
 
 /// What came of a tenure. `None` if it must be asked about alone.
@@ -116,14 +131,14 @@ type Kind = Option<Result<Outcome, Error>>;
 impl Together<'_> {
     /// Returns an outcome for each tenure.
     pub(super) fn run(self) -> Vec<Result<Outcome, Error>> {
-        let mut shared = HashSet::new();
-        let mut together = self.in_order(&mut shared);
+        let (begun, mut shared) = (SystemClock.now(), HashSet::new());
+        let mut together = self.in_order(&mut shared, begun);
         // A server that has just begun to lead may know a session by now, and another thread may have moved a hold.
         let again = |n: &usize| together[*n].is_none() && self.kept[*n].is_moved();
         let places: Vec<_> = (0..together.len()).filter(again).collect();
         let anew = |n: &usize| KeptTenure::of(&self.store.sessions, self.kept[*n].claim, true);
         let kept: Vec<_> = places.iter().map(anew).collect();
-        let outcomes = Together { kept: &kept, ..self }.in_order(&mut shared);
+        let outcomes = Together { kept: &kept, ..self }.in_order(&mut shared, begun);
         places.into_iter().zip(outcomes).for_each(|(n, outcome)| together[n] = outcome);
 
         let mut failed: Vec<Error> = Vec::new();
@@ -142,8 +157,7 @@ impl Together<'_> {
     }
 
     /// Renews and looks for some after others. `shared` has the shared sessions that were renewed: each is renewed once, before the first look.
-    fn in_order(self, shared: &mut HashSet<String>) -> Vec<Kind> {
-        let begun = SystemClock.now();
+    fn in_order(self, shared: &mut HashSet<String>, begun: Moment) -> Vec<Kind> {
         let of_some = |kept| {
             let some = Together { kept, ..self };
             let failed = |error: Error| kept.iter().map(|_| Some(Err(error.clone()))).collect();
@@ -156,10 +170,9 @@ impl Together<'_> {
     fn settled(&self, shared: &mut HashSet<String>, begun: Moment) -> Result<Vec<Kind>, Error> {
         let kv = &self.store.kv;
         until_settled(self.kept[0].claim.key, || {
-            let term = kv.term();
+            let (sent_at, term) = (SystemClock.now(), kv.term());
             let renewed = self.renewed(shared)?;
-            let is_renewed = |session: &str| shared.contains(session) || matches!(renewed.get(session), Some(Ok(true)));
-            let outcomes = self.looked(&renewed, &Round { term, begun, is_renewed: &is_renewed });
+            let outcomes = self.looked(&Round { term, begun, sent_at, renewed: &renewed, shared });
             let is_in_vain = kv.term() != term && self.kept.iter().any(|kept| kept.is_extended);
             Ok((!is_in_vain).then_some(outcomes))
         })
@@ -182,12 +195,13 @@ impl Together<'_> {
     }
 
     /// Looks at the keys of those that were renewed, or need not be, and of those whose session others share.
-    fn looked(&self, renewed: &HashMap<&str, Result<bool, Error>>, round: &Round<'_>) -> Vec<Kind> {
+    fn looked(&self, round: &Round<'_>) -> Vec<Kind> {
         let mut outcomes: Vec<Kind> = Vec::with_capacity(self.kept.len());
         let mut looks = Vec::new();
         for (place, kept) in self.kept.iter().enumerate() {
-            let error = kept.sessions().find_map(|session| renewed.get(session)?.clone().err());
-            if error.is_none() && kept.tenure.is_some() && (kept.is_moved() || kept.sessions().all(round.is_renewed)) {
+            let error = kept.sessions().find_map(|session| round.renewed.get(session)?.clone().err());
+            let is_renewed = || kept.is_moved() || kept.sessions().all(|session| round.is_renewed(session));
+            if error.is_none() && kept.tenure.is_some() && is_renewed() {
                 looks.push(place);
             }
             outcomes.push(error.map(Err));
@@ -240,7 +254,8 @@ impl Together<'_> {
         if self.store.kv.term() != round.term {
             return None;
         }
-        let counts = sessions.note_renewed(claim, tenure, round.is_renewed, snapshot, round.begun)?;
+        let is_renewed = |session: &str| round.is_renewed(session);
+        let counts = sessions.note_renewed(claim, tenure, is_renewed, snapshot, round.lives_from(kept))?;
         let outcome = extend.extended(session, snapshot);
         (counts || matches!(outcome, ExtendOutcome::NotOurs(_))).then(|| outcome.into())
     }

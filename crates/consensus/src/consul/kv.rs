@@ -118,10 +118,13 @@ impl Kv for Arc<ConsulClient> {
         (0..sessions.len()).filter_map(|n| lanes[n % count].next()).collect()
     }
 
-    /// A session on the node of an agent ends with that one, so none takes over there what others hold.
     fn most_own_sessions(&self) -> usize {
+        self.most_own_sessions
+    }
+
+    fn has_no_node(&self) -> bool {
         // ORDERING: SeqCst, as all flags of these stores: it is read beside requests.
-        if self.is_on_agents.load(Ordering::SeqCst) { usize::MAX } else { self.most_own_sessions }
+        self.is_on_agents.load(Ordering::SeqCst)
     }
 
     /// Ends a session, and makes sure of it.

@@ -54,8 +54,8 @@ pub struct ConsulLockProcessor {
 }
 
 impl ConsulLockProcessor {
-    /// Makes a store on the servers or agents of a URL: `consul://[token@]host[:8500][,host[:8500]…][/prefix][?dc=…&ns=…&partition=…&share_sessions=…]`, or
-    /// `consul+https://…` with the feature `tls`. In place of a host there may be the path of a Unix socket, with each `/` as `%2F`. The prefix
+    /// Makes a store on the servers or agents of a URL:
+    /// `consul://[token@]host[:8500][,host[:8500]…][/prefix][?dc=…&ns=…&partition=…&share_sessions=…]`, or `consul+https://…` with the feature `tls`. In place of a host there may be the path of a Unix socket, with each `/` as `%2F`. The prefix
     /// is `dlock` unless the URL names another. The next server is asked if one does not answer. What is no letter or digit in a token is
     /// written as `%XX`.
     ///
@@ -134,7 +134,9 @@ impl ConsulBuilder {
     }
 
     /// Has the long holds of a client with the same lease and lock-delay share a session if they are more than `above`: `share_sessions` in the URL.
-    /// One request then renews them all. Defaults to never: each lock has a session of its own.
+    /// One request then renews them all. Defaults to never, which is `usize::MAX`: each lock has a session of its own.
+    ///
+    /// 8 is sensible: so many are renewed at once, anyway. With 0 a single lock is moved, too, for three writes and nothing.
     ///
     /// [The crate's page](crate#locks-that-share-a-session) says what this costs. It is for programs that hold hundreds of locks for many leases.
     #[must_use]

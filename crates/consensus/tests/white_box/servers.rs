@@ -5,7 +5,7 @@ use crate::kv::{Change, Check, Committed, Entry, Kv, Life, Listening, Transactio
 use crate::names::Party;
 use crate::sync::Mutex;
 use redis_dlock::port::{Claim, StoreLimits};
-use redis_dlock::{BackendFailure, Error};
+use redis_dlock::{BackendFailure, Clock, Error, Moment, SystemClock};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Condvar;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
@@ -56,8 +56,9 @@ struct State {
     kept: Option<(String, fn() -> Error)>,
     /// How often that has come.
     refusals: u32,
-    /// How often sessions were renewed, and whether the next renewal finds none: by a server that has just begun to lead.
+    /// How often sessions were renewed, and when last; and whether the next renewal finds none: by a server that has just begun to lead.
     renewals: BTreeMap<String, u32>,
+    renewed_at: BTreeMap<String, Moment>,
     is_new: bool,
     /// How often a key was looked at.
     looks: u32,
@@ -98,6 +99,11 @@ impl Servers {
     /// Servers without faults, on which holds share a session.
     pub(super) fn like_consul() -> Self {
         Self::with(0, false, true)
+    }
+
+    /// Servers without faults, on which none does.
+    pub(super) fn like_etcd() -> Self {
+        Self::with(0, false, false)
     }
 
     /// Sets how many requests fail from now on, at most.
@@ -177,6 +183,11 @@ impl Servers {
 
     pub(super) fn renewals_of(&self, session: &str) -> u32 {
         self.0.state.lock().renewals.get(session).copied().unwrap_or_default()
+    }
+
+    /// When a session was renewed last.
+    pub(super) fn renewed_at(&self, session: &str) -> Moment {
+        self.0.state.lock().renewed_at[session]
     }
 
     /// Changes what becomes of new sessions.
@@ -440,6 +451,7 @@ impl Kv for Servers {
         let is_new = {
             let mut state = self.0.state.lock();
             *state.renewals.entry(session.to_owned()).or_default() += 1;
+            state.renewed_at.insert(session.to_owned(), SystemClock.now());
             std::mem::take(&mut state.is_new)
         };
         // By a server that has just begun to lead.
@@ -450,7 +462,11 @@ impl Kv for Servers {
     }
 
     fn most_own_sessions(&self) -> usize {
-        if self.0.is_blind && !self.0.state.lock().is_on_agents { 0 } else { usize::MAX }
+        if self.0.is_blind { 0 } else { usize::MAX }
+    }
+
+    fn has_no_node(&self) -> bool {
+        self.0.state.lock().is_on_agents
     }
 
     fn end_session(&self, session: &str, _: Deadline) -> Result<(), Error> {

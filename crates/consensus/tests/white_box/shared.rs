@@ -76,6 +76,17 @@ fn names(count: usize) -> Vec<(String, String)> {
     (0..count).map(|n| (format!("k{n}"), format!("a-{n}"))).collect()
 }
 
+/// A store of which nobody knows whether it has moved k onto the session of x and y. It has not.
+fn undecided(servers: &Servers) -> ConsensusStore {
+    let store = sharing(servers);
+    let all = [claim("k", "a-3"), claim("y", "a-2")];
+    take(&store, &all[0]);
+    extend_long(&store, &all);
+    servers.lose_next(Lost::NeverExecuted);
+    store.between_rounds(LONG);
+    store
+}
+
 /// All ends well with the others, and nothing is left.
 fn end(servers: &Servers, store: &ConsensusStore) {
     for _ in 0..3 {
@@ -262,6 +273,101 @@ fn loses_one_of_two() {
     extend(&store, &all[..1]);
 }
 
+/// Then a new number has no answer, either. Nobody extends x any more, or a person ends the session of x and y: k is decided all the same.
+fn decides_in_doubt(is_ended: bool) {
+    let servers = Servers::like_consul();
+    let store = undecided(&servers);
+    let [k, y] = [claim("k", "a-3"), claim("y", "a-2")];
+    servers.lose_next(Lost::NeverExecuted);
+    assert!(matches!(store.extend_with_numbers(&k, LONG), Ok(ExtendOutcome::Extended(_))));
+    let earlier = session(&servers, "x");
+    if is_ended {
+        servers.end_session(&earlier, Deadline::after(LONG)).expect("an answer");
+        // Such a failure is tried again.
+        drop(store.extend(&k, LONG));
+    } else {
+        store.sessions.age("a-1");
+    }
+    let all = if is_ended { vec![k] } else { vec![k, y] };
+    for _ in 0..3 {
+        store.between_rounds(LONG);
+        extend(&store, &all);
+    }
+    let before = servers.renewals_of(&earlier);
+    extend(&store, &all);
+    assert_eq!(servers.renewals_of(&earlier), before, "it is renewed for ever");
+}
+
+/// A server that has just begun to lead has the shared session renewed once more, and not the own one of k. That lives from its own renewal on.
+fn counts_from_the_renewal() {
+    let servers = Servers::like_consul();
+    let store = undecided(&servers);
+    let own = session(&servers, "k");
+    servers.begin_to_lead();
+    extend(&store, &[claim("y", "a-2"), claim("k", "a-3")]);
+    let session = store.sessions.of("a-3").expect("a tenure").session;
+    assert_eq!(session.id, own);
+    assert!(session.until <= servers.renewed_at(&own) + session.life.time, "it counts as living longer than it does");
+}
+
+/// Sessions that nobody shares live from the begin of the renewals of which their own is one, not from that of all.
+fn counts_in_chunks() {
+    let (servers, names) = (Servers::like_consul(), names(130));
+    let store = holding(&servers, &names);
+    let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker)).collect();
+    extend(&store, &claims);
+    let last = store.sessions.of(claims[129].locker).expect("a tenure").session;
+    let first = servers.renewed_at(&session(&servers, claims[0].key));
+    assert!(
+        last.until >= first + last.life.time,
+        "a hand-over renews it, and a later tenure creates one, before it must"
+    );
+}
+
+/// One hold may not be written. The others leave a session of which one is not extended any more as soon as without that one.
+fn retires_in_a_pause(rounds: usize) {
+    let (servers, names) = (Servers::like_consul(), names(60));
+    let store = holding(&servers, &names);
+    let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker)).collect();
+    servers.keep(&Names::new(ROOT).lock("k0"), || Error::denied("no right"));
+    share(&store, &claims);
+    for _ in 0..rounds {
+        store.between_rounds(LONG);
+        extend(&store, &claims);
+    }
+    let session = |claim: &Claim<'_>| store.sessions.of(claim.locker).expect("a tenure").session.id;
+    let earlier = session(&claims[59]);
+    store.sessions.age(claims[59].locker);
+    let of_it = |claim: &&Claim<'_>| session(claim) == earlier;
+    assert!(claims[..59].iter().filter(of_it).count() > 0);
+    store.between_rounds(LONG);
+    assert_eq!(claims[..59].iter().filter(of_it).count(), 0, "they keep it in the pause of the other one");
+}
+
+/// A client comes to have no node of its own when holds share a session already: none is created to move them onto.
+fn creates_none_for_the_retired() {
+    let servers = Servers::like_consul();
+    let store = sharing(&servers);
+    store.sessions.age("a-1");
+    servers.create(Creation::OnAgents);
+    let before = servers.created();
+    for _ in 0..20 {
+        store.between_rounds(LONG);
+        extend(&store, &[claim("y", "a-2")]);
+    }
+    assert_eq!(servers.created() - before, 1);
+}
+
+/// Where nothing is shared, nothing is kept for it.
+fn keeps_no_key() {
+    let servers = Servers::like_etcd();
+    let store = ConsensusStore::new(Arc::new(servers), ROOT);
+    let all = HELD.map(|(key, locker)| claim(key, locker));
+    all.iter().for_each(|claim| take(&store, claim));
+    share(&store, &all);
+    assert_eq!(store.sessions.to_move(0).len(), 0);
+}
+
 /// Its session is ended by a person: all are lost, each is told, and later ones share another session.
 fn loses_it() {
     let servers = Servers::like_consul();
@@ -342,6 +448,43 @@ fn nothing_is_moved_without_a_session_that_lasts_and_few_are_asked_for() {
 #[test]
 fn a_hold_with_two_sessions_survives_the_end_of_the_one_that_does_not_hold_it() {
     shuttle::check_random(loses_one_of_two, 300);
+}
+
+#[test]
+fn an_undecided_hold_whose_new_number_has_no_answer_keeps_no_session() {
+    shuttle::check_random(|| decides_in_doubt(false), 20);
+}
+
+#[test]
+fn an_undecided_hold_whose_new_number_has_no_answer_survives_the_end_of_the_other_session() {
+    shuttle::check_random(|| decides_in_doubt(true), 20);
+}
+
+#[test]
+fn a_session_lives_from_the_begin_of_its_own_renewal() {
+    shuttle::check_random(counts_from_the_renewal, 1);
+}
+
+#[test]
+fn a_session_that_nobody_shares_lives_from_the_begin_of_its_chunk() {
+    shuttle::check_random(counts_in_chunks, 1);
+}
+
+#[test]
+fn a_pause_keeps_nobody_on_a_retired_session() {
+    for rounds in (60..130).step_by(10) {
+        shuttle::check_random(move || retires_in_a_pause(rounds), 1);
+    }
+}
+
+#[test]
+fn nobody_creates_a_session_for_the_retired_that_would_end_with_an_agent() {
+    shuttle::check_random(creates_none_for_the_retired, 1);
+}
+
+#[test]
+fn a_store_that_shares_nothing_keeps_no_keys() {
+    shuttle::check_random(keeps_no_key, 1);
 }
 
 #[test]
