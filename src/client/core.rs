@@ -103,6 +103,13 @@ impl Core {
         results
     }
 
+    /// Has the store do what may wait until a round is over. A panic of it leaves that undone.
+    pub(crate) fn between_rounds(&self, limit: Duration) {
+        if catch_panic(|| (*self.processor).between_rounds(limit)).is_none() {
+            log::error!(CLIENT, "the store has panicked between rounds of requests; please report it");
+        }
+    }
+
     /// Returns the part of the store that answers people's questions. Fails with [`Error::Unsupported`] if the store has none.
     pub(crate) fn directory(&self) -> Result<&dyn Directory, Error> {
         let lacks = || Error::unsupported("the store neither lists locks nor names who waits: it has no directory");

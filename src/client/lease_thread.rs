@@ -75,6 +75,10 @@ fn renew(parts: &Parts, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
     // All losses are marked before the first one is announced, because announcing may take time.
     let lost: Vec<_> = tasks.iter().zip(results).filter_map(end).collect();
     Lost::announce(parts, lost);
+    // A close waits for this thread.
+    if !is_on_slow_node && !parts.core.activity.is_closed() {
+        parts.core.between_rounds(parts.renewals.side_limit());
+    }
 }
 
 /// Returns the deadline of the most urgent other tenure for which a renewal must leave time. Once the slow-node worker renews some tenures,

@@ -38,6 +38,17 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         false
     }
 
+    /// Does what may wait until the client has been told of a round of extensions and probes, such as to make the next ones cheaper. The client
+    /// calls it after each round, on the thread that makes them. So it blocks until the limit is over, at most. The limit may be a millisecond.
+    /// The default does nothing. A store that wraps another one forwards it, or that one never does what it has to do.
+    ///
+    /// No outcome may rely on it. It is not called when the client is closed, nor after a round on servers that have fallen silent, nor after
+    /// an extension that a thread of the program makes. Several clients of one store call it at the same time, and it is not told whose round is
+    /// over. A panic is logged, and leaves undone what it had begun.
+    fn between_rounds(&self, limit: Duration) {
+        let _ = limit;
+    }
+
     /// Returns the limits of the store. The default is that of [`StoreLimits`].
     fn limits(&self) -> StoreLimits {
         StoreLimits::default()
@@ -192,6 +203,10 @@ macro_rules! forward_to_target {
 
             fn keeps_waiting(&self, key: &str) -> bool {
                 (**self).keeps_waiting(key)
+            }
+
+            fn between_rounds(&self, limit: Duration) {
+                (**self).between_rounds(limit);
             }
 
             fn limits(&self) -> StoreLimits {

@@ -244,7 +244,7 @@ impl Acquiring<'_> {
                     None => store.sessions.note_first(claim.locker, snapshot.waiters.first()),
                     Some(_) => store.sessions.note_wanted(claim.locker, true),
                 }
-                return Ok(Some(QueueLook::Holds(Grant::new(holder.index, snapshot.waiting()))));
+                return Ok(Some(QueueLook::Holds(Grant::new(holder.number(), snapshot.waiting()))));
             }
             let Some(place) = snapshot.place(claim.locker) else { return Ok(Some(QueueLook::Gone)) };
             let gift = match &snapshot.holder {
@@ -287,7 +287,9 @@ impl Acquiring<'_> {
             QueueLook::Gone => {
                 // A request without an answer may still be on its way. After the end of its session it does nothing.
                 if doubt != Doubt::None {
-                    store.kv.end_session(&session.id, deadline)?;
+                    if !session.is_shared {
+                        store.kv.end_session(&session.id, deadline)?;
+                    }
                     store.sessions.forget(claim.locker);
                 }
                 store.sessions.end(claim.locker);

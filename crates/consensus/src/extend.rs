@@ -7,7 +7,7 @@
 
 use super::deadline::Deadline;
 use super::snapshot::Snapshot;
-use super::store::{ConsensusStore, Rewritten};
+use super::store::{ConsensusStore, Rewritten, until_settled};
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, ExtendOutcome, Extension, NotOurs, ProbeOutcome};
 
@@ -32,7 +32,7 @@ impl Extend<'_> {
         match session.and_then(|session| snapshot.is_held_by(session, self.claim.locker)) {
             Some(holder) => {
                 self.store.sessions.note_wanted(self.claim.locker, snapshot.waiting() > 0);
-                ExtendOutcome::Extended(Extension::while_waiting(snapshot.waiting()).with_number(holder.index))
+                ExtendOutcome::Extended(Extension::while_waiting(snapshot.waiting()).with_number(holder.number()))
             }
             None => ExtendOutcome::NotOurs(NotOurs::new(snapshot.locker())),
         }
@@ -42,22 +42,28 @@ impl Extend<'_> {
     /// millions: it serves 1,024 holds.
     pub(super) fn extend_with_numbers(&self) -> Result<ExtendOutcome, Error> {
         let (claim, deadline) = (self.claim, self.deadline);
-        let outcome = self.extend()?;
-        let (ExtendOutcome::Extended(extension), Some(tenure)) = (&outcome, self.store.tenure(claim, deadline)?) else {
-            return Ok(outcome);
-        };
+        let (session, snapshot) = self.store.renew(claim, deadline)?;
+        let outcome = self.extended(session.as_ref().map(|session| session.id.as_str()), &snapshot);
+        let (ExtendOutcome::Extended(extension), Some(session)) = (&outcome, &session) else { return Ok(outcome) };
         // The lease is renewed, whatever comes of the number.
-        let rewritten = self.store.rewrite(claim, claim, &tenure, extension.number, deadline);
+        let rewritten = self.store.rewrite(claim, claim, session, snapshot.holder.as_ref(), deadline);
         let Ok(Rewritten::Done(number, _)) = rewritten else { return Ok(outcome) };
         Ok(ExtendOutcome::Extended(extension.clone().with_number(number).with_numbers(Some(number..=number))))
     }
 
     /// Returns whether the key is the locker's, by a read that a majority confirms. It renews nothing.
     pub(super) fn probe(&self) -> Result<ProbeOutcome, Error> {
-        let snapshot = self.store.look(self.claim.key, self.deadline)?;
-        let known = self.store.sessions.of(self.claim.locker).map(|tenure| tenure.session.id);
-        let session = known.as_deref().or_else(|| snapshot.session_of(self.claim.locker));
-        Ok(self.probed(session, &snapshot))
+        let (claim, sessions) = (self.claim, &self.store.sessions);
+        until_settled(claim.key, || {
+            let known = sessions.of(claim.locker);
+            let snapshot = self.store.look(claim.key, self.deadline)?;
+            if known.as_ref().is_some_and(|known| !sessions.is_as(claim.locker, known)) {
+                return Ok(None);
+            }
+            let known = known.as_ref().map(|known| known.seen(&snapshot, claim.locker).id.as_str());
+            let session = known.or_else(|| snapshot.session_of(claim.locker));
+            Ok(Some(self.probed(session, &snapshot)))
+        })
     }
 
     /// Returns what comes of a probe that has found the key so, where the locker has this session.

@@ -5,7 +5,7 @@
 //! | session | lease | session with the behaviour `delete` |
 //! | index | revision | Raft index |
 //! | an entry is held | it is attached to a lease, or to none | it is locked by a session |
-//! | many sessions are renewed by | one request, a stream | a request each |
+//! | many sessions are renewed by | one request, a stream | a request each; long holds may share one |
 //! | many keys are looked at by | a transaction of 128 reads | the same; of 64 in older versions |
 //!
 //! What concerns many is an offer to ask less. A store without it does the same one by one, and no outcome says which of both it was.
@@ -155,6 +155,17 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// How many sessions are renewed before the first look at what they hold. A store that renews one with each request begins to look early.
     fn renewed_together(&self) -> usize {
         LOOKS
+    }
+
+    /// How many long holds of a client keep sessions of their own, at most, before they come to [share](super::shared) one. A store that renews all
+    /// sessions by one request has no need of that.
+    fn most_own_sessions(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Whether new sessions end with somebody else, such as an agent, so that none takes over there what others hold.
+    fn has_no_node(&self) -> bool {
+        false
     }
 
     /// Ends a session, and deletes what it holds. Afterwards no request with this session takes effect, also if it had ended before.

@@ -61,6 +61,7 @@ mod resolver;
 mod server;
 mod sessions;
 mod settings;
+mod shared;
 mod snapshot;
 #[cfg(unix)]
 mod socket;

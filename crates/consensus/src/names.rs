@@ -169,6 +169,23 @@ pub(super) fn offered(party: &[u8]) -> Vec<u8> {
     })
 }
 
+/// Returns what the lock's entry says of a hold that a [shared](super::shared) session has, and that got this number before; none if its number is
+/// the index of this entry. `None` if no lock of ours wrote it.
+pub(super) fn moved(party: &[u8], number: Option<u64>) -> Option<Vec<u8>> {
+    let moved = with(party, |party| {
+        party.insert(MOVED.into(), true.into());
+        match number {
+            Some(number) => party.insert(NUMBER.into(), number.into()),
+            None => party.remove(NUMBER),
+        };
+    });
+    Party::read(&moved, None).is_moved.then_some(moved)
+}
+
+/// What an entry says of a hold that was moved.
+const MOVED: &str = "shared";
+const NUMBER: &str = "number";
+
 /// Changes what an entry says. What no lock of ours wrote stays as it is.
 fn with(party: &[u8], change: impl FnOnce(&mut Map<String, Value>)) -> Vec<u8> {
     match serde_json::from_slice(party) {
@@ -198,6 +215,9 @@ pub(super) struct Party {
     /// Whether it was offered the lock, and has not confirmed that. An entry of an earlier version never says so: whoever stands in that one holds the
     /// lock, and nobody takes it from it but as from any holder.
     pub(super) is_offered: bool,
+    /// Whether a [shared](super::shared) session holds it, and the number that it had before it was moved.
+    pub(super) is_moved: bool,
+    pub(super) number: Option<u64>,
 }
 
 impl Party {
@@ -205,16 +225,21 @@ impl Party {
     pub(super) fn read(value: &[u8], session: Option<&str>) -> Self {
         let parsed: Option<Value> = serde_json::from_slice(value).ok();
         let text = |name: &str| parsed.as_ref().and_then(|party| party.get(name)?.as_str().map(str::to_owned));
+        let count = |name: &str| parsed.as_ref().and_then(|party| party.get(name)?.as_u64());
+        let says = |name: &str| parsed.as_ref().is_some_and(|party| party.get(name) == Some(&true.into()));
         match text("who") {
-            Some(locker) => {
-                let lease = parsed.as_ref().and_then(|party| party.get("lease_ms")?.as_u64());
-                let is_offered = parsed.as_ref().is_some_and(|party| party.get(OFFERED) == Some(&true.into()));
-                Self { locker, client: text("process"), lease: lease.map(Duration::from_millis), is_offered }
-            }
+            Some(locker) => Self {
+                locker,
+                client: text("process"),
+                lease: count("lease_ms").map(Duration::from_millis),
+                is_offered: says(OFFERED),
+                is_moved: says(MOVED),
+                number: count(NUMBER),
+            },
             None => {
                 let session = session.filter(|_| value.is_empty());
                 let locker = session.map_or_else(|| shown(value), str::to_owned);
-                Self { locker, client: None, lease: None, is_offered: false }
+                Self { locker, client: None, lease: None, is_offered: false, is_moved: false, number: None }
             }
         }
     }
@@ -291,9 +316,10 @@ mod tests {
         let claim = Claim::new("k", "host-1-c0ffee", "host-1-c0ffee-7", Duration::from_secs(1));
         let party = Party::read(&party(&claim, Some(7)), Some("s"));
         let (locker, client) = ("host-1-c0ffee-7".to_owned(), Some("host-1-c0ffee".to_owned()));
-        assert_eq!(party, Party { locker, client, lease: Some(claim.lease), is_offered: false });
+        let lease = Some(claim.lease);
+        assert_eq!(party.clone(), Party { locker, client, lease, is_offered: false, is_moved: false, number: None });
         for text in ["", "somebody", "7", "{\"who\":7}", "\u{fffd}"] {
-            let of = |locker: &str| Party { locker: locker.into(), client: None, lease: None, is_offered: false };
+            let of = |locker: &str| Party { locker: locker.into(), client: None, lease: None, ..party.clone() };
             assert_eq!(Party::read(text.as_bytes(), None), of(text));
             assert_eq!(Party::read(text.as_bytes(), Some("s")), of(if text.is_empty() { "s" } else { text }));
         }

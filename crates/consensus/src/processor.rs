@@ -9,6 +9,7 @@ use super::extend::Extend;
 use super::inbox::ConsensusInbox;
 use super::kv::{Transaction, Write};
 use super::release::Release;
+use super::shared::Sharing;
 use super::store::ConsensusStore;
 use super::timing::CLOSING;
 use super::together::{KeptTenure, Together};
@@ -25,6 +26,10 @@ impl LockProcessor for ConsensusStore {
             Some(kept) => Together { store: self, kept: &kept, deadline: Deadline::after(limit.time()) }.run(),
             None => one_by_one(requests, limit, |request, limit| execute(self, request, Deadline::after(limit.time()))),
         }
+    }
+
+    fn between_rounds(&self, limit: Duration) {
+        Sharing { store: self, deadline: Deadline::after(limit), begins: Deadline::after(limit / 2) }.share();
     }
 
     fn limits(&self) -> StoreLimits {

@@ -17,6 +17,10 @@ macro_rules! forward_to_store {
                 self.store.run(requests, limit)
             }
 
+            fn between_rounds(&self, limit: std::time::Duration) {
+                self.store.between_rounds(limit);
+            }
+
             fn limits(&self) -> StoreLimits {
                 self.store.limits()
             }

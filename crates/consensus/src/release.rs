@@ -16,6 +16,8 @@
 //! | anything | the key is in its lock-delay | the entry is deleted; the waiter gets it later | the same; the next locker waits, too | 1; 2 |
 //! | a request is in doubt | anything | the session is ended, and with it the hold; the key is given on | the same; the next locker begins again | 2; more |
 //!
+//! A hold that was [moved](super::shared) is looked at first: each of these checks the index of its entry.
+//!
 //! A delayed release is one write, too: the entry passes to a session of its own, which lives for the delay, and which nobody renews or ends.
 //! Who waits stays where it is. If it has no answer, it is tried again with the same session, and the tenure's own one is never used again.
 //!
@@ -112,7 +114,8 @@ impl<'a> Release<'a> {
     fn try_release(&self, tenure: &KnownTenure, first: Option<WaitingEntry>) -> Result<Option<ReleaseOutcome>, Error> {
         // Most often nobody waits, and then this is all.
         if !tenure.is_wanted
-            && let Some(outcome) = self.free(&tenure.session.id)?
+            && !tenure.session.is_shared
+            && let Some(outcome) = self.free(self.is_held_by(&tenure.session.id))?
         {
             return Ok(Some(outcome));
         }
@@ -121,14 +124,33 @@ impl<'a> Release<'a> {
             HoldLook::NotOurs(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
         if snapshot.waiters.is_empty() {
-            return self.free(&session);
+            return self.free(self.holds(&session, &snapshot));
         }
-        let gift = Gift::of(self.claim.locker, &session, &snapshot);
-        match self.store.give(self.claim.key, &gift, self.deadline)? {
+        match self.store.give(self.claim.key, &self.gift(&session, &snapshot), self.deadline)? {
             Given::Done(snapshot) => Ok(Some(released(snapshot.waiting()))),
             Given::Changed => Ok(None),
             // Who waits gets it later.
-            Given::Delayed => self.free(&session),
+            Given::Delayed => self.free(self.holds(&session, &snapshot)),
+        }
+    }
+
+    fn is_held_by(&self, session: &str) -> Check {
+        Check::HeldBy { path: self.store.names.lock(self.claim.key), session: session.to_owned() }
+    }
+
+    /// Returns the check that the locker still holds the key, which was found so: where others [share](super::shared) the session, by the same write.
+    fn holds(&self, session: &str, snapshot: &Snapshot) -> Check {
+        match snapshot.moved(self.claim.locker) {
+            Some(holder) => holder.holds(self.store.names.lock(self.claim.key)),
+            None => self.is_held_by(session),
+        }
+    }
+
+    /// Returns the gift of the key to the first waiter, with the same check.
+    fn gift<'s>(&'s self, session: &'s str, snapshot: &'s Snapshot) -> Gift<'s> {
+        match snapshot.moved(self.claim.locker) {
+            Some(holder) => Gift::taken_from(holder, snapshot),
+            None => Gift::of(self.claim.locker, session, snapshot),
         }
     }
 
@@ -136,7 +158,8 @@ impl<'a> Release<'a> {
     /// locker does not hold the key, or that one does not wait any more.
     fn found(&self, tenure: &KnownTenure, first: Option<WaitingEntry>) -> Result<HoldLook, Error> {
         // A message may have named a waiter of another key.
-        match first.filter(|first| first.path.starts_with(&self.store.names.waiters(self.claim.key))) {
+        let is_of_key = |first: &WaitingEntry| first.path.starts_with(&self.store.names.waiters(self.claim.key));
+        match first.filter(|first| is_of_key(first) && !tenure.session.is_shared) {
             Some(first) => Ok(HoldLook::Ours { session: tenure.session.id.clone(), snapshot: Snapshot::before(first) }),
             None => self.held(self.look()?),
         }
@@ -164,13 +187,10 @@ impl<'a> Release<'a> {
     }
 
     /// Deletes the lock's entry, the one write of an uncontended release. `None` if the locker does not hold it, or somebody waits.
-    fn free(&self, session: &str) -> Result<Option<ReleaseOutcome>, Error> {
+    fn free(&self, check: Check) -> Result<Option<ReleaseOutcome>, Error> {
         let (store, claim) = (self.store, self.claim);
         let path = store.names.lock(claim.key);
-        let checks = vec![
-            Check::HeldBy { path: path.clone(), session: session.to_owned() },
-            Check::Nothing { prefix: store.names.waiters(claim.key) },
-        ];
+        let checks = vec![check, Check::Nothing { prefix: store.names.waiters(claim.key) }];
         let transaction = Transaction { checks, writes: vec![Write::Delete { path }], look: store.names.of(claim.key) };
         let Committed::Done { entries, .. } = store.commit(&[claim.locker], &transaction, self.deadline)? else {
             return Ok(None);
@@ -191,11 +211,13 @@ impl<'a> Release<'a> {
         first: Option<WaitingEntry>,
     ) -> Result<Option<ReleaseOutcome>, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
-        if !store.lives_for(claim, tenure, next, deadline)? {
+        let (own, is_shared) = (&tenure.session, tenure.session.is_shared);
+        if !is_shared && !store.lives_for(claim, tenure, next, deadline)? {
             return self.not_ours().map(Some);
         }
         if !tenure.is_wanted
-            && let Rewritten::Done(index, snapshot) = store.rewrite(claim, next, tenure, None, deadline)?
+            && !is_shared
+            && let Rewritten::Done(index, snapshot) = store.rewrite(claim, next, own, None, deadline)?
         {
             if snapshot.waiters.is_empty() {
                 return Ok(Some(ReleaseOutcome::Passed(Grant::new(index, 0))));
@@ -208,26 +230,25 @@ impl<'a> Release<'a> {
             HoldLook::NotOurs(other) => return Ok(Some(ReleaseOutcome::NotOurs(other))),
         };
         if snapshot.waiters.is_empty() {
-            return match store.rewrite(claim, next, tenure, None, deadline)? {
+            return match store.rewrite(claim, next, own, snapshot.holder.as_ref(), deadline)? {
                 Rewritten::Done(index, snapshot) => {
                     Ok(Some(ReleaseOutcome::Passed(Grant::new(index, snapshot.waiting()))))
                 }
                 Rewritten::Changed => Ok(None),
-                Rewritten::Delayed => self.free_for(next, &session),
+                Rewritten::Delayed => self.free_for(next, self.holds(&session, &snapshot)),
             };
         }
         let behind = store.session_of(next, deadline)?;
-        let gift = Gift::of(claim.locker, &session, &snapshot).then(next, &behind);
-        match store.give(claim.key, &gift, deadline)? {
+        match store.give(claim.key, &self.gift(&session, &snapshot).then(next, &behind), deadline)? {
             Given::Done(snapshot) => Ok(snapshot.holder.map(|holder| ReleaseOutcome::Queued(holder.busy(None)))),
             Given::Changed => Ok(None),
-            Given::Delayed => self.free_for(next, &session),
+            Given::Delayed => self.free_for(next, self.holds(&session, &snapshot)),
         }
     }
 
     /// Deletes the lock's entry, which nobody may hold again for a while, and has the next locker wait.
-    fn free_for(&self, next: &Claim<'_>, session: &str) -> Result<Option<ReleaseOutcome>, Error> {
-        if self.free(session)?.is_none() {
+    fn free_for(&self, next: &Claim<'_>, check: Check) -> Result<Option<ReleaseOutcome>, Error> {
+        if self.free(check)?.is_none() {
             return Ok(None);
         }
         self.begin_anew(next).map(Some)
@@ -275,8 +296,8 @@ impl<'a> Release<'a> {
             let snapshot = self.look()?;
             let is_ours =
                 |holder: &&HoldingEntry| holder.party.locker == claim.locker || holder.party.locker == delay.mark;
-            match snapshot.holder.as_ref().filter(is_ours).and_then(|holder| holder.session.as_deref()) {
-                Some(from) => self.try_delay(delay, from),
+            match snapshot.holder.as_ref().filter(is_ours).filter(|holder| holder.session.is_some()) {
+                Some(holder) => self.try_delay(delay, holder),
                 None => Ok(Some(DelayReleaseOutcome::NotOurs(NotOurs::new(snapshot.locker())))),
             }
         });
@@ -289,17 +310,17 @@ impl<'a> Release<'a> {
     }
 
     /// One attempt. `None` if the key has changed since the look, or the session of the delay has ended.
-    fn try_delay(&self, delay: &ReleaseDelay<'_>, from: &str) -> Result<Option<DelayReleaseOutcome>, Error> {
-        let (store, claim) = (self.store, self.claim);
+    fn try_delay(&self, delay: &ReleaseDelay<'_>, holder: &HoldingEntry) -> Result<Option<DelayReleaseOutcome>, Error> {
+        let (store, claim, from) = (self.store, self.claim, holder.session.clone().unwrap_or_default());
         let session = store.sessions.of_delay(&*store.kv, delay, self.deadline)?;
         let path = store.names.lock(claim.key);
         let value = names::delayed(delay.mark, claim.note.why);
         let write = if session == from {
             Write::Hold { path: path.clone(), session, value }
         } else {
-            Write::Pass { path: path.clone(), from: from.to_owned(), to: session, value }
+            Write::Pass { path: path.clone(), from, to: session, value }
         };
-        let checks = vec![Check::HeldBy { path, session: from.to_owned() }];
+        let checks = vec![holder.holds(path)];
         let transaction = Transaction { checks, writes: vec![write], look: String::new() };
         Ok(match store.commit(&[claim.locker], &transaction, self.deadline)? {
             Committed::Done { .. } => Some(DelayReleaseOutcome::Delayed),
@@ -316,7 +337,8 @@ impl<'a> Release<'a> {
     /// A release as usual would not do: the request could take the key for the locker after it. What the answer says of the tenure is what the
     /// look before the end has shown; if the end is not answered, the client repeats the release, and that finds nothing.
     fn end_in_doubt(&self, tenure: &KnownTenure, next: Option<&Claim<'_>>) -> Result<ReleaseOutcome, Error> {
-        let held = self.look()?.is_held_by(&tenure.session.id, self.claim.locker).is_some();
+        let snapshot = self.look()?;
+        let held = snapshot.is_held_by(&tenure.seen(&snapshot, self.claim.locker).id, self.claim.locker).is_some();
         let snapshot = self.store.destroy(self.claim, self.deadline)?;
         if !held {
             return Ok(ReleaseOutcome::NotOurs(NotOurs::new(snapshot.locker())));

@@ -1,16 +1,18 @@
-//! The sessions of a process. Each tenure that holds or waits has one of its own. A session that is left over after an orderly release serves
-//! the next tenure: creating one and destroying it are two more writes that the servers must agree on.
+//! The sessions of a process. Each tenure that holds or waits has one of its own, until its hold is moved onto one that many [share](super::shared).
+//! A session that is left over after an orderly release serves the next tenure: creating one and destroying it are two more writes that the servers
+//! must agree on.
 //!
 //! | state | of | leaves it by |
 //! |---|---|---|
 //! | in use | a tenure that holds or waits | an answered release: idle; a request without an answer: in doubt |
 //! | in doubt | a tenure of which a request may still be executed | its end in the store, after which no such request takes effect |
 //! | doomed | an unanswered request may still take the key away | the next poll ends the session even if the tenure holds the key |
+//! | shared | tenures whose holds were [moved](super::shared) onto it | its life: nobody renews it once its tenures have ended, or have left it |
 //! | idle | nobody | the next tenure of the client with such a lease: in use; its life: forgotten, because nobody renews it |
 //!
 //! Invariants:
 //!
-//! 1. At most one tenure uses a session, not counting a doomed one.
+//! 1. At most one tenure uses a session that is not shared, not counting a doomed one.
 //! 2. A session that was ever in doubt is never idle.
 //! 3. A session is given to a tenure only while it certainly lives for the tenure's lease. It lives a quarter longer than the lease, by the clock
 //!    that counts suspend, so that it serves tenures for that quarter before it must be renewed.
@@ -34,13 +36,14 @@
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
-use super::snapshot::WaitingEntry;
+use super::snapshot::{Snapshot, WaitingEntry};
 use super::timing::between_looks;
 use crate::sync::Mutex;
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, ReleaseDelay};
 use redis_dlock::{Clock, Moment, SystemClock};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +57,8 @@ pub(super) struct Session {
     /// The moment until which it certainly lives.
     pub(super) until: Moment,
     pub(super) mark: Mark,
+    /// Whether it holds the keys of several tenures. `until` is of one of these then.
+    pub(super) is_shared: bool,
 }
 
 /// What is known of the mark of a session: the index of its last change, `None` if there is none.
@@ -69,6 +74,11 @@ pub(super) enum Mark {
 #[derive(Clone, Debug)]
 pub(super) struct KnownTenure {
     pub(super) session: Session,
+    /// The [shared](super::shared) session that perhaps holds the key: nobody knows yet.
+    pub(super) moving: Option<Session>,
+    /// How often the hold was extended, and its key once it may be moved.
+    extensions: u32,
+    key: Option<Arc<str>>,
     pub(super) doubt: Doubt,
     /// Whether somebody waited when the key was looked at last.
     pub(super) is_wanted: bool,
@@ -104,12 +114,29 @@ pub(super) enum Doubt {
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     known: Mutex<Known>,
+    /// Whether holds are moved at all.
+    is_sharing: bool,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     tenures: HashMap<String, KnownTenure>,
     idle: Vec<Session>,
+    /// Those onto which holds are moved.
+    shared: Vec<Session>,
+    /// For how many rounds nothing is moved any more but off a retired session, and for how many after the last failure.
+    pause: [u32; 2],
+}
+
+/// A hold that is to be moved.
+#[derive(Clone, Debug)]
+pub(super) struct LongTenure {
+    pub(super) key: Arc<str>,
+    pub(super) locker: String,
+    /// The session that it is moved off.
+    pub(super) from: Session,
+    /// That onto which it is moved already, perhaps.
+    pub(super) to: Option<Session>,
 }
 
 /// Whose sessions those are that hold keys whose release is delayed: no client's, because no client lives for them.
@@ -118,7 +145,18 @@ const OF_DELAY: &str = "(delayed release)";
 /// How many sessions are kept for later tenures, at most.
 const MOST_IDLE: usize = 256;
 
+/// After how many extensions a hold is moved: it is likely to be extended often enough then to save more requests than its move costs.
+const EXTENSIONS: u32 = 4;
+
+/// How long a pause is, at most, in rounds.
+const LONGEST_PAUSE: u32 = 64;
+
 impl Sessions {
+    /// Those of a process, which has none yet.
+    pub(super) fn on<K: Kv + ?Sized>(kv: &K) -> Self {
+        Self { is_sharing: kv.most_own_sessions() < usize::MAX, ..Self::default() }
+    }
+
     /// Gives a session to a tenure: an idle one, renewed if need be, or a new one.
     pub(super) fn begin<K: Kv + ?Sized>(
         &self,
@@ -167,9 +205,7 @@ impl Sessions {
 
     /// Begins a tenure.
     fn enter(&self, locker: &str, session: Session) {
-        let tenure =
-            KnownTenure { session, doubt: Doubt::None, is_wanted: false, first: None, confirmed: None, seen: None };
-        self.known.lock().tenures.insert(locker.to_owned(), tenure);
+        self.known.lock().tenures.insert(locker.to_owned(), KnownTenure::of(session));
     }
 
     /// Returns what is known of a tenure of this process.
@@ -177,12 +213,48 @@ impl Sessions {
         self.known.lock().tenures.get(locker).cloned()
     }
 
-    /// Notes that a session was renewed by a request sent at this moment.
-    pub(super) fn note_renewed(&self, locker: &str, sent_at: Moment) {
-        if let Some(tenure) = self.known.lock().tenures.get_mut(locker) {
-            let session = &mut tenure.session;
-            session.until = session.until.max(sent_at + session.life.time);
+    /// Notes a renewal, from this moment, of the sessions that a tenure had before, as far as they were renewed, and what was seen of its key then.
+    /// Returns whether it counts for the tenure. `None` if the hold is being moved since.
+    pub(super) fn note_renewed(
+        &self,
+        claim: &Claim<'_>,
+        before: &KnownTenure,
+        is_renewed: impl Fn(&str) -> bool,
+        seen: &Snapshot,
+        from: Moment,
+    ) -> Option<bool> {
+        let Known { tenures, pause, .. } = &mut *self.known.lock();
+        let Some(tenure) = tenures.get_mut(claim.locker) else { return Some(before.sessions().all(&is_renewed)) };
+        if !before.has_all_of(tenure) {
+            return None;
         }
+        let holder = before.sessions().find(|session| seen.is_held_by(session, claim.locker).is_some());
+        if let Some(to) = tenure.moving.take_if(|to| holder == Some(to.id.as_str())) {
+            tenure.go_on_with(to);
+        }
+        // No key is moved back.
+        let is_decided = tenure.moving.is_none() && holder == Some(tenure.session.id.as_str());
+        let is_enough = is_decided && is_renewed(&tenure.session.id) || before.sessions().all(is_renewed);
+        if !is_enough {
+            if before.moving.is_some() {
+                // An extension waits for what becomes of it.
+                *pause = [0, 0];
+            }
+            return Some(false);
+        }
+        tenure.session.until = tenure.session.until.max(from + tenure.session.life.time);
+        if holder.is_some() {
+            tenure.extensions += 1;
+            if self.is_sharing && tenure.extensions == EXTENSIONS {
+                tenure.key = Some(claim.key.into());
+            }
+        }
+        Some(true)
+    }
+
+    /// Returns whether no other thread has begun to move the hold of a tenure since this was known of it.
+    pub(super) fn is_as(&self, locker: &str, before: &KnownTenure) -> bool {
+        self.known.lock().tenures.get(locker).is_none_or(|tenure| before.has_all_of(tenure))
     }
 
     /// Notes that a tenure has taken up its session in the store, at this index.
@@ -251,7 +323,8 @@ impl Sessions {
     /// another one.
     pub(super) fn begin_end(&self, locker: &str, session: &str) -> bool {
         let tenures = &mut self.known.lock().tenures;
-        let Some(tenure) = tenures.get_mut(locker).filter(|tenure| tenure.session.id == session) else { return false };
+        let is_alone = |tenure: &&mut KnownTenure| tenure.session.id == session && !tenure.is_moved();
+        let Some(tenure) = tenures.get_mut(locker).filter(is_alone) else { return false };
         tenure.doubt = tenure.doubt.max(Doubt::Gains);
         true
     }
@@ -261,26 +334,30 @@ impl Sessions {
     pub(super) fn doubt_pass(&self, locker: &str, next: &str) {
         let tenures = &mut self.known.lock().tenures;
         if let Some(tenure) = tenures.get(locker).cloned() {
-            tenures.insert(next.to_owned(), KnownTenure { doubt: Doubt::Loses, ..tenure });
+            let doubt = Doubt::Loses;
+            tenures.insert(next.to_owned(), KnownTenure { doubt, moving: None, extensions: 0, key: None, ..tenure });
         }
     }
 
-    /// Has the next locker of a client go on with the session of this one, which holds nothing in its own name any more.
+    /// Has the next locker of a client go on with the session of this one, which holds nothing in its own name any more. A move of the earlier hold
+    /// that is under way is refused: the entry has another index.
     pub(super) fn pass(&self, locker: &str, next: &str) {
         let tenures = &mut self.known.lock().tenures;
         if let Some(tenure) = tenures.remove(locker) {
-            tenures.insert(next.to_owned(), tenure);
+            tenures.insert(next.to_owned(), KnownTenure { moving: None, extensions: 0, key: None, ..tenure });
         }
     }
 
     /// Forgets a tenure that has ended with an answer. Its session is free for another one.
     pub(super) fn end(&self, locker: &str) {
-        let Known { tenures, idle } = &mut *self.known.lock();
-        let Some(KnownTenure { mut session, doubt, .. }) = tenures.remove(locker) else { return };
+        let Known { tenures, idle, .. } = &mut *self.known.lock();
+        let Some(tenure) = tenures.remove(locker) else { return };
+        let is_moved = tenure.is_moved();
+        let KnownTenure { mut session, doubt, .. } = tenure;
         if let Mark::Ours(index) = session.mark {
             session.mark = Mark::Left(index);
         }
-        if doubt == Doubt::None && idle.len() < MOST_IDLE {
+        if doubt == Doubt::None && !is_moved && idle.len() < MOST_IDLE {
             idle.push(session);
         }
     }
@@ -300,14 +377,178 @@ impl Sessions {
     pub(super) fn take_all_idle(&self) -> Vec<Session> {
         std::mem::take(&mut self.known.lock().idle)
     }
+
+    /// Returns the holds that are to be moved: those of which nobody knows whether they are, those that share a session which is retired, and the long
+    /// ones where there are more than so many with the same life. In a pause, only those whose session is retired: a hold of another thread is kept
+    /// by each of them.
+    pub(super) fn to_move(&self, most_own: usize) -> Vec<LongTenure> {
+        let (now, known) = (SystemClock.now(), self.known.lock());
+        let is_paused = known.pause[0] > 0;
+        let retired = known.retired(now);
+        let is_long = |tenure: &KnownTenure| tenure.key.is_some() && tenure.is_movable() && !tenure.is_over(now);
+        let long: Vec<_> = known.tenures.iter().filter(|(_, tenure)| is_long(tenure)).collect();
+        let mut kinds: Vec<(&Session, usize)> = Vec::new();
+        for (_, tenure) in &long {
+            match kinds.iter_mut().find(|(like, _)| like.is_like(&tenure.session)) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((&tenure.session, 1)),
+            }
+        }
+        let is_many = |own: &Session| kinds.iter().any(|(like, count)| most_own < *count && like.is_like(own));
+        let is_retired = |tenure: &KnownTenure| tenure.sessions().any(|session| retired.contains(session));
+        let is_to_move = |tenure: &KnownTenure| match &tenure.moving {
+            _ if is_paused || tenure.session.is_shared && tenure.moving.is_none() => is_retired(tenure),
+            Some(_) => true,
+            None => is_many(&tenure.session),
+        };
+        let to_move = long.iter().filter(|(_, tenure)| is_to_move(tenure));
+        let hold = |(locker, tenure): &(&String, &KnownTenure)| LongTenure {
+            key: tenure.key.clone().unwrap_or_default(),
+            locker: (*locker).clone(),
+            from: tenure.session.clone(),
+            to: tenure.moving.clone(),
+        };
+        let mut holds: Vec<_> = to_move.map(hold).collect();
+        // Those with the same sessions after one another, and first those that nobody knows of.
+        holds.sort_by(|one, other| other.order().cmp(&one.order()));
+        holds
+    }
+
+    /// Takes a session out that holds of such a life share, so that one thread at a time moves holds onto it.
+    pub(super) fn take_shared(&self, like: &Session) -> Option<Session> {
+        let (now, known) = (SystemClock.now(), &mut *self.known.lock());
+        let retired = known.retired(now);
+        known.shared.retain(|session| !retired.contains(&session.id));
+        let place = known.shared.iter().position(|session| session.is_like(like))?;
+        Some(known.shared.swap_remove(place))
+    }
+
+    /// Puts such a session back. One that is not put back goes on with the holds that it has.
+    pub(super) fn keep_shared(&self, session: Session) {
+        self.known.lock().shared.push(session);
+    }
+
+    /// Notes how a round of moves has ended. One in a pause makes the pause neither longer nor shorter.
+    pub(super) fn note_moves(&self, has_failed: bool) {
+        let pause = &mut self.known.lock().pause;
+        *pause = match *pause {
+            [0, last] if has_failed => [(2 * last).clamp(1, LONGEST_PAUSE); 2],
+            [0, _] => [0, 0],
+            [left, last] => [left - 1, last],
+        };
+    }
+
+    /// Notes that a hold is about to be moved. `false` if it must not be: it has another session by now, or a request of it had no answer.
+    pub(super) fn begin_move(&self, hold: &LongTenure, to: &Session) -> bool {
+        let is_so = |tenure: &&mut KnownTenure| {
+            let is_free = tenure.moving.as_ref().is_none_or(|moving| moving.id == to.id);
+            is_free && tenure.session.id == hold.from.id && tenure.is_movable()
+        };
+        let tenures = &mut self.known.lock().tenures;
+        let Some(tenure) = tenures.get_mut(&hold.locker).filter(is_so) else { return false };
+        tenure.moving = Some(to.clone());
+        true
+    }
+
+    /// Notes that a hold was certainly moved onto this session, or certainly is not and never will be.
+    pub(super) fn end_move(&self, locker: &str, to: &Session, is_moved: bool) {
+        if let Some(tenure) = self.known.lock().tenures.get_mut(locker)
+            && let Some(to) = tenure.moving.take_if(|moving| moving.id == to.id)
+            && is_moved
+        {
+            tenure.go_on_with(to);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Sessions {
+    /// Has it be long ago that a hold was extended.
+    pub(super) fn age(&self, locker: &str) {
+        let mut known = self.known.lock();
+        let session = known.tenures.get_mut(locker).map(|tenure| &mut tenure.session);
+        session.into_iter().for_each(|session| session.until = SystemClock.now().before(session.life.time));
+    }
+}
+
+impl Known {
+    /// The shared sessions of holds that nobody extends any more.
+    fn retired(&self, now: Moment) -> HashSet<String> {
+        let over = self.tenures.values().filter(|tenure| tenure.is_moved() && tenure.is_over(now));
+        over.flat_map(|tenure| tenure.sessions().map(str::to_owned)).collect()
+    }
+}
+
+impl LongTenure {
+    fn order(&self) -> (Option<&str>, bool, Duration, Duration, &str) {
+        let life = self.from.life;
+        (self.to.as_ref().map(|to| to.id.as_str()), self.from.is_shared, life.time, life.delay, &self.from.client)
+    }
+
+    /// Returns whether one request may move both.
+    pub(super) fn goes_with(&self, other: &Self) -> bool {
+        self.to.as_ref().map(|to| &to.id) == other.to.as_ref().map(|to| &to.id) && self.from.is_like(&other.from)
+    }
 }
 
 impl KnownTenure {
+    /// A tenure that begins.
+    fn of(session: Session) -> Self {
+        Self {
+            session,
+            moving: None,
+            extensions: 0,
+            key: None,
+            doubt: Doubt::None,
+            is_wanted: false,
+            first: None,
+            confirmed: None,
+            seen: None,
+        }
+    }
+
+    /// Whether a shared session holds its key, or perhaps does.
+    pub(super) fn is_moved(&self) -> bool {
+        self.session.is_shared || self.moving.is_some()
+    }
+
+    /// Whether no request without an answer depends on its own session. If it may have been moved, each such request checks that it was not, and the
+    /// repeated move checks that none of them was executed.
+    fn is_movable(&self) -> bool {
+        let is_moved = self.session.is_shared || self.moving.is_some() && self.doubt != Doubt::Loses;
+        self.doubt == Doubt::None || is_moved
+    }
+
+    /// The sessions of which one holds its key.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = &str> {
+        iter::once(&self.session).chain(&self.moving).map(|session| session.id.as_str())
+    }
+
+    /// That of them with which it is seen.
+    pub(super) fn seen(&self, snapshot: &Snapshot, locker: &str) -> &Session {
+        self.moving.as_ref().filter(|to| snapshot.session_of(locker) == Some(&to.id)).unwrap_or(&self.session)
+    }
+
+    fn has_all_of(&self, other: &Self) -> bool {
+        other.sessions().all(|id| self.sessions().any(|own| own == id))
+    }
+
+    /// Its life goes on: that began with the last extension.
+    fn go_on_with(&mut self, shared: Session) {
+        self.session = Session { mark: Mark::Ours(None), until: self.session.until, ..shared };
+    }
+
+    /// Whether nobody has extended it for a lease.
+    fn is_over(&self, now: Moment) -> bool {
+        let Session { until, life, .. } = &self.session;
+        *until + life.needed < now + life.time
+    }
+
     /// A tenure that another processor began.
-    pub(super) fn of_another(session: &str, client: &str, life: Life) -> Self {
+    pub(super) fn of_another(session: &str, is_shared: bool, client: &str, life: Life) -> Self {
         let (id, client, until) = (session.to_owned(), client.to_owned(), SystemClock.now());
-        let session = Session { id, client, life, until, mark: Mark::Ours(None) };
-        Self { session, doubt: Doubt::None, is_wanted: true, first: None, confirmed: None, seen: None }
+        let session = Session { id, client, life, until, mark: Mark::Ours(None), is_shared };
+        Self { is_wanted: true, ..Self::of(session) }
     }
 }
 
@@ -316,7 +557,13 @@ impl Session {
     pub(super) fn open<K: Kv + ?Sized>(kv: &K, life: Life, client: &str, deadline: Deadline) -> Result<Self, Error> {
         let begun = SystemClock.now();
         let id = kv.open_session(life, client, deadline)?;
-        Ok(Self { id, client: client.to_owned(), life, until: begun + life.time, mark: Mark::Ours(None) })
+        let (client, until) = (client.to_owned(), begun + life.time);
+        Ok(Self { id, client, life, until, mark: Mark::Ours(None), is_shared: false })
+    }
+
+    /// Returns whether it is of the same client, and lives and ends in the same way.
+    fn is_like(&self, other: &Self) -> bool {
+        self.life == other.life && self.client == other.client
     }
 
     /// Renews it. Returns `false` if it has ended.
@@ -339,7 +586,8 @@ mod tests {
             let (sessions, begun) = (Sessions::default(), SystemClock.now());
             let [time, needed] = [Duration::from_secs(12); 2];
             let (life, mark) = (Life { time, needed, delay: Duration::ZERO }, Mark::Ours(None));
-            sessions.enter("b-1", Session { id: "s".into(), client: "b".into(), life, until: begun + time, mark });
+            let (id, client, until) = ("s".into(), "b".into(), begun + time);
+            sessions.enter("b-1", Session { id, client, life, until, mark, is_shared: false });
             let left = |index, at| {
                 let now = begun + Duration::from_secs(at);
                 sessions.patience("b-1", index, Duration::from_secs(3), now).as_secs()

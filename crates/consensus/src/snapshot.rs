@@ -26,7 +26,7 @@ pub(super) struct Snapshot {
 pub(super) struct HoldingEntry {
     pub(super) party: Party,
     pub(super) session: Option<String>,
-    /// The index at which it began to hold, or was offered the key, or at which its number was renewed.
+    /// The index at which it began to hold, or was offered the key; at which its number was renewed, or it was [moved](super::shared).
     pub(super) index: u64,
     pub(super) value: Vec<u8>,
 }
@@ -143,6 +143,11 @@ impl Snapshot {
         holder.map_or_else(|| waiter().map(|waiter| waiter.session.as_str()), |holder| holder.session.as_deref())
     }
 
+    /// Returns the holder if a [shared](super::shared) session holds the key for this locker.
+    pub(super) fn moved(&self, locker: &str) -> Option<&HoldingEntry> {
+        self.holder.as_ref().filter(|holder| holder.party.locker == locker && holder.party.is_moved)
+    }
+
     /// Returns whether this session holds the key, or a place in its queue, for whichever locker.
     pub(super) fn shows(&self, session: &str) -> bool {
         let holder = self.holder.as_ref().and_then(|holder| holder.session.as_deref());
@@ -175,6 +180,19 @@ impl Snapshot {
 }
 
 impl HoldingEntry {
+    /// Returns the number of the tenure: the index at which it began, or at which its number was renewed.
+    pub(super) fn number(&self) -> u64 {
+        self.party.number.filter(|_| self.party.is_moved).unwrap_or(self.index)
+    }
+
+    /// Returns the check that its locker still holds the key: where others [share](super::shared) the session, by the same write.
+    pub(super) fn holds(&self, path: String) -> Check {
+        match &self.session {
+            Some(session) if !self.party.is_moved => Check::HeldBy { path, session: session.clone() },
+            _ => self.is_unchanged(path),
+        }
+    }
+
     /// Returns the check that it still holds the key, by the same write.
     pub(super) fn is_unchanged(&self, path: String) -> Check {
         Check::Unchanged { path, index: self.index }

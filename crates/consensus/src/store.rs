@@ -11,7 +11,7 @@
 //! | `directory.rs`, `presence.rs` | what people are told; the sessions of a process that serve no tenure |
 //! | `store.rs`, `gift.rs` | what several of them do: give a key on, write it again, end a session; the table of transactions |
 //! | `confirm.rs` | what a waiter does with a key that it is given, and what becomes of one that has died |
-//! | `sessions.rs` | the sessions of a process: each tenure has one |
+//! | `sessions.rs`, `shared.rs` | the sessions of a process: each tenure has one, or long holds share one |
 //! | `snapshot.rs` | who holds a key and who waits, at one index |
 //! | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
 //! | `names.rs` | where things are in the store |
@@ -43,7 +43,8 @@
 //! | hand-over without waiters | if the own session holds the lock: write it again for the next locker | 1 |
 //! | extend, poll | renew the session, then look at the key. The leader renews by itself, without a write | 0 |
 //! | extend with numbers | write the lock again: the index is the number | 1 |
-//! | settle | end the session | 1 |
+//! | [move](super::shared) | if the lock's entries of up to twenty holds are those that were seen: pass these locks to a session that the holds share | 1 |
+//! | settle | end the session; free the key, if others share the session | 1 |
 //! | break | if the lock's entry is the one that was seen: pass the lock to the first waiter, or delete it; write who broke it, and a message to the holder | 2 |
 //!
 //! The number of a tenure is the index of the lock's last write: etcd's revision, Consul's Raft index. The index of the message of a hand-over
@@ -61,7 +62,7 @@ use super::message;
 use super::names::{self, Names};
 use super::presence::Presence;
 use super::sessions::{Doubt, KnownTenure, Mark, Session, Sessions};
-use super::snapshot::{Offer, Snapshot};
+use super::snapshot::{HoldingEntry, Offer, Snapshot};
 use super::timing::{TELLING, TRIES};
 use crate::sync::Mutex;
 use redis_dlock::port::Claim;
@@ -116,9 +117,9 @@ impl ConsensusStore {
     /// A store on these servers, which begins without sessions.
     pub(super) fn new(kv: Arc<dyn Kv>, root: &str) -> Self {
         Self {
+            sessions: Arc::new(Sessions::on(&*kv)),
             kv,
             names: Names::new(root),
-            sessions: Arc::default(),
             presence: Presence::default(),
             clients: Mutex::default(),
         }
@@ -223,7 +224,8 @@ impl ConsensusStore {
             return Ok(Some(tenure));
         }
         let snapshot = self.look(claim.key, deadline)?;
-        let of = |session| KnownTenure::of_another(session, claim.client, self.kv.life(claim));
+        let is_moved = snapshot.moved(claim.locker).is_some();
+        let of = |session| KnownTenure::of_another(session, is_moved, claim.client, self.kv.life(claim));
         Ok(snapshot.session_of(claim.locker).map(of))
     }
 
@@ -246,7 +248,8 @@ impl ConsensusStore {
         }
     }
 
-    /// Renews the session of a locker, and looks at the key. There is no session if it has ended, and with it whatever it held.
+    /// Renews the session of a locker, and looks at the key. There is no session if it has ended, and with it whatever it held. Both sessions of a
+    /// hold are renewed of which nobody knows whether it was [moved](super::shared), and that with which it is seen is returned.
     ///
     /// A leader of etcd that was replaced may renew a lease in vain until it hears of it
     /// ([issue 15247](https://github.com/etcd-io/etcd/issues/15247)). So a renewal counts only if its answer has the same term as the look that
@@ -257,19 +260,32 @@ impl ConsensusStore {
                 return Ok(Some((None, self.look(claim.key, deadline)?)));
             };
             let (sent_at, term) = (SystemClock.now(), self.kv.term());
-            if !self.lives(claim, &tenure.session.id, deadline)? {
-                return Ok(Some((None, self.look(claim.key, deadline)?)));
+            let mut renewed = Vec::new();
+            for session in tenure.sessions() {
+                if self.lives(claim, session, deadline)? {
+                    renewed.push(session);
+                }
             }
             let snapshot = self.look(claim.key, deadline)?;
             if self.kv.term() != term {
                 return Ok(None);
             }
-            self.sessions.note_renewed(claim.locker, sent_at);
-            Ok(Some((Some(tenure.session), snapshot)))
+            let is_renewed = |session: &str| renewed.contains(&session);
+            let counts = self.sessions.note_renewed(claim, &tenure, is_renewed, &snapshot, sent_at);
+            let session = tenure.seen(&snapshot, claim.locker);
+            if counts == Some(false)
+                && tenure.moving.is_some()
+                && snapshot.is_held_by(&session.id, claim.locker).is_some()
+            {
+                let message = "it is not known yet which session holds the key";
+                return Err(Error::backend(BackendFailure::Unknown, message));
+            }
+            Ok(counts.map(|counts| (counts.then(|| session.clone()), snapshot)))
         })
     }
 
-    /// Renews the session of a locker. `false` is certain: no request of this locker takes effect any more.
+    /// Renews a session of a locker. `false` is certain: no request that names this session takes effect any more, but for those by which others
+    /// [share](super::shared) it.
     ///
     /// A server that has just begun to lead may not know a session yet, because it has not applied all of the log. Consul then answers a renewal
     /// with "not found", and ends nothing when it is asked to. So a renewal that finds no session is checked with the entries of the majority:
@@ -356,7 +372,7 @@ impl ConsensusStore {
     }
 
     /// Writes the lock's entry again in the name of a locker of the same client: the same one, for a new number, or the next one, which goes on
-    /// with the same session unless it needs one that lives longer.
+    /// with the same session unless it needs one that lives longer, or others [share](super::shared) that one. `holder` is the entry as it was seen.
     ///
     /// The next locker is only given the key if nobody waits. A transaction without an answer may still give it the key: then both lockers are in
     /// doubt, and the next one is doomed, because the end of the first one's session would end it, too.
@@ -364,19 +380,25 @@ impl ConsensusStore {
         &self,
         claim: &Claim<'_>,
         next: &Claim<'_>,
-        tenure: &KnownTenure,
-        after: Option<u64>,
+        session: &Session,
+        holder: Option<&HoldingEntry>,
         deadline: Deadline,
     ) -> Result<Rewritten, Error> {
         let path = self.names.lock(claim.key);
-        let from = tenure.session.id.clone();
-        let mut checks = vec![Check::HeldBy { path: path.clone(), session: from.clone() }];
         let is_passed = claim.locker != next.locker;
+        let mut value = names::party(next, holder.filter(|_| !is_passed).map(|holder| holder.index));
+        let moved = holder.filter(|holder| holder.party.is_moved);
+        let from = moved.and_then(|moved| moved.session.clone()).unwrap_or_else(|| session.id.clone());
+        let mut checks = vec![match moved {
+            Some(moved) => moved.holds(path.clone()),
+            None => Check::HeldBy { path: path.clone(), session: from.clone() },
+        }];
         if is_passed {
             checks.push(Check::Nothing { prefix: self.names.waiters(claim.key) });
+        } else if moved.is_some() {
+            value = names::moved(&value, None).unwrap_or(value);
         }
-        let value = names::party(next, after);
-        let has_own_life = self.kv.life(next) != tenure.session.life;
+        let has_own_life = moved.is_some() || self.kv.life(next) != session.life;
         let own = (is_passed && has_own_life).then(|| self.session_of(next, deadline)).transpose()?;
         let write = match &own {
             Some(session) => Write::Pass { path, from, to: session.id.clone(), value },
@@ -401,17 +423,36 @@ impl ConsensusStore {
         Ok(Rewritten::Done(index, self.read(claim.key, entries)?))
     }
 
-    /// Ends a session and what it holds. Afterwards no request of the locker takes effect. Gives the key to the first waiter if it is free
-    /// then: the end of a session frees a key without looking at the queue.
+    /// Ends a session and what it holds; a [shared](super::shared) one goes on. Afterwards no request of the locker takes effect. Gives the key to the
+    /// first waiter if it is free then: the end of a session frees a key without looking at the queue.
     ///
     /// If the end has no answer, the tenure stays known, and whoever asks for its end again ends the same session again.
     pub(super) fn destroy(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Snapshot, Error> {
         if let Some(tenure) = self.tenure(claim, deadline)? {
-            self.let_go(claim.key, &tenure.session, deadline);
-            self.kv.end_session(&tenure.session.id, deadline)?;
+            if !tenure.session.is_shared {
+                self.let_go(claim.key, &tenure.session, deadline);
+                self.kv.end_session(&tenure.session.id, deadline)?;
+            }
+            // After the end of its own session the hold is not moved any more. Until then another thread may have sent that.
+            if tenure.is_moved() || self.sessions.of(claim.locker).is_some_and(|tenure| tenure.is_moved()) {
+                self.free_moved(claim, deadline)?;
+            }
             self.sessions.forget(claim.locker);
         }
         self.given_on(claim.key, deadline)
+    }
+
+    /// Deletes the lock's entry if a [shared](super::shared) session holds it for this locker. Afterwards no request about that hold takes effect: each
+    /// checks an index that the entry has no more.
+    fn free_moved(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<(), Error> {
+        until_settled(claim.key, || {
+            let snapshot = self.look(claim.key, deadline)?;
+            let Some(holder) = snapshot.moved(claim.locker) else { return Ok(Some(())) };
+            let path = self.names.lock(claim.key);
+            let (checks, writes) = (vec![holder.holds(path.clone())], vec![Write::Delete { path }]);
+            let committed = self.kv.commit(&Transaction { checks, writes, look: String::new() }, deadline)?;
+            Ok(matches!(committed, Committed::Done { .. }).then_some(()))
+        })
     }
 
     /// Deletes the lock's entry if this session holds it, where the end of a session that holds one would keep others out for a while.

@@ -6,7 +6,7 @@
 //! | where | what | written by | read by | why no mutex |
 //! |---|---|---|---|---|
 //! | `consensus/src/http` `preferred`, `has_answered`, `is_closed` | the server to ask first; whether one ever has answered; whether the store is closed | whoever had an answer or none; `close` | each request | hints, but for the last, which only rises |
-//! | `consensus/src/consul/client` `is_on_agents` | whether a session had to be created on the node of an agent or server | whoever created the first one, and warns | the end of a session after a request without an answer | it only rises; requests share no mutex |
+//! | `consensus/src/consul/client` `is_on_agents` | whether a session had to be created on the node of an agent or server | whoever created the first one, and warns | the end of a session after a request without an answer, and whoever would move holds | it only rises; requests share no mutex |
 //! | `consensus/src/consul/client` `sees_without_token` | whether requests without a token are known to see entries | whoever has asked for one entry | each look without a token | it only rises; at worst the question is asked twice |
 //! | `consensus/src/consul/client` `is_placed` | whether Consul has taken the namespace and partition for ones that it has | whoever has asked | each request | it only rises; at worst the question is asked twice |
 //! | `consensus/src/etcd/client` `term` | the highest term in any answer of etcd | each answer | `renew` | only rises |

@@ -13,6 +13,10 @@ pub(crate) const DELAYED: Duration = Duration::from_secs(1);
 /// ends.
 pub(crate) const TELLING: Duration = Duration::from_millis(500);
 
+/// How long each of the requests may take, at most, by which holds come to share a session. The lease thread waits for them, so the client's limit for
+/// all of them is nearly always shorter; this one is for servers so far away that it is not.
+pub(crate) const MOVING: Duration = PATIENCE;
+
 /// How long the inbox takes to confirm what its client is offered, at most. It tells nothing meanwhile, and what it has not confirmed is polled for.
 /// The close of a client waits for it.
 pub(crate) const CONFIRMING: Duration = PATIENCE;

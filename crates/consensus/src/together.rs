@@ -2,10 +2,10 @@
 //!
 //! | step | one tenure | a thousand tenures |
 //! |---|---|---|
-//! | renew the sessions | 1 request | etcd: 1, which is a stream of renewals; Consul: 1,000 |
+//! | renew the sessions | 1 request | etcd: 1, which is a stream of renewals; Consul: 1,000, or 1 where the holds [share](super::shared) a session |
 //! | look at the keys | 1 request | 8, each a transaction of 128 reads |
 //!
-//! Each tenure keeps its own session, and each has an outcome of its own, that of [`Extend`]. On etcd it is told of one who waits, at most:
+//! Each tenure has an outcome of its own, that of [`Extend`]. On etcd it is told of one who waits, at most:
 //!
 //! | its renewal | the look at its key | outcome |
 //! |---|---|---|
@@ -13,6 +13,8 @@
 //! | the same | another one holds the key, or nobody | not ours |
 //! | none, because it is probed | as the two above | ours; not ours |
 //! | answered: there is no such session | is left out | it is extended alone |
+//! | the same, of a session that others share | its locker holds the key with it | it is extended together with the others once more, and then alone |
+//! | the same, of a session that others share | another one holds the key, or nobody | not ours |
 //! | not answered, or its time was over before it was sent | is left out | the error: the client tries again |
 //! | answered: it lives | failed, or was refused | it is asked about alone |
 //! | any, and another term has begun | any | all is done again, with the time that is left |
@@ -35,18 +37,18 @@
 //! *Why a tenure may end meanwhile.* Another thread may release it. Its session is then idle, or of the next tenure, and renewing a session harms
 //! nobody: it is noted for the locker of the request alone, which is not known any more. The client takes no outcome for a tenure that has ended.
 //!
-//! *Why nothing is left behind.* No request of these writes an entry, so none leaves anything in the store, however late it is executed. A late
+//! *Why nothing is left behind.* No extension or probe writes an entry, so none leaves anything in the store, however late it is executed. A late
 //! renewal makes one session live longer by its own life: the same as an extension whose answer is lost.
 
 use super::deadline::Deadline;
 use super::extend::Extend;
 use super::kv::LOOKS;
-use super::sessions::Sessions;
+use super::sessions::{KnownTenure, Sessions};
 use super::snapshot::Snapshot;
 use super::store::{ConsensusStore, until_settled};
-use redis_dlock::port::{Claim, Outcome, Request};
-use redis_dlock::{Clock, Error, SystemClock};
-use std::collections::HashSet;
+use redis_dlock::port::{Claim, ExtendOutcome, Outcome, Request};
+use redis_dlock::{Clock, Error, Moment, SystemClock};
+use std::collections::{HashMap, HashSet};
 
 /// After how many failures of the servers in a row no further tenure is asked about alone.
 const FAILURES: usize = 3;
@@ -59,7 +61,7 @@ const LONGEST_LOOK: usize = 128 * 1024;
 pub(super) struct KeptTenure<'a> {
     claim: &'a Claim<'a>,
     /// `None` if this processor does not know the tenure, or not any more.
-    session: Option<String>,
+    tenure: Option<KnownTenure>,
     is_extended: bool,
 }
 
@@ -73,10 +75,23 @@ impl<'a> KeptTenure<'a> {
                 Request::Probe(claim) => (claim, false),
                 _ => return None,
             };
-            let session = sessions.of(claim.locker).map(|tenure| tenure.session.id);
-            keys.insert(claim.key).then_some(Self { claim, session, is_extended })
+            keys.insert(claim.key).then(|| Self::of(sessions, claim, is_extended))
         };
         if requests.len() > 1 { requests.iter().map(kept).collect() } else { None }
+    }
+
+    fn of(sessions: &Sessions, claim: &'a Claim<'a>, is_extended: bool) -> Self {
+        Self { claim, tenure: sessions.of(claim.locker), is_extended }
+    }
+
+    /// The sessions that are renewed.
+    fn sessions(&self) -> impl Iterator<Item = &str> {
+        self.tenure.iter().filter(|_| self.is_extended).flat_map(KnownTenure::sessions)
+    }
+
+    /// Whether it is extended, and a [shared](super::shared) session holds its key, or perhaps does.
+    fn is_moved(&self) -> bool {
+        self.is_extended && self.tenure.as_ref().is_some_and(KnownTenure::is_moved)
     }
 }
 
@@ -88,17 +103,44 @@ pub(super) struct Together<'a> {
     pub(super) deadline: Deadline,
 }
 
+/// Renewals that were sent one after another.
+struct Round<'a> {
+    term: u64,
+    /// When the first ones of all were sent, and the first ones of these.
+    begun: Moment,
+    sent_at: Moment,
+    renewed: &'a HashMap<&'a str, Result<bool, Error>>,
+    /// The shared ones that were renewed with any tenures.
+    shared: &'a HashSet<String>,
+}
+
+impl Round<'_> {
+    fn is_renewed(&self, session: &str) -> bool {
+        self.shared.contains(session) || matches!(self.renewed.get(session), Some(Ok(true)))
+    }
+
+    /// From when on the sessions of a tenure live. What was renewed with others lives from the first ones on, at least.
+    fn lives_from(&self, kept: &KeptTenure<'_>) -> Moment {
+        if kept.sessions().any(|session| self.shared.contains(session)) { self.begun } else { self.sent_at }
+    }
+}
+
 /// What came of a tenure. `None` if it must be asked about alone.
 type Kind = Option<Result<Outcome, Error>>;
 
 impl Together<'_> {
     /// Returns an outcome for each tenure.
     pub(super) fn run(self) -> Vec<Result<Outcome, Error>> {
-        let of_some = |kept| {
-            let some = Self { kept, ..self };
-            some.settled().unwrap_or_else(|error| some.kept.iter().map(|_| Some(Err(error.clone()))).collect())
-        };
-        let together: Vec<_> = self.kept.chunks(self.store.kv.renewed_together()).flat_map(of_some).collect();
+        let (begun, mut shared) = (SystemClock.now(), HashSet::new());
+        let mut together = self.in_order(&mut shared, begun);
+        // A server that has just begun to lead may know a session by now, and another thread may have moved a hold.
+        let again = |n: &usize| together[*n].is_none() && self.kept[*n].is_moved();
+        let places: Vec<_> = (0..together.len()).filter(again).collect();
+        let anew = |n: &usize| KeptTenure::of(&self.store.sessions, self.kept[*n].claim, true);
+        let kept: Vec<_> = places.iter().map(anew).collect();
+        let outcomes = Together { kept: &kept, ..self }.in_order(&mut shared, begun);
+        places.into_iter().zip(outcomes).for_each(|(n, outcome)| together[n] = outcome);
+
         let mut failed: Vec<Error> = Vec::new();
         let mut alone = |kept| match failed.get(FAILURES - 1) {
             Some(error) => Err(error.clone()),
@@ -114,48 +156,55 @@ impl Together<'_> {
         self.kept.iter().zip(together).map(|(kept, outcome)| outcome.unwrap_or_else(|| alone(kept))).collect()
     }
 
+    /// Renews and looks for some after others. `shared` has the shared sessions that were renewed: each is renewed once, before the first look.
+    fn in_order(self, shared: &mut HashSet<String>, begun: Moment) -> Vec<Kind> {
+        let of_some = |kept| {
+            let some = Together { kept, ..self };
+            let failed = |error: Error| kept.iter().map(|_| Some(Err(error.clone()))).collect();
+            some.settled(shared, begun).unwrap_or_else(failed)
+        };
+        self.kept.chunks(self.store.kv.renewed_together()).flat_map(of_some).collect()
+    }
+
     /// Renews and looks until no term has begun in between.
-    fn settled(&self) -> Result<Vec<Kind>, Error> {
+    fn settled(&self, shared: &mut HashSet<String>, begun: Moment) -> Result<Vec<Kind>, Error> {
         let kv = &self.store.kv;
         until_settled(self.kept[0].claim.key, || {
             let (sent_at, term) = (SystemClock.now(), kv.term());
-            let outcomes = self.renewed()?;
-            if kv.term() != term && self.kept.iter().any(|kept| kept.is_extended) {
-                return Ok(None);
-            }
-            for (kept, _) in self.kept.iter().zip(&outcomes).filter(|(_, outcome)| matches!(outcome, Some(Ok(_)))) {
-                if kept.is_extended {
-                    self.store.sessions.note_renewed(kept.claim.locker, sent_at);
-                }
-            }
-            Ok(Some(outcomes))
+            let renewed = self.renewed(shared)?;
+            let outcomes = self.looked(&Round { term, begun, sent_at, renewed: &renewed, shared });
+            let is_in_vain = kv.term() != term && self.kept.iter().any(|kept| kept.is_extended);
+            Ok((!is_in_vain).then_some(outcomes))
         })
     }
 
-    /// Renews the sessions of those that are extended, and looks at the keys of all.
-    fn renewed(&self) -> Result<Vec<Kind>, Error> {
-        let kv = &self.store.kv;
-        let sessions: Vec<_> =
-            self.kept.iter().filter(|kept| kept.is_extended).filter_map(|kept| kept.session.as_deref()).collect();
-        let mut renewed = Vec::new();
-        if !sessions.is_empty() {
-            let time = self.deadline.left()?.mul_f64(2.0 / 3.0);
-            renewed = kv.renew_all(&sessions, self.deadline.at_most(time));
+    /// Renews the sessions of those that are extended. Returns what came of each, and adds those to `shared` that others share.
+    fn renewed(&self, shared: &mut HashSet<String>) -> Result<HashMap<&str, Result<bool, Error>>, Error> {
+        let mut seen = HashSet::new();
+        let due = self.kept.iter().flat_map(KeptTenure::sessions);
+        let due: Vec<_> = due.filter(|session| !shared.contains(*session) && seen.insert(*session)).collect();
+        if due.is_empty() {
+            return Ok(HashMap::new());
         }
-        let mut renewed = renewed.into_iter();
-        // The keys of those that were renewed, or need not be.
+        let time = self.deadline.left()?.mul_f64(2.0 / 3.0);
+        let renewed = self.store.kv.renew_all(&due, self.deadline.at_most(time));
+        let renewed: HashMap<_, _> = due.into_iter().zip(renewed).collect();
+        let of_many = self.kept.iter().filter(|kept| kept.is_moved()).flat_map(KeptTenure::sessions);
+        shared.extend(of_many.filter(|id| matches!(renewed.get(id), Some(Ok(true)))).map(str::to_owned));
+        Ok(renewed)
+    }
+
+    /// Looks at the keys of those that were renewed, or need not be, and of those whose session others share.
+    fn looked(&self, round: &Round<'_>) -> Vec<Kind> {
         let mut outcomes: Vec<Kind> = Vec::with_capacity(self.kept.len());
         let mut looks = Vec::new();
         for (place, kept) in self.kept.iter().enumerate() {
-            let renewed = match (&kept.session, kept.is_extended) {
-                (None, _) => Ok(false),
-                (Some(_), true) => renewed.next().unwrap_or(Ok(false)),
-                (Some(_), false) => Ok(true),
-            };
-            if let Ok(true) = renewed {
+            let error = kept.sessions().find_map(|session| round.renewed.get(session)?.clone().err());
+            let is_renewed = || kept.is_moved() || kept.sessions().all(|session| round.is_renewed(session));
+            if error.is_none() && kept.tenure.is_some() && is_renewed() {
                 looks.push(place);
             }
-            outcomes.push(renewed.err().map(Err));
+            outcomes.push(error.map(Err));
         }
         let mut rest = looks.as_slice();
         while !rest.is_empty() {
@@ -167,15 +216,15 @@ impl Together<'_> {
             let (places, others) = rest.split_at(rest.iter().take(LOOKS).take_while(fits).count().max(1));
             rest = others;
             let some: Vec<_> = places.iter().map(|place| &self.kept[*place]).collect();
-            for (place, outcome) in places.iter().zip(self.looked(&some)) {
+            for (place, outcome) in places.iter().zip(self.look_at(&some, round)) {
                 outcomes[*place] = outcome;
             }
         }
-        Ok(outcomes)
+        outcomes
     }
 
     /// Looks at the keys of tenures whose sessions were renewed, if they are extended.
-    fn looked(&self, some: &[&KeptTenure<'_>]) -> Vec<Kind> {
+    fn look_at(&self, some: &[&KeptTenure<'_>], round: &Round<'_>) -> Vec<Kind> {
         let names = &self.store.names;
         let prefix = |kept: &&KeptTenure<'_>| match kept.is_extended {
             true => names.of(kept.claim.key),
@@ -186,7 +235,7 @@ impl Together<'_> {
             Ok(looks) => {
                 let outcome = |(kept, entries): (&&KeptTenure<'_>, _)| {
                     let read = self.store.read(kept.claim.key, entries);
-                    Some(read.map(|snapshot| self.outcome(kept, &snapshot)))
+                    read.map(|snapshot| self.outcome(kept, &snapshot, round)).transpose()
                 };
                 some.iter().zip(looks).map(outcome).collect()
             }
@@ -194,13 +243,21 @@ impl Together<'_> {
         }
     }
 
-    fn outcome(&self, kept: &KeptTenure<'_>, snapshot: &Snapshot) -> Outcome {
-        let (extend, session) = (self.extend(kept), kept.session.as_deref());
-        if kept.is_extended {
-            extend.extended(session, snapshot).into()
-        } else {
-            extend.probed(session, snapshot).into()
+    /// `None` if the renewal of a session that others share found none, or another thread has moved the hold meanwhile.
+    fn outcome(&self, kept: &KeptTenure<'_>, snapshot: &Snapshot, round: &Round<'_>) -> Option<Outcome> {
+        let (extend, sessions) = (self.extend(kept), &self.store.sessions);
+        let (claim, tenure) = (kept.claim, kept.tenure.as_ref()?);
+        let session = Some(tenure.seen(snapshot, claim.locker).id.as_str());
+        if !kept.is_extended {
+            return sessions.is_as(claim.locker, tenure).then(|| extend.probed(session, snapshot).into());
         }
+        if self.store.kv.term() != round.term {
+            return None;
+        }
+        let is_renewed = |session: &str| round.is_renewed(session);
+        let counts = sessions.note_renewed(claim, tenure, is_renewed, snapshot, round.lives_from(kept))?;
+        let outcome = extend.extended(session, snapshot);
+        (counts || matches!(outcome, ExtendOutcome::NotOurs(_))).then(|| outcome.into())
     }
 
     fn extend<'b>(&'b self, kept: &'b KeptTenure<'b>) -> Extend<'b> {

@@ -13,6 +13,8 @@ running_on_both_stores!(
     it_extends_at_three_quarters_and_probes_in_between,
     without_probes_it_only_extends,
     it_keeps_all_that_is_due_in_one_round_trip,
+    what_a_store_does_between_rounds_keeps_no_outcome,
+    a_client_that_is_closed_has_its_store_do_nothing_between_rounds,
     it_lets_go_of_what_was_unlocked,
 );
 
@@ -107,6 +109,35 @@ fn it_keeps_all_that_is_due_in_one_round_trip(lab: &Lab) {
     let most = trips.values().copied().max().unwrap_or(0);
     assert!(most + first >= KEYS, "{trips:?} after {first}");
     assert!(guards.iter().all(redis_dlock::DLockGuard::is_valid));
+}
+
+/// Shows: G3.
+fn what_a_store_does_between_rounds_keeps_no_outcome(lab: &Lab) {
+    let (lock, watch) = lab.watched_lock(config("x", 4000).with_probe(false));
+    let guard = lock.lock().unwrap();
+    let extended = watch.stop_next(Kind::Extend, When::Coming);
+    extended.wait_till_due();
+    let before = guard.remaining();
+    let between = watch.stop_next(Kind::Between, When::Going);
+    extended.open();
+    between.wait();
+    assert!(guard.remaining() > before, "the lease has not been told of its extension");
+    between.open();
+    guard.unlock().unwrap();
+}
+
+fn a_client_that_is_closed_has_its_store_do_nothing_between_rounds(lab: &Lab) {
+    let (generator, watch) = lab.watched_generator();
+    let lock = generator.generate_with(config("x", 4000).with_probe(false)).unwrap();
+    let guard = lock.lock().unwrap();
+    let extended = watch.stop_next(Kind::Extend, When::Coming);
+    extended.wait_till_due();
+    generator.close();
+    // Nobody opens it, so no later round would come.
+    let _between = watch.stop_next(Kind::Between, When::Going);
+    extended.open();
+    watch.wait_for_more(Kind::Extend, 2);
+    guard.unlock().unwrap();
 }
 
 fn it_lets_go_of_what_was_unlocked(lab: &Lab) {

@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Message,
     /// An inbox that is opened, which may be stopped, too, and is not recorded.
     Inbox,
+    /// What is done between rounds, the same.
+    Between,
 }
 
 impl Kind {
@@ -368,6 +370,11 @@ impl LockProcessor for Watched {
         }
         let described: Vec<_> = requests.iter().map(of).collect();
         self.pass(&described, limit.time(), || self.inner.run(requests, limit))
+    }
+
+    fn between_rounds(&self, limit: Duration) {
+        self.watch.iter().for_each(|watch| watch.pass_gates(&[(Kind::Between, "", "")], When::Going));
+        self.inner.between_rounds(limit);
     }
 
     fn limits(&self) -> StoreLimits {

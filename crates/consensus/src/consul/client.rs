@@ -35,6 +35,8 @@ pub(super) struct ConsulClient {
     pub(super) http: Http,
     token: Option<String>,
     pub(super) shortest_lease: Duration,
+    /// How many long holds keep sessions of their own: [`ConsulBuilder::share_sessions`](super::ConsulBuilder::share_sessions).
+    pub(super) most_own_sessions: usize,
     /// Each request goes there.
     place: Place,
     /// Whether Consul has taken the place for one that it has.
@@ -72,6 +74,7 @@ impl ConsulClient {
             http,
             token,
             shortest_lease,
+            most_own_sessions: usize::MAX,
             place,
             is_placed,
             is_on_agents: AtomicBool::new(false),

@@ -56,6 +56,8 @@ impl Kv for Arc<ConsulClient> {
         let mut limits = limits(self.shortest_lease);
         limits.longest_lease = LONGEST;
         limits.longest_release_delay = LONGEST_LIFE;
+        // A hold whose thread has ended is kept until the others have left the session that they share.
+        limits.dead_holder_leases += u32::from(self.most_own_sessions < usize::MAX);
         limits
     }
 
@@ -114,6 +116,15 @@ impl Kv for Arc<ConsulClient> {
             iter::once(first).chain(others).map(Vec::into_iter).collect()
         });
         (0..sessions.len()).filter_map(|n| lanes[n % count].next()).collect()
+    }
+
+    fn most_own_sessions(&self) -> usize {
+        self.most_own_sessions
+    }
+
+    fn has_no_node(&self) -> bool {
+        // ORDERING: SeqCst, as all flags of these stores: it is read beside requests.
+        self.is_on_agents.load(Ordering::SeqCst)
     }
 
     /// Ends a session, and makes sure of it.

@@ -13,6 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Method;
 
+/// The names of the parameters of a URL.
+const PARAMETERS: [&str; 4] = {
+    let [datacenter, namespace, partition] = Place::PARAMETERS;
+    [datacenter, namespace, partition, SHARE_SESSIONS]
+};
+const SHARE_SESSIONS: &str = "share_sessions";
+
 /// The port that Consul uses unless it is told another one.
 const PORT: u16 = 8500;
 
@@ -47,8 +54,8 @@ pub struct ConsulLockProcessor {
 }
 
 impl ConsulLockProcessor {
-    /// Makes a store on the servers or agents of a URL: `consul://[token@]host[:8500][,host[:8500]…][/prefix][?dc=…&ns=…&partition=…]`, or
-    /// `consul+https://…` with the feature `tls`. In place of a host there may be the path of a Unix socket, with each `/` as `%2F`. The prefix
+    /// Makes a store on the servers or agents of a URL:
+    /// `consul://[token@]host[:8500][,host[:8500]…][/prefix][?dc=…&ns=…&partition=…&share_sessions=…]`, or `consul+https://…` with the feature `tls`. In place of a host there may be the path of a Unix socket, with each `/` as `%2F`. The prefix
     /// is `dlock` unless the URL names another. The next server is asked if one does not answer. What is no letter or digit in a token is
     /// written as `%XX`.
     ///
@@ -67,13 +74,19 @@ impl ConsulLockProcessor {
     ///
     /// [`Error::InvalidConfig`] if the URL cannot be used.
     pub fn builder(url: &str) -> Result<ConsulBuilder, Error> {
-        let settings = StoreSettings::new(url, "consul", PORT, &Place::PARAMETERS)?;
+        let settings = StoreSettings::new(url, "consul", PORT, &PARAMETERS)?;
         if matches!(settings.url.login, Some((_, Some(_)))) {
             let hint = "write the token alone before the host: token@host";
             return Err(Error::invalid_config("URL", "consul://…", hint));
         }
         let place = Place::of(&settings.url.parameters);
-        Ok(ConsulBuilder { settings, session_ttl_min: SHORTEST, place })
+        let given = settings.url.parameters.iter().find(|(name, _)| name == SHARE_SESSIONS);
+        let count = |(_, value): &(String, String)| {
+            let odd = |_| Error::invalid_config("URL", value.clone(), "share_sessions is a number of locks");
+            value.parse().map_err(odd)
+        };
+        let most_own_sessions = given.map_or(Ok(usize::MAX), count)?;
+        Ok(ConsulBuilder { settings, session_ttl_min: SHORTEST, most_own_sessions, place })
     }
 
     /// Returns the prefix of all entries, with a slash at its end.
@@ -108,6 +121,7 @@ forward_to_store!(ConsulLockProcessor);
 pub struct ConsulBuilder {
     settings: StoreSettings,
     session_ttl_min: Duration,
+    most_own_sessions: usize,
     place: Place,
 }
 
@@ -116,6 +130,18 @@ impl ConsulBuilder {
     #[must_use]
     pub fn session_ttl_min(mut self, ttl: Duration) -> Self {
         self.session_ttl_min = ttl;
+        self
+    }
+
+    /// Has the long holds of a client with the same lease and lock-delay share a session if they are more than `above`: `share_sessions` in the URL.
+    /// One request then renews them all. Defaults to never, which is `usize::MAX`: each lock has a session of its own.
+    ///
+    /// 8 is sensible: so many are renewed at once, anyway. With 0 a single lock is moved, too, for three writes and nothing.
+    ///
+    /// [The crate's page](crate#locks-that-share-a-session) says what this costs. It is for programs that hold hundreds of locks for many leases.
+    #[must_use]
+    pub fn share_sessions(mut self, above: usize) -> Self {
+        self.most_own_sessions = above;
         self
     }
 
@@ -165,7 +191,10 @@ impl ConsulBuilder {
     fn client(&self, servers: &[String]) -> Result<ConsulClient, Error> {
         let token = self.settings.url.login.clone().map(|(token, _)| token);
         self.place.check()?;
-        Ok(ConsulClient::new(self.settings.http_of(servers)?, token, self.session_ttl_min, self.place.clone()))
+        let http = self.settings.http_of(servers)?;
+        let mut client = ConsulClient::new(http, token, self.session_ttl_min, self.place.clone());
+        client.most_own_sessions = self.most_own_sessions;
+        Ok(client)
     }
 }
 

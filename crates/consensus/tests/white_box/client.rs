@@ -202,9 +202,11 @@ impl Client {
         let session = self.servers.holder(&self.names.lock(KEY));
         let servers = self.servers.clone();
         let own = session.filter(|session| session.starts_with(&format!("{}/", self.name)));
-        let broken = self.names.broken(KEY, claim.locker);
+        let (broken, locker) = (self.names.broken(KEY, claim.locker), claim.locker.to_owned());
         // A hold whose session the operator has ended, or that he has broken, is told by its next renewal.
-        let is_excused = move || own.as_ref().is_none_or(|own| servers.has_ended(own)) || servers.has(&broken);
+        let is_excused = move || {
+            own.as_ref().is_none_or(|own| servers.has_ended(own)) || servers.has_ended(&locker) || servers.has(&broken)
+        };
         if is_excused() && !self.servers.is_meddled_with() {
             self.object(format_args!("{} holds what is not its own", claim.locker));
         }

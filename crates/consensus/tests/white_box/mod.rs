@@ -24,3 +24,4 @@ pub(crate) mod mutants;
 mod offers;
 mod scenarios;
 mod servers;
+mod shared;

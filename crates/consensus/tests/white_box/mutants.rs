@@ -1,7 +1,7 @@
 //! Mistakes that can be built into the protocol, one at a time. The scenarios must detect each of them.
 
 use super::explorer::failure;
-use super::scenarios;
+use super::{scenarios, shared};
 use std::cell::Cell;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,14 @@ pub(crate) enum Mutant {
     ConfirmsUnchecked,
     /// A waiter is passed over without a check that it has not confirmed.
     PassesOverUnchecked,
+    /// A request about one of several holds that share a session is settled by the end of that session.
+    EndsTheShared,
+    /// A hold that was moved by a request without an answer is believed to be where it was.
+    ForgetsTheMove,
+    /// Whatever takes a key from a session that many share checks the session alone.
+    FreesWhatIsShared,
+    /// Holds stay with a session of which one is not extended any more.
+    KeepsTheRetired,
     /// A waiter that does not confirm is not passed over.
     WaitsForTheDead,
     /// An extension does not renew its session. `tests/faults` finds it.
@@ -86,6 +94,26 @@ macro_rules! caught_each {
             caught(Mutant::$mutant, || scenarios::$scenario.play(), $words);
         })*
     };
+}
+
+#[test]
+fn ends_the_shared() {
+    caught(Mutant::EndsTheShared, shared::releases, &["is lost"]);
+}
+
+#[test]
+fn forgets_the_move() {
+    caught(Mutant::ForgetsTheMove, shared::moves, &["is lost", "is not free"]);
+}
+
+#[test]
+fn frees_what_is_shared() {
+    caught(Mutant::FreesWhatIsShared, shared::releases, &["is lost"]);
+}
+
+#[test]
+fn keeps_the_retired() {
+    caught(Mutant::KeepsTheRetired, shared::retires, &["it is renewed for ever"]);
 }
 
 caught_each! {

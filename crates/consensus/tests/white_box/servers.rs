@@ -2,9 +2,10 @@
 
 use crate::deadline::Deadline;
 use crate::kv::{Change, Check, Committed, Entry, Kv, Life, Listening, Transaction, Write};
+use crate::names::Party;
 use crate::sync::Mutex;
 use redis_dlock::port::{Claim, StoreLimits};
-use redis_dlock::{BackendFailure, Error};
+use redis_dlock::{BackendFailure, Clock, Error, Moment, SystemClock};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Condvar;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
@@ -44,23 +45,76 @@ struct State {
     is_delayed: bool,
     entries: BTreeMap<String, Entry>,
     sessions: BTreeSet<String>,
-    /// Those that the operator has ended.
+    /// Those that the operator has ended, and the lockers that held by them.
     ended: BTreeSet<String>,
     /// The clients that have died.
     dead: BTreeSet<String>,
     faults: u32,
+    /// What becomes of the next transaction.
+    next: Option<Lost>,
+    /// The beginning of the paths that nobody passes on any more, and what comes of it.
+    kept: Option<(String, fn() -> Error)>,
+    /// How often that has come.
+    refusals: u32,
+    /// How often sessions were renewed, and when last; and whether the next renewal finds none: by a server that has just begun to lead.
+    renewals: BTreeMap<String, u32>,
+    renewed_at: BTreeMap<String, Moment>,
+    is_new: bool,
+    /// How often a key was looked at.
+    looks: u32,
+    /// Whether each session that is created is on the node of an agent, or none is created; and how often that was asked for.
+    creation: Option<Creation>,
+    created: u32,
+    is_on_agents: bool,
+}
+
+/// What becomes of a transaction whose answer is lost, or is that to a repetition.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lost {
+    NeverExecuted,
+    Executed,
+    ExecutedLater,
+    /// A proxy sends it twice, and tells the second answer.
+    Twice,
+}
+
+/// What becomes of new sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Creation {
+    OnAgents,
+    Unanswered,
+}
+
+impl Lost {
+    pub(super) fn some() -> Self {
+        [Self::NeverExecuted, Self::Executed, Self::ExecutedLater][thread_rng().gen_range(0..3)]
+    }
 }
 
 impl Servers {
     pub(super) fn new(faults: u32, is_calm: bool) -> Self {
+        Self::with(faults, is_calm, thread_rng().gen_bool(0.5))
+    }
+
+    /// Servers without faults, on which holds share a session.
+    pub(super) fn like_consul() -> Self {
+        Self::with(0, false, true)
+    }
+
+    /// Servers without faults, on which none does.
+    pub(super) fn like_etcd() -> Self {
+        Self::with(0, false, false)
+    }
+
+    /// Sets how many requests fail from now on, at most.
+    pub(super) fn set_faults(&self, faults: u32) {
+        self.0.state.lock().faults = faults;
+    }
+
+    fn with(faults: u32, is_calm: bool, is_blind: bool) -> Self {
         let state = State { faults, ..State::default() };
-        let shared = Shared {
-            is_blind: thread_rng().gen_bool(0.5),
-            is_calm,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            late: Mutex::default(),
-        };
+        let shared =
+            Shared { is_blind, is_calm, state: Mutex::new(state), changed: Condvar::new(), late: Mutex::default() };
         Self(Arc::new(shared))
     }
 
@@ -82,6 +136,9 @@ impl Servers {
             let held: Vec<_> = state.entries.values().filter_map(|entry| entry.session.clone()).collect();
             if !held.is_empty() {
                 let session = held[thread_rng().gen_range(0..held.len())].clone();
+                let lost = state.entries.values().filter(|entry| entry.session.as_ref() == Some(&session));
+                let lost: Vec<_> = lost.map(|entry| Party::read(&entry.value, None).locker).collect();
+                state.ended.extend(lost);
                 state.end(&session);
                 state.ended.insert(session);
             }
@@ -103,6 +160,55 @@ impl Servers {
         });
     }
 
+    /// Has every write fail so from now on of an entry whose path begins with this.
+    pub(super) fn keep(&self, prefix: &str, failure: fn() -> Error) {
+        self.0.state.lock().kept = Some((prefix.to_owned(), failure));
+    }
+
+    /// How many have.
+    pub(super) fn refusals(&self) -> u32 {
+        self.0.state.lock().refusals
+    }
+
+    /// Has the next renewal be answered by a server that does not know the session yet. Returns how many there were before.
+    pub(super) fn begin_to_lead(&self) -> u32 {
+        let mut state = self.0.state.lock();
+        state.is_new = true;
+        state.renewals.values().sum()
+    }
+
+    pub(super) fn renewals(&self) -> u32 {
+        self.0.state.lock().renewals.values().sum()
+    }
+
+    pub(super) fn renewals_of(&self, session: &str) -> u32 {
+        self.0.state.lock().renewals.get(session).copied().unwrap_or_default()
+    }
+
+    /// When a session was renewed last.
+    pub(super) fn renewed_at(&self, session: &str) -> Moment {
+        self.0.state.lock().renewed_at[session]
+    }
+
+    /// Changes what becomes of new sessions.
+    pub(super) fn create(&self, creation: Creation) {
+        self.0.state.lock().creation = Some(creation);
+    }
+
+    /// How often somebody wanted to create one.
+    pub(super) fn created(&self) -> u32 {
+        self.0.state.lock().created
+    }
+
+    pub(super) fn looks(&self) -> u32 {
+        self.0.state.lock().looks
+    }
+
+    /// Loses the answer to the next transaction, or executes it twice.
+    pub(super) fn lose_next(&self, how: Lost) {
+        self.0.state.lock().next = Some(how);
+    }
+
     /// Writes an entry that no session holds, as a person does on etcd.
     pub(super) fn put(&self, path: &str) {
         let mut state = self.0.state.lock();
@@ -118,9 +224,9 @@ impl Servers {
         self.0.state.lock().dead.insert(name.to_owned());
     }
 
-    /// Whether the operator has ended the session of the tenure that stood in the lock's entry with this session.
-    pub(super) fn has_ended(&self, session: &str) -> bool {
-        self.0.state.lock().ended.contains(session)
+    /// Whether the operator has ended this session, or one that this locker had.
+    pub(super) fn has_ended(&self, name: &str) -> bool {
+        self.0.state.lock().ended.contains(name)
     }
 
     /// The session that holds the entry, without a step.
@@ -295,7 +401,13 @@ impl State {
     }
 }
 
-fn unanswered() -> Error {
+fn path_of(write: &Write) -> &str {
+    match write {
+        Write::Hold { path, .. } | Write::Pass { path, .. } | Write::Delete { path } | Write::Say { path, .. } => path,
+    }
+}
+
+pub(super) fn unanswered() -> Error {
     Error::backend(BackendFailure::Unknown, "no answer")
 }
 
@@ -318,7 +430,16 @@ impl Kv for Servers {
     }
 
     fn open_session(&self, _life: Life, name: &str, _: Deadline) -> Result<String, Error> {
+        let creation = {
+            let mut state = self.0.state.lock();
+            state.created += 1;
+            state.creation
+        };
+        if creation == Some(Creation::Unanswered) {
+            return Err(unanswered());
+        }
         Ok(self.step(|state| {
+            state.is_on_agents = creation.is_some();
             state.index += 1;
             let id = format!("{name}/{}", state.index);
             state.sessions.insert(id.clone());
@@ -327,11 +448,25 @@ impl Kv for Servers {
     }
 
     fn renew(&self, session: &str, _: Deadline) -> Result<bool, Error> {
+        let is_new = {
+            let mut state = self.0.state.lock();
+            *state.renewals.entry(session.to_owned()).or_default() += 1;
+            state.renewed_at.insert(session.to_owned(), SystemClock.now());
+            std::mem::take(&mut state.is_new)
+        };
         // By a server that has just begun to lead.
-        if self.strikes() {
+        if is_new || self.strikes() {
             return Ok(false);
         }
         Ok(self.step(|state| state.sessions.contains(session)))
+    }
+
+    fn most_own_sessions(&self) -> usize {
+        if self.0.is_blind { 0 } else { usize::MAX }
+    }
+
+    fn has_no_node(&self) -> bool {
+        self.0.state.lock().is_on_agents
     }
 
     fn end_session(&self, session: &str, _: Deadline) -> Result<(), Error> {
@@ -341,16 +476,36 @@ impl Kv for Servers {
 
     fn commit(&self, transaction: &Transaction, _: Deadline) -> Result<Committed, Error> {
         step();
-        if !self.strikes() {
-            let committed = self.execute(transaction);
-            step();
-            return Ok(committed);
-        }
-        match thread_rng().gen_range(0..4) {
-            0 => return Err(Error::backend(BackendFailure::NotExecuted, "no leader")),
-            1 => {}
-            2 => drop(self.execute(transaction)),
-            _ => {
+        let next = {
+            let mut state = self.0.state.lock();
+            if let Some((prefix, failure)) = state.kept.clone()
+                && transaction.writes.iter().any(|write| path_of(write).starts_with(&prefix))
+            {
+                state.refusals += 1;
+                return Err(failure());
+            }
+            state.next.take()
+        };
+        let lost = match next {
+            Some(lost) => lost,
+            None if !self.strikes() => {
+                let committed = self.execute(transaction);
+                step();
+                return Ok(committed);
+            }
+            None if thread_rng().gen_ratio(1, 4) => {
+                return Err(Error::backend(BackendFailure::NotExecuted, "no leader"));
+            }
+            None => Lost::some(),
+        };
+        match lost {
+            Lost::NeverExecuted => {}
+            Lost::Executed => drop(self.execute(transaction)),
+            Lost::Twice => {
+                drop(self.execute(transaction));
+                return Ok(self.execute(transaction));
+            }
+            Lost::ExecutedLater => {
                 let (servers, transaction) = (self.clone(), transaction.clone());
                 let late = thread::spawn(move || {
                     step();
@@ -364,7 +519,10 @@ impl Kv for Servers {
     }
 
     fn look(&self, prefix: &str, _: Deadline) -> Result<Vec<Entry>, Error> {
-        Ok(self.step(|state| state.with(prefix)))
+        Ok(self.step(|state| {
+            state.looks += 1;
+            state.with(prefix)
+        }))
     }
 
     fn listen(&self, _: &str, _: Deadline) -> Result<Box<dyn Listening>, Error> {

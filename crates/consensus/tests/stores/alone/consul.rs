@@ -4,3 +4,4 @@ mod beside;
 mod inboxes;
 mod nodes;
 mod places;
+mod shared;
