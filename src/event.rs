@@ -167,7 +167,7 @@ pub struct SlowWait {
     /// and the waiting thread holds the last one. Empty if no circle of this generator's holds is known. A circle is reported after about one
     /// second, whatever the time after which waits count as slow.
     pub circle: Vec<String>,
-    /// Why the last request about the lock has failed; `None` if it was answered, so that somebody else has the lock.
+    /// Why the last request about the lock has failed; `None` if it was answered, or if none has ended yet.
     pub error: Option<Error>,
 }
 

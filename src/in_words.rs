@@ -14,8 +14,11 @@ impl fmt::Display for Party {
             write!(f, ": {}", process(client.program.as_deref(), client.pid, client.host.as_deref()))?;
         }
         let Some(told) = &self.told else { return Ok(()) };
-        if let Some(lasted) = told.held_for.or(told.first_waits_for) {
-            write!(f, ", for {}", time(lasted))?;
+        // A client that still asks may be in the key already, and holds nothing then.
+        match (told.held_for, told.first_waits_for) {
+            (Some(held), _) => write!(f, ", for {}", time(held))?,
+            (None, Some(waits)) => write!(f, ", waiting for {}", time(waits))?,
+            (None, None) => {}
         }
         f.write_str(&reason(told.reason.as_deref()))
     }

@@ -146,6 +146,7 @@ part_other-versions() {
             other=etcd
         fi
         export "${program^^}_BIN=$(other_version "$version")"
+        # `others::consul` compares with `consul lock` of the version that the other parts use.
         tests --only ".*$program" --but "all::|others::consul|.*$other" --threads 12 "${crates[@]}" --test stores --test command
     done
 }

@@ -202,6 +202,7 @@ fn every_directory_is_in_a_room() {
 /// The lines of `tests/run.sh list`: a rung or a file, and its parts.
 fn listed(files: &[String]) -> Vec<(String, Vec<String>)> {
     let list = Command::new(package().join("tests/run.sh")).arg("list").args(files).output().expect("the script");
+    assert!(list.status.success(), "tests/run.sh list: {}", list.status);
     let lines = String::from_utf8(list.stdout).expect("a text");
     let line = |line: &str| {
         let (of, parts) = line.split_once(": ").expect("a name");
@@ -231,7 +232,9 @@ fn every_source_is_guarded_by_parts_that_the_page_of_the_tests_has() {
     files
         .extend(fs::read_dir(package().join("scripts")).expect("scripts").map(|entry| entry.expect("an entry").path()));
     let path = |file: &PathBuf| file.strip_prefix(package()).expect("below").display().to_string();
-    for (file, of) in listed(&files.iter().map(path).collect::<Vec<_>>()) {
+    let guarded = listed(&files.iter().map(path).collect::<Vec<_>>());
+    assert_eq!(guarded.len(), files.len(), "a line for each file");
+    for (file, of) in guarded {
         assert!(!of.is_empty(), "{file}: tests/run.sh knows no part that guards it");
         of.iter().for_each(|part| assert!(parts.contains_key(part), "{file}: there is no part {part}"));
     }

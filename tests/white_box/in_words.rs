@@ -23,7 +23,7 @@ fn who_holds_a_lock_is_one_part_of_a_line() {
     assert_eq!(holder.to_string(), r#""web-1-7-c0ffee-12": export (pid 7) on web-1, for 1day 2h 3m 4s (a\nb)"#);
     let told = Told { first_waits_for: Some(Duration::from_millis(9_050)), ..Told::default() };
     let waits = Party { client: Some(ClientRecord::default()), told: Some(told), ..bare };
-    assert_eq!(waits.to_string(), r#""web-1-7-c0ffee-12": ? (pid ?) on ?, for 9s 50ms"#);
+    assert_eq!(waits.to_string(), r#""web-1-7-c0ffee-12": ? (pid ?) on ?, waiting for 9s 50ms"#);
 
     let held = Holder { locker: locker.clone(), remaining: Some(Duration::from_secs(9)), is_local: true };
     assert_eq!((held.to_string(), held.delayed_release()), (format!("{locker:?}"), None));

@@ -175,7 +175,7 @@ mod tests {
         for (micros, said) in [(0, "0s"), (1_234_567, "1s 234ms"), (75_999_999, "1m 15s")] {
             assert_eq!(time(Duration::from_micros(micros)), said);
         }
-        // The library writes times in the same way.
+        // The library writes times in the same way, up to a month.
         for ms in [0, 7, 9_999, 10_999, 60_000, 3_600_000, 93_784_999, 172_800_000] {
             let ended = DelayedRelease::of_locker(&format!("delayed-release locker=l-1 held={ms}")).expect("a mark");
             assert_eq!(ended.to_string(), format!("? (pid ?) on ?, in {}", time(Duration::from_millis(ms))));

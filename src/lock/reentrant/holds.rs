@@ -25,8 +25,8 @@ impl DistributedReentrantLock {
         without_limit(Hold::acquire(self, &WaitLimit::FOREVER))
     }
 
-    /// Tries once to acquire the lock for a [`Hold`]. Returns `None` if it is held, even by the calling thread. Blocks as
-    /// [`try_lock`](Self::try_lock) does.
+    /// Tries once to acquire the lock for a [`Hold`]. Returns `None` if it is held, even by the calling thread, or
+    /// [kept after a hold](crate::Holder::delayed_release). Blocks as [`try_lock`](Self::try_lock) does.
     ///
     /// # Errors
     ///

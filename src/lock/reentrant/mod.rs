@@ -259,8 +259,8 @@ impl DistributedReentrantLock {
         self.handle.key.queue_length()
     }
 
-    /// Returns `true` if anybody holds the lock. Blocks for one round trip to the store, at most for the limit of one command.
-    /// The answer may be out of date when this returns.
+    /// Returns `true` if anybody holds the lock, or if it is [kept](Holder::delayed_release) after a hold. Blocks for one round trip to the store, at
+    /// most for the limit of one command. The answer may be out of date when this returns.
     ///
     /// # Errors
     ///

@@ -55,9 +55,9 @@ pub struct ConsulLockProcessor {
 
 impl ConsulLockProcessor {
     /// Makes a store on the servers or agents of a URL:
-    /// `consul://[token@]host[:8500][,host[:8500]…][/prefix][?dc=…&ns=…&partition=…&share_sessions=…]`, or `consul+https://…` with the feature `tls`. In place of a host there may be the path of a Unix socket, with each `/` as `%2F`. The prefix
-    /// is `dlock` unless the URL names another. The next server is asked if one does not answer. What is no letter or digit in a token is
-    /// written as `%XX`.
+    /// `consul://[token@]host[:8500][,host[:8500]…][/prefix][?dc=…&ns=…&partition=…&share_sessions=…]`, or `consul+https://…` with the feature
+    /// `tls`. In place of a host there may be the path of a Unix socket, with each `/` as `%2F`. The prefix is `dlock` unless the URL names
+    /// another. The next server is asked if one does not answer. What is no letter or digit in a token is written as `%XX`.
     ///
     /// It connects with the first request, and does not block, but to read the platform's root certificates.
     ///

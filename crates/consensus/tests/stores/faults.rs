@@ -114,7 +114,8 @@ fn behind_a_waiter_that<V: ConsensusStore>(servers: &V, strike: Signal) -> (Wait
     let leases = given.elapsed().div_duration_f64(WAITING);
     let figure = format!("{}: it kept others out for {leases:.2} of its lease\n", V::NAME);
     std::io::stdout().write_all(figure.as_bytes()).unwrap();
-    assert!(leases <= 0.55, "half a lease, and the time of the requests: {figure}");
+    // Half a lease, and the time of the requests. Who waited for the end of a lease would read one and more.
+    assert!(leases <= 0.8, "{figure}");
     (waiter, hold)
 }
 

@@ -140,7 +140,8 @@ fn refusal(answer: &Value) -> Option<Error> {
     Some(if is_denied { Error::denied(words) } else { Error::backend(BackendFailure::Refused, words) })
 }
 
-/// The servers that are not there. One that has just begun is unhealthy for some seconds, too.
+/// The servers that are not there. One that has just begun is unhealthy for some seconds, too, and is not among them; nor is one that answers the
+/// other servers' gossip but lags behind their log.
 fn failed(state: &Value) -> impl Iterator<Item = &str> {
     let servers = state["Servers"].as_object().into_iter().flat_map(|servers| servers.values());
     let failed = servers.filter(|server| server["Healthy"] == false && server["NodeStatus"] != "alive");
