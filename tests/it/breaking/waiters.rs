@@ -77,9 +77,9 @@ fn threads_of_the_broken_process_wait_for_the_end_of_its_hold_and_go_on(lab: &La
         let broken = guard.fencing_token();
         assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
         assert_broken(&cause(guard.unlock()));
-        for waiter in waiters {
-            assert!(lab.time.join(waiter) > token.max(broken));
-        }
+        // In small steps: a lease is over at once otherwise if a thread that is given the lock cannot run yet.
+        lab.time.until_soon("they have had it", || waiters.iter().all(Member::is_finished));
+        assert!(waiters.into_iter().all(|waiter| waiter.join() > token.max(broken)));
     }
     eventually("nothing is left", || lab.leftovers().is_empty());
 }
