@@ -65,6 +65,12 @@ pub(crate) enum What {
     Away {
         since: Nanos,
     },
+    /// Requests of the process begin to fail, by which error.
+    StoreFails {
+        why: String,
+    },
+    /// They are answered again.
+    StoreAnswers,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +109,8 @@ impl fmt::Display for Event {
             What::Valid { until } => write!(f, "valid {until}"),
             What::Lost => write!(f, "lost"),
             What::Away { since } => write!(f, "away {since}"),
+            What::StoreFails { why } => write!(f, "store-fails {}", why.replace('\n', " ")),
+            What::StoreAnswers => write!(f, "store-answers"),
         }
     }
 }
@@ -146,6 +154,8 @@ fn parse(line: &str) -> Option<Event> {
         "valid" => What::Valid { until: rest.parse().ok()? },
         "lost" => What::Lost,
         "away" => What::Away { since: rest.parse().ok()? },
+        "store-fails" => What::StoreFails { why: rest.to_owned() },
+        "store-answers" => What::StoreAnswers,
         _ => return None,
     };
     Some(Event { at, actor, what })
@@ -168,6 +178,8 @@ fn events_are_read_as_they_were_written() {
         What::Valid { until: 5 },
         What::Lost,
         What::Away { since: 4 },
+        What::StoreFails { why: "no answer within 1s".to_owned() },
+        What::StoreAnswers,
     ] {
         let event = Event { at: 17, actor, what };
         assert_eq!(event.to_string().parse(), Ok(event));

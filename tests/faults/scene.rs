@@ -144,6 +144,20 @@ impl Scene {
         self.events.iter().any(|event| event.actor.process == process && event.at > from && event.what == What::Lost)
     }
 
+    /// The processes of which a request has failed since then, and the first error of each.
+    pub(crate) fn failures_since(&mut self, from: Nanos) -> BTreeMap<Process, String> {
+        self.refresh();
+        let mut failing = BTreeMap::new();
+        for Event { at, actor, what } in &self.events {
+            match what {
+                What::StoreFails { why } => _ = failing.insert(actor.process, why.clone()),
+                What::StoreAnswers if *at < from => _ = failing.remove(&actor.process),
+                _ => {}
+            }
+        }
+        failing
+    }
+
     /// Waits until the lock went from hand to hand so many times more.
     #[track_caller]
     pub(crate) fn go_on(&mut self, holds: usize) {

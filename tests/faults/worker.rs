@@ -16,8 +16,8 @@ use futures_lite::future::block_on;
 use parking_lot::Mutex;
 use redis_dlock::port::LockProcessor;
 use redis_dlock::{
-    BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold, Leader,
-    Receiver, RedisLockProcessor, SystemClock, Term,
+    BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error,
+    Event as LockEvent, Hold, Leader, Receiver, RedisLockProcessor, SystemClock, Term,
 };
 use std::fs::File;
 use std::io::Write;
@@ -84,14 +84,23 @@ fn process() {
     let store = store(&work);
     // Only the last pointer closes the store.
     let weak_store = Arc::downgrade(&store);
-    let generator = DLockGenerator::builder().listener(work.listener).build(store).unwrap();
+    let recorder = Arc::new(Recorder(Mutex::new(File::options().append(true).create(true).open(&work.file).unwrap())));
+    let actor = Actor { process: work.process, thread: u32::MAX };
+    let noting = Arc::clone(&recorder);
+    let generator = DLockGenerator::builder().listener(work.listener).on_event(move |event| match event {
+        LockEvent::StoreFailing(failing) => {
+            noting.note(now(), actor, What::StoreFails { why: failing.error.to_string() });
+        }
+        LockEvent::StoreBack(_) => noting.note(now(), actor, What::StoreAnswers),
+        _ => {}
+    });
+    let generator = generator.build(store).unwrap();
     let config = DLockConfig::new(KEY.0, KEY.1).with_lease(Duration::from_millis(work.lease));
     // What is made at the first use is no part of any scenario.
     let lock = generator.generate_with(config.clone()).unwrap();
     while lock.is_locked().is_err() {}
-    let recorder = Arc::new(Recorder(Mutex::new(File::options().append(true).create(true).open(&work.file).unwrap())));
     let (stop, holds_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (noting, actor) = (Arc::clone(&recorder), Actor { process: work.process, thread: u32::MAX });
+    let noting = Arc::clone(&recorder);
     // By way of the test's process, whose threads are the network.
     let mut there = fenced::Access::open(work.fenced);
     let pulse = pulse::keep(move || there.beat(), move |since, at| noting.note(at, actor, What::Away { since }));

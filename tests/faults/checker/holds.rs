@@ -52,7 +52,8 @@ pub(crate) fn calls(events: &[Event]) -> Vec<Call> {
             What::Left { count } => End::Left { count: *count },
             What::Fail { count, .. } => End::Fail { count: *count },
             What::Unknown { count, .. } => End::Unknown { count: *count },
-            What::Keeps { .. } | What::Valid { .. } | What::Lost | What::Away { .. } => continue,
+            What::Keeps { .. } | What::Valid { .. } | What::Lost => continue,
+            What::Away { .. } | What::StoreFails { .. } | What::StoreAnswers => continue,
         };
         if let Some(call) = open.remove(&event.actor) {
             (calls[call].end, calls[call].end_at) = (end, event.at);
@@ -186,7 +187,7 @@ pub(crate) fn holds(events: &[Event]) -> Vec<Hold> {
                     holds[*hold].lost.get_or_insert(at);
                 }
             }
-            What::Away { .. } => {}
+            What::Away { .. } | What::StoreFails { .. } | What::StoreAnswers => {}
         }
     }
     holds

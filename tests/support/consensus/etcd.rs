@@ -85,6 +85,16 @@ impl ConsensusStore for Etcd {
     fn longest(lease: Duration) -> Duration {
         Duration::from_secs((lease + lease / 4).as_secs() + 2)
     }
+
+    /// Before 3.4.31 and 3.5.13: its [issue 15247](https://github.com/etcd-io/etcd/issues/15247).
+    fn resumed_leader_ends_leases() -> bool {
+        let output = Command::new(program::<Self>()).arg("--version").output().expect("etcd runs");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let version = text.lines().find_map(|line| line.strip_prefix("etcd Version: ")).expect("it says its version");
+        let mut parts = version.trim().split('.').map(|part| part.parse::<u32>().unwrap_or_default());
+        let number = [(); 3].map(|()| parts.next().unwrap_or_default());
+        matches!(number, [3, 4, ..=30] | [3, 5, ..=12])
+    }
 }
 
 impl Quorum for Etcd {

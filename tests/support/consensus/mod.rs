@@ -91,6 +91,11 @@ pub(crate) trait ConsensusStore: Quorum + Sized {
 
     /// How long an entry may live whose lease of this length was not renewed.
     fn longest(lease: Duration) -> Duration;
+
+    /// Whether a leader that is suspended may end leases, when it resumes, that another one has renewed meanwhile.
+    fn resumed_leader_ends_leases() -> bool {
+        false
+    }
 }
 
 /// The program that a store's servers run.
