@@ -27,6 +27,10 @@ pub(crate) const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 pub(crate) const PREFIX: &str = "DLOCK_";
 
 const DEFAULT_LOCAL_PASSES: u32 = 16;
+
+/// The longest reason, and the longest name of a holder, in characters. Stores keep them in the entry of the lock, and etcd and Consul refuse an
+/// entry that is too long.
+const LONGEST_NOTE: usize = 1024;
 const RENEW_AT_RANGE: std::ops::RangeInclusive<f64> = 0.1..=0.85;
 
 /// Settings of one lock: its name, its lease, and how the lease is renewed. JVM: `DLockConfig`.
@@ -238,18 +242,19 @@ impl DLockConfig {
 
     /// Sets a text that says what the lock is for. The WARN of a lost lease and that of a [long hold](Self::with_hold_warning) include the text,
     /// `describe` shows it, and each request for the lock passes it to the store ([`Note::why`](crate::port::Note::why)). The stores of this crate
-    /// keep it only for a [delayed release](crate::DelayedRelease). Characters that cannot be printed are escaped. Defaults to none.
+    /// keep it only for a [delayed release](crate::DelayedRelease). Characters that cannot be printed are escaped, and what is longer than 1,024
+    /// characters is cut. Defaults to none.
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
-        self.reason = Some(OneLine(reason.into()).to_string());
+        self.reason = Some(note(reason.into()));
         self
     }
 
     /// Sets the name of a [`Hold`](crate::Hold) of this lock, and of a call that waits for one. People see it in
     /// [descriptions](crate::DLockGenerator::describe), in the report of a [long hold](Self::with_hold_warning), and in a store that keeps
     /// [notes](crate::port::Note::thread). Without this setting, they see the name of the thread that called. Characters that cannot be
-    /// printed are escaped. A guard is always shown with the name of its thread.
+    /// printed are escaped, and what is longer than 1,024 characters is cut. A guard is always shown with the name of its thread.
     pub fn with_holder_name(mut self, name: impl Into<String>) -> Self {
-        self.holder_name = Some(OneLine(name.into()).to_string());
+        self.holder_name = Some(note(name.into()));
         self
     }
 
@@ -403,6 +408,16 @@ impl DLockConfig {
         self.poller_gap = self.poller_gap.map(whole_milliseconds);
         Ok(self)
     }
+}
+
+/// Returns a text for people on one line. If it is cut, it ends with `…`.
+fn note(text: String) -> String {
+    let mut text = OneLine(text).to_string();
+    if let Some((at, _)) = text.char_indices().nth(LONGEST_NOTE) {
+        text.truncate(at);
+        text.push('…');
+    }
+    text
 }
 
 #[cfg(test)]

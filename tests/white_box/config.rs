@@ -70,6 +70,19 @@ fn a_config_tells_its_settings() {
 }
 
 #[test]
+fn texts_for_people_are_cut() {
+    let longest = "é".repeat(LONGEST_NOTE);
+    for (text, kept) in [
+        (longest.clone(), longest.clone()),
+        (longest.clone() + "x", longest + "…"),
+        ("\n".repeat(1 << 20), "\\n".repeat(LONGEST_NOTE / 2) + "…"),
+    ] {
+        let config = DLockConfig::new("T", "x").with_reason(&*text).with_holder_name(text);
+        assert_eq!((config.reason(), config.holder_name()), (Some(&*kept), Some(&*kept)));
+    }
+}
+
+#[test]
 fn leases_are_whole_milliseconds() {
     let config = DLockConfig::new("T", "x").with_lease(Duration::from_micros(20_999)).checked().expect("valid");
     assert_eq!(config.lease(), Duration::from_millis(20));

@@ -42,10 +42,7 @@ impl ListedLocks {
     }
 
     fn fetch(&mut self) -> Result<(), Error> {
-        self.client.core().process.check()?;
-        if self.client.is_closed() {
-            return Err(Error::ShutDown);
-        }
+        self.client.check()?;
         let page = self.client.core().directory()?.list(
             &self.keys,
             self.from.as_deref(),
