@@ -45,7 +45,7 @@ lock_on_cluster='cluster::lock::'
 
 # What tests the kit of the fault scenarios, and some scenarios of each family.
 few_faults='admin::|checker::|fenced::|history::|support::|toxics::|work::'
-few_faults+='|scenarios::(holder|waiter|restart|failover|terms|sentinel::killed|cluster::flushed|cluster::killed|cluster::moved|consensus::leader)::'
+few_faults+='|scenarios::(holder|waiter|restart|failover|terms|together|sentinel::killed|cluster::flushed|cluster::killed|cluster::moved|consensus::leader)::'
 few_faults+='|scenarios::access::(a_right_that_stays|without_the_right_to_tell)|scenarios::limits::a_full|scenarios::messages::without'
 few_faults+='|scenarios::network::(a_lease|a_release|an_acquire|an_extension)|scenarios::server::a_server_that_(forgets|sleeps_during_a)'
 few_faults+='|scenarios::meddling::a_deleted|scenarios::unheard::a_lock'

@@ -1,5 +1,6 @@
 //! The worker processes of a scene, each with its ways to the store and its histories.
 
+use crate::beside::BESIDE;
 use crate::elsewhere::Elsewhere;
 use crate::fenced::Fenced;
 use crate::history::Event;
@@ -23,6 +24,8 @@ pub(crate) struct Cast {
     pub(crate) ways: Vec<Proxy>,
     /// What it does to the lock.
     pub(crate) history: Tail,
+    /// What it does to the locks that it takes together with that one.
+    pub(crate) beside: Vec<Tail>,
     /// What it does to the locks elsewhere.
     pub(crate) elsewhere: Vec<Tail>,
 }
@@ -50,10 +53,12 @@ impl Cast {
             ..setup.work.clone()
         };
         let history = Tail::of(&work.file);
+        let beside = BESIDE.iter().filter(|_| work.together).map(|(target, _)| Tail::of(&work.file_beside(target)));
+        let beside = beside.collect();
         let elsewhere = (0..elsewhere.len()).map(|n| Tail::of(&work.file_of_other(n))).collect();
         let variables: Vec<_> = setup.mutant.iter().map(|mutant| ("DLOCK_MUTANT", *mutant)).collect();
         let worker = Worker::start_with("worker::process", &work.to_string(), &variables);
-        Self { worker, proxy, ways, history, elsewhere }
+        Self { worker, proxy, ways, history, beside, elsewhere }
     }
 }
 

@@ -12,7 +12,7 @@ impl Scene {
     pub(crate) fn assert_hears(&mut self) {
         let Servers::Cluster(cluster, _) = &self.server else { return };
         let mut keys: Vec<_> = self.elsewhere.iter().map(Elsewhere::key).collect();
-        keys.push(KEY.2.to_owned());
+        keys.extend(self.beside.iter().map(|lock| lock.key).chain([KEY.2]).map(str::to_owned));
         for cast in &mut self.cast {
             cast.worker.tell("client");
             let client = cast.worker.answer_about("client");

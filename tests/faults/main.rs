@@ -7,6 +7,7 @@
 mod each_store;
 
 mod admin;
+mod beside;
 mod cast;
 mod checker;
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -33,6 +34,7 @@ mod setup;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod taken;
 mod toxics;
 mod watch;
 mod ways;

@@ -28,6 +28,8 @@ pub(crate) struct Report {
     pub(crate) holds: usize,
     /// How many of these are terms of leaders.
     pub(crate) terms: usize,
+    /// How many locks were held in these, all together.
+    pub(crate) locks: usize,
     pub(crate) tenures: usize,
     pub(crate) expired: usize,
     pub(crate) refused: usize,
@@ -77,7 +79,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, operations, holds, terms, tenures, expired, refused, told, waited, lost, .. } = self;
+        let Self { name, operations, holds, terms, locks, tenures, expired, refused, told, waited, lost, .. } = self;
         let Self { both, excused, late, violations, elsewhere, seed, .. } = self;
         let of = |property| violations.iter().filter(|violation| violation.property == property).count();
         let broken: Vec<_> = [
@@ -98,7 +100,7 @@ impl fmt::Display for Report {
         let broken = if broken.is_empty() { "none".to_owned() } else { broken.join(", ") };
         write!(
             f,
-            "scenario {name}: {operations} operations, {holds} holds, {terms} of them terms, {tenures} tenures ({expired} left to their leases), \
+            "scenario {name}: {operations} operations, {holds} holds of {locks} locks, {terms} of them terms, {tenures} tenures ({expired} left to their leases), \
              {lost} lost ({excused} by a busy machine), {refused} refused by token, {both} times two inside, violations: {broken}, T {told:.0?}, V {waited:.0?}, \
              late {:.0} %{elsewhere}, seed {seed}",
             100.0 * late

@@ -1,5 +1,6 @@
 //! A server or a service, worker processes that want one lock of it, a network of its own for each, and what is done to them.
 
+use crate::beside::Beside;
 use crate::cast::Cast;
 use crate::checker::lateness::Late;
 use crate::checker::waits::Kept;
@@ -36,6 +37,8 @@ pub(crate) struct Scene {
     pub(crate) observer: Option<Observer>,
     pub(crate) fenced: Fenced,
     pub(crate) events: Vec<Event>,
+    /// The locks that are taken together with the scene's own.
+    pub(crate) beside: Vec<Beside>,
     /// The locks on other nodes, in a Cluster.
     pub(crate) elsewhere: Vec<Elsewhere>,
     /// Who holds the lock now, as far as the histories have been read.
@@ -83,6 +86,7 @@ impl Scene {
             observer,
             fenced,
             events: Vec::new(),
+            beside: Beside::all(setup),
             elsewhere,
             inside: BTreeMap::new(),
             acquired: 0,
@@ -104,6 +108,9 @@ impl Scene {
     /// Reads what was recorded since.
     pub(crate) fn refresh(&mut self) {
         for cast in &mut self.cast {
+            for (lock, history) in self.beside.iter_mut().zip(&mut cast.beside) {
+                lock.events.extend(history);
+            }
             for (lock, history) in self.elsewhere.iter_mut().zip(&mut cast.elsewhere) {
                 lock.events.extend(history);
             }
@@ -343,9 +350,10 @@ impl Scene {
         self.lates.push(Late { process: None, from: planned.min(now()), to: now() });
     }
 
-    /// Notes until when the store keeps the key if nobody extends it.
+    /// Notes until when the store keeps the key, and those that are taken together with it, if nobody extends them.
     pub(crate) fn note_ttl(&mut self) {
-        let ttl: i64 = self.server.run(&["PTTL", KEY.2]);
+        let keys = self.beside.iter().map(|lock| lock.key).chain([KEY.2]);
+        let ttl = keys.map(|key| self.server.ttl_of(key)).max().unwrap_or(0);
         let at = now();
         self.kept.push(Kept { at, until: at + u64::try_from(ttl.max(0)).unwrap() * 1_000_000 });
     }

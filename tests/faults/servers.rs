@@ -135,6 +135,14 @@ impl Servers {
         }
     }
 
+    /// For how many milliseconds the key stays; negative if there is none, or if it stays for ever.
+    pub(crate) fn ttl_of(&self, key: &str) -> i64 {
+        match self {
+            Self::Cluster(cluster, _) => cluster.run(cluster.owner_of_key(key), &["PTTL", key]),
+            _ => self.run(&["PTTL", key]),
+        }
+    }
+
     /// Puts everything in order, as an operator does. Returns the master.
     pub(crate) fn heal(&mut self) -> usize {
         match self {

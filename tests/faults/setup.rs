@@ -2,6 +2,7 @@
 
 use crate::checker::holds::Hold;
 use crate::checker::lateness::Lateness;
+use crate::checker::store::Expired;
 use crate::checker::tokens::check_updates;
 use crate::checker::waits::Kept;
 use crate::checker::windows::Lossy;
@@ -75,6 +76,7 @@ impl Setup {
             tries: 20,
             leads: 25,
             reentries: 30,
+            together: false,
             delays: (4, 250),
             io: 300,
             listener: true,
@@ -146,6 +148,13 @@ impl Setup {
         self.work(|work| (work.tries, work.leads, work.reentries) = (0, 100, 0))
     }
 
+    /// All that the processes do is to take several locks at once. Such holds have no time for which they keep the locks after their end.
+    pub(crate) fn together(self) -> Self {
+        self.work(|work| {
+            (work.together, work.tries, work.leads, work.reentries, work.delays) = (true, 50, 0, 0, (0, 0));
+        })
+    }
+
     /// With a mistake built into the library, or none.
     pub(crate) fn with(mut self, mutant: Option<&'static str>) -> Self {
         self.mutant = mutant;
@@ -192,8 +201,8 @@ impl Setup {
         let elsewhere = std::mem::take(&mut scene.elsewhere);
         let windows = std::mem::take(&mut scene.windows);
         let lossy = if bounds.lossy && !windows.is_empty() { Lossy::In(windows.clone()) } else { bounds.lossy.into() };
-        let Verdict { violations: broken, operations, holds, mut lates, both } =
-            checker::judge(events.clone(), &mut scene.absences, lossy);
+        let Verdict { violations: broken, mut operations, mut holds, mut lates, mut both } =
+            checker::judge(events.clone(), &mut scene.absences, lossy.clone());
         lates.append(&mut scene.lates);
         let elsewhere = Found::of(
             elsewhere,
@@ -210,17 +219,37 @@ impl Setup {
         violations.extend(broken);
         let (updates, refused) = scene.fenced.updates();
         violations.extend(check_updates(&updates));
-        let seen = store::check(&scene.executed(), KEY.2);
-        violations.extend(seen.violations);
         let sightings = scene.observer.take().map_or_else(Vec::new, Observer::end);
         violations.extend(entry::check(&sightings, &holds, &windows, |locker| scene.process_of(locker)));
-        // A machine that does not let a process run ends a lease, too.
-        let at = scene.server_clock();
-        let (excused, expired): (Vec<_>, Vec<_>) =
-            seen.expired.into_iter().partition(|over| lateness.excuses(scene.process_of(&over.locker), at(over.at)));
-        if expired.len() > bounds.expired {
-            let story = format!("tenures were left to their leases: {expired:?}, excused: {excused:?}");
-            violations.push(Violation::of(Property::X, story));
+        let mut tenures = if sightings.is_empty() { 0 } else { entry::tenures(&holds) };
+        // Each lock by itself.
+        let beside = std::mem::take(&mut scene.beside);
+        let keys: Vec<_> = beside.iter().map(|lock| lock.key).chain([KEY.2]).collect();
+        for lock in beside {
+            let verdict = lock.judge(&mut scene.absences, lossy.clone());
+            violations.extend(verdict.violations);
+            operations += verdict.operations;
+            both.extend(verdict.both);
+            holds.extend(verdict.holds);
+        }
+        // To who waits, and to who loses one of them, locks that are taken together are one.
+        let locks = holds.len();
+        holds.sort_by_key(|hold| (hold.since, hold.actor));
+        holds.dedup_by_key(|hold| (hold.since, hold.actor));
+        let (executed, at) = (scene.executed(), scene.server_clock());
+        let (mut excused, mut expired) = (Vec::new(), 0);
+        for seen in keys.into_iter().map(|key| store::check(&executed, key)) {
+            violations.extend(seen.violations);
+            tenures += seen.tenures;
+            // A machine that does not let a process run ends a lease, too.
+            let is_excused = |over: &Expired| lateness.excuses(scene.process_of(&over.locker), at(over.at));
+            let (by_machine, left): (Vec<_>, Vec<_>) = seen.expired.into_iter().partition(is_excused);
+            if left.len() > bounds.expired {
+                let story = format!("tenures were left to their leases: {left:?}, excused: {by_machine:?}");
+                violations.push(Violation::of(Property::X, story));
+            }
+            expired += left.len();
+            excused.extend(by_machine);
         }
         let lost = || holds.iter().filter(|hold| hold.lost.is_some());
         // Where the machine was late, all that it did between was slow by the same share.
@@ -245,8 +274,9 @@ impl Setup {
             operations,
             holds: holds.len(),
             terms: holds.iter().filter(|hold| hold.op == Op::Lead).count(),
-            tenures: if sightings.is_empty() { seen.tenures } else { entry::tenures(&holds) },
-            expired: expired.len(),
+            locks,
+            tenures,
+            expired,
             refused,
             told,
             waited,

@@ -31,6 +31,8 @@ pub(crate) struct Work {
     pub(crate) tries: u64,
     pub(crate) leads: u64,
     pub(crate) reentries: u64,
+    /// Whether all acquires are for several locks at once.
+    pub(crate) together: bool,
     /// How many of a hundred guards and holds keep the lock from everybody for a while after their end, and for how long at most.
     pub(crate) delays: (u64, u64),
     pub(crate) io: u64,
@@ -39,6 +41,11 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// Where the history goes of a lock that is taken together with the scene's own.
+    pub(crate) fn file_beside(&self, target: &str) -> String {
+        format!("{}-{target}", self.file)
+    }
+
     /// Where the history of a lock on another node goes.
     pub(crate) fn file_of_other(&self, n: usize) -> String {
         format!("{}-{n}", self.file)
@@ -48,13 +55,13 @@ impl Work {
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { url, ports, acks, file, fenced, elsewhere, process, threads, lease, hold, .. } = self;
-        let Self { pause, tries, leads, reentries, delays, io, listener, seed, .. } = self;
+        let Self { pause, tries, leads, reentries, together, delays, io, listener, seed, .. } = self;
         let ((shortest, longest), (delayed, delay)) = (hold, delays);
         write!(
             f,
             "{url} {ports} {acks} {file} {fenced} {elsewhere} {process} {threads} {lease} {shortest} {longest} "
         )?;
-        write!(f, "{pause} {tries} {leads} {reentries} {delayed} {delay} {io} {listener} {seed}")
+        write!(f, "{pause} {tries} {leads} {reentries} {together} {delayed} {delay} {io} {listener} {seed}")
     }
 }
 
@@ -79,6 +86,7 @@ impl FromStr for Work {
             tries: word().parse()?,
             leads: word().parse()?,
             reentries: word().parse()?,
+            together: word() == "true",
             delays: (word().parse()?, word().parse()?),
             io: word().parse()?,
             listener: word() == "true",
@@ -175,7 +183,7 @@ fn work_is_read_as_it_was_written() {
             Work { url: "redis://host/".to_owned(), file: "f".to_owned(), ports: PortMap(pairs), ..work.clone() };
         assert_eq!(work.to_string().parse(), Ok(work.clone()));
         let other = Other { target: "t1".to_owned(), fenced: 7, lease: 1000, hold: (20, 60), is_for_all: true };
-        let work = Work { elsewhere: Others(vec![other.clone(), other]), ..work };
+        let work = Work { elsewhere: Others(vec![other.clone(), other]), together: true, ..work };
         assert_eq!(work.to_string().parse(), Ok(work));
     }
 }

@@ -1,5 +1,6 @@
 //! A worker process: threads that lock, hold, look, reenter, update a fenced store and unlock, and record all of it.
 
+use crate::beside::BESIDE;
 use crate::consensus::ConsensusStore;
 use crate::consensus::Consul;
 use crate::consensus::Etcd;
@@ -11,13 +12,14 @@ use crate::support::crew::answered;
 use crate::support::dice::Dice;
 use crate::support::process::{descriptors, threads_named};
 use crate::support::worker;
+use crate::taken::{Form, Taken};
 use crate::work::{KEY, Other, Work};
 use futures_lite::future::block_on;
 use parking_lot::Mutex;
 use redis_dlock::port::LockProcessor;
 use redis_dlock::{
-    BackendFailure, Clock, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error,
-    Event as LockEvent, Hold, Leader, Receiver, RedisLockProcessor, SystemClock, Term,
+    BackendFailure, Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, Event as LockEvent, Leader,
+    RedisLockProcessor, SystemClock,
 };
 use std::fs::File;
 use std::io::Write;
@@ -38,6 +40,10 @@ pub(crate) fn now() -> Nanos {
 struct Recorder(Mutex<File>);
 
 impl Recorder {
+    fn to(file: &str) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(File::options().append(true).create(true).open(file).unwrap())))
+    }
+
     fn note(&self, at: Nanos, actor: Actor, what: What) {
         let line = format!("{}\n", Event { at, actor, what });
         // One write: a kill leaves whole lines.
@@ -45,9 +51,20 @@ impl Recorder {
     }
 }
 
+/// A lock that a hand uses, and where what it does to it is noted.
+#[derive(Clone)]
+struct Used {
+    lock: DistributedReentrantLock,
+    recorder: Arc<Recorder>,
+}
+
 /// A thread of the process.
 struct Hand {
-    recorder: Arc<Recorder>,
+    generator: DLockGenerator,
+    /// The first one is the lock of `leader`.
+    used: Vec<Used>,
+    /// The places of those that it has, or asks for.
+    chosen: Vec<usize>,
     actor: Actor,
     leader: Leader,
     work: Work,
@@ -84,7 +101,7 @@ fn process() {
     let store = store(&work);
     // Only the last pointer closes the store.
     let weak_store = Arc::downgrade(&store);
-    let recorder = Arc::new(Recorder(Mutex::new(File::options().append(true).create(true).open(&work.file).unwrap())));
+    let recorder = Recorder::to(&work.file);
     let actor = Actor { process: work.process, thread: u32::MAX };
     let noting = Arc::clone(&recorder);
     let generator = DLockGenerator::builder().listener(work.listener).on_event(move |event| match event {
@@ -99,14 +116,24 @@ fn process() {
     // What is made at the first use is no part of any scenario.
     let lock = generator.generate_with(config.clone()).unwrap();
     while lock.is_locked().is_err() {}
+    let mut used = vec![Used { lock, recorder: Arc::clone(&recorder) }];
+    for (target, _) in BESIDE.iter().filter(|_| work.together) {
+        let config = DLockConfig::new(KEY.0, target).with_lease(Duration::from_millis(work.lease));
+        used.push(Used {
+            lock: generator.generate_with(config).unwrap(),
+            recorder: Recorder::to(&work.file_beside(target)),
+        });
+    }
     let (stop, holds_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let noting = Arc::clone(&recorder);
+    let noting = recorder;
     // By way of the test's process, whose threads are the network.
     let mut there = fenced::Access::open(work.fenced);
     let pulse = pulse::keep(move || there.beat(), move |since, at| noting.note(at, actor, What::Away { since }));
     let hands = (0..work.threads).map(|thread| {
         let hand = Hand {
-            recorder: Arc::clone(&recorder),
+            generator: generator.clone(),
+            used: used.clone(),
+            chosen: vec![0],
             actor: Actor { process: work.process, thread },
             leader: generator.leader_with(config.clone()).unwrap(),
             dice: Dice::new(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
@@ -170,16 +197,28 @@ fn elsewhere_hand(
     other: &Other,
     stop: &Arc<AtomicBool>,
 ) -> thread::JoinHandle<()> {
-    let file = File::options().append(true).create(true).open(work.file_of_other(n)).unwrap();
     let config = DLockConfig::new(KEY.0, &other.target).with_lease(Duration::from_millis(other.lease));
     let Other { fenced, lease, hold, .. } = *other;
     let thread = 10 + u32::try_from(n).unwrap();
+    let leader = generator.leader_with(config).unwrap();
     let hand = Hand {
-        recorder: Arc::new(Recorder(Mutex::new(file))),
+        generator: generator.clone(),
+        used: vec![Used { lock: leader.lock().clone(), recorder: Recorder::to(&work.file_of_other(n)) }],
+        chosen: vec![0],
         actor: Actor { process: work.process, thread },
-        leader: generator.leader_with(config).unwrap(),
+        leader,
         dice: Dice::new(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
-        work: Work { fenced, lease, hold, tries: 20, reentries: 30, delays: (0, 0), pause: 20, ..work.clone() },
+        work: Work {
+            fenced,
+            lease,
+            hold,
+            tries: 20,
+            reentries: 30,
+            delays: (0, 0),
+            pause: 20,
+            together: false,
+            ..work.clone()
+        },
         stop: Arc::clone(stop),
         holds_on: Arc::default(),
     };
@@ -191,6 +230,9 @@ impl Hand {
         let mut fenced = fenced::Access::open(self.work.fenced);
         while !self.stop.load(Ordering::SeqCst) {
             let lock = self.leader.lock().clone();
+            if self.work.together {
+                self.choose();
+            }
             if self.dice.up_to(99) >= self.work.tries && self.dice.up_to(99) < self.work.leads {
                 self.lead(&lock, &mut fenced);
             } else {
@@ -203,6 +245,19 @@ impl Hand {
         }
     }
 
+    /// Draws which locks to take next: two of three, or all, in any order.
+    fn choose(&mut self) {
+        let mut places = vec![0, 1, 2];
+        places.rotate_left(usize::try_from(self.dice.up_to(2)).unwrap());
+        if self.dice.up_to(1) == 0 {
+            places.swap(0, 1);
+        }
+        if self.dice.up_to(3) > 0 {
+            places.pop();
+        }
+        self.chosen = places;
+    }
+
     fn pause(&mut self) {
         let pause = self.dice.up_to(self.work.pause);
         thread::sleep(Duration::from_millis(pause));
@@ -211,7 +266,7 @@ impl Hand {
     /// Campaigns, and leads for some terms: until the dice say that it is enough, and at least until one ends that is not lost.
     fn lead(&mut self, lock: &DistributedReentrantLock, fenced: &mut fenced::Access) {
         let leader = self.leader.clone();
-        let (recorder, actor) = (Arc::clone(&self.recorder), self.actor);
+        let (recorder, actor) = (Arc::clone(&self.used[0].recorder), self.actor);
         let begin = |at| recorder.note(at, actor, What::Begin(Op::Lead));
         // When the campaign under way began at the earliest, if that is not noted yet: after a loss it begins with a pause.
         let mut unnoted = None;
@@ -221,7 +276,7 @@ impl Hand {
                 begin(at);
             }
             let taken = Taken::Term(term);
-            self.note_got(&taken, count(lock) + 1);
+            self.note_got(&taken, self.count() + 1);
             let is_lost = self.hold(lock, taken, fenced);
             if self.stop.load(Ordering::SeqCst) || !is_lost && self.dice.up_to(1) == 0 {
                 return ControlFlow::Break(());
@@ -238,12 +293,25 @@ impl Hand {
             if let Some(at) = unnoted {
                 begin(at.min(now()));
             }
-            self.note(failed(&error, count(lock)));
+            self.note(failed(&error, self.count()));
         }
     }
 
     fn note(&self, what: What) {
-        self.recorder.note(now(), self.actor, what);
+        self.note_at(now(), |_| what.clone());
+    }
+
+    /// Notes something of each lock that is chosen, by its place among them.
+    fn note_at(&self, at: Nanos, what: impl Fn(usize) -> What) {
+        for (n, place) in self.chosen.iter().enumerate() {
+            self.used[*place].recorder.note(at, self.actor, what(n));
+        }
+    }
+
+    /// How often the thread holds one of the locks that are chosen, at most.
+    fn count(&self) -> u32 {
+        let counts = self.chosen.iter().map(|place| u32::try_from(self.used[*place].lock.hold_count()).unwrap());
+        counts.max().unwrap_or(0)
     }
 
     /// Takes the lock for the thread, or, each in one of eight draws, for a [`Hold`] and for one that a task awaits.
@@ -265,6 +333,7 @@ impl Hand {
         self.note(What::Begin(op));
         let limit = |limit| Duration::from_millis(limit);
         let got = match (op, form) {
+            _ if self.work.together => self.take_together(op, form),
             (Op::Try, Form::Hold) => lock.try_hold().map(|got| got.map(Taken::Hold)),
             (Op::TryFor(ms), Form::Hold) => lock.try_hold_for(limit(ms)).map(|got| got.map(Taken::Hold)),
             (_, Form::Hold) => lock.hold().map(|hold| Some(Taken::Hold(hold))),
@@ -277,7 +346,8 @@ impl Hand {
             (Op::TryFor(ms), Form::Guard) => lock.try_lock_for(limit(ms)).map(|got| got.map(Taken::Guard)),
             (_, Form::Guard) => lock.lock().map(|guard| Some(Taken::Guard(guard))),
         };
-        let count = count(lock) + u32::from(matches!(got, Ok(Some(Taken::Hold(_) | Taken::Awaited(_)))));
+        let is_beside = matches!(&got, Ok(Some(taken)) if !taken.is_of_thread());
+        let count = self.count() + u32::from(is_beside);
         match got {
             Ok(Some(taken)) => {
                 self.note_got(&taken, count);
@@ -294,17 +364,34 @@ impl Hand {
         }
     }
 
+    /// Takes all locks that are chosen, or none.
+    fn take_together(&self, op: Op, form: Form) -> Result<Option<Taken<'static>>, Error> {
+        let limit = match op {
+            Op::Try => Duration::ZERO,
+            Op::TryFor(limit) => Duration::from_millis(limit),
+            _ => Duration::MAX,
+        };
+        let locks = self.chosen.iter().map(|place| self.used[*place].lock.config().clone());
+        match form {
+            Form::Guard => self.generator.lock_all(locks, limit).map(|got| got.map(Taken::Guards)),
+            Form::Hold => self.generator.hold_all(locks, limit).map(|got| got.map(Taken::Holds)),
+            Form::Awaited => {
+                block_on(self.generator.hold_all_async(locks, limit)).map(|got| got.map(Taken::AwaitedHolds))
+            }
+        }
+    }
+
     fn note_got(&self, taken: &Taken<'_>, count: u32) {
-        let (at, until) = known(taken);
-        let got = What::Got { token: taken.fencing_token(), count, until };
-        self.recorder.note(at, self.actor, got);
+        let ((at, until), tokens) = (taken.known(), taken.tokens());
+        self.note_at(at, |n| What::Got { token: tokens[n], count, until });
     }
 
     /// Holds for a while: reads the fenced store at the beginning and writes it at the end. Returns whether the hold was lost.
     fn hold(&mut self, lock: &DistributedReentrantLock, taken: Taken<'_>, fenced: &mut fenced::Access) -> bool {
         let (shortest, longest) = self.work.hold;
         let end = now() + (shortest + self.dice.up_to(longest - shortest)) * 1_000_000;
-        let read = fenced.read(taken.fencing_token());
+        let of_key = self.chosen.iter().position(|place| *place == 0);
+        let read = of_key.map(|n| taken.tokens()[n]).and_then(|token| Some((token, fenced.read(token)?)));
         // Nobody enters a `Hold` again.
         let reenters = self.dice.up_to(99) < self.work.reentries && matches!(taken, Taken::Guard(_));
         let inner = reenters.then(|| self.acquire_by(Op::Lock, lock, Form::Guard)).flatten();
@@ -324,27 +411,27 @@ impl Hand {
                 }
             }
         }
-        if let Some(value) = read {
+        if let Some((token, value)) = read {
             // Also by a holder that has lost its hold: that is what the token is for.
-            fenced.write(taken.fencing_token(), value);
+            fenced.write(token, value);
         }
         // A scene that has a hold go on waits for the lock to be given on.
         if let Some(inner) = inner {
-            self.release(lock, inner, !holds_on);
+            self.release(inner, !holds_on);
         }
-        self.release(lock, taken, !holds_on)
+        self.release(taken, !holds_on)
     }
 
     fn look(&self, taken: &Taken<'_>) {
         // What was left when it was looked at may be over by now: that is not what a loss is.
-        match known(taken) {
+        match taken.known() {
             (_, 0) => self.note(What::Lost),
-            (at, until) => self.recorder.note(at, self.actor, What::Valid { until }),
+            (at, until) => self.note_at(at, |_| What::Valid { until }),
         }
     }
 
     /// Unlocks. By the dice, the lock is kept from everybody for a while, if it may be. Returns whether the hold was lost.
-    fn release(&mut self, lock: &DistributedReentrantLock, taken: Taken<'_>, may_keep: bool) -> bool {
+    fn release(&mut self, taken: Taken<'_>, may_keep: bool) -> bool {
         let (share, longest) = self.work.delays;
         // A task has no way to do that, and a term ends as its leader wants.
         let can_keep = may_keep && matches!(taken, Taken::Guard(_) | Taken::Hold(_));
@@ -355,7 +442,7 @@ impl Hand {
         }
         self.note(What::Begin(Op::Unlock));
         let left = if keeps { taken.unlock_after(Duration::from_millis(delay)) } else { taken.unlock() };
-        let count = count(lock);
+        let count = self.count();
         let is_lost = matches!(left, Err(Error::LeaseLost(_)));
         match left {
             Ok(()) => self.note(What::Left { count }),
@@ -368,85 +455,6 @@ impl Hand {
         }
         is_lost
     }
-}
-
-/// What a hand takes.
-#[derive(Clone, Copy)]
-enum Form {
-    Guard,
-    Hold,
-    /// A [`Hold`] that a task awaits.
-    Awaited,
-}
-
-/// What a hand has of the lock.
-enum Taken<'a> {
-    Guard(DLockGuard<'a>),
-    Hold(Hold),
-    Awaited(Hold),
-    Term(Term),
-}
-
-impl Taken<'_> {
-    fn fencing_token(&self) -> u64 {
-        match self {
-            Self::Guard(guard) => guard.fencing_token(),
-            Self::Hold(hold) | Self::Awaited(hold) => hold.fencing_token(),
-            Self::Term(term) => term.token(),
-        }
-    }
-
-    fn remaining(&self) -> Duration {
-        match self {
-            Self::Guard(guard) => guard.remaining(),
-            Self::Hold(hold) | Self::Awaited(hold) => hold.remaining(),
-            Self::Term(term) => term.remaining(),
-        }
-    }
-
-    fn lost(&self) -> Receiver<()> {
-        match self {
-            Self::Guard(guard) => guard.lost(),
-            Self::Hold(hold) | Self::Awaited(hold) => hold.lost(),
-            Self::Term(term) => term.lost(),
-        }
-    }
-
-    /// Unlocks, and has nobody get the lock before so long from now, if it is a guard or a hold of a thread.
-    fn unlock_after(self, delay: Duration) -> Result<(), Error> {
-        match self {
-            Self::Guard(guard) => {
-                let at_least = guard.held_for() + delay;
-                guard.unlock_after(at_least).map(drop)
-            }
-            Self::Hold(hold) => {
-                let at_least = hold.held_for() + delay;
-                thread::spawn(move || hold.release_after(at_least)).join().unwrap().map(drop)
-            }
-            Self::Awaited(_) | Self::Term(_) => self.unlock(),
-        }
-    }
-
-    /// Unlocks. A hold is released by another thread.
-    fn unlock(self) -> Result<(), Error> {
-        match self {
-            Self::Guard(guard) => guard.unlock(),
-            Self::Hold(hold) => thread::spawn(move || hold.release()).join().unwrap(),
-            Self::Awaited(hold) => block_on(hold.release_async()),
-            Self::Term(term) => term.resign(),
-        }
-    }
-}
-
-/// A moment, and until when the lock is known to be held: never later than it is, and 0 when it is lost.
-fn known(taken: &Taken<'_>) -> (Nanos, Nanos) {
-    let at = now();
-    let remaining = u64::try_from(taken.remaining().as_nanos()).unwrap();
-    (now(), if remaining == 0 { 0 } else { at + remaining })
-}
-
-fn count(lock: &DistributedReentrantLock) -> u32 {
-    u32::try_from(lock.hold_count()).unwrap()
 }
 
 fn failed(error: &Error, count: u32) -> What {

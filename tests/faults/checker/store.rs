@@ -181,8 +181,12 @@ impl Reader {
         self.seen.expired.extend(over.map(Expired::from));
     }
 
-    /// Whether the script may change the key: it is its own, or free.
+    /// Whether the script may change the key: it is its own, or free. If a third one changes it after a plain attempt around the end of a lease, the
+    /// attempt has found that lease, which is over now.
     fn must_be_mine(&mut self, what: &str, at: u64) -> bool {
+        if self.held.as_ref().is_some_and(|held| !held.is_of(&self.caller)) {
+            self.stays();
+        }
         let caller = &self.caller;
         if let Some(held) = &self.held
             && !held.is_of(caller)
@@ -255,6 +259,13 @@ mod tests {
         for line in ["evalsha s 3 k q f a-1 1000", "evalsha s 3 k q f b-1 1000"] {
             let seen = check(&log(&[&[a, b][..], &release(999_600, line)].concat()), "k");
             assert_eq!((seen.violations, seen.tenures), (vec![], 1 + usize::from(line.contains("b-1"))));
+        }
+        // A third one may have the key then, and not before.
+        for (attempt, taken, violations) in [(999_500, 1_003_000, 0), (500, 997_000, 1)] {
+            let b = plain(attempt, "set k b-1 NX PX 1000");
+            let c = [(taken, false, "evalsha s 3 k q f c-1 1000"), (taken + 1, true, "set k c-1 PX 1000")];
+            let seen = check(&log(&[&[a, b][..], &c].concat()), "k");
+            assert_eq!((seen.violations.len(), seen.tenures), (violations, 2), "{seen:?}");
         }
     }
 

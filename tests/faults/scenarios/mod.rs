@@ -13,5 +13,6 @@ mod restart;
 pub(crate) mod sentinel;
 mod server;
 pub(crate) mod terms;
+pub(crate) mod together;
 mod unheard;
 mod waiter;

@@ -172,6 +172,16 @@ fn several_are_awaited_together(lab: &Lab) {
     assert!(block_on(generator.hold_all_async(both([1, 2]), Duration::ZERO)).unwrap().is_none());
     let free = generator.generate_with(config("b", 30_000)).unwrap();
     assert!(lab.time.during(|| block_on(free.hold_async()).unwrap()).is_valid());
+    // A future that is dropped when it has one of them, and waits for the other, leaves neither.
+    let other = lab.generator();
+    let (first, last) = (free.key(), other.generate_with(config("c", 30_000)).unwrap());
+    let mut dropped = Box::pin(other.hold_all_async(both([2, 1]), forever));
+    eventually("it has one, and waits for the other", || {
+        block_on(poll_once(&mut dropped)).is_none() && lab.holder(first).is_some() && last.queue_length() == 1
+    });
+    drop(dropped);
+    eventually("it leaves neither", || lab.holder(first).is_none() && lab.waiting(last.key()) == 0);
+    assert_eq!(last.queue_length(), 0);
     let mut waits = Box::pin(generator.hold_all_async(both([0, 1]), forever));
     assert!(block_on(poll_once(&mut waits)).is_none());
     block_on(holds.release_async()).unwrap();

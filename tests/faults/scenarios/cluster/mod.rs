@@ -16,6 +16,7 @@ pub(crate) mod moved;
 pub(crate) mod planned;
 pub(crate) mod stopped;
 mod terms;
+mod together;
 pub(crate) mod unheard;
 
 use super::super::failovers::Failover;

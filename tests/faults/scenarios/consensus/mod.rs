@@ -11,6 +11,7 @@ mod network;
 mod operator;
 mod restarts;
 mod terms;
+mod together;
 
 use crate::consensus::{ConsensusStore, Server};
 use crate::consensus_servers::ConsensusServers;

@@ -14,6 +14,7 @@ pub(crate) mod killed;
 pub(crate) mod planned;
 mod stopped;
 mod terms;
+mod together;
 mod unreachable;
 
 use super::unheard::served;

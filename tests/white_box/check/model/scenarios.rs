@@ -4,8 +4,8 @@ use super::execution::Scenario;
 use super::explorer::{explore, explore_both};
 use super::network::Faults;
 use super::visitor::Act::{
-    Await, AwaitApart, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry, CarryFor, Close,
-    CloseToo, CloseWhenWoken, For, Host, Keep, Lock, LockAll, LockAllFor, Nap, Try,
+    Await, AwaitAllDropped, AwaitApart, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry,
+    CarryFor, Close, CloseToo, CloseWhenWoken, For, Host, Keep, Lock, LockAll, LockAllFor, Nap, Try,
 };
 use super::world::LEASE;
 use shuttle::scheduler::{RandomScheduler, UncontrolledNondeterminismCheckScheduler};
@@ -208,6 +208,12 @@ pub(crate) const SEVERAL_FAULTY: Scenario = Scenario { faults: SOME, leaps: true
 pub(crate) const SEVERAL_CLOSING: Scenario =
     Scenario { clients: &[&[&[LockAll, LockAll], &[LockAll], &[Close]], &[&[LockAll]]], ..CLOSING };
 
+/// Tasks that await two locks at once are dropped while they wait for the first one, have it and wait for the second one, or have both.
+pub(crate) const SEVERAL_DROPPED: Scenario =
+    Scenario { clients: &[&[&[AwaitAllDropped, LockAll], &[AwaitAllDropped], &[Lock]], &[&[LockAll]]], ..TWO };
+
+pub(crate) const SEVERAL_DROPPED_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..SEVERAL_DROPPED };
+
 /// Some holds end, and keep everybody from the lock for a while.
 pub(crate) const KEEPING: Scenario = Scenario { clients: &[&[&[Keep, Lock], &[Lock]], &[&[Lock], &[Keep]]], ..TWO };
 
@@ -325,6 +331,10 @@ holds! {
     several_locks_at_once: SEVERAL;
     // Shows: G6, L2.
     several_locks_at_once_with_faults: SEVERAL_FAULTY;
+    // Shows: L2, L3.
+    several_locks_whose_tasks_are_dropped: SEVERAL_DROPPED;
+    // Shows: G11, L2.
+    several_locks_whose_tasks_are_dropped_with_faults: SEVERAL_DROPPED_FAULTY;
     // Shows: L6.
     a_client_that_is_closed_while_threads_take_several_locks: SEVERAL_CLOSING;
     // Shows: G13.

@@ -11,7 +11,6 @@ use crate::lock::DLockGuard;
 use crate::lock::DLockGuards;
 use crate::lock::DistributedReentrantLock;
 use crate::lock::Hold;
-use crate::lock::HoldFuture;
 use crate::state::machine::Phase;
 use crossbeam_channel::TryRecvError;
 use shuttle::future::block_on;
@@ -58,6 +57,8 @@ pub(crate) enum Act {
     LockAll,
     /// Does as `LockAll` if both are acquired within this time.
     LockAllFor(Duration),
+    /// Begins to await the lock together with another one, and may drop the future at any step. The checks do not look at what it holds.
+    AwaitAllDropped,
     /// Does as `Lock`, but stays until all calls that end by themselves have ended.
     Host,
     /// Does as `Lock` if the lock is free.
@@ -89,6 +90,7 @@ impl Act {
                 | Self::Cancellable
                 | Self::AwaitFor(_)
                 | Self::AwaitDropped
+                | Self::AwaitAllDropped
         )
     }
 }
@@ -141,6 +143,7 @@ impl Visitor {
             Act::AwaitApart => return self.await_apart(),
             Act::LockAll => return self.lock_all(act, None),
             Act::LockAllFor(limit) => return self.lock_all(act, Some(limit)),
+            Act::AwaitAllDropped => return self.await_all(act),
             Act::Lock | Act::Host | Act::Keep => self.lock.lock().map(Some),
             Act::Try => self.lock.try_lock(),
             Act::For(limit) => self.lock.try_lock_for(limit),
@@ -268,14 +271,31 @@ impl Visitor {
         }
     }
 
-    /// Takes the lock and another one, which the checks do not look at.
-    fn lock_all(&self, act: Act, limit: Option<Duration>) {
-        let began = time::now();
+    /// The lock and another one, which the checks do not look at, in any order.
+    fn both(&self) -> [DLockConfig; 2] {
         let mut locks = [self.lock.config().clone(), self.other()];
         if thread_rng().gen_bool(0.5) {
             locks.reverse();
         }
-        let got = self.generator.lock_all(locks, limit.unwrap_or(Duration::MAX));
+        locks
+    }
+
+    fn await_all(&self, act: Act) {
+        match poll_for_a_while(self.generator.hold_all_async(self.both(), Duration::MAX)) {
+            Ok(Some(Some(holds))) => {
+                stay_briefly();
+                drop(holds);
+            }
+            Ok(Some(None)) => self.object("hold_all_async() came back without"),
+            Ok(None) | Err(Error::ShutDown) => {}
+            Err(error) => self.object(error.to_string()),
+        }
+        self.leave(act);
+    }
+
+    fn lock_all(&self, act: Act, limit: Option<Duration>) {
+        let began = time::now();
+        let got = self.generator.lock_all(self.both(), limit.unwrap_or(Duration::MAX));
         match (limit, got) {
             (_, Ok(Some(guards))) => self.stay_with_all(guards),
             (None, Ok(None)) => self.object("lock_all() came back without"),
@@ -482,7 +502,7 @@ impl Wake for Closer {
 }
 
 /// Polls a future at some steps, whether or not it was woken, and drops it.
-fn poll_for_a_while(future: HoldFuture) -> Result<Option<Hold>, Error> {
+fn poll_for_a_while<T>(future: impl Future<Output = Result<T, Error>>) -> Result<Option<T>, Error> {
     let mut future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..thread_rng().gen_range(0..4) {
