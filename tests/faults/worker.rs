@@ -204,7 +204,7 @@ impl Hand {
         let leader = self.leader.clone();
         let (recorder, actor) = (Arc::clone(&self.recorder), self.actor);
         let begin = |at| recorder.note(at, actor, What::Begin(Op::Lead));
-        // When the campaign under way began at the earliest, if that is not noted yet: after a loss it begins with a pause.
+        // The earliest beginning of the present campaign, if it is not noted yet. After a loss a campaign begins with a pause.
         let mut unnoted = None;
         begin(now());
         let led = leader.run(|term| {
@@ -327,7 +327,7 @@ impl Hand {
     }
 
     fn look(&self, taken: &Taken<'_>) {
-        // What was left when it was looked at may be over by now: that is not what a loss is.
+        // A remaining time that is over by now does not count as a loss.
         match known(taken) {
             (_, 0) => self.note(What::Lost),
             (at, until) => self.recorder.note(at, self.actor, What::Valid { until }),

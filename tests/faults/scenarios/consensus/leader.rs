@@ -19,8 +19,7 @@ fn a_leader_that_dies_costs_no_lock<V: ConsensusStore>() {
     );
 }
 
-/// It takes itself for the leader when it goes on, until another server tells it.
-/// Shows: G1, G3, G7, L1, S1.
+/// A leader that resumes believes that it still leads, until another server tells it. Shows: G1, G3, G7, L1, S1.
 fn a_leader_that_stands_still_costs_no_lock<V: ConsensusStore>() {
     let stop = |scene: &mut Scene, leader| scene.signal_server(leader, Signal::STOP);
     costs_no_lock::<V>(["leader stopped, lock held and waited for", "leader stopped"], stop, |scene, leader| {
