@@ -70,8 +70,8 @@ fn nanos(duration: Duration) -> u64 {
 
 /// A source of local time that is monotonic and includes the time for which the machine was suspended.
 ///
-/// The wall clock is not such a source, because it may step. No reading ever leaves the process: Redis alone counts down the
-/// leases, and a client only compares its own readings with one another.
+/// The wall clock is not such a source, because it may step. No reading ever leaves the process: the store alone counts down the leases, and a client
+/// only compares its own readings with one another.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Reads the clock. Does not block.
     fn now(&self) -> Moment;

@@ -183,7 +183,7 @@ pub struct StoreFailing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreBack {
-    /// The time since the first failed request was answered or given up.
+    /// The time from the end of the first failed request to this answer.
     pub after: Duration,
 }
 

@@ -4,7 +4,7 @@
 use crate::error::Error;
 use forkguard::Guard;
 
-/// The process that has made a value, as whoever uses the value finds it.
+/// The process that has made a value. It shows whether a forked child uses the value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process(Guard);
 

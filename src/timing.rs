@@ -47,7 +47,7 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_micros(20);
 
 // An observer.
 
-/// How long a thread must wait to be told of, if the program does not say.
+/// How long a thread must wait until the program is told of the wait, if the program sets no other time.
 pub(crate) const SLOW_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a thread that holds a lock waits for another one until the client looks whether such waits form a circle.
@@ -56,8 +56,8 @@ pub(crate) const CIRCLE: Duration = Duration::from_secs(1);
 /// The shortest limit of a request with which a failure to answer is the store's and not the caller's.
 pub(crate) const FAIR_LIMIT: Duration = Duration::from_millis(100);
 
-/// How long no request may fail until an answer about any key shows that the store is back. Longer than a thread that waits pauses after a
-/// failure, with the time that its next request may take.
+/// How long no request may have failed before an answer about any key shows that the store is back. This is longer than a waiting thread pauses after
+/// a failure and then waits for its next answer.
 pub(crate) const STORE_QUIET: Duration = Duration::from_secs(3);
 
 // When a lease is extended.
@@ -158,7 +158,7 @@ pub(crate) fn earliest_extension(lease: Duration) -> Duration {
 /// The number of round trips that must fit between an extension and the deadline: three attempts of two trips each.
 pub(crate) const TRIPS_BEFORE_DEADLINE: u32 = 6;
 
-/// The least time that an answer is given if it can be. On a busy machine an answer may take so long, however fast the last ones were.
+/// The least time that an attempt allows for an answer, if it can. On a busy machine an answer may take so long, however fast the last ones were.
 const BUSY_TRIP: Duration = Duration::from_millis(20);
 
 /// The least time that must be left for another attempt to renew, where `trip` is a round trip.
@@ -300,11 +300,11 @@ pub(crate) fn end_of(limit: Duration, begin: Instant) -> Instant {
 
 // What people are told.
 
-/// How long after the beginning of its first lock a client says in the store what it is, if it holds something by then: the locks of a
-/// program that has just started come first.
+/// How long after the beginning of its first lock a client writes its record into the store, if it holds something then: the locks of a program that
+/// has just started come first.
 pub(crate) const RECORD_DELAY: Duration = Duration::from_millis(100);
 
-/// How often it waits so long again while it holds nothing. A process that waits says what it is after about a second.
+/// How often a client that holds nothing waits for that time again. So a process that only waits writes its record after about a second.
 pub(crate) const RECORD_DELAYS: u32 = 10;
 
 /// The pause between two writes of that record.

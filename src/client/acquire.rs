@@ -55,7 +55,7 @@ pub(crate) struct Acquire<'c> {
     limit: WaitLimit<'c>,
     /// When the call began, if an event or a metric needs that.
     called_at: Option<Moment>,
-    /// The moment from which the wait counts as slow. `None` if no function wants to know, or once the function was told.
+    /// The moment from which the wait counts as slow. `None` if nobody is told of slow waits, or once the program was told.
     slow_at: Option<Moment>,
     /// The waiter of the task. `None` for a thread, which has one while it waits.
     task: Option<Arc<Waiter>>,
@@ -131,9 +131,9 @@ impl<'c> Acquire<'c> {
         }
     }
 
-    /// Prepares for the first lock: starts the lease thread, checks the right to send messages to other processes, and gets ready to hear what
-    /// others say. Each happens once; later calls are cheap. Fails with [`Error::Denied`] if messages may not be sent, and with
-    /// [`Error::Backend`] if the operating system refuses a thread. It is not an error here that the store cannot be reached.
+    /// Prepares for the first lock: starts the lease thread, checks the right to send messages to other processes, and gets ready to hear messages.
+    /// Each of these happens once; later calls are cheap. Fails with [`Error::Denied`] if messages may not be sent, and with [`Error::Backend`] if
+    /// the operating system refuses a thread. It is not an error here that the store cannot be reached.
     fn prepare(&self) -> Result<(), Error> {
         let (parts, key) = (self.parts, self.key);
         if parts.renewals.thread.start()? {
@@ -150,8 +150,8 @@ impl<'c> Acquire<'c> {
         if !self.settings.linger.is_zero() {
             // A client whose tenures may linger must hear when others wait.
             parts.subscription.listen(&parts.core);
-            // A lingering tenure is taken up without this. Another tenure lingers at its first release only if the client hears of its key
-            // by then. So this may use a little of the caller's time.
+            // A tenure that lingers is taken up without this. The first tenure of a key lingers only if the client hears of the key by its release.
+            // So this may use a little of the caller's time.
             if parts.subscription.is_open()
                 && !parts.subscription.hears(&parts.core, key)
                 && !matches!(key.state.lock().phase, Phase::Lingering { .. })
@@ -164,8 +164,8 @@ impl<'c> Acquire<'c> {
         Ok(())
     }
 
-    /// Takes up a tenure that lingers, before anything is prepared: whoever left it has prepared everything. [`arrive`](Self::arrive) deals with
-    /// one that cannot be taken up.
+    /// Takes up a tenure that lingers, before anything is prepared: its first holder has prepared everything. [`arrive`](Self::arrive) deals with a
+    /// tenure that cannot be taken up.
     fn take_up_first(&self) -> Option<Queued> {
         if self.settings.linger.is_zero() {
             return None;
@@ -204,7 +204,7 @@ impl<'c> Acquire<'c> {
             drop(state);
             return self.asker(Turn::of(parts, key)).ask();
         }
-        // A task finds the key free once the retry thread has given back what another task has dropped.
+        // The key is free for a task once the retry thread has given back a hold that another task has dropped.
         let may_be_free_soon = self.task.is_some() && state.is_unwanted();
         if self.limit.is_one_attempt && !may_be_free_soon {
             // Others of this process hold the key, ask for it or wait for it.
@@ -313,7 +313,7 @@ impl<'c> Acquire<'c> {
         if tenure.is_lost() {
             return Some(Confirmed::Lost);
         }
-        // The lease thread already renews a tenure that is passed on, so its deadline only must not have passed.
+        // The lease thread already renews a tenure that is passed on, so it is enough that its deadline has not passed.
         tenure.is_confirmed = tenure.counts(&parts.core.limits)
             && (!tenure.lease.is_near_expiry(now) || (tenure.is_confirmed && now < tenure.deadline()));
         if tenure.is_confirmed { Some(Confirmed::Yes(parts.core.events.queue_acquired(tenure, call))) } else { None }
@@ -334,7 +334,7 @@ impl<'c> Acquire<'c> {
         Asker { acquire: self, turn }
     }
 
-    /// Returns who waits.
+    /// Returns the waiter of this call.
     fn waiter(&self) -> Arc<Waiter> {
         let new = || Waiter::new(self.owner, Arc::clone(self.settings), self.parts.core.clock.now());
         self.task.clone().unwrap_or_else(new)
@@ -497,7 +497,7 @@ impl Asker<'_, '_> {
             QueuePlace::ForRecall => true,
             _ if self.acquire.limit.is_one_attempt => false,
             QueuePlace::IfHeard => parts.subscription.hears(&parts.core, key),
-            // If this takes longer, the caller goes on without a place, and asks again when the inbox is ready.
+            // If the client is not ready by then, the caller goes on without a place, and asks again when the client hears of the key.
             QueuePlace::OnceHeard => {
                 parts.subscription.get_ready_to_hear(&parts.core, key, || self.acquire.command_limit() / 4)
             }
@@ -562,8 +562,8 @@ impl Asker<'_, '_> {
                     && !limit.is_one_attempt
                     && parts.subscription.is_open()
                     && !parts.subscription.hears(&parts.core, key),
-            // The server did not know the script of the preceding release, so this request overtook the release. The release was sent again
-            // before this reply was delivered, so the next request comes after it.
+            // If the holder is our released locker, the server did not know the script of the release, so this request overtook the release. The
+            // release was sent again before this reply was delivered, so the next request comes after it.
             is_released: limit.is_one_attempt && holder.is_some() && key.state.lock().released.as_deref() == holder,
             may_recall: answer.may_recall(&parts.core),
             is_refused: answer.is_refusal(&parts.core),
@@ -587,8 +587,7 @@ impl Asker<'_, '_> {
             return Err(Error::ShutDown);
         }
         state.push_front(Arc::clone(&waiter));
-        // If no request can be answered in the time left, none is sent. It is sent when this thread gives up, if others
-        // still wait.
+        // If no request can be answered in the time left, none is sent now. When this thread gives up, the next request is sent if others still wait.
         let may_ask = self.acquire.limit.has_time_for_another(now, sent_at);
         wait_more(self.turn, answer, state, sent_at, may_ask);
         Ok(Progress::Waits(waiter))

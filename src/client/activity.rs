@@ -1,5 +1,5 @@
 //! Counts the users of the store: threads in `lock`, tasks that wait, and holds. When a client is [closed](super::closing), waiting threads leave,
-//! waiting tasks are sent away, and holds continue. Who leaves last shuts the client down: see the table there.
+//! waiting tasks are sent away, and holds continue. The last to leave shuts the client down: see the table there.
 //!
 //! A thread is counted in before it uses the client, and counted out after its clean-up. If it gets a hold, the hold is counted before the
 //! thread is counted out. After the closing, no thread can enter.
@@ -10,11 +10,11 @@ use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Condvar, Mutex, before_notifying};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-/// The stages of a client, in the order in which it goes through them; it may leave out the third.
+/// The stages of a client, in their order. A client may leave out the third one.
 const OPEN: u8 = 0;
 /// No thread may enter. The closing thread waits for those inside.
 const CLOSED: u8 = 1;
-/// It is not certain that anybody waits for those inside.
+/// Perhaps nobody waits for the threads inside.
 const LEFT_ALONE: u8 = 2;
 /// No thread is inside any more.
 const DRAINED: u8 = 3;
@@ -28,7 +28,7 @@ pub(crate) struct Activity {
     /// Dropped by the closing, which disconnects `closing`.
     open: Mutex<Option<Sender<()>>>,
     closing: Receiver<()>,
-    /// Whether the client is shut down. Only a shutdown takes the mutex, and keeps it until it is over.
+    /// Whether the client is shut down. Only a shutdown takes the mutex, and holds it until the shutdown is over.
     pub(super) is_down: Mutex<bool>,
 }
 
@@ -53,7 +53,7 @@ impl Activity {
         self.stage.load(SeqCst) != OPEN
     }
 
-    /// Lets no thread enter any more. Returns `false` if that was so before.
+    /// Lets no thread enter any more. Returns `false` if the client was already closed.
     pub(crate) fn close(&self) -> bool {
         let is_first = self.stage.fetch_max(CLOSED, SeqCst) == OPEN;
         drop(self.open.lock().take());
@@ -65,8 +65,8 @@ impl Activity {
         self.closing.clone()
     }
 
-    /// Counts a task in, as a hold: nobody waits for a task that waits, because the thread that closes the client may be the one that polls it.
-    /// Fails with [`Error::ShutDown`] after the closing. The caller must count it out in each case in which it succeeds.
+    /// Counts a task in as a hold. The closing does not wait for tasks that wait, because the closing thread may be the one that polls them. Fails
+    /// with [`Error::ShutDown`] after the closing. If it succeeds, the caller must count the task out.
     #[cfg(feature = "async")]
     pub(crate) fn begin_task(&self) -> Result<(), Error> {
         if self.is_closed() {
@@ -84,12 +84,12 @@ impl Activity {
     /// Counts a hold out. Returns `true` if it was the last user of a closed client: the caller must then have the client shut down.
     pub(crate) fn end_hold(&self) -> bool {
         self.holds.fetch_sub(1, SeqCst);
-        // Read in this order: until all threads have left, one of them may still get a hold, even after this was the
-        // last one.
+        // The stage is read first: until all threads have left, one of them may still get a hold, even if this was the last hold.
         self.stage.load(SeqCst) == DRAINED && self.holds.load(SeqCst) == 0
     }
 
-    /// Counts a thread in, unless the client is closed. Returns whether it did. The thread must then look once more whether the client is closed.
+    /// Counts a thread in, unless the client is closed. Returns whether the thread was counted. It must then look once more whether the client is
+    /// closed.
     pub(crate) fn enter(&self) -> bool {
         let is_open = self.stage.load(SeqCst) == OPEN;
         if is_open {
@@ -130,8 +130,8 @@ impl Activity {
         self.drain()
     }
 
-    /// After the closing, says that nobody waits for those inside. Returns whether nobody is there, and there is no hold either. (As above: this
-    /// call and the last thread may both see that.)
+    /// After the closing, notes that nobody waits for the threads inside. Returns whether no thread is inside, and there is no hold either. (As
+    /// above, this call and the last thread may both see that.)
     pub(crate) fn leave_alone(&self) -> bool {
         self.stage.fetch_max(LEFT_ALONE, SeqCst);
         self.drain_if_left()

@@ -21,7 +21,8 @@ impl Alarms {
         Self { wakers: Mutex::new(Schedule::new()), thread }
     }
 
-    /// Has the task of this number woken at a moment, and no longer at another one. Fails as [`Worker::start`] does. Call it with no mutex held.
+    /// Sets the moment at which the task of this number is woken, in place of an earlier one. Fails as [`Worker::start`] does. Call it with no mutex
+    /// held.
     pub(super) fn set(&self, number: u64, at: Moment, waker: &Waker) -> Result<(), Error> {
         self.thread.start()?;
         let waker = waker.clone();

@@ -27,8 +27,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The maximum length of the list. In an outage every call that gives up adds to it. A locker that does not fit is
-/// gone when the store keeps it no longer.
+/// The maximum length of the list. In an outage every call that gives up adds to it. A locker that does not fit is not released. It goes when the
+/// store no longer keeps it.
 const LONGEST: usize = 65_536;
 
 /// How many lockers are released in one round. Threads that wait for a lock share the batch.
@@ -130,8 +130,8 @@ pub(crate) struct Cleanup {
 
 struct List {
     schedule: Schedule<PendingCleanup>,
-    /// The lockers whose delayed releases were not answered, also while such a release is under way. An ordinary release of one of them,
-    /// because a message of its grant came late, would make the key free before its moment.
+    /// The lockers whose delayed releases were not answered, even while such a release is under way. If the grant of such a locker is heard late, an
+    /// ordinary release would free the key before its moment.
     delayed: HashSet<Arc<str>>,
     last_id: u64,
     /// How often all lockers were made due at once.

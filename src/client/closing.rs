@@ -1,4 +1,4 @@
-//! How a client is closed: waiting threads leave, and holds continue. Who leaves last shuts the client down, which ends its threads and closes the
+//! How a client is closed: waiting threads leave, and holds continue. The last to leave shuts the client down, which ends its threads and closes the
 //! store.
 //!
 //! | the client is | since | a thread that enters | the last thread that leaves | the last hold that ends |
@@ -6,7 +6,7 @@
 //! | open | the beginning | is counted | | |
 //! | closed | `close`, or the drop of the last handle, which goes straight to down | leaves at once | wakes the closing thread, which drains the client | |
 //! | left alone | a `close` that may not wait, because a waker calls it | leaves at once | drains the client | |
-//! | drained | nobody was inside after the closing; if nothing was held either, whoever has seen that shuts the client down | leaves at once | | shuts the client down |
+//! | drained | nobody was inside after the closing; if nothing was held either, the thread that has seen that shuts the client down | leaves at once | | shuts the client down |
 //! | down | the first shutdown; also that of the last handle, whatever is held | leaves at once | | |
 //!
 //! [`Activity`](super::activity::Activity) counts. A task that waits is counted as a hold. A tenure that a task has left to the retry thread is counted
@@ -16,11 +16,11 @@
 //! waker runs on it, or it is a worker that drops the last handle), or if its caller has a limit (it leaves `lock`). The numbers continue those of
 //! the protocol in ARCHITECTURE.md:
 //!
-//! * **S23** A client is shut down while a thread is in `lock` or something is held only if its last handle is gone. What tasks have left to the retry
-//!   thread, and it has not given back, the shutdown gives back.
+//! * **S23** A client is shut down while a thread is in `lock` or something is held only if its last handle is gone. The shutdown gives back what
+//!   tasks have left to the retry thread, and the retry thread has not given back.
 //! * **S24** Each order is carried out by a round of a retry thread, or taken by the shutdown, or refused because the client is down. None is taken by
 //!   anybody else: it could be a release.
-//! * **S25** Only a shutdown takes `is_down`, and sets it at once. So whoever finds it taken, or set, leaves the rest to that shutdown.
+//! * **S25** Only a shutdown takes `is_down`, and sets it at once. So a thread that finds it taken, or set, leaves the rest to that shutdown.
 //! * **S26** A thread that ends a lingering, to give the tenure back, is counted as inside, or a shutdown waits for its end, or it runs the shutdown
 //!   itself. So the release is sent before the store is closed.
 //!
@@ -50,7 +50,7 @@ impl<'a> Inside<'a> {
             return Err(Error::ShutDown);
         }
         let inside = Self(parts);
-        // The closing looks at the count after it has closed. So it sees this thread, or this thread sees that.
+        // The closing thread reads the count after it has closed the client. So it sees this thread, or this thread sees that the client is closed.
         if activity.is_closed() { Err(Error::ShutDown) } else { Ok(inside) }
     }
 
@@ -92,8 +92,8 @@ pub(super) fn close(parts: &Parts) {
         return;
     }
     let is_waking = is_waking();
-    // This thread is counted from before the closing until it has given back what lingers. It wakes no task in that time: another thread may poll
-    // that task, close the client there, and so wait for this one.
+    // This thread is counted from before the closing until it has given back what lingers. It wakes no task in that time: another thread may poll the
+    // task, close the client there, and wait for this thread.
     let inside = if is_waking { None } else { Inside::of(parts).ok() };
     let is_first = parts.core.activity.close();
     if let Some(_inside) = inside {
@@ -101,7 +101,7 @@ pub(super) fn close(parts: &Parts) {
     }
     if is_first {
         for key in parts.core.keys.all() {
-            // Their waits end here, because nobody knows when they are polled.
+            // The waits of tasks end here, because nobody knows when tasks are polled next.
             Turn::send_tasks_away(parts, &key, &Error::ShutDown);
             key.nudge_all();
         }
@@ -109,7 +109,8 @@ pub(super) fn close(parts: &Parts) {
         parts.alarms.ring(Moment::NEVER);
     }
     if is_waking {
-        // What would be waited for may be the work of this thread, or of one that waits for it. The retry thread gives back what lingers.
+        // This does not wait: what it would wait for may be the work of this thread, or of a thread that waits for this one. The retry thread gives
+        // back what lingers.
         parts.retries.hasten(parts.core.clock.now());
         if parts.core.activity.leave_alone() {
             parts.order_shutdown();
@@ -131,12 +132,12 @@ pub(super) fn end(parts: &Arc<Parts>) {
     if !is_own_thread() && !is_waking() {
         return shut_down(parts);
     }
-    // A task was woken here, and has dropped the last handle. A shutdown may wait for this thread, or for one that waits for what the waker has. So
-    // the retry thread runs it after its round.
+    // This thread was waking a task, which has dropped the last handle. A shutdown here might wait for this thread, or for a thread that waits for
+    // what the waker holds. So the retry thread runs the shutdown after its round.
     if parts.retries.thread.start().is_err() {
         return shut_down_if_needed(parts);
     }
-    // That thread has only a weak pointer, and this one is about to drop its own.
+    // The retry thread has only a weak pointer, and this thread is about to drop its own pointer.
     parts.order_all([Order::Drop(Box::new(Arc::clone(parts))), Order::ShutDown]);
 }
 
@@ -165,7 +166,7 @@ fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Resu
                     ended.push((back, released, (in_flight, inside)));
                     continue;
                 }
-                // Nothing is sent for it.
+                // Nothing is sent for this tenure.
                 let outcome = back.answered(Err(Error::ShutDown), Repeat::Later);
                 outcomes.extend(released.map(|released| (released, outcome)));
             }
@@ -187,11 +188,11 @@ fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Resu
 fn shut_down(parts: &Parts) {
     let is_down = parts.core.activity.is_down.lock();
     run_shutdown(parts, is_down);
-    // If that thread has shut the client down, it could not wait for its own end.
+    // If the retry thread has shut the client down, it could not wait for its own end.
     parts.retries.thread.stop();
 }
 
-/// Shuts the client down unless another thread does. That thread may wait for the calling one to end.
+/// Shuts the client down unless another thread does. This does not wait for that thread, which may wait for the calling one to end.
 pub(super) fn shut_down_if_needed(parts: &Parts) {
     if let Some(is_down) = parts.core.activity.is_down.try_lock() {
         run_shutdown(parts, is_down);
@@ -219,7 +220,7 @@ fn run_shutdown(parts: &Parts, mut is_down: MutexGuard<'_, bool>) {
     parts.record.remove(&parts.core, parts.renewals.side_limit());
     parts.core.events.end();
     parts.core.processor.close();
-    // They may have handles and parts, which would keep one another, and wakers.
+    // The orders may have handles and parts, which would keep one another alive, and wakers.
     let orders = parts.end_orders();
     drop(is_down);
     drop(orders);

@@ -24,11 +24,11 @@ pub(crate) struct Core {
     pub(crate) id: Arc<ClientId>,
     pub(crate) process: Process,
     pub(crate) keys: Arc<KeyTable>,
-    /// Whether waiters are handed the lock: by messages between processes, and by one another within this process. The client listens then.
+    /// Whether waiters are handed the lock: by messages between processes, and by other threads within this process. Only then the client listens.
     pub(super) hands_over: bool,
     /// Who uses the store.
     pub(crate) activity: Activity,
-    /// What is told of the calls of the store, and of all else that happens.
+    /// The events of the client, calls of the store among them.
     pub(crate) events: Arc<Events>,
 }
 

@@ -1,13 +1,13 @@
 //! A release that is delayed: the hold has ended, and nobody gets the key before a moment.
 //!
-//! The tenure ends as others do, but for what the key contains then: a [mark](DelayedRelease), which is no client's locker. To the store, to
-//! waiters, to clients of earlier versions and to JVM DLock the key is held by the mark, with a lease that nobody extends. So there is no new
-//! way in: the first question after the end gives the key to the first waiter, as after the end of any lease.
+//! The tenure ends as other tenures do, except that the key then contains a [mark](DelayedRelease), which is no client's locker. To the store, to
+//! waiters, to clients of earlier versions and to JVM DLock the key is held by the mark, with a lease that nobody extends. So there is no new way in:
+//! the first question after the end gives the key to the first waiter, as after the end of any lease.
 //!
-//! If a delayed release has no reply, it is repeated, and never replaced by an ordinary one before its moment: the latter would make the key
-//! free. The mark stays the same, so a repetition finds what an earlier try has written. What is left of the delay is computed again for each
-//! try, so the moment stays the same, too. If no try is answered before the lease of the tenure ends, the key may be free too early; so the
-//! caller is told that nothing is confirmed, and the clean-up list goes on.
+//! If a delayed release has no reply, it is repeated. Before its moment it is never replaced by an ordinary release, which would free the key. The
+//! mark stays the same, so a repetition finds what an earlier try has written. What is left of the delay is computed again for each try, so the
+//! moment stays the same, too. If no try is answered before the lease of the tenure ends, the key may be free too early. So the caller is told that
+//! nothing is confirmed, and the clean-up list repeats the release.
 
 use super::core::Core;
 use crate::clock::Moment;
@@ -15,7 +15,7 @@ use crate::description::DelayedRelease;
 use crate::port::{Claim, ReleaseDelay, Request};
 use crate::state::tenure::Tenure;
 
-/// A release that is delayed: what the key contains until then, and the moment.
+/// A delayed release: the mark that the key contains, and the moment until which it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Delayed {
     mark: String,

@@ -28,7 +28,7 @@ fn client_of(locker: &str) -> Option<&str> {
     locker.rsplit_once('-').map(|(client, _)| client).filter(|client| !client.is_empty() && !client.contains(' '))
 }
 
-/// What a client says of a key, and of which locker.
+/// What a client says of a key, and the locker that this is about.
 type Account = (Option<String>, Told);
 
 /// What a client says of keys, and asks others.
@@ -55,11 +55,11 @@ impl Describe {
         }
         let lock_delay = holder.as_deref().and_then(|locker| lock_delay_left(locker, remaining));
         let mut records = match directory.records(&clients, limit) {
-            // Only what a client says of itself is missing.
+            // Then only the records are missing.
             Err(Error::Denied { .. }) => Vec::new(),
             other => other?,
         };
-        // Each client is described, whatever the store returns.
+        // There is a place for each client, even if the store returns too few records.
         records.resize(clients.len(), None);
         let records = records.iter().map(|line| line.as_deref().map(ClientRecord::of_line));
         let clients: Vec<_> = clients.into_iter().zip(records).collect();
@@ -139,7 +139,7 @@ fn hears(core: &Core, subscription: &Subscription, key: &Key, left: &impl Fn() -
     subscription.get_ready_to_hear(core, key, left)
 }
 
-/// What is to be done about the words of another client.
+/// What the listening thread must do about the words of another client.
 pub(super) enum Heard {
     Nothing,
     /// There is a question to [answer](Describe::answer_questions).
@@ -168,7 +168,7 @@ impl Describe {
         let begun = Instant::now();
         let Some(directory) = core.processor.directory() else { return };
         for Inquiry { nonce, asker, key } in self.take() {
-            // One that is not answered leaves time for the others.
+            // An answer that cannot be sent leaves time for the others.
             let limit = core.limits.command.min(ANSWERS_LIMIT.saturating_sub(begun.elapsed()) / 2);
             if limit < SHORTEST_COMMAND {
                 return;
@@ -187,7 +187,7 @@ impl Describe {
 pub(super) fn hear_questions(core: &Core, subscription: &Subscription) {
     for key in core.keys.all() {
         let mut state = key.state.lock();
-        // A thread that asks may have found the inbox closed, and its settings are not known here.
+        // A thread that asks may have found the inbox closed. Its settings are not known here.
         let is_asked_for = matches!(state.phase, Phase::Asking { .. });
         let says_why = is_asked_for || state.tenure_mut().is_some_and(|tenure| tenure.settings.reason().is_some());
         drop(state);
@@ -197,7 +197,7 @@ pub(super) fn hear_questions(core: &Core, subscription: &Subscription) {
     }
 }
 
-/// Returns what this client says of a key, and of which locker.
+/// Returns what this client says of a key, and which locker that is about.
 fn account(core: &Core, name: &str) -> Account {
     let Some(key) = core.keys.known(name) else { return (None, Told::default()) };
     let now = core.clock.now();
@@ -251,7 +251,7 @@ fn account(core: &Core, name: &str) -> Account {
 /// How many questions wait for their answers. Further ones are dropped: their askers do not wait for long.
 const MOST_INQUIRIES: usize = 64;
 
-/// The number of its own greetings that a client remembers. A greeting may be executed late, after the inbox was opened again.
+/// How many of its own greetings a client remembers. A greeting may be delivered late, after the inbox was opened again.
 const MOST_GREETINGS: usize = 1024;
 
 /// The longest name of an asker.
@@ -352,7 +352,7 @@ impl Describe {
         std::mem::take(&mut self.0.lock().waiting)
     }
 
-    /// Begins to ask several clients together.
+    /// Notes the questions of one round to several clients.
     fn begin(&self, count: usize) -> InquiryRound<'_> {
         let (sender, answers) = bounded(count.max(1));
         let mut open = self.0.lock();

@@ -72,7 +72,7 @@ pub(crate) struct LockCall<'a> {
 /// An event that is in the queue. What remains to be done may block.
 #[must_use]
 pub(crate) struct Queued {
-    /// What remains to be done for the functions.
+    /// The work that is left for the functions.
     told: Vec<FollowUp>,
     /// What is to be recorded.
     figure: Option<(Arc<Meters>, Option<Sample>)>,
@@ -121,7 +121,7 @@ impl Events {
         Self { clock, observer: hooks.into_observer(), long_waits: LongWaits::default() }
     }
 
-    /// Returns when a call that begins now has begun, and when its wait counts as slow, each if anybody wants to know.
+    /// Returns the present moment, and the moment from which the wait of a call that begins now counts as slow; each only if somebody is told of it.
     pub(super) fn call_begins(&self) -> (Option<Moment>, Option<Moment>) {
         let Some(observer) = &self.observer else { return (None, None) };
         let now = self.clock.now();
@@ -321,7 +321,7 @@ impl Events {
         }
     }
 
-    /// Returns when to look whether the wait of the calling thread closes a circle. A thread without a hold is in none.
+    /// Returns when to look whether the wait of the calling thread closes a circle. `None` for a thread without a hold, which is in no circle.
     pub(super) fn circle_at(waiter: &Waiter) -> Option<Moment> {
         owner::has_holds().then(|| waiter.since + timing::CIRCLE)
     }
@@ -399,7 +399,7 @@ impl Events {
     }
 }
 
-/// Returns whether an error says something of the store. A limit of the caller's own may be too short for any store.
+/// Returns whether an error says something of the store. The limit of the caller may be too short for any store.
 fn is_of_the_store(error: &Error, limit: Duration) -> bool {
     match error {
         Error::Backend { failure: BackendFailure::NotExecuted | BackendFailure::Unknown, .. } => {

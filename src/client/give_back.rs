@@ -145,7 +145,7 @@ impl<'c> GiveBack<'c> {
     /// Handles the reply to the request, and tells of the end of the hold.
     pub(super) fn answered(self, outcome: Result<Outcome, Error>, repeat: Repeat) -> Result<(), Error> {
         let Self { parts, ended, turn, next, mut tries } = self;
-        // Without a next locker the first waiter gets its turn only after everything about this hold has been announced.
+        // Without a next locker, the first waiter gets its turn only after the end of this hold was announced.
         let (released, rest) = match next {
             Some(next) => {
                 let outcome = outcome.and_then(ReleaseOutcome::try_from);

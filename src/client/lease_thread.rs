@@ -39,7 +39,7 @@ pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
         is_slow
     };
     renew(parts, due.filter(|task| !is_slow(&task.key)).collect(), false);
-    // After the renewals, because a log may take time.
+    // The reports come after the renewals, because a log may take time.
     long.iter().for_each(LongHold::report);
     keep_record(parts);
     parts.renewals.next().min(parts.record.next())
@@ -63,7 +63,7 @@ fn renew(parts: &Parts, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
     let results = parts.core.batch(&requests, limit);
     if !is_on_slow_node {
         let (took, before) = (parts.core.clock.now().since(sent_at), parts.renewals.trip());
-        // If no request was answered, a round trip takes longer than this attempt. So the time that is remembered must not become shorter.
+        // If no request was answered, a round trip takes longer than this attempt took. So the remembered time must not become shorter.
         parts.renewals.note_trip(if results.iter().any(Result::is_ok) { took } else { took.max(before) });
     }
     let end = |(task, result): (&RenewalTask, Result<_, _>)| {
@@ -81,8 +81,8 @@ fn renew(parts: &Parts, mut tasks: Vec<RenewalTask>, is_on_slow_node: bool) {
     }
 }
 
-/// Returns the deadline of the most urgent other tenure for which a renewal must leave time. Once the slow-node worker renews some tenures,
-/// there is no such deadline: the deadlines of tenures on slow nodes must not shorten the attempts for the other tenures, and the reverse.
+/// Returns the deadline of the most urgent other tenure for which a renewal must leave time. Once the slow-node worker renews some tenures, there is
+/// no such deadline: tenures on slow nodes must not shorten the attempts for the others, and the others must not shorten theirs.
 fn other_deadline(parts: &Parts, is_on_slow_node: bool) -> Moment {
     if is_on_slow_node || parts.slow_nodes.renewals.thread.is_started() {
         Moment::NEVER

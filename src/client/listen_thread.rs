@@ -87,8 +87,8 @@ pub(super) fn listen(parts: &Weak<Parts>) -> Option<Moment> {
 /// The life of an open inbox.
 fn live(strong: Arc<Parts>, parts: &Weak<Parts>, inbox: &mut dyn Inbox) {
     let subscription = Arc::clone(&strong.subscription);
-    // Before tenures may linger. Later, this would recall one that lingers, and `try_lock` would find the lock busy meanwhile. A tenure that
-    // begins from here on misses no message.
+    // This comes before tenures may linger. Later, it would recall a tenure that lingers, and `try_lock` would find the lock busy meanwhile. A tenure
+    // that begins from here on misses no message.
     may_have_missed(&strong);
     let subscribed = Subscribed::on(&subscription);
     // Ask for keys that were granted or freed while the client did not listen.

@@ -150,7 +150,7 @@ pub(crate) fn why_invalid(parts: &Parts, key: &Key, token: u64) -> Error {
     }
 }
 
-/// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because then its thread has told them.
+/// Takes the channels of the hold of a lost tenure. There are none if that hold has ended, because its thread has then sent the messages.
 fn take_watchers(key: &Key, tenure: &Tenure) -> Vec<Watcher> {
     let mut state = key.state.lock();
     match &state.phase {

@@ -1,8 +1,8 @@
-//! One client at work: a store, a clock, an identity, the keys in use, and up to three threads. If one of several servers keeps the others
-//! waiting, there are two more. `dlock-alarm` wakes tasks, and `dlock-events` calls the functions of the program.
+//! One client at work: a store, a clock, an identity, the keys in use, and the threads `dlock-lease`, `dlock-retry` and `dlock-listen`. Two more
+//! threads start if one of several servers keeps calls waiting. `dlock-alarm` wakes tasks, and `dlock-events` calls the functions of the program.
 //!
-//! A client lives as long as a generator or a lock that belongs to it. After it is closed, its threads and its store go on until the last
-//! thread has left `lock` and the last hold has ended: see [`activity`].
+//! A client lives as long as a generator or a lock that belongs to it. After it is closed, its threads and its store go on until the last thread has
+//! left `lock` and the last hold has ended: see [`closing`].
 //!
 //! | file | contents, from the top down |
 //! |---|---|
@@ -20,7 +20,7 @@
 //! | `loss.rs` | how a loss is noticed, and what a holder can query |
 //! | `turn.rs` | the turn to ask |
 //! | `parts.rs` | the parts of a client, which all of the above receive |
-//! | `server.rs` | a part: makes all due when another server than before answers |
+//! | `server.rs` | a part: makes all keys due when another server than before answers |
 //! | `renewals.rs`, `retries.rs`, `cleanup.rs` | parts: what `dlock-lease` and `dlock-retry` have to do, and when; the clean-up list |
 //! | `delayed.rs` | a release that is delayed: what the key contains, and what ends it |
 //! | `subscription.rs` | a part: whether the client hears of grants |
@@ -86,7 +86,7 @@ use std::sync::Arc;
 #[cfg(feature = "async")]
 use std::task::{Poll, Waker};
 
-/// What a builder says of a client.
+/// The settings of a client that the builder passes.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) hooks: Hooks,

@@ -42,7 +42,7 @@ pub(super) enum Order {
 pub(super) struct Confirmation {
     pub(super) key: Arc<Key>,
     pub(super) locker: Arc<str>,
-    /// How long the store keeps the key for the tenure. The settings of the waiter may be others: the tenure may have been asked for by another.
+    /// How long the store keeps the key for the tenure. The waiter may have other settings, because another handle may have asked for the tenure.
     pub(super) kept: Duration,
     pub(super) waiter: Arc<Waiter>,
 }

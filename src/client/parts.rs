@@ -88,13 +88,13 @@ impl Parts {
         self.order_all([order]);
     }
 
-    /// As [`order`](Self::order), for orders of which one round takes all.
+    /// As [`order`](Self::order), for several orders, which one round takes together.
     pub(super) fn order_all(&self, orders: impl IntoIterator<Item = Order>) {
         self.add_orders(orders);
         self.retries.thread.wake_and_expect_more(self.core.clock.now());
     }
 
-    /// Leaves orders again that were not carried out, if there are any.
+    /// Puts orders back that were not carried out.
     pub(super) fn put_back_orders(&self, orders: impl IntoIterator<Item = Order>) {
         let mut orders = orders.into_iter().peekable();
         if orders.peek().is_some() {
@@ -108,7 +108,7 @@ impl Parts {
         if let Some(list) = &mut *list {
             return list.extend(orders);
         }
-        // Without the mutex: they may have the last handle.
+        // The orders are dropped without the mutex, because they may have the last handle.
         drop(list);
         drop(orders);
     }
@@ -138,7 +138,7 @@ impl Parts {
     pub(super) fn order_shutdown(&self) {
         match self.retries.thread.start() {
             Ok(_) => self.order(Order::ShutDown),
-            // Another thread does, or has.
+            // Another thread shuts the client down, or has done so.
             Err(Error::ShutDown) => {}
             Err(error) => log::error!(CLIENT, "the closed client ends with its last handle: {error}"),
         }

@@ -119,7 +119,7 @@ impl Question {
             }
             (Ok(other), None) => Answer::Failed { error: other.misplaced(), unsettled: Some(self.about) },
             (Err(error), None) => {
-                // What became of the acquire that was sent before is not known.
+                // The outcome of the earlier acquire is unknown.
                 let error = if self.again && !self.about.answered { error.of_perhaps_sent() } else { error };
                 let unsettled = (self.again || error.is_unknown()).then_some(self.about);
                 Answer::Failed { error, unsettled }

@@ -12,7 +12,7 @@ use crate::sync::Mutex;
 use crate::timing::{RECORD_DELAY, RECORD_DELAYS, RECORD_LIFE, RECORD_PAUSE, RECORD_RETRY};
 use std::time::{Duration, SystemTime};
 
-/// What a client knows of its record.
+/// The client record, and when it is due.
 pub(crate) struct Record {
     pub(super) is_on: bool,
     started: SystemTime,
@@ -25,7 +25,7 @@ struct RecordState {
     due: Option<Moment>,
     /// How often the first write was put off, because the client has not got its first lock yet.
     put_off: u32,
-    /// Whether the client listens from the first write on.
+    /// Whether the client begins to listen after the first write.
     listens: bool,
     line: Option<String>,
     is_written: bool,

@@ -33,10 +33,10 @@ use crate::timing;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tries of one release that have failed.
+/// The tries of one release.
 pub(super) struct ReleaseTries {
     failures: u32,
-    /// Whether one of them, or an earlier release, may have been executed.
+    /// Whether a failed try, or an earlier release, may have been executed.
     pub(super) perhaps_done: bool,
     /// What delays the release, if something does.
     delayed: Option<Delayed>,
@@ -56,7 +56,7 @@ impl ReleaseTries {
     /// Fails with [`Error::LeaseLost`] if the key was no longer ours, and otherwise with the error of the last try.
     pub(super) fn send(mut self, parts: &Parts, key: &str, tenure: &Tenure) -> Result<(), Error> {
         if !parts.core.is_ours(&tenure.locker) {
-            // It is of an identity that a twin has, too: see `twin.rs`.
+            // The locker has an identity that a twin has, too: see `twin.rs`.
             return Ok(());
         }
         let claim = parts.core.ending(key, tenure);
@@ -113,7 +113,7 @@ impl ReleaseTries {
         }
     }
 
-    /// Does as [`end`](Self::end) for a try after which there is no other.
+    /// Does as [`end`](Self::end) for the last try.
     pub(super) fn end_last(
         &mut self,
         parts: &Parts,
@@ -122,10 +122,10 @@ impl ReleaseTries {
         outcome: Result<Outcome, Error>,
     ) -> Result<(), Error> {
         if !parts.core.is_ours(&tenure.locker) {
-            // It is of an identity that a twin has, too: see `twin.rs`.
+            // The locker has an identity that a twin has, too: see `twin.rs`.
             return Ok(());
         }
-        // What is said to be the last try has an outcome. If it had none, nothing would be confirmed.
+        // The last try always has an outcome. Without one, the release would count as not confirmed.
         let none = || Err(Error::backend(BackendFailure::Unknown, "the last try of the release has no outcome"));
         self.end(parts, key, tenure, Duration::ZERO, outcome).unwrap_or_else(none)
     }
@@ -136,7 +136,7 @@ impl ReleaseTries {
     }
 }
 
-/// A tenure whose release is posted, and who watches its hold.
+/// A tenure whose release is posted, with the watchers of its hold.
 pub(super) struct Post {
     pub(super) key: Arc<str>,
     pub(super) tenure: Box<Tenure>,
@@ -226,7 +226,7 @@ enum Whose {
     Ours,
     /// The key did not contain the locker.
     NotOurs(NotOurs),
-    /// The same, of a release that was to be delayed.
+    /// The same for a release that was to be delayed.
     NotDelayed(NotOurs),
 }
 
@@ -250,7 +250,7 @@ fn not_delayed(parts: &Parts, key: &str, tenure: &Tenure, other: NotOurs, perhap
     lost.err().unwrap_or_else(unknown)
 }
 
-/// Says of a failure to delay a release what that means.
+/// Adds to the error of a delayed release what the failure means.
 fn unconfirmed(error: Error) -> Error {
     match error {
         Error::Backend { failure, message, source } => {

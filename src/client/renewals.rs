@@ -26,7 +26,7 @@ pub(crate) struct Renewals {
     trip: AtomicU64,
     /// When another server than before answered last, in nanoseconds; zero if none did.
     // ORDERING: SeqCst. `doubt_until` stores it before the keys are looked at; `grant` loads it with the key's mutex held. So if a grant and
-    // such a change happen at the same time, either the grant sees the moment, or whoever looks at the keys finds the tenure.
+    // such a change happen at the same time, either the grant sees the moment, or the thread that looks at the keys finds the tenure.
     doubted_until: AtomicU64,
 }
 
@@ -76,7 +76,7 @@ impl Renewals {
     pub(super) fn grant_next(&self, key: &Arc<Key>, tenure: &mut Tenure, to: Taker<'_>, now: Moment) {
         tenure.begin_next(now);
         if tenure.times_holds() {
-            // What is due in this hold may come before the lease thread would check.
+            // A limit or a report of this hold may be due before the lease thread would look.
             self.put(key, tenure);
         }
         key.hold.begin(to, tenure);
@@ -188,8 +188,8 @@ impl Renewals {
         most.min(urgent / 4).max(timing::SHORTEST_COMMAND)
     }
 
-    /// Returns how long an attempt may take that is sent now and renews tenures whose deadlines are `first` and `last` or between these. It
-    /// should leave time for further attempts, for these tenures and for that with the deadline `other`.
+    /// Returns how long an attempt may take that is sent now and renews tenures whose deadlines are `first` and `last` or between these. It should
+    /// leave time for further attempts, for these tenures and for the one with the deadline `other`.
     pub(super) fn limit(&self, first: Moment, last: Moment, other: Moment, now: Moment) -> Duration {
         let urgent = other.min(first).since(now);
         timing::attempt_limit(urgent, last.since(now), self.trip())

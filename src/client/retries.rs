@@ -148,7 +148,7 @@ impl Retries {
     /// that can.
     pub(super) fn settle(&self, core: &Core, cleanups: Vec<PendingCleanup>) {
         let until = Instant::now() + core.limits.command;
-        // Once the store has not answered, the others of this round are not tried: each could take as long again.
+        // After a request without an answer, the other lockers of this round are not tried: each request could take as long.
         let mut failure = None;
         for cleanup in cleanups {
             let (sent_at, left) = (self.clock.now(), until.saturating_duration_since(Instant::now()));

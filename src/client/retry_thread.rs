@@ -52,7 +52,7 @@ pub(crate) fn round_on_slow_nodes(parts: &Parts, _now: Moment) -> Moment {
     // The client may have met a twin since the other thread has looked.
     cleanups.retain(|cleanup| parts.core.is_ours(&cleanup.locker));
     ask(parts, keys.into_values().collect(), cleanups, errands);
-    // What is to be repeated is in the schedules of the other thread, which may know of nothing that is due.
+    // Requests that are to be repeated are in the schedules of the main retry thread, which may sleep.
     parts.retries.wake();
     Moment::NEVER
 }
@@ -64,8 +64,8 @@ fn ask(parts: &Parts, keys: Vec<Arc<Key>>, mut cleanups: Vec<PendingCleanup>, mu
             Some(lingered) => over.push(lingered),
             None => {
                 prepare_for_tasks(parts, &key);
-                // The threads of the key may have begun to wait before there was an inbox. The other keys of this round do not wait until
-                // the inbox hears of this one: the inbox reports that later.
+                // The threads of the key may have begun to wait before there was an inbox. This does not wait until the inbox hears of the key,
+                // because other keys are due in this round. The inbox reports it later.
                 parts.subscription.get_ready_to_hear(&parts.core, &key, || Duration::ZERO);
                 turns.extend(Question::of_waiters(parts, &key));
             }
@@ -138,7 +138,7 @@ fn retry_on_slow_nodes(parts: &Parts, keys: &mut Vec<Arc<Key>>, cleanups: &mut V
     let now = parts.core.clock.now();
     parts.slow_nodes.retries.add(now, |slow| {
         slow.keys.extend(slow_keys.into_iter().map(|key| (key.id, key)));
-        // The thread would take too long for the others.
+        // More of them would take the thread too long.
         let room = ROUND.saturating_sub(slow.cleanups.len()).min(slow_cleanups.len());
         slow.cleanups.extend(slow_cleanups.drain(..room));
     });
@@ -149,7 +149,7 @@ fn retry_on_slow_nodes(parts: &Parts, keys: &mut Vec<Arc<Key>>, cleanups: &mut V
     }
 }
 
-/// Does for a key for which a task waits what a thread does before it asks for itself.
+/// Makes the preparations that a thread makes before it asks, for a key for which a task waits.
 fn prepare_for_tasks(parts: &Parts, key: &Arc<Key>) {
     let settings = |state: &State| state.first_task().and(state.queue.front()).map(|first| Arc::clone(&first.settings));
     let Some(settings) = settings(&key.state.lock()) else { return };
@@ -183,7 +183,7 @@ fn orders_on_fast_nodes(parts: &Parts) -> Vec<Order> {
 struct Errands<'c> {
     parts: &'c Parts,
     orders: VecDeque<Order>,
-    /// Those whose releases are posted, until all of them are.
+    /// The tenures whose releases are to be posted, until all are posted.
     posted: Vec<Errand<'c>>,
     tenures: Vec<Errand<'c>>,
     /// Tenures of an identity that a [twin](super::twin) has, too: nothing is sent for them.

@@ -19,7 +19,7 @@ pub(super) struct SlowNodeWorkers {
     pub(super) retries: Backlog<SlowRetries>,
 }
 
-/// The keys to ask about, by their ids: a key may fall due again meanwhile.
+/// The keys to ask about, by their ids, so that a key that falls due again is there only once.
 pub(super) type KeysById = BTreeMap<u64, Arc<Key>>;
 
 /// What the thread that retries has to do.

@@ -94,7 +94,7 @@ pub(super) enum Step {
     Wait(Answer),
 }
 
-/// What a step depends on, beside the answer and the ones before.
+/// What a step depends on, besides this answer and the earlier ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) now: Moment,

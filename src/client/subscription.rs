@@ -134,8 +134,8 @@ impl Subscription {
         }
     }
 
-    /// Ends the pause before the next attempt to subscribe: another server answers now. If there is no pause, the next
-    /// one does not begin.
+    /// Ends the pause before the next attempt to subscribe, because another server answers now. If there is no pause at the moment, the next pause is
+    /// left out.
     pub(super) fn hasten(&self, now: Moment) {
         let mut state = self.state.lock();
         if state.early == Early::No {

@@ -37,7 +37,7 @@ pub(super) fn end_retry<'c>(turn: Turn<'c>, answer: Answer, sent_at: Moment) -> 
         // A refusal is for the first waiter. A thread asks again itself, and gets the error as its own.
         answer if state.queue.is_empty() || answer.is_refusal(&parts.core) => {
             let refused = match &answer {
-                // One that came after the request was sent is asked for next.
+                // A task that came after the request was sent gets a request of its own next.
                 Answer::Failed { error, .. } if state.first_task().is_some_and(Task::was_asked) => {
                     state.end_first(Err(error.clone()))
                 }
@@ -48,7 +48,8 @@ pub(super) fn end_retry<'c>(turn: Turn<'c>, answer: Answer, sent_at: Moment) -> 
             drop(turn);
             refused.iter().for_each(|waiter| parts.dismiss(waiter));
         }
-        // An answer from before the attempt says nothing to it. It asks next, about the same locker if that may have a place.
+        // An answer to an earlier request says nothing to the attempt. The attempt has the next request, about the same locker if that may have a
+        // place.
         answer if state.first_task().is_some_and(|task| task.is_one_attempt && !task.was_asked()) => {
             enter_waiting(turn, state, answer.into_unsettled(), sent_at);
         }
@@ -59,7 +60,7 @@ pub(super) fn end_retry<'c>(turn: Turn<'c>, answer: Answer, sent_at: Moment) -> 
             let has_task = state.first_task().is_some();
             wait_more(turn, answer, state, sent_at, true);
             if has_task {
-                // A task that arrives leaves this to the first answer, which may be the grant.
+                // An arriving task does not start the listener, because the first answer may be the grant.
                 parts.subscription.listen(&parts.core);
             }
         }

@@ -78,8 +78,8 @@ fn lose(parts: &Parts, key: &Arc<Key>) {
     }
 }
 
-/// Tells a client of the same identity, if there is one, that this one hears the inbox. Called by the listener when the inbox is open. In a
-/// Cluster an inbox has many channels, which are opened later, and nothing is said.
+/// Tells a client of the same identity, if there is one, that this one hears the inbox. Called by the listener when the inbox is open. In a Cluster
+/// nothing is said, because an inbox has many channels there, which are opened later.
 pub(super) fn greet(parts: &Parts) {
     let (Some(directory), Some(queue)) = (parts.core.processor.directory(), parts.core.processor.queue()) else {
         return;

@@ -1,8 +1,8 @@
-//! `unlock()`: what happens to a tenure when its hold ends. It is passed on in this process, kept for a while, or given back.
+//! `unlock()`: what happens to a tenure when its hold ends. The tenure is passed on in this process, kept for a while, or given back.
 //!
 //! | when the last hold ends | then |
 //! |---|---|
-//! | threads of this process wait, and other clients do not wait, or wait only since a moment ago | the first of these threads gets the next hold |
+//! | threads of this process wait, and no other client has waited for longer than a moment | the first of these threads gets the next hold |
 //! | the hold was to last for longer: [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) | the tenure ends, and the key is kept from everybody until then, also from the threads of this process: they ask the store, and wait in its queue |
 //! | no thread and no other client waits, and the tenure may linger | the tenure is kept: [`Phase::Lingering`] |
 //! | otherwise | the tenure is released; if threads of this process wait, this client goes to the end of the store's queue again |
@@ -170,8 +170,8 @@ impl<'c> Unlock<'c> {
         Error::NotHeld { key: self.key.name.to_string() }
     }
 
-    /// Does what needs the mutex to be given up meanwhile, if the tenure may be kept. Starts the thread that ends a linger. Fetches fence
-    /// numbers if the tokens run out: once after 1024 holds, and then after every ten million holds.
+    /// Prepares to keep the tenure, if it may be kept. This gives up the mutex meanwhile. Starts the thread that ends a linger. Fetches fence numbers
+    /// if the tokens run out: once after 1024 holds, and then after every ten million holds.
     fn prepare_to_keep(self, mut state: MutexGuard<'c, State>) -> MutexGuard<'c, State> {
         let (parts, key) = (self.parts, self.key);
         let Phase::Held(tenure) = &state.phase else { return state };
@@ -230,8 +230,7 @@ impl<'c> Unlock<'c> {
         let queued = parts.core.events.queue_released(&tenure, key.hold.token(), now, HoldEnd::Lingers);
         let until = now + tenure.settings.linger;
         if !std::mem::replace(&mut tenure.watched, true) {
-            // Not again for each hold: the retry thread checks when this linger would end, and then considers any
-            // later one.
+            // This is not repeated for each hold: when this linger would end, the retry thread looks whether a later one has begun.
             parts.retries.ask_at(key, until);
         }
         state.phase = Phase::Lingering { tenure, until };

@@ -127,7 +127,7 @@ pub(crate) struct WaitLimit<'a> {
     pub(crate) is_one_attempt: bool,
     /// The moment until which it waits. `None` without such a limit.
     pub(crate) until: Option<Moment>,
-    /// What can end the wait before. A single attempt is not cancelled, because it does not wait.
+    /// The token that can end the wait earlier. A single attempt is not cancelled, because it does not wait.
     cancel: Option<&'a CancelToken>,
 }
 
@@ -149,8 +149,8 @@ impl<'a> WaitLimit<'a> {
         if self.is_one_attempt { self } else { Self { cancel: Some(cancel), ..self } }
     }
 
-    /// Returns the limit of a part of the wait, which the token ends, too. Whatever cancels the wait cancels the token, as long as the
-    /// registration lives.
+    /// Returns the limit of a part of the wait, which this token ends, too. As long as the registration lives, cancelling the wait cancels this
+    /// token.
     pub(crate) fn part(self, token: &'a CancelToken) -> (Self, Option<Registration>) {
         let registration = self.register(|| Arc::clone(&token.0) as Arc<dyn Sleeper>);
         if self.is_cancelled() {

@@ -215,8 +215,7 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
             }
             (alarm.at, alarm.phase) = (Moment::NEVER, WorkPhase::Working);
         }
-        // A panic of a store or of the log. The turns are passed on and held keys are back in the schedule, so work
-        // continues.
+        // The store or the log has panicked. The turns were passed on, and held keys are back in the schedule, so work continues.
         let next = catch_panic(|| round(clock.now())).unwrap_or_else(|| {
             log::error!(CLIENT, "a round of the thread {name} ended by a panic; please report it");
             Some(clock.now() + PAUSE_AFTER_PANIC)
@@ -234,7 +233,7 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
 /// Items ordered by the moment when they are due, and indexed by their id.
 pub(crate) struct Schedule<T> {
     due: BTreeMap<(Moment, u64), T>,
-    // Not a hash map: mostly there are few items, and hashing would take longer than the search.
+    // This is no hash map: mostly there are few items, and hashing would take longer than the search.
     places: BTreeMap<u64, Moment>,
 }
 

@@ -35,7 +35,7 @@ pub(super) fn within(config: DLockConfig, limits: &StoreLimits) -> Result<DLockC
         return Err(Error::invalid_config("poller_gap", format!("{every:?}"), hint));
     }
     let config = if whole == asked { config } else { config.with_lease(whole) };
-    // Rounded up: a delay that is cut off would let the next holder in too early.
+    // The delay is rounded up: a shorter one would let the next holder in too early.
     let ticks = u64::try_from(config.lock_delay().as_nanos().div_ceil(tick) * tick).unwrap_or(u64::MAX);
     let delay = Duration::from_nanos(ticks);
     if whole + delay > longest {

@@ -68,12 +68,12 @@ pub struct Holds {
 struct Several {
     /// In the order in which they were taken, which is that of their keys.
     taken: Vec<TakenLock>,
-    /// Whether a thread of the client gives them back when they are dropped, so that the drop does not block. So it is if a task has taken them, and
-    /// while a caller that may wait does not have all of them.
+    /// Whether a thread of the client gives the locks back when they are dropped, so that the drop does not block. This is so if a task has taken
+    /// them, and for any caller that does not have all of them yet.
     goes_back_elsewhere: bool,
 }
 
-/// One of them.
+/// One of the locks.
 #[derive(Debug)]
 struct TakenLock {
     /// The place of the lock in the caller's list.
@@ -278,7 +278,7 @@ fn in_order_of_keys(locks: Vec<DistributedReentrantLock>) -> Vec<(usize, Distrib
 fn first_failure(outcomes: Vec<(Arc<str>, Result<(), Error>)>) -> Result<(), Error> {
     let failed = outcomes.into_iter().filter_map(|(key, outcome)| Some(naming(&key, outcome.err()?)));
     let mut failed: Vec<_> = failed.collect();
-    // What may have been done beside another holder matters more than a release that is repeated.
+    // A loss comes first, because work may have run beside another holder. A release that failed is only repeated.
     failed.sort_by_key(|error| !error.is_lost());
     failed.into_iter().next().map_or(Ok(()), Err)
 }
@@ -295,11 +295,11 @@ fn naming(key: &str, error: Error) -> Error {
 }
 
 impl Several {
-    /// Takes all locks, by what takes one of them within a limit. Gives back what is taken if one cannot be had.
+    /// Takes all locks, one by one, by a function that takes one lock within a limit. If a lock cannot be had, gives back those that were taken.
     ///
     /// The leases of the locks that are taken are renewed while the others are waited for. If one is lost meanwhile, the program has not been told of
-    /// it. So the loss ends the wait, and all are given back, and taken again within the limit: as `lock()` does for a hold that is lost before it
-    /// returns.
+    /// its hold. So the loss ends the wait, and all locks are given back, and taken again within the limit, as `lock()` does after a hold that is
+    /// lost before it returns.
     fn acquire(
         locks: Vec<DistributedReentrantLock>,
         limit: &WaitLimit<'_>,
@@ -336,7 +336,7 @@ impl Several {
         Some(last.handle().key.watch_by_reply(last.token))
     }
 
-    /// Returns the locks, if they are all and none of them is lost. Otherwise, gives them back, and returns `None` if they are to be taken again.
+    /// Returns the locks if these are all of them, and none is lost. Otherwise gives them back, and returns `None` if they are to be taken again.
     fn or_again(self, all: usize, limit: &WaitLimit<'_>) -> Option<Result<Option<Self>, Error>> {
         let has_all = self.taken.len() == all;
         let Err(lost) = self.ensure_valid() else { return Some(Ok(has_all.then_some(self))) };

@@ -38,13 +38,13 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         false
     }
 
-    /// Does what may wait until the client has been told of a round of extensions and probes, such as to make the next ones cheaper. The client
-    /// calls it after each round, on the thread that makes them. So it blocks until the limit is over, at most. The limit may be a millisecond.
-    /// The default does nothing. A store that wraps another one forwards it, or that one never does what it has to do.
+    /// Does work that may wait until the client has the outcomes of a round of extensions and probes, such as work that makes the next rounds
+    /// cheaper. The client calls it after each round, on the thread that makes the rounds. So it may block until the limit is over, and no longer.
+    /// The limit may be a millisecond. The default does nothing. A store that wraps another store must forward the call.
     ///
     /// No outcome may rely on it. It is not called when the client is closed, nor after a round on servers that have fallen silent, nor after
-    /// an extension that a thread of the program makes. Several clients of one store call it at the same time, and it is not told whose round is
-    /// over. A panic is logged, and leaves undone what it had begun.
+    /// an extension that a thread of the program makes. Several clients of one store may call it at the same time, and it is not told whose round is
+    /// over. A panic is logged, and the rest of the work is left undone.
     fn between_rounds(&self, limit: Duration) {
         let _ = limit;
     }

@@ -7,7 +7,7 @@
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `owner` | the thread that begins or ends a hold, or that notices its loss, under the key's mutex | all threads |
-//! | `count` | the owner; the thread that begins or ends a hold, under the key's mutex, while `owner` is [`NOBODY`] | the owner; whoever describes the hold to people |
+//! | `count` | the owner; the thread that begins or ends a hold, under the key's mutex, while `owner` is [`NOBODY`] | the owner; a thread that describes the hold to people |
 //! | `token` | the thread that begins a hold, before it publishes `owner` | all threads |
 //! | `deadline` | the thread that begins a hold or renews it, under the key's mutex | all threads |
 
@@ -20,11 +20,11 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The most holds of one thread, as in `java.util.concurrent`.
 const MAX_COUNT: u32 = i32::MAX as u32;
 
-/// The stored count of a hold that its thread may not enter again. One comparison, which wraps around, tells this and a count at its limit
-/// apart from all others, so that reentry takes no step more than without this.
+/// The stored count of a hold that its thread may not enter again. One comparison, which wraps around, finds this count and a count at its limit, so
+/// reentry takes no further step for it.
 const ONCE: u32 = 0;
 
-/// The bit of `owner` that says that the hold is lost. The numbers of owners do not come so far.
+/// The bit of `owner` that says that the hold is lost. No owner has so great a number.
 const LOST: u64 = 1 << 63;
 
 /// The outcome of a reentrant call.
@@ -42,12 +42,12 @@ pub(crate) enum Reentry {
     NotHeld,
 }
 
-/// What a thread that unlocks once has left.
+/// What one unlock leaves of the thread's hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// It still has the hold, with a count less by one.
     Inner,
-    /// The same, but the lease of the hold is lost.
+    /// An inner unlock of a hold whose lease is lost.
     InnerLost,
     /// It has unlocked for the last time. The hold is to end, and nothing has changed yet.
     Last,
@@ -58,10 +58,10 @@ pub(crate) enum Exit {
 #[derive(Debug)]
 pub(crate) struct CurrentHold {
     // ORDERING: `begin` stores `owner` last, with Release. A thread that finds its own number there (Acquire) sees the
-    // token, the count and the deadline of its hold, even if another thread granted it. Whoever finds the bit `LOST` takes the key's mutex to
+    // token, the count and the deadline of its hold, even if another thread granted it. A thread that finds the bit `LOST` takes the key's mutex to
     // learn the cause.
     owner: AtomicU64,
-    // ORDERING: Relaxed: only the owner loads it, and whoever describes the hold to people. The value that `begin` stores is published with
+    // ORDERING: Relaxed: only the owner loads it, and a thread that describes the hold to people. The value that `begin` stores is published with
     // `owner`.
     count: AtomicU32,
     // ORDERING: `begin` stores it first, and `is_valid` loads it last. What `is_valid` loads before (`owner`, `deadline`, with Acquire) was
@@ -137,7 +137,7 @@ impl CurrentHold {
         if owner == thread { Exit::Inner } else { Exit::InnerLost }
     }
 
-    /// Returns the hold count of a hold that has not ended. To others than the owner it may be out of date.
+    /// Returns the hold count of a hold that has not ended. It may be out of date for any thread but the owner.
     pub(crate) fn count(&self) -> u32 {
         self.count.load(Ordering::Relaxed).max(1) // ORDERING: Relaxed: the owner's own count, or one to be shown.
     }
@@ -177,7 +177,7 @@ impl CurrentHold {
 
     /// Ends a hold. Call it with the key's mutex held.
     pub(crate) fn end(&self) {
-        // ORDERING: Relaxed: whoever finds no owner reads nothing else without the key's mutex.
+        // ORDERING: Relaxed: a thread that finds no owner reads nothing else without the key's mutex.
         self.owner.store(NOBODY, Ordering::Relaxed);
         self.count.store(0, Ordering::Relaxed);
     }

@@ -22,7 +22,7 @@ pub(crate) struct Key {
     pub(crate) name: Arc<str>,
     pub(crate) hold: CurrentHold,
     pub(crate) state: Mutex<State>,
-    /// What counts the key among the known ones until it is dropped, if that is recorded.
+    /// Counts the key as known, for the metrics, until it is dropped. Empty if nothing is recorded.
     pub(crate) known: OnceLock<Box<dyn Any + Send + Sync>>,
     table: Weak<KeyTable>,
     process: Process,
@@ -107,8 +107,8 @@ impl Key {
         }
     }
 
-    /// Notes that nobody is to get the key until so long after the hold of this owner with this token began. Returns until when, if the hold
-    /// has not ended.
+    /// Notes that nobody is to get the key until `at_least` has passed since the hold of this owner with this token began. Returns the moment at
+    /// which that is over, if the hold has not ended.
     pub(crate) fn delay_release(&self, owner: u64, token: u64, at_least: Duration) -> Option<Moment> {
         match &mut self.state_here()?.phase {
             Phase::Held(tenure) if self.hold.is_owned_by(owner) && self.hold.token() == token => {
@@ -149,7 +149,7 @@ struct Keys {
 }
 
 impl KeyTable {
-    /// Returns the key of that name, which all its handles share. In a forked child it is in no table, and nobody holds it.
+    /// Returns the key of that name, which all its handles share. In a forked child, the key is in no table, and nobody holds it.
     pub(crate) fn key(self: &Arc<Self>, name: &Arc<str>) -> Arc<Key> {
         if self.process.is_forked() {
             return Arc::new(Key::new(0, Arc::clone(name), Weak::new()));

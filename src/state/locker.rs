@@ -24,7 +24,7 @@ pub(crate) struct ClientId {
     text: String,
     /// The length of the host name at its beginning.
     host: usize,
-    /// How many lockers there are.
+    /// How many lockers were made.
     // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
     tenures: AtomicU64,
     /// A keyed hash (`SipHash`). A copy of this process has its key, too, and nobody else learns it.
@@ -92,11 +92,11 @@ impl ClientId {
     pub(crate) fn is_of_twin(&self, locker: &str) -> bool {
         let Some(count) = locker.strip_prefix(&self.text).and_then(|rest| rest.strip_prefix('-')) else { return false };
         let digits = count.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-        // ORDERING: Relaxed: whoever has been told of a locker of its own client was told after that was made.
+        // ORDERING: Relaxed: a thread that is told of a locker of its own client is told after that locker was made.
         digits.parse::<u64>().is_ok_and(|n| n > self.tenures.load(Ordering::Relaxed))
     }
 
-    /// Returns what shows, beside this number, that its sender has this identity or is a copy of a process that has it.
+    /// Returns the proof for this number, which only a client with this identity can make: this one, or one in a copy of this process.
     pub(crate) fn proof(&self, nonce: u64) -> u64 {
         self.secret.hash_one(nonce)
     }
@@ -106,7 +106,7 @@ impl ClientId {
         &self.text[..self.host]
     }
 
-    /// Returns a locker that was never returned before, which says the lock-delay of its tenure, and whether that may linger: not if
+    /// Returns a locker that was never returned before. It contains the lock-delay of its tenure, and says whether the tenure may linger: not if
     /// `linger` is zero.
     pub(crate) fn next_locker(&self, lock_delay: Duration, linger: Duration) -> String {
         // ORDERING: Relaxed: each addition returns another number, and nothing else is published.
@@ -135,8 +135,8 @@ pub(crate) fn may_linger(locker: &str) -> bool {
     marks(locker).is_some_and(|(_, may_linger)| may_linger)
 }
 
-/// Returns what is left of the lock-delay in which a key is that contains this locker for so long. `None` if it is not in one: the lease
-/// has not ended yet, or the locker has no lock-delay.
+/// Returns what is left of the lock-delay of a key that contains this locker, and that the store keeps for `remaining`. `None` if the key is not in
+/// its lock-delay: the lease has not ended yet, or the locker has no lock-delay.
 pub(crate) fn lock_delay_left(locker: &str, remaining: Option<Duration>) -> Option<Duration> {
     let (delay, _) = marks(locker)?;
     remaining.filter(|left| !delay.is_zero() && *left <= delay)

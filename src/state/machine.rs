@@ -164,7 +164,7 @@ impl State {
         self.queue.front().and_then(|first| first.task.as_ref())
     }
 
-    /// Returns whether nobody of this process wants the key, and the client itself is about to give it back, or asks for somebody who has left.
+    /// Returns whether nobody in this process wants the key, and the client itself gives it back, or asks for a waiter that has left.
     pub(crate) fn is_unwanted(&self) -> bool {
         let is_clients = match &self.phase {
             Phase::Asking { by, .. } => *by == AskedBy::Client,
@@ -184,7 +184,7 @@ impl State {
         (tasks, was_last, unsettled)
     }
 
-    /// Takes the first waiter out, and ends its wait. It is a task. The caller must count it out, and wake it.
+    /// Takes the first waiter, a task, out of the queue, and ends its wait. The caller must count the task out, and wake it.
     pub(crate) fn end_first(&mut self, end: Result<(), Error>) -> Option<Arc<Waiter>> {
         let first = self.queue.pop_front()?;
         if let Some(task) = &first.task {
@@ -202,7 +202,7 @@ impl State {
         }
     }
 
-    /// Notes that something may have changed for the key in the store, and nobody knows what. A reply that is on its way counts as outdated.
+    /// Notes that something unknown may have changed for the key in the store. A reply that is on its way counts as outdated.
     pub(crate) fn note_change(&mut self) {
         if let Some(about) = self.about_mut() {
             about.changed = true;
@@ -267,8 +267,8 @@ impl State {
         self.queue.front().map_or(DEFAULT_LEASE, |head| head.settings.lease())
     }
 
-    /// Notes that somebody else has the key. Returns when to ask again: at the latest when the lease ends that has so much `left`, if
-    /// that is known.
+    /// Notes that another client has the key. Returns the pause before the next question: at most what is `left` of the holder's lease, if that is
+    /// known.
     pub(crate) fn busy_pause(&mut self, left: Option<Duration>, place: Option<&Unsettled>) -> Duration {
         // A place in the store's queue expires by the lease with which it was asked for. A thread with a
         // longer lease may have taken the place over from one that gave up.
@@ -392,7 +392,7 @@ impl State {
     }
 }
 
-/// Whoever gets a hold, with the settings of the handle that was called for it.
+/// An owner that gets a hold, with the settings of the handle that was called for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taker<'a> {
     /// The number of a thread, or of a [`Hold`](crate::Hold).

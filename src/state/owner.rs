@@ -29,8 +29,8 @@ const OF_A_HOLD: u64 = 1 << 62;
 static LAST: AtomicU64 = AtomicU64::new(NOBODY);
 
 /// How many threads are in the table of ended ones. It is mostly zero, and then nobody has to look.
-// ORDERING: Relaxed. It changes only under the mutex of `BOOKS`, and whoever sees more than zero reads the
-// table under that mutex. Whoever sees zero too late looks again in the lease thread's next round.
+// ORDERING: Relaxed. It changes only under the mutex of `BOOKS`. A thread that sees more than zero reads the table under that mutex. The lease thread
+// looks again in its next round if it has seen an outdated zero.
 static ANY: AtomicUsize = AtomicUsize::new(0);
 
 static BOOKS: Mutex<Books> =
@@ -73,7 +73,7 @@ impl fmt::Display for OwnerName {
     }
 }
 
-/// The number of one hold that belongs to no thread. Its name is in the table for as long as this lives.
+/// The number of one hold that belongs to no thread. The name of the hold is in the table for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct HoldNumber {
     number: u64,

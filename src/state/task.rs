@@ -19,7 +19,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 thread_local! {
-    /// How many wakers the calling thread is inside of.
+    /// How many wakers the calling thread is running.
     static WAKING: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -90,8 +90,8 @@ pub(crate) enum ConfirmingExtension {
     Over(Arc<str>, Option<Error>),
 }
 
-/// How far a caller is that asks the store: see the table in [`steps`](crate::client). A thread has it for one turn, a task with a single
-/// attempt for all of its turns.
+/// What a caller that asks the store knows so far: see the table in [`steps`](crate::client). A thread keeps this for one turn, and a task with a
+/// single attempt for all of its turns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AskProgress {
     /// Whether a reply said that another client has the key.
@@ -100,7 +100,7 @@ pub(crate) struct AskProgress {
     pub(crate) unanswered: Option<Error>,
     /// Whether a reply to a single attempt was compared with the released locker.
     pub(crate) was_compared: bool,
-    /// The recall of a lock that only lingers elsewhere: the attempt stands in the store's queue for a moment.
+    /// The recall of a lock that only lingers elsewhere. The attempt stands in the store's queue meanwhile.
     pub(crate) recall: Option<Recall>,
     /// Whether the next request for a task asks for a place in the queue.
     pub(crate) wants_place: bool,
@@ -175,12 +175,13 @@ impl Task {
         self.answers.lock().granted.unwrap_or(How::Granted)
     }
 
-    /// Notes how the extension has ended that confirms the hold of this locker.
+    /// Notes how the confirming extension for the hold of this locker has ended.
     pub(crate) fn note_extended(&self, locker: Arc<str>, failure: Option<Error>) {
         self.answers.lock().extension = ConfirmingExtension::Over(locker, failure);
     }
 
-    /// Takes how the extension has ended that confirms the hold of this locker. After [`ConfirmingExtension::None`], the caller must order it.
+    /// Returns how far the confirming extension for the hold of this locker is. [`ConfirmingExtension::None`] means that it counts as ordered from
+    /// now on, and that the caller must order it. An extension that is over is forgotten.
     pub(crate) fn take_extension(&self, locker: &Arc<str>) -> ConfirmingExtension {
         let mut answers = self.answers.lock();
         let ordered = ConfirmingExtension::Ordered(Arc::clone(locker));
@@ -190,7 +191,7 @@ impl Task {
                 ConfirmingExtension::Over(of, failure)
             }
             ConfirmingExtension::Ordered(of) if of == *locker => ConfirmingExtension::Ordered(of),
-            // That of an earlier hold says nothing about this one.
+            // The extension for an earlier hold says nothing about this one.
             _ => ConfirmingExtension::None,
         }
     }

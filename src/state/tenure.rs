@@ -40,7 +40,7 @@ impl Unsettled {
 pub(crate) struct Tenure {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
-    /// The settings of the handle through which the current hold was acquired, where somebody is told of holds.
+    /// The settings of the handle through which the current hold was acquired. `None` if nobody is told of holds.
     pub(crate) of_hold: Option<Arc<DLockConfig>>,
     pub(crate) lease: Lease,
     pub(crate) tokens: Tokens,
@@ -104,7 +104,7 @@ impl Tenure {
         self.hold.begin(&self.settings, now);
     }
 
-    /// Returns whether something is due a certain time after a hold has begun.
+    /// Returns whether a hold has a limit, or is reported after a time.
     pub(crate) fn times_holds(&self) -> bool {
         self.settings.max_hold.is_some() || self.settings.hold_warning.is_some()
     }
@@ -131,7 +131,7 @@ impl Tenure {
         due.then(|| Gap::new(whole_milliseconds(timing::gap_length(self.lease())), every))
     }
 
-    /// Returns whether what the client knows of the tenure is enough to tell a thread of its hold, on a store with these limits.
+    /// Returns whether the client knows enough of the tenure to tell a thread of its hold, on a store with these limits.
     pub(crate) fn counts(&self, limits: &StoreLimits) -> bool {
         self.lease.is_answered || !limits.extends_heard_grants
     }
@@ -214,7 +214,7 @@ impl Tenure {
 pub(crate) struct HoldTimes {
     /// When it began.
     pub(crate) since: Moment,
-    /// The moment before which nobody else gets the key, even if the hold ends before.
+    /// The moment before which nobody gets the key, even if the hold ends before that.
     free_from: Moment,
     /// When it reaches the longest time that it may last.
     ends: Moment,
@@ -234,7 +234,7 @@ impl HoldTimes {
         (self.ends, self.warns_at) = (Moment::NEVER, Moment::NEVER);
     }
 
-    /// Notes that nobody is to get the key until so long after the hold began. If this is noted several times, the longest counts.
+    /// Notes that nobody is to get the key until `at_least` has passed since the hold began. Of several times, the longest counts.
     pub(crate) fn delay_release(&mut self, at_least: Duration) {
         self.free_from = self.free_from.max(self.since + at_least);
     }
@@ -256,7 +256,7 @@ impl HoldTimes {
         is_due
     }
 
-    /// Puts the report off until its thread knows of the hold. What is due in the past would be asked about without a pause.
+    /// Puts the report off, because the thread does not know of the hold yet. A moment in the past would make the lease thread look without a pause.
     pub(crate) fn warns_later(&mut self, now: Moment) {
         if now >= self.warns_at {
             self.warns_at = now + timing::UNTOLD_PAUSE;
@@ -299,12 +299,12 @@ impl Others {
     }
 }
 
-/// What a client's times of asking about its tenures depend on.
+/// What decides when a client asks about its tenures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// The slowest recent round trip.
     pub(crate) trip: Duration,
-    /// Since when beats are counted, where the store is asked about many tenures together.
+    /// The moment from which beats count, if the store is asked about many tenures together.
     pub(crate) beats_from: Option<Moment>,
 }
 
@@ -376,7 +376,7 @@ impl Lease {
         let earliest = self.renewed_at + timing::earliest_extension(self.length);
         let at = if trips <= self.spare { planned } else { planned.min(self.deadline.before(trips).max(earliest)) };
         let beat = self.on_beat(pace, at);
-        // A lease that is to be extended again before the next beat has none.
+        // If the last beat is not after the last extension, the beat does not count.
         if beat > self.renewed_at { beat } else { at }
     }
 
@@ -386,8 +386,8 @@ impl Lease {
         self.extend_at(pace).min(probe_at).min(self.doubted_at).min(self.check_at)
     }
 
-    /// Returns the last beat by this moment, so that one batch asks about all tenures with this lease. A beat comes every sixth of the lease, as
-    /// a probe does: a probe that is put forward to a beat comes after the last one, which was not before the beat before.
+    /// Returns the last beat that is not after this moment, so that one batch asks about all tenures with this lease. A beat comes every sixth of the
+    /// lease, as a probe does. So a probe that is moved to the beat before it still comes after the last probe.
     fn on_beat(&self, pace: Pace, at: Moment) -> Moment {
         let Some(from) = pace.beats_from.filter(|from| *from <= at && at != Moment::NEVER) else { return at };
         let length = u64::try_from(timing::probe_pause(self.length).as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -489,7 +489,7 @@ impl Tokens {
         self.pass + 1 >= PASSES && self.spare.is_empty()
     }
 
-    /// Replaces the unused numbers by numbers from the store, without those that are not above the current one.
+    /// Replaces the unused numbers by those of the store that are above the current number.
     pub(crate) fn refill(&mut self, numbers: RangeInclusive<u64>) {
         self.spare = *numbers.start().max(&(self.number + 1))..numbers.end().saturating_add(1);
     }

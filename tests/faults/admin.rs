@@ -1,4 +1,4 @@
-//! What an operator, or bad luck, does to a server.
+//! Things that an operator, or bad luck, does to a server.
 
 use crate::support::RedisServer;
 use crate::support::crew::eventually;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Replication.
 impl RedisServer {
-    /// Starts a replica, and waits until it has everything.
+    /// Starts a replica, and waits until it has all data.
     pub(crate) fn start_replica(&self) -> Self {
         let replica = Self::start_with(&["--replicaof", "127.0.0.1", &self.port().to_string()]);
         eventually("the replica is in step", || replica.info("replication").contains("master_link_status:up"));
@@ -36,12 +36,12 @@ impl RedisServer {
         self.run::<()>(&["CLIENT", "PAUSE", &time.as_millis().to_string(), mode]);
     }
 
-    /// Lets the server do nothing at all, for that time; for one that was started with `--enable-debug-command local`.
+    /// Lets the server do nothing at all for that time. It must have been started with `--enable-debug-command local`.
     pub(crate) fn sleep(&self, time: Duration) {
         self.run::<()>(&["DEBUG", "SLEEP", &time.as_secs_f64().to_string()]);
     }
 
-    /// Lets it answer BUSY: a script that runs until [`kill_script`](Self::kill_script). Returns when it runs.
+    /// Makes the server answer BUSY, by a script that runs until [`kill_script`](Self::kill_script). Returns when the script runs.
     pub(crate) fn run_endless_script(&self) {
         self.config("busy-reply-threshold", "1");
         let mut connection = self.connection();
@@ -55,7 +55,7 @@ impl RedisServer {
     }
 
     pub(crate) fn kill_script(&self) {
-        // Not by `run`: a busy server answers no handshake.
+        // This does not use `run`, because a busy server answers no handshake.
         let client = redis::Client::open(self.url()).unwrap();
         let mut connection = client.get_connection().unwrap();
         redis::cmd("SCRIPT").arg("KILL").exec(&mut connection).unwrap();
@@ -65,7 +65,7 @@ impl RedisServer {
         self.run::<()>(&["SCRIPT", "FLUSH"]);
     }
 
-    /// Closes the connections of all subscribers; how many there were.
+    /// Closes the connections of all subscribers. Returns how many there were.
     pub(crate) fn close_inboxes(&self) -> u64 {
         self.run(&["CLIENT", "KILL", "TYPE", "pubsub"])
     }

@@ -1,4 +1,4 @@
-//! The worker processes of a scene, each with its ways to the store and its histories.
+//! The worker processes of a scene, each with its connections to the store and its histories.
 
 use crate::beside::BESIDE;
 use crate::elsewhere::Elsewhere;

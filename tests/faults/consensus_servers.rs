@@ -1,4 +1,4 @@
-//! The servers of a consensus store, in a scene: what is done to them, and what is in their store.
+//! The servers of a consensus store in a scene, with their faults and the contents of their store.
 
 use crate::checker::waits::Kept;
 use crate::checker::windows::Window;
@@ -116,7 +116,7 @@ impl Scene {
         self.kept.push(Kept { at, until: now() });
     }
 
-    /// An operator ends what the lock stands for, which a live holder learns within so many nanoseconds. Until then two may have the lock.
+    /// Plays an operator who takes the lock away. A live holder learns that within `told` nanoseconds. Until then two may have the lock.
     pub(crate) fn meddle(&mut self, told: u64, what: impl FnOnce(&mut Self)) {
         let from = now();
         self.gone_at = Some(from);

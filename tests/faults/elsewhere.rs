@@ -1,8 +1,7 @@
-//! Locks of a Cluster's other nodes. A fault of one node is not to be noticed there: nothing is lost, and nobody waits for longer than ever.
+//! Locks of a Cluster's other nodes. A fault of one node must not show there: nothing is lost, and nobody waits longer than usual.
 //!
-//! Each of these nodes has a lock that all processes want, and one that the first process alone wants, which holds it nearly all the time.
-//! Renewals of that one go together with those of the locks that the process holds at the node that is hurt: the scene's own, and as many
-//! further ones as the scene wants, which nobody judges.
+//! Each of these nodes has a lock that all processes want. It also has one that only the first process wants, and holds nearly all the time. That
+//! process renews it together with its locks at the hurt node: the scene's own, and as many further ones as the scene wants, which nobody judges.
 
 use crate::checker::lateness::{Late, Lateness};
 use crate::checker::tokens::check_updates;
@@ -87,7 +86,7 @@ pub(crate) struct Found {
     pub(crate) operations: usize,
     pub(crate) holds: usize,
     pub(crate) lost: usize,
-    /// How many of these nobody could keep: the machine was busy, or the process was stopped on purpose.
+    /// How many of these could not be kept, because the machine was busy, or the process was stopped on purpose.
     pub(crate) excused: usize,
     pub(crate) told: Duration,
     pub(crate) waited: Duration,
@@ -116,7 +115,7 @@ impl Found {
         violations.extend(seen.into_iter().flat_map(|seen| seen.violations));
         let told = waits::latest_news(&verdict.holds, now.absences, &lateness, None);
         let waited = waits::longest_wait(&verdict.holds, now.absences, &lateness, &[], now.fault_at);
-        // As on one server. What a process had that was stopped is left to its lease.
+        // The bounds are those of one server. A hold of a stopped process is left to its lease.
         let bounds = Bounds::default();
         let left = if now.stopped.is_empty() { Duration::ZERO } else { Duration::from_nanos(nanos) };
         if told > bounds.told {

@@ -1,4 +1,4 @@
-//! Failovers of a scene's service or Cluster: what is done to the master, and who follows the next one.
+//! Failovers of a scene's service or Cluster: the fault of the master, and the waits until processes follow the next one.
 
 use crate::checker::waits::Kept;
 use crate::checker::windows::Window;
@@ -29,7 +29,7 @@ impl Failover {
     }
 }
 
-/// How often to look for what takes seconds.
+/// The pause between two looks for an event that takes seconds.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What is done to the master.
@@ -38,7 +38,7 @@ impl Scene {
         Failover { old: self.server.master(), from: now() }
     }
 
-    /// The same for a failover that the Sentinels, or the other nodes, are to begin by themselves.
+    /// Begins a failover that the Sentinels, or the other nodes, start by themselves.
     fn begin_unasked(&self) -> Failover {
         if let Servers::Service(service, _) = &self.server {
             service.is_down_after(500);
@@ -81,7 +81,7 @@ impl Scene {
             return failover;
         }
         let sentinel = &self.server.service().sentinels[leader];
-        // It refuses while it knows no replica that is fit.
+        // The Sentinel refuses while it knows no suitable replica.
         eventually("the Sentinel begins a failover", || {
             sentinel.run::<String>(&["SENTINEL", "FAILOVER", SERVICE]).is_some() || {
                 thread::sleep(20 * LOOK);
@@ -91,7 +91,7 @@ impl Scene {
         failover
     }
 
-    /// Cuts the master off from all that reach it by its network, and the process that does not from the Sentinels.
+    /// Cuts the master off from all that use its network. Cuts the process that does not use it off from the Sentinels.
     pub(crate) fn cut_off_master_with(&mut self, process: Process) -> Failover {
         let failover = self.begin_unasked();
         self.ways(process).iter().for_each(|way| way.cut_off());
@@ -126,7 +126,7 @@ impl Scene {
     }
 }
 
-/// Who follows.
+/// Waits until processes follow.
 impl Scene {
     /// The processes but for some.
     pub(crate) fn all_but(&self, few: &[Process]) -> Vec<Process> {
@@ -147,7 +147,7 @@ impl Scene {
         self.close_window(failover.from);
     }
 
-    /// The same where a release may have been lost. The key then stays with a tenure that is over, for the rest of its lease.
+    /// Waits until these processes follow, if a release may have been lost: the key then stays with an ended tenure for the rest of its lease.
     pub(crate) fn followed_past_lost_releases(&mut self, failover: &Failover, by: &[Process]) {
         self.followed(failover, by);
         if self.process_in_store().is_some_and(|holder| !self.is_inside(holder)) {
@@ -205,7 +205,8 @@ impl Scene {
         is_master(self.server.at(failover.old))
     }
 
-    /// Waits until no process is connected to the old master, which must come before that is a replica and ends all connections itself.
+    /// Waits until no process is connected to the old master. That must happen before the old master becomes a replica, and ends all connections
+    /// itself.
     pub(crate) fn wait_until_old_is_left(&self, failover: &Failover) {
         eventually("the old master is left before it is a replica", || {
             (!self.old_has_clients(failover) && self.old_is_master(failover)) || {
@@ -216,7 +217,7 @@ impl Scene {
     }
 }
 
-/// Who holds, and who waits.
+/// Orders of holders and waiters.
 impl Scene {
     /// Lets a process hold the lock, until it is let go, while all others wait. Returns these in their order. The replicas know all of it.
     pub(crate) fn held_and_waited_for(&mut self, holder: Process) -> Vec<Process> {
@@ -228,9 +229,9 @@ impl Scene {
         self.queue()
     }
 
-    /// The same, with this process as the first that waits. Returns the holder.
+    /// Lets a process hold the lock with this process as its first waiter. Returns the holder.
     pub(crate) fn held_before(&mut self, first: Process) -> Process {
-        // They hold the lock in turn, so it is the next one of somebody.
+        // The processes hold the lock in turn, so `first` comes next after one of them.
         for holder in self.all_but(&[first]).into_iter().cycle() {
             if self.held_and_waited_for(holder)[0] == first {
                 return holder;
@@ -240,7 +241,7 @@ impl Scene {
         unreachable!("there are others")
     }
 
-    /// Lets a process stand still that is the next to hold the lock, and gives the lock to it. It does not know.
+    /// Stops the process that is the next to hold the lock, and gives the lock to it. That process does not know.
     pub(crate) fn stop_in_hand_over(&mut self, holder: Process, next: Process) {
         self.stop(next);
         self.let_go(holder);

@@ -1,5 +1,5 @@
-//! What the lock protects: a value, kept in the test's own process, that refuses whoever comes with a smaller token than it
-//! has seen. Reads carry a token, too: else an update could be built on a value that a slower holder still replaces.
+//! The resource that the lock protects: a value in the test's own process. It refuses a request with a smaller token than it has seen. Reads carry a
+//! token, too. Otherwise a slower holder could still replace a value that an update is built on.
 
 use crate::checker::tokens::Update;
 use parking_lot::Mutex;
@@ -86,7 +86,7 @@ fn serve(client: &TcpStream, value: &Mutex<Value>) {
             value.value.to_string()
         };
         drop(value);
-        // One write: the end of a line that goes by itself waits for a delayed acknowledgement.
+        // A single write, because the end of a line in a second write would wait for a delayed acknowledgement.
         if (&*client).write_all(format!("{answer}\n").as_bytes()).is_err() {
             return;
         }

@@ -1,5 +1,5 @@
-//! What the threads of the worker processes did to one lock, as they recorded it: one line an event, written before a call
-//! and after it. A killed process loses at most its last line.
+//! What the threads of the worker processes did to one lock. They record one line an event, before each call and after it. A killed process loses at
+//! most its last line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,7 +61,7 @@ pub(crate) enum What {
     },
     /// The thread was told, or saw, that its hold is lost.
     Lost,
-    /// The process, or the way to the test's and back, took so long since then: it was stopped, or the machine was busy with others.
+    /// The process, or its round trip to the test's process, took from then until now: it was stopped, or the machine was busy.
     Away {
         since: Nanos,
     },

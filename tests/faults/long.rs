@@ -15,7 +15,7 @@ use crate::support::proxy::{Lot, Sent, Way};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many faults there are in a round: then everything is judged, and begun anew.
+/// How many faults a round has. After a round everything is judged and begins anew.
 const FAULTS: usize = 8;
 
 /// Shows: G1, G2, G7, G11, G12, L2.
@@ -176,7 +176,7 @@ fn in_a_row(stage: &mut Stage, setup: Setup, causes: &[Cause]) {
                 thread::sleep(APART.saturating_sub(failover.age()));
             }
             if master != scene.server.master() {
-                // The machine was so busy that there was one failover more. What was waited for until now shows nothing.
+                // The machine was so busy that one more failover happened. The waits until now show nothing.
                 eprintln!("{name}: {n}, once more");
                 scene.server.follow(master);
                 scene.fault();

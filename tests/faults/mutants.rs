@@ -1,7 +1,6 @@
-//! Mistakes, each built into the library of the worker processes: what the scenarios and the checker must find.
+//! Mistakes that are built into the library of the worker processes. The scenarios and the checker must find each of them.
 //!
-//! Only in the copy with mutants; see tests/mutants/main.rs. Without a mistake the same scenarios are
-//! clean, in the same build.
+//! This module is only built in the copy with mutants: see tests/mutants/main.rs. Without a mistake the same scenarios are clean, in the same build.
 
 use crate::checker::Property;
 use crate::report::Report;

@@ -1,4 +1,4 @@
-//! What the store has of the lock, seen by somebody who looks again and again. a consensus store tells nobody which commands it executes.
+//! Repeated looks at the lock in the store. They are needed because a consensus store does not report the commands that it executes.
 
 use crate::checker::entry::Sighting;
 use crate::consensus::Look;
@@ -35,7 +35,7 @@ impl Observer {
         Self { seen, over, thread: Some(thread) }
     }
 
-    /// What was seen. Nothing is looked at any more.
+    /// Ends the looks, and returns what they have shown.
     pub(crate) fn end(mut self) -> Vec<Sighting> {
         self.over.store(true, Ordering::SeqCst);
         let _ = self.thread.take().map(JoinHandle::join);

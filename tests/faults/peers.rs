@@ -1,7 +1,7 @@
 //! A network between the servers of a consensus store. Each pair of servers has a way of its own for each direction, so that one server can be
 //! cut off from all others.
 //!
-//! All others reach a server at one address, its door. Who is at the door, tells the process that the connection belongs to.
+//! All others reach a server at one address, its door. The process that owns a connection shows which server is at the door.
 
 use crate::consensus::{DOORS, LOCAL, Server};
 use crate::support::Proxy;
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::{fs, thread};
 
-/// See the module.
+/// The network between the servers: see the module.
 pub(crate) struct Peers {
-    /// By who connects, and to whom.
+    /// The ways, by the server that connects and the server that it connects to.
     ways: Arc<Vec<Vec<Proxy>>>,
     doors: Vec<u16>,
     over: Arc<AtomicBool>,
@@ -36,7 +36,7 @@ impl Peers {
                         return;
                     }
                     let (ways, processes) = (Arc::clone(&ways), processes.clone());
-                    // Whoever has ended meanwhile, finds a closed connection.
+                    // The connection is closed if its process has ended meanwhile.
                     thread::spawn(move || {
                         let from = guest.peer_addr().ok().and_then(|address| owner(address, &processes));
                         from.map(|from| lead(&guest, ways[from][to].port()))

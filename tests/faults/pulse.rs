@@ -1,5 +1,5 @@
-//! Whether this process runs: on a busy machine a process may stand still for longer than a lease, or all that it does may be
-//! late by a little at every step, which is no fault of the lock's.
+//! Shows whether this process runs. On a busy machine a process may stand still for longer than a lease, or be a little late at every step. The lock
+//! is not at fault then.
 
 use crate::history::Nanos;
 use crate::worker::now;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The pause between two beats.
 pub(crate) const PAUSE: Nanos = 5_000_000;
 
-/// What a beat may take beyond that before it is told: on an idle machine it takes a tenth of this.
+/// How much longer a beat may take before it is reported. On an idle machine it takes a tenth of this.
 const LATE: Nanos = 2_000_000;
 
 /// Ends the watch when dropped.
@@ -21,15 +21,14 @@ pub(crate) struct Pulse {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Tells each time that a beat came late: when the one before was, and when it came. A beat is a pause, and what `beat` does: it
-/// ends the watch by `false`.
+/// Reports each late beat, with the moment of the one before and its own. A beat is a pause and a call of `beat`, which ends the watch by `false`.
 pub(crate) fn keep(
     mut beat: impl FnMut() -> bool + Send + 'static,
     tell: impl Fn(Nanos, Nanos) + Send + 'static,
 ) -> Pulse {
     let over = Arc::new(AtomicBool::new(false));
     let is_over = Arc::clone(&over);
-    // Before the thread runs: that may take long, too.
+    // This is before the thread runs, because its start may take long, too.
     let mut since = now();
     let thread = thread::spawn(move || {
         while !is_over.load(Ordering::Relaxed) && beat() {

@@ -1,4 +1,4 @@
-//! Scenes in which the server refuses, and what the threads were told.
+//! Scenes in which the server refuses, and the answers that the threads got.
 
 use crate::checker::waits::Kept;
 use crate::history::{Nanos, Op, What};
@@ -11,7 +11,7 @@ use crate::worker::now;
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, Error, RedisLockProcessor};
 use std::time::{Duration, Instant};
 
-/// A client of the same server that wants a lock which nobody holds: so all that it meets is the refusal.
+/// A client of the same server that wants a lock which nobody holds. So only the refusal stops it.
 pub(crate) struct Asker {
     lock: DistributedReentrantLock,
 }
@@ -26,13 +26,13 @@ impl Asker {
         Self { lock }
     }
 
-    /// What `try_lock` meets; nothing when it gets the lock.
+    /// Returns the error of `try_lock`, or `None` if it gets the lock.
     pub(crate) fn try_once(&self) -> Option<String> {
         self.lock.try_lock().err().map(|error| error.to_string())
     }
 
-    /// Expects that who tries is told with one of these words, at once or when the time is over, and that who locks waits; it gets the lock
-    /// when the refusal is over.
+    /// Expects that a try fails with one of these words, at once or when its time is over. Expects that `lock()` waits, and gets the lock when the
+    /// refusal is over.
     #[track_caller]
     pub(crate) fn is_refused(&self, words: &[&str]) -> Member<()> {
         let is_told = |text: &str| words.iter().any(|words| text.contains(words));
@@ -42,8 +42,7 @@ impl Asker {
         };
         let once = told(self.lock.try_lock().map(|got| got.is_some()));
         assert!(is_told(&once), "{once}");
-        // The last question of a timed call has what is left of the time: on a busy machine that may end before the answer, or before the
-        // connection is there.
+        // The last question of a timed call has the rest of the time. On a busy machine that may end before the answer or the connect.
         let limit = Duration::from_millis(30);
         let is_named = (0..3).any(|_| {
             let begin = Instant::now();
@@ -75,7 +74,7 @@ impl Length {
         }
     }
 
-    /// How long the first process holds the lock: also when the lease was extended just before, it ends before the hold does.
+    /// How long the first process holds the lock. Even a lease that was extended just before ends before this hold.
     pub(crate) const fn holds(self) -> f64 {
         match self {
             Self::Short => 1.3,
@@ -93,7 +92,7 @@ impl Length {
     }
 }
 
-/// Whether a thread got the lock that it had not.
+/// Whether a thread got the lock that it did not hold.
 fn is_first(what: &What) -> bool {
     matches!(what, What::Got { count: 1, .. })
 }
@@ -107,7 +106,7 @@ impl Scene {
         let part = |leases: f64| lease.mul_f64(leases);
         let got = self.events.iter().rev().find(|event| event.actor.process == 0 && is_first(&event.what));
         let Some(What::Got { until, .. }) = got.map(|event| &event.what) else { panic!("{got:?}") };
-        // A grant counts from before it was given, so it may be worn.
+        // The lease counts from before the grant, so a part of it may be over.
         let left = Duration::from_nanos(until.saturating_sub(now()));
         std::thread::sleep(left.saturating_sub(part(0.4)));
         self.fault();
@@ -149,7 +148,7 @@ impl Scene {
         Duration::from_nanos(next.unwrap() - at)
     }
 
-    /// Goes over to another server; the one before is returned, and still runs.
+    /// Goes over to another server. Returns the one before, which still runs.
     pub(crate) fn go_over_to(&mut self, server: RedisServer) -> RedisServer {
         self.processes().for_each(|process| self.proxy(process).lead_to(server.port()));
         std::mem::replace(&mut *self.server, server)

@@ -1,4 +1,4 @@
-//! What a scenario must keep, and what was found.
+//! The bounds of a scenario, and its findings.
 
 use crate::checker::{Property, Violation};
 use crate::elsewhere::Found;
@@ -6,13 +6,13 @@ use crate::setup::leases;
 use std::fmt;
 use std::time::Duration;
 
-/// What has to hold. F, X, O, C and Q always, M and K but where `lossy`.
+/// The bounds of a scenario. F, X, O, C and Q always hold. M and K hold unless `lossy`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The store itself drops live leases: M and K are not judged, and of X only the counts. F is, and a store that checks tokens loses nothing.
-    /// Where the scene notes in which time the store does that, M and K are judged for what reaches beyond.
+    /// The store itself drops live leases. M and K are not judged, and of X only the counts are. F is judged, and a store that checks tokens loses
+    /// nothing. If the scene notes when the store does that, M and K are judged for all that reaches beyond that time.
     pub(crate) lossy: bool,
-    /// After the end of its lease, or of the store's word, a holder knows within this.
+    /// A holder knows of its loss within this, after the end of its lease or after the store lost its key.
     pub(crate) told: Duration,
     /// A free lock with waiters has a holder within this.
     pub(crate) waited: Duration,
@@ -38,9 +38,9 @@ pub(crate) struct Report {
     /// How often two took the lock for their own.
     pub(crate) both: usize,
     pub(crate) lost: usize,
-    /// How many of these the machine let nobody keep.
+    /// How many of these could not be kept because of the machine.
     pub(crate) excused: usize,
-    /// For what part of the time a worker waited for the machine.
+    /// The part of the time for which a worker waited for the machine.
     pub(crate) late: f64,
     pub(crate) violations: Vec<Violation>,
     /// What was found on the other nodes of a Cluster. The violations are among those above.
@@ -49,7 +49,7 @@ pub(crate) struct Report {
 }
 
 impl Default for Bounds {
-    /// Messages come, and nothing is lost: as much as a busy machine may take, and far less than a lease.
+    /// Bounds for scenes in which messages come and nothing is lost: the times that a busy machine may take, far less than a lease.
     fn default() -> Self {
         Self { lossy: false, told: leases(0.2), waited: leases(1.0 / 3.0), expired: 0 }
     }

@@ -1,4 +1,4 @@
-//! A server or a service, worker processes that want one lock of it, a network of its own for each, and what is done to them.
+//! A server or a service, worker processes that want one lock of it, a network for each of them, and their faults.
 
 use crate::beside::Beside;
 use crate::cast::Cast;
@@ -27,13 +27,13 @@ use tempfile::TempDir;
 /// The place of a worker process in its scene.
 pub(crate) type Process = u32;
 
-/// See the module. Whatever a scenario starts ends with it.
+/// A scene: see the module. All that a scenario starts ends with it.
 pub(crate) struct Scene {
     pub(crate) server: Servers,
     pub(crate) cast: Vec<Cast>,
     /// What the server sees; in a Cluster, what each master does.
     pub(crate) monitors: Vec<(usize, Monitor)>,
-    /// Who looks at the lock in a consensus store.
+    /// The observer of the lock in a consensus store.
     pub(crate) observer: Option<Observer>,
     pub(crate) fenced: Fenced,
     pub(crate) events: Vec<Event>,
@@ -41,7 +41,7 @@ pub(crate) struct Scene {
     pub(crate) beside: Vec<Beside>,
     /// The locks on other nodes, in a Cluster.
     pub(crate) elsewhere: Vec<Elsewhere>,
-    /// Who holds the lock now, as far as the histories have been read.
+    /// The present holds of the lock, as far as the histories have been read.
     inside: BTreeMap<Actor, u32>,
     acquired: usize,
     pub(crate) absences: Vec<Absence>,
@@ -345,7 +345,7 @@ impl Scene {
         move |at| here.saturating_add_signed((at as i64 - there as i64).saturating_mul(1000))
     }
 
-    /// A fault was to be over at that moment, and is now: the machine was busy.
+    /// Notes that a fault that should have ended at `planned` has ended now: the machine was busy.
     pub(crate) fn is_over_late(&mut self, planned: Nanos) {
         self.lates.push(Late { process: None, from: planned.min(now()), to: now() });
     }

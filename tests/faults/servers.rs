@@ -1,4 +1,4 @@
-//! What the processes of a scene talk to: one server, a service of which one server at a time is the master, a Cluster, or servers of a consensus store.
+//! The servers of a scene: one server, a service with one master at a time, a Cluster, or the servers of a consensus store.
 
 use crate::consensus_servers::ConsensusServers;
 use crate::support::RedisServer;
@@ -12,11 +12,11 @@ const NO_REDIS: &str = "a scene on a consensus store";
 /// Stands for the one server, for the present master, or for the node that owns the slot of the lock.
 pub(crate) enum Servers {
     One(Box<RedisServer>),
-    /// And the master's place among its servers.
+    /// A service, and the master's place among its servers.
     Service(Box<Service>, usize),
-    /// And the owner's place among its nodes.
+    /// A Cluster, and the place of the slot's owner among its nodes.
     Cluster(Box<Cluster>, usize),
-    /// No Redis.
+    /// Servers of a consensus store.
     Consensus(Box<ConsensusServers>),
 }
 

@@ -1,4 +1,4 @@
-//! A scenario: what is there, what is done to it, and how it is judged.
+//! A scenario: its servers and processes, its fault, and how it is judged.
 
 use crate::checker::holds::Hold;
 use crate::checker::lateness::Lateness;
@@ -20,7 +20,7 @@ use crate::work::{KEY, Others, PortMap, Work};
 use redis_dlock::DelayedRelease;
 use std::time::Duration;
 
-/// What is there.
+/// The servers and processes of a scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) name: &'static str,
@@ -136,7 +136,7 @@ impl Setup {
     pub(crate) fn acknowledged(mut self, acks: u8) -> Self {
         self.work.acks = acks;
         if acks > 0 {
-            // A replica that does not run for a moment costs whoever is to have the lock its place.
+            // If a replica does not run for a moment, the next holder loses its place.
             self.work.io = 1000;
             self.name = format!("{}, {acks} {}", self.name, if acks == 1 { "ack" } else { "acks" }).leak();
         }
@@ -259,9 +259,9 @@ impl Setup {
         if told > stretched(bounds.told) {
             violations.push(Violation::of(Property::T, format!("a holder knew of its loss only after {told:?}")));
         }
-        // Until a lease ended that the machine had let end, nobody could have the key.
+        // Nobody could have the key until the end of a lease that ended because of the machine.
         let excused_until = excused.iter().map(|over| Kept { at: at(over.at), until: at(over.at) });
-        // Who waits asks every sixth of a lease, and nobody says when a time is over.
+        // A waiter asks every sixth of a lease, and no message says when a time is over.
         let lease = scene.lease * 1_000_000;
         let delayed = holds.iter().filter_map(|hold| Some(Kept { at: hold.unlock?, until: hold.kept? + lease / 6 }));
         let kept: Vec<_> = scene.kept.iter().copied().chain(excused_until).chain(delayed).collect();

@@ -26,7 +26,7 @@ impl Stage {
         Self::open_cluster_with(cluster::Plan::default().node_timeout_ms)
     }
 
-    /// The same where no node is to be taken for dead, however busy the machine is. A master can be replaced once in twenty seconds.
+    /// A Cluster whose nodes do not take one another for dead on a busy machine. A master can be replaced once in twenty seconds.
     pub(crate) fn open_patient_cluster() -> Self {
         Self::open_cluster_with(10_000)
     }

@@ -64,7 +64,7 @@ fn one_command_meets_its_lot_and_the_others_go_through() {
         assert_eq!(heard_within(&stream, limit), first, "{lot:?}");
         assert!(fired.is_fired());
         eventually("it is executed, or not", || count(&server) == executed);
-        // What follows on the connection shares its lot; a new one is a good one.
+        // Later bytes on the connection share its lot. A new connection works.
         let _ = (&stream).write_all(&redis::cmd("PING").get_packed_command());
         assert_ne!(heard_within(&stream, SHORT), Ok("+PONG\r\n".to_owned()), "{lot:?}");
         let other = connect(&proxy);

@@ -268,7 +268,7 @@ impl Hand {
         let leader = self.leader.clone();
         let (recorder, actor) = (Arc::clone(&self.used[0].recorder), self.actor);
         let begin = |at| recorder.note(at, actor, What::Begin(Op::Lead));
-        // When the campaign under way began at the earliest, if that is not noted yet: after a loss it begins with a pause.
+        // The earliest beginning of the present campaign, if it is not noted yet. After a loss a campaign begins with a pause.
         let mut unnoted = None;
         begin(now());
         let led = leader.run(|term| {

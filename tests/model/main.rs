@@ -114,7 +114,7 @@
 //!
 //! # What is not modelled
 //!
-//! * Threads: what happens inside a client, local passing, `fresh_numbers`, reentry. A client is its tenures.
+//! * Threads: what happens inside a client, local passing, ranges of numbers, reentry. A client is its tenures.
 //! * `contended`, and lingering, which it ends: a holder may unlock at any moment here, so it may also do so because of a
 //!   message, or without one.
 //! * Leases of different lengths, clocks of different speed (the slack of a deadline is for these). Of clocks that step back: all but the

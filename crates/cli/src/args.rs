@@ -37,7 +37,7 @@ pub(crate) struct Arguments<A: Subcommand = Action> {
     pub(crate) action: A,
 }
 
-/// What begins most often. The definition of all subcommands takes longer than the rest of the arguments.
+/// Only the subcommand that is used most often. Defining all subcommands takes longer than the rest of the arguments.
 #[derive(Debug, Subcommand)]
 enum OnlyRun {
     Run(Run),
@@ -51,15 +51,15 @@ impl Arguments {
         {
             return Ok(Self { reach, log_format, action: Action::Run(run) });
         }
-        // What is wrong, and help, are told by the whole definition.
+        // The whole definition explains errors and prints help.
         Self::try_parse()
     }
 }
 
-/// The heading of what is neither of the server nor of the lock: the usual one. That of a flattened struct would go on.
+/// The usual heading, for options that concern neither the server nor the lock. Without it, the heading of a flattened struct would go on.
 const OPTIONS: Resettable<Str> = Resettable::Reset;
 
-// A line of these is at most 79 characters, unless it is a paragraph: the terminal's width wraps it, and would tear the lists apart.
+// A line of these texts has at most 79 characters, unless it is a paragraph: a terminal wraps longer lines, and would break the lists.
 
 const WHERE: &str = "\
 The server is that of --url, else of the environment variable DLOCK_URL, else of the line `url = …` in the file \
@@ -84,7 +84,7 @@ Exit status:
 INT, TERM, HUP, QUIT, USR1 and USR2 are forwarded to the command's process group. When dlock ends, even by SIGKILL, nothing of this group is \
 left; --daemons says what becomes of other processes that the command has started. A dlock that is stopped (Ctrl-Z) renews nothing: after the lease, others may get the lock.";
 
-/// The same for `dlock ls`.
+/// What `--help` says of the exit statuses of `dlock ls`.
 const LISTING: &str = "\
 Exit status:
   0    done, whether or not there is such a lock
@@ -94,7 +94,7 @@ Exit status:
   69   the server cannot tell
   70   the output could not be written";
 
-/// The same for `dlock show`.
+/// What `--help` says of the exit statuses of `dlock show`.
 const SHOWING: &str = "\
 Exit status:
   0    done, whether or not somebody holds it; with --quiet: somebody does
@@ -105,7 +105,7 @@ Exit status:
   69   the server cannot tell, or the key is used for something else
   70   the output could not be written";
 
-/// The same for `dlock watch`.
+/// What `--help` says of the exit statuses of `dlock watch`.
 const WATCHING: &str = "\
 Exit status:
   0    all rounds of --count are printed, or nobody reads them any more
@@ -116,7 +116,7 @@ Exit status:
 
 A server that cannot be reached, or does not answer, is waited for.";
 
-/// The same for `dlock wait`.
+/// What `--help` says of the exit statuses of `dlock wait`.
 const WAITING: &str = "\
 Exit status:
   0    nobody holds the lock
@@ -129,14 +129,14 @@ Exit status:
 It looks every half second, and takes no lock: when it ends, somebody else may already hold the lock again. A lock whose holder has died is held \
 until its lease and its lock-delay are over. One that is kept after --at-least or --once-every is not held.";
 
-/// The same for `dlock completions` and `man`.
+/// What `--help` says of the exit statuses of `dlock completions` and `dlock man`.
 const PRINTING: &str = "\
 Exit status:
   0    done
   64   there is no such shell or subcommand
   70   the output could not be written";
 
-/// The same for `dlock break`.
+/// What `--help` says of the exit statuses of `dlock break`.
 const BREAKING: &str = "\
 Exit status:
   0    the lock was taken from that locker
@@ -155,7 +155,7 @@ const BREAK_USAGE: &str = "\
 dlock break [OPTIONS] --locker <LOCKER> <TYPE> <TARGET>
        dlock break [OPTIONS] --current [--yes] <TYPE> <TARGET>";
 
-/// The same for `dlock doctor`.
+/// What `--help` says of the exit statuses of `dlock doctor`.
 const EXAMINING: &str = "\
 Exit status:
   0    nothing is wrong; there may be notices
@@ -163,7 +163,7 @@ Exit status:
   64   wrong usage: arguments, URL or configuration file
   70   the findings could not be written";
 
-/// The same for `dlock exporter`.
+/// What `--help` says of the exit statuses of `dlock exporter`.
 const SERVING: &str = "\
 Exit status:
   64   wrong usage: arguments, URL or configuration file
@@ -215,7 +215,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// The lock that it is about.
+    /// The lock that the subcommand is about.
     pub(crate) fn lock(&self) -> Option<&LockName> {
         match self {
             Self::Run(Run { lock, .. })
@@ -377,7 +377,8 @@ fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// The part of the lease at whose beginning a lease that cannot be renewed counts as lost, so that the command has ended when the lease does.
+/// The last part of the lease, as a divisor. A lease that cannot be renewed counts as lost when this part begins, so that the command ends before the
+/// lease.
 const ENDING_PART: u32 = 6;
 
 #[derive(Args, Debug)]
@@ -441,20 +442,20 @@ impl Run {
         self.grace.unwrap_or(timing::GRACE)
     }
 
-    /// How long it has to end after a loss.
+    /// How long the group has to end after a loss.
     pub(crate) fn grace_after_loss(&self, max_hold: Option<Duration>) -> Duration {
         self.grace.unwrap_or_else(|| self.reserve(max_hold))
     }
 
     /// How long before the end of the lease the command is told to stop, if the lease could not be renewed, or before that of `--max-hold`.
-    /// A limit that is shorter than the lease is the lease: most of it is the command's.
+    /// A limit that is shorter than the lease counts as the lease here, so that the command gets most of it.
     pub(crate) fn reserve(&self, max_hold: Option<Duration>) -> Duration {
         let lease = max_hold.map_or(self.lease, |limit| limit.min(self.lease));
         self.grace().min(lease / ENDING_PART)
     }
 }
 
-/// What becomes of what the command has started outside its process group.
+/// What happens to processes that the command has started outside its process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WithDaemons {
     Stop,

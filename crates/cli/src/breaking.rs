@@ -18,7 +18,7 @@ pub(crate) fn break_hold(settings: &Settings, wanted: &Break) -> Result<u8, Fail
     };
     let break_hold = |locker: &str| generator.break_lock(&lock.lock_type, &lock.target, locker, reason);
     let outcome = match break_hold(&locker)? {
-        // The locker was given as it is printed.
+        // The caller has given the locker as `dlock` prints it.
         BreakOutcome::NotHeldBy { holder: Some(holder) } if holder != locker && one_line(&holder) == locker => {
             break_hold(&holder)?
         }
@@ -31,7 +31,7 @@ pub(crate) fn break_hold(settings: &Settings, wanted: &Break) -> Result<u8, Fail
             Ok(0)
         }
         BreakOutcome::NotHeldBy { holder } => {
-            // A value that no lock writes holds nothing, and is an error of its own.
+            // A value that no lock writes is an error of its own, and holds nothing.
             show::holder(&generator, lock)?;
             let holder =
                 holder.map_or_else(|| "nobody does".to_owned(), |holder| format!("{} does", one_line(&holder)));
@@ -44,7 +44,7 @@ pub(crate) fn break_hold(settings: &Settings, wanted: &Break) -> Result<u8, Fail
     }
 }
 
-/// Returns the locker that holds the lock now, if whoever sees it says yes.
+/// Shows the holder of the lock, and returns its locker if the user says yes.
 fn current(generator: &DLockGenerator, lock: &LockName, yes: bool) -> Result<String, Failure> {
     if !yes && !io::stdin().is_terminal() {
         let message = "--current asks on a terminal, and standard input is none: give --yes, or --locker";
@@ -61,7 +61,7 @@ fn current(generator: &DLockGenerator, lock: &LockName, yes: bool) -> Result<Str
     Err(Failure::new(NOT_HELD, "nothing was changed"))
 }
 
-/// Asks on the terminal itself: standard error may be a file, or the place of JSON documents.
+/// Asks on the terminal itself, because standard error may be a file, or contain JSON documents.
 fn says_yes(page: &str, locker: &str) -> io::Result<bool> {
     let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
     write!(terminal, "{page}Take it from {}? [y/N] ", one_line(locker))?;

@@ -2,7 +2,7 @@
 //!
 //! Its one `unsafe` is the fork of `dlock run`, before any thread begins: see `run/fork.rs`.
 //!
-//! The library is for programs that are this command with more stores: [`run`]. `crates/mongodb` has one.
+//! The library has [`run`], for programs that are this command with more stores. `crates/mongodb` has such a program.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("the command `dlock` needs Linux: it relies on PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER");

@@ -1,4 +1,4 @@
-//! `dlock ls`: the locks that somebody holds or waits for.
+//! `dlock ls` lists the locks that somebody holds or waits for.
 
 mod long;
 
@@ -11,13 +11,13 @@ use redis_dlock::{DLockGenerator, Error, ListedLock};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 
-/// How many locks are in the order of their names. They are printed together: who has many wants to see the first ones soon.
+/// How many locks are sorted by name and printed together. A user with many locks sees the first ones soon.
 const TOGETHER: usize = 256;
 
-/// The columns. The first two give way where a terminal is narrow.
+/// The columns. The first two are cut on a narrow terminal.
 const HEAD: [&str; 4] = ["LOCK", "HOLDER", "LEASE LEFT", "WAITING"];
 
-/// Prints the locks as they are found. A master of a Cluster that does not answer is named at once, and the status is its own.
+/// Prints the locks as they are found. Names a master of a Cluster that does not answer at once; the exit status is that of this failure.
 pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
     let generator = settings.connect()?;
     let mut found = generator.list(&wanted.which.pattern);
@@ -29,7 +29,7 @@ pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
         while locks.len() < TOGETHER {
             match found.next() {
                 None => break,
-                // A server may tell of one twice.
+                // A server may return a lock twice.
                 Some(Ok(lock)) if !seen.insert(lock.key.clone()) => {}
                 Some(Ok(lock)) => drop(locks.insert(lock.key.clone(), lock)),
                 Some(Err(error)) => {
@@ -47,7 +47,7 @@ pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
             (false, true) => long::lines(&mut long_columns, locks.iter().map(row).collect(), &told),
             (false, false) => columns.lines(locks.iter().map(row)),
         };
-        // Nothing is printed for a question that has failed as a whole.
+        // If the whole question has failed, nothing is printed.
         let is_failed = is_first && locks.is_empty() && status != 0;
         if !is_failed && !output::print(&text)? || is_last {
             return Ok(status);
@@ -56,7 +56,7 @@ pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
     }
 }
 
-/// What was found of all locks, by their names: a server may tell of one twice.
+/// All locks that were found, by their names. Each is there once, even if a server returns it twice.
 pub(crate) struct AllLocks {
     pub(crate) locks: Vec<ListedLock>,
     /// The masters of a Cluster that do not answer, each in words.

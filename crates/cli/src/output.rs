@@ -1,4 +1,4 @@
-//! What is printed for people and for programs.
+//! The output for people and for programs.
 
 use crate::status::Failure;
 use anstream::AutoStream;
@@ -6,8 +6,8 @@ use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Prints a text, with its colours if the output is a terminal that shows them. Returns whether somebody reads on: a reader that has gone
-/// away is no failure.
+/// Prints a text, with its colours if the output is a terminal that shows them. Returns whether somebody still reads: a reader that has gone away is
+/// no failure.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     write_to(AutoStream::auto(io::stdout().lock()), text.as_bytes())
 }
@@ -25,25 +25,25 @@ fn write_to(mut out: impl Write, bytes: &[u8]) -> Result<bool, Failure> {
     }
 }
 
-/// Says what has failed, and returns the status.
+/// Prints the failure, if there is one, and returns the status.
 pub(crate) fn end(outcome: Result<u8, Failure>) -> u8 {
     outcome.unwrap_or_else(|failure| failure.tell())
 }
 
-/// A table that is printed in parts. The first two columns are texts, the others numbers, which stand at the right.
+/// A table that is printed in parts. The first two columns are texts. The others are numbers, and aligned to the right.
 pub(crate) struct Columns<const N: usize> {
-    /// Taken by the first lines.
+    /// The head of the table. The first lines take it.
     head: Option<[&'static str; N]>,
-    /// How wide each column is by now. A later part makes it wider where it must.
+    /// The present width of each column. A later part may widen it.
     widths: [usize; N],
-    /// The most that a line may have.
+    /// The greatest width of a line.
     most: usize,
 }
 
-/// What stands between two columns.
+/// The space between two columns.
 const GAP: usize = 2;
 
-/// How much of a text is left at least where there is no room.
+/// The least width to which a text is cut.
 const LEAST: usize = 12;
 
 impl<const N: usize> Columns<N> {
@@ -51,7 +51,7 @@ impl<const N: usize> Columns<N> {
         Self { head: Some(head), widths: head.map(|name| name.width()), most: usize::MAX }
     }
 
-    /// Cuts the texts where a line would be longer: the second one first, as long as something is left of it.
+    /// Cuts the texts of longer lines: first the second column, as far as it may be cut.
     pub(crate) fn within(self, most: usize) -> Self {
         Self { most, ..self }
     }
@@ -61,7 +61,7 @@ impl<const N: usize> Columns<N> {
         self.head.is_some()
     }
 
-    /// The next lines; the first ones have the head above them.
+    /// Returns the next lines. The first ones have the head above them.
     pub(crate) fn lines(&mut self, rows: impl Iterator<Item = [String; N]>) -> String {
         let rows: Vec<_> = rows.collect();
         for row in &rows {
@@ -106,7 +106,7 @@ fn cut(text: &str, width: usize) -> String {
     format!("{head}…{tail}")
 }
 
-/// A text of somebody else's, in which nothing moves the cursor or begins a new line.
+/// Escapes what moves the cursor or begins a new line in a text that another program has written.
 pub(crate) fn one_line(text: &str) -> String {
     let shown = |c: char| if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(shown).collect()
@@ -132,7 +132,7 @@ pub(crate) fn millis(time: Duration) -> u64 {
     time.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// How many rows and columns the terminal has. One that does not know its size has room for all.
+/// How many rows and columns the terminal has. A terminal that does not know its size counts as unlimited.
 pub(crate) fn size() -> (usize, usize) {
     let size =
         rustix::termios::tcgetwinsize(io::stdout()).map_or((0, 0), |size| (size.ws_row.into(), size.ws_col.into()));
@@ -140,7 +140,7 @@ pub(crate) fn size() -> (usize, usize) {
     (known(size.0), known(size.1))
 }
 
-/// The part of a text that the terminal has room for: a line that is left out would scroll the first one away.
+/// The part of a text that fits on the terminal. A longer text would scroll the first line away.
 pub(crate) fn fit(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<_> = text.lines().collect();
     let rows = if rows < 2 { usize::MAX } else { rows - 1 };
@@ -152,7 +152,7 @@ pub(crate) fn fit(text: &str, rows: usize, columns: usize) -> String {
     format!("{shown}… and {} more lines\n", lines.len() - (rows - 1))
 }
 
-/// A text that takes the place of what the terminal shows.
+/// A text that replaces the contents of the terminal.
 pub(crate) fn over(text: &str) -> String {
     const HOME: &str = "\x1b[H";
     const END_LINE: &str = "\x1b[K\n";
@@ -211,7 +211,7 @@ mod tests {
             }
             let last = text.lines().last().expect("a row");
             assert!(last.ends_with("        29s        3"), "{most}: {text}");
-            // Both ends tell more than the middle.
+            // Both ends of a name tell more than its middle.
             assert!(last.starts_with("DLOCK") && last.contains("-42 "), "{most}: {text}");
         }
         assert_eq!(cut("abcdefgh", 5), "ab…gh");

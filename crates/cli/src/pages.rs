@@ -1,4 +1,4 @@
-//! What is made of the definition of the arguments: completions for shells, and manual pages.
+//! Completions for shells and manual pages, made from the definition of the arguments.
 
 use crate::args::Arguments;
 use crate::output;

@@ -1,13 +1,13 @@
 //! `dlock` as the first process of a container.
 //!
-//! The kernel keeps signals from such a process unless it asks for them. So SIGTERM, with which containers are stopped, would do nothing.
+//! The kernel delivers no signal to such a process that it does not handle. So SIGTERM, by which containers are stopped, would do nothing.
 
 use crate::status::{Failure, of_signal};
 use nix::sys::signal::{SigSet, Signal};
 use std::process;
 use std::thread;
 
-/// Ends `dlock` at a signal that would end any other process. Must be called before any thread begins. `dlock run` hears signals by itself.
+/// Ends `dlock` at a signal that would end any other process. Must be called before any thread begins. `dlock run` handles signals itself.
 pub(crate) fn hear_signals() -> Result<(), Failure> {
     if process::id() != 1 {
         return Ok(());

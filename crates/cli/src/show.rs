@@ -1,4 +1,4 @@
-//! `dlock show`: who holds a lock, and who waits for it.
+//! `dlock show` prints who holds a lock, and who waits for it.
 
 use crate::args::{LockName, Show};
 use crate::output::{self, millis, one_line, time};
@@ -98,19 +98,19 @@ pub(crate) fn key(lock: &LockName) -> String {
     format!("{:?}", lock.key())
 }
 
-/// Returns the lock's holder. A lock that is kept after its hold has ended has none; one in its lock-delay has, because what its dead holder has
-/// begun may still be under way.
+/// Returns the lock's holder. A lock that is kept after its hold has ended has none. A lock in its lock-delay has one, because work of its dead
+/// holder may still be under way.
 pub(crate) fn holder(generator: &DLockGenerator, lock: &LockName) -> Result<Option<Holder>, Error> {
     let seen = generator.generate(&*lock.lock_type, &lock.target)?.holder()?;
     Ok(seen.filter(|holder| holder.delayed_release().is_none()))
 }
 
-/// Who holds a lock, as far as the store and the holder tell. `None` if nobody does, or if they do not tell.
+/// Returns the holder of a lock, as far as the store and the holder tell. `None` if nobody holds it, or if they do not tell.
 pub(crate) fn holder_of(generator: &DLockGenerator, lock: &LockName) -> Option<Party> {
     generator.describe(&*lock.lock_type, &lock.target).ok()?.holder
 }
 
-/// What is known, for people.
+/// Returns the description of a lock for people.
 pub(crate) fn page(seen: &Description) -> String {
     let mut page = format!("{}\n", one_line(&seen.key));
     match &seen.holder {
@@ -143,7 +143,7 @@ pub(crate) fn page(seen: &Description) -> String {
     page
 }
 
-/// A lock that is kept from everybody.
+/// Adds the lines about a delayed release.
 fn of_delay(page: &mut String, seen: &Description) {
     let Some(ended) = &seen.delayed_release else { return };
     let left = seen.remaining.map_or_else(String::new, |left| format!(" for {}", time(left)));
@@ -171,7 +171,7 @@ fn of_party(page: &mut String, party: &Party) {
         line(format!("reason: {}", one_line(reason)));
     }
     if let Some(held) = told.held_for {
-        // A hold with a name of its own has no thread's number.
+        // A hold with a holder name has no thread number.
         let owner = match (&told.thread, told.thread_id) {
             (Some(name), Some(id)) => format!("thread {} ({id})", one_line(name)),
             (Some(name), None) => one_line(name),

@@ -10,9 +10,9 @@ use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// `dlock doctor`: something is wrong with a server.
+/// The status of `dlock doctor` if something is wrong with a server.
 pub(crate) const UNSOUND: u8 = 1;
-/// `dlock break`: another locker holds the lock, or none.
+/// The status of `dlock break` if another locker holds the lock, or none.
 pub(crate) const NOT_HELD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 pub(crate) const NOT_ACQUIRED: u8 = 65;
@@ -24,7 +24,7 @@ pub(crate) const SYSTEM: u8 = 70;
 pub(crate) const CANNOT_EXECUTE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The status of a process that a signal has ended, as shells say it.
+/// The status of a process that a signal has ended, as in shells.
 pub(crate) fn of_signal(signal: i32) -> u8 {
     128 + u8::try_from(signal).unwrap_or(0)
 }
@@ -41,16 +41,16 @@ pub(crate) fn of(error: &Error) -> u8 {
     }
 }
 
-/// An end of `dlock` without a word of the command: a status, and what is to be said.
+/// A failure of `dlock` itself: a status and a message.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: u8,
     pub(crate) message: String,
-    /// Whom the message names.
+    /// The holder that the message names.
     holder: Option<Box<HolderFields>>,
 }
 
-/// Who holds a lock, or has held it last, for the fields of a message.
+/// The present or last holder of a lock, for the fields of a message.
 #[derive(Debug)]
 pub(crate) struct HolderFields {
     locker: String,
@@ -59,7 +59,7 @@ pub(crate) struct HolderFields {
 }
 
 impl HolderFields {
-    /// One of whom nothing else is known.
+    /// A holder of which only the locker is known.
     pub(crate) fn of(locker: String) -> Self {
         Self { locker, host: None, reason: None }
     }
@@ -86,19 +86,19 @@ impl Failure {
         Self { status, message: if status == USAGE { without_logins(&message) } else { message }, holder: None }
     }
 
-    /// The message names this holder.
+    /// Adds the holder that the message names.
     pub(crate) fn naming(mut self, holder: impl Into<HolderFields>) -> Self {
         self.holder = Some(Box::new(holder.into()));
         self
     }
 
-    /// The message is about what was read there.
+    /// Adds the place that the message is about.
     pub(crate) fn read_in(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message);
         self
     }
 
-    /// Says it, and returns the status.
+    /// Prints the message, and returns the status.
     pub(crate) fn tell(&self) -> u8 {
         tell(Level::Error, &self.message, self.holder.as_deref());
         self.status
@@ -114,14 +114,14 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let (status, message) = (of(&error), error.to_string());
         match &error {
-            // Of a URL that it was given, the library shows no login. Its advice has the form of one.
+            // The library shows no login of the given URL. But its advice contains the form of one.
             Error::InvalidConfig { what, .. } if *what == "URL" => Self { status, message, holder: None },
             _ => Self::new(status, message),
         }
     }
 }
 
-/// How messages are written on standard error.
+/// The format of messages on standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     #[default]
@@ -131,15 +131,15 @@ pub(crate) enum LogFormat {
 
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Finds `--log-format` among the arguments. To be called first of all: what is wrong with the arguments is a message, too, and the processes
-/// beside `dlock` begin before the arguments are read.
+/// Finds `--log-format` among the arguments. Call it before anything else: an error about the arguments is a message, too, and the helper processes
+/// begin before the arguments are read.
 pub(crate) fn read_format(arguments: impl Iterator<Item = OsString>) {
     let _ = FORMAT.set(format_of(arguments));
 }
 
 fn format_of(arguments: impl Iterator<Item = OsString>) -> LogFormat {
     const OPTION: &str = "--log-format";
-    // What stands behind `--` are the arguments of the command.
+    // The words behind `--` are the command and its arguments.
     let mut words = arguments.take_while(|word| word != "--");
     while let Some(word) = words.next() {
         let word = word.to_string_lossy();
@@ -155,7 +155,7 @@ fn format_of(arguments: impl Iterator<Item = OsString>) -> LogFormat {
     LogFormat::Text
 }
 
-/// A text with no login of a URL: `redis://…@host`. A password may have any character, so all goes up to the last `@` of a line.
+/// Removes the login from a URL in a text: `redis://…@host`. A password may have any character, so all goes up to the last `@` of a line.
 pub(crate) fn without_logins(text: &str) -> String {
     let line = |line: &str| match (line.find("://"), line.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &line[..scheme], &line[at..]),
@@ -172,17 +172,17 @@ pub(crate) fn are_about(key: String) {
     let _ = LOCK.set(key);
 }
 
-/// Says that something is wrong, or takes long, and `dlock` goes on.
+/// Prints a warning: something is wrong, or takes long, and `dlock` goes on.
 pub(crate) fn say(message: &str) {
     tell(Level::Warn, message, None);
 }
 
-/// Says what goes on in good order.
+/// Prints information about a step.
 pub(crate) fn inform(message: &str, holder: Option<&HolderFields>) {
     tell(Level::Info, message, holder);
 }
 
-/// Says that something has failed.
+/// Prints an error.
 pub(crate) fn complain(message: &str) {
     tell(Level::Error, message, None);
 }
@@ -197,7 +197,7 @@ pub(crate) fn tell(level: Level, message: &str, holder: Option<&HolderFields>) {
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// The message with what it is about, as far as that is known.
+/// Returns the message as a document, with the known fields of its subject.
 fn document(level: Level, message: &str, holder: Option<&HolderFields>) -> String {
     let mut document = json!({
         "time": humantime::format_rfc3339_millis(SystemTime::now()).to_string(),

@@ -1,4 +1,4 @@
-//! The store where the locks are, of whichever kind the URL says, and the connection to it.
+//! The store of the URL, of any kind, and the connection to it.
 
 use crate::status::say;
 use crate::timing;
@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 /// A kind of store that this package does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherStore {
-    /// What its URLs begin with, up to the first `:` or `+`.
+    /// The beginning of its URLs, up to the first `:` or `+`.
     pub scheme: &'static str,
-    /// Makes a store of a URL. It need not connect.
+    /// Makes a store from a URL. It need not connect.
     pub open: fn(url: &str) -> Result<Arc<dyn LockProcessor>, Error>,
 }
 
-/// Those that the program knows.
+/// The kinds that the program adds.
 static OTHERS: OnceLock<&'static [OtherStore]> = OnceLock::new();
 
 pub(crate) fn know(others: &'static [OtherStore]) {
@@ -35,10 +35,10 @@ pub(crate) fn other(scheme: &str) -> Option<OtherStore> {
     OTHERS.get()?.iter().find(|other| other.scheme == scheme).copied()
 }
 
-/// The name of a lock that nobody has. To look at it shows whether a store answers.
+/// The key of a lock that nobody has. A look at it shows whether a store answers.
 const NOBODYS: &str = "DLOCK_dlock_hello";
 
-/// How a store is reached.
+/// The settings of a connection to a store.
 #[derive(Clone, Debug)]
 pub(crate) enum Builder {
     Redis(Box<RedisBuilder>),
@@ -98,7 +98,7 @@ impl Builder {
         }
     }
 
-    /// Connects. A server that is away may come back, so it is waited for, until the end if there is one, and that is said once.
+    /// Connects. Waits for a server that is away, until `end` if there is one, and says so once.
     pub(crate) fn wait(&self, end: Option<Instant>) -> Result<Store, Error> {
         let mut pause = *timing::CONNECT_PAUSES.start();
         loop {
@@ -123,7 +123,7 @@ fn answering<S: LockProcessor>(store: S) -> Result<S, Error> {
 }
 
 impl Store {
-    /// What the store can keep to.
+    /// Returns the limits of the store.
     pub(crate) fn limits(&self) -> StoreLimits {
         match self {
             Self::Redis(store) => store.limits(),
@@ -135,7 +135,7 @@ impl Store {
         }
     }
 
-    /// The store, for whoever asks it for more than locks.
+    /// Returns the store itself, for requests other than locks.
     pub(crate) fn shared(self) -> Arc<dyn LockProcessor> {
         match self {
             Self::Redis(store) => Arc::new(store),

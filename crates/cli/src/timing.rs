@@ -6,7 +6,7 @@ use std::time::Duration;
 /// How long the command's process group has to end, by default.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
-/// How long replicas have to acknowledge, by default. This is the library's advice where a reply may take a second.
+/// How long replicas have to acknowledge, by default. The library advises this time if a reply may take a second.
 pub(crate) const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(100);
 
 /// The pauses between two attempts to connect to a server that is away.
@@ -39,43 +39,43 @@ pub(crate) const SCRAPER_WITHIN: Duration = Duration::from_secs(5);
 /// How long a store has to tell `dlock exporter` of its locks: half of what Prometheus waits for a page.
 pub(crate) const LISTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long it has to tell who waits for them.
+/// How long the store has to tell who waits for the locks.
 pub(crate) const WAITING_WITHIN: Duration = Duration::from_secs(2);
 
 /// The pause after the operating system has refused a connection.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the holder of a lock has to say what it is for, once `dlock run` waits no longer. The store alone answers sooner: a holder is given up
-/// after a second.
+/// How long the holder of a lock has to answer, once `dlock run` waits no longer. The store alone answers sooner. The library gives a holder up after
+/// a second.
 pub(crate) const HOLDER_TELLS_WITHIN: Duration = Duration::from_millis(1500);
 
-/// How long `dlock run` goes on to end its client where the store does not answer.
+/// How long `dlock run` tries to end its client if the store does not answer.
 pub(crate) const CLOSES_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long a `dlock run` without a command waits for the store after a signal.
 pub(crate) const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long it waits for the release after the command, at least, and at most if the command has got a signal: Docker kills ten seconds after its
-/// signal.
+/// How long `dlock run` waits for the release after the command: at least this time, and at most if the command has got a signal. Docker kills ten
+/// seconds after its signal.
 pub(crate) const RELEASES_WITHIN: Duration = Duration::from_secs(2);
 
 /// The pauses between two looks of `dlock wait`.
 pub(crate) const FREE_LOOKS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(500);
 
-/// If a look of `dlock wait` takes longer than this, the server does not answer. So long before the end of `--timeout` the holder is asked who it
-/// is.
+/// If a look of `dlock wait` takes longer than this, the server does not answer. `dlock wait` also asks the holder this long before the end of
+/// `--timeout`.
 pub(crate) const LOOK_LATE: Duration = Duration::from_secs(1);
 
 /// How long the end of `dlock run` waits for the last lines of the library, if nobody reads them.
 pub(crate) const LOGGED_WITHIN: Duration = Duration::from_millis(100);
 
-/// How long `dlock run --verbose` waits before it says for whom.
+/// How long `dlock run --verbose` waits before it names the holder.
 pub(crate) const WAIT_TOLD: Duration = Duration::from_secs(1);
 
-/// How often it says so again.
+/// How often it names the holder again.
 pub(crate) const WAIT_TOLD_AGAIN: Duration = Duration::from_secs(30);
 
-/// Stands for a time that no clock reaches.
+/// Stands for a time that the clock cannot represent.
 pub(crate) const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How often the guard checks whether the process group is gone.
@@ -84,17 +84,17 @@ pub(crate) const GUARD_LOOK: Duration = Duration::from_millis(10);
 /// How long the guard goes on checking after SIGKILL.
 pub(crate) const GUARD_LOOKS_FOR: Duration = Duration::from_secs(10);
 
-/// The command reports a clock that differs by more than this.
+/// `dlock doctor` reports a clock that differs by more than this.
 pub(crate) const CLOCK_FAR: Duration = Duration::from_secs(1);
 
-/// The pause before a write whose time is measured: a disk that is slow now and then is seen.
+/// The pause before each measured write, so that a disk that is slow now and then is noticed.
 pub(crate) const BETWEEN_WRITES: Duration = Duration::from_millis(50);
 
 /// The lease of the lock that the doctor takes: it ends by itself if the examination is interrupted.
 pub(crate) const EXAMINED_FOR: Duration = Duration::from_secs(10);
 
-/// The command reports servers of Consul that wait longer than this for their leader: an outage of two and a half times that is what renewals allow for.
+/// `dlock doctor` reports servers of Consul that wait longer than this for their leader. Renewals allow for an outage of two and a half times that.
 pub(crate) const ELECTION_SHORT: Duration = Duration::from_secs(1);
 
-/// The command reports a round trip that takes longer than this.
+/// `dlock doctor` reports a round trip that takes longer than this.
 pub(crate) const ROUND_TRIP_LONG: Duration = Duration::from_millis(100);

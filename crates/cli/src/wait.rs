@@ -1,7 +1,7 @@
-//! `dlock wait`: waits until nobody holds a lock, and takes none.
+//! `dlock wait` waits until nobody holds a lock, and takes no lock itself.
 //!
-//! A thread connects and looks, and another one asks the holder who it is, so that a server or a holder that does not answer keeps nobody waiting
-//! for longer than `--timeout`.
+//! One thread connects and looks, and another one asks the holder. So a server or a holder that does not answer delays `dlock wait` by no more than
+//! `--timeout`.
 
 use crate::args::{LockName, Wait};
 use crate::settings::Settings;
@@ -14,18 +14,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the threads find.
+/// News from the threads.
 enum News {
     /// Somebody holds the lock.
     Held(Holder),
-    /// Who that is, as the holder told it at this moment.
+    /// The holder's description of itself, and the moment of its answer.
     Named(Instant, Box<Party>),
     /// The wait is over.
     Over(Result<(), Failure>),
 }
 
 pub(crate) fn wait(settings: &Settings, wanted: &Wait) -> Result<u8, Failure> {
-    // What is wrong with the URL is said at once.
+    // A wrong URL is an error at once.
     settings.builder()?;
     let end = wanted.timeout.and_then(|time| Instant::now().checked_add(time));
     if wanted.timeout.is_some_and(|time| time.is_zero()) {
@@ -42,7 +42,7 @@ fn start(work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
 }
 
-/// One look, however long it takes.
+/// Looks once, without a time limit.
 fn look_once(settings: &Settings, lock: &LockName) -> Result<u8, Failure> {
     let generator = settings.connect()?;
     match show::holder(&generator, lock)? {
@@ -58,7 +58,7 @@ fn still_held(lock: &LockName, holder: &impl Display) -> Failure {
     Failure::new(NOT_ACQUIRED, format!("{} is still held by {holder}", show::key(lock)))
 }
 
-/// Waits for what the threads find, until the end.
+/// Waits for news from the threads, until `end`.
 fn outcome(told: &Receiver<News>, lock: &LockName, end: Option<Instant>) -> Result<u8, Failure> {
     let mut seen = None::<(Instant, Holder)>;
     let mut named = None::<(Instant, Box<Party>)>;
@@ -71,7 +71,7 @@ fn outcome(told: &Receiver<News>, lock: &LockName, end: Option<Instant>) -> Resu
             Err(_) => {
                 return Err(match seen {
                     Some((at, holder)) if at.elapsed() < timing::LOOK_LATE => {
-                        // What the holder has said stays known, and it has held the lock on.
+                        // The holder's answer stays valid, because it still holds the lock.
                         match named.filter(|(_, named)| named.locker == holder.locker) {
                             Some((at, named)) => still_held(lock, &with_its_age(at, named)),
                             None => still_held(lock, &holder),
@@ -84,7 +84,7 @@ fn outcome(told: &Receiver<News>, lock: &LockName, end: Option<Instant>) -> Resu
     }
 }
 
-/// What a holder told at that moment, with the age that it has now.
+/// Returns the holder's answer of that moment, with the present age of its hold.
 fn with_its_age(told_at: Instant, mut holder: Box<Party>) -> Box<Party> {
     if let Some(held) = holder.told.as_mut().and_then(|told| told.held_for.as_mut()) {
         *held += told_at.elapsed();
@@ -106,7 +106,7 @@ impl Looker {
         let _ = self.tell.send(News::Over(outcome));
     }
 
-    /// Returns when nobody holds the lock, or when no wait will mend what is wrong.
+    /// Returns when nobody holds the lock, or when an error comes that no wait will mend.
     fn until_free(&self) -> Result<(), Failure> {
         let generator = self.settings.connect_when_there()?;
         let (mut pause, mut is_told, mut is_asked) = (*timing::FREE_LOOKS.start(), false, false);

@@ -1,4 +1,4 @@
-//! `dlock watch`: the list of locks, again and again.
+//! `dlock watch` prints the list of locks repeatedly.
 
 use crate::args::{Watch, Which};
 use crate::list::{self, AllLocks};
@@ -11,12 +11,13 @@ use std::io::{self, IsTerminal};
 use std::thread;
 
 pub(crate) fn watch(settings: &Settings, wanted: &Watch) -> Result<u8, Failure> {
-    // A wrong URL or a wrong password will not mend itself; a server that is away may come back. Who reads documents is told of it in each round.
+    // A wrong URL or password is an error at once. A server that is away may come back, so this waits for it. With `--json` each round reports it
+    // instead.
     let mut connected = if wanted.json { None } else { Some(settings.connect_when_there()?) };
     let in_place = !wanted.json && io::stdout().is_terminal();
     let mut rounds = 0;
     loop {
-        // What may pass is a part of what is seen; a denied right ends the watch.
+        // An error that may pass is a part of the output. A denied right ends the watch.
         let found = ask(settings, &mut connected, &wanted.which)?;
         let (rows, columns) = if in_place { output::size() } else { (usize::MAX, usize::MAX) };
         let page = if wanted.json { document(&found) } else { page(&found, columns) };
@@ -29,7 +30,7 @@ pub(crate) fn watch(settings: &Settings, wanted: &Watch) -> Result<u8, Failure> 
     }
 }
 
-/// Asks for all locks, and connects before that if it must.
+/// Connects if necessary, and asks for all locks.
 fn ask(settings: &Settings, connected: &mut Option<DLockGenerator>, which: &Which) -> Result<AllLocks, Failure> {
     let generator = match connected {
         Some(generator) => generator,

@@ -1,13 +1,13 @@
 //! How a locker gets a key: acquire, join, poll.
 //!
 //! Consul cannot check in a transaction that nobody waits, but a transaction can look. So a client may acquire the lock past the queue. It sees
-//! the queue in the answer, and hands the lock to the first waiter immediately. A request of that hand-over which has no answer may take the
-//! lock away later, so the tenure is [doomed](super::sessions): it never begins to hold.
+//! the queue in the answer, and hands the lock to the first waiter immediately. If that hand-over has no answer, it may take the lock away later. So
+//! the tenure is [doomed](super::sessions): it never begins to hold.
 //!
-//! A locker is sent by one acquire alone. So a locker that stands in the store before its own acquire is that of a twin: a copy of this process
-//! that runs elsewhere and makes the same lockers. The answer names it as the holder, the client draws another identity, and nothing is
-//! written: an entry of ours would replace the twin's. The same session may be the twin's, too, so the entry says nothing about who of the two
-//! holds the key.
+//! Each locker is sent by one acquire alone. So a locker that is in the store before its own acquire belongs to a twin: a copy of this process that
+//! runs elsewhere and makes the same lockers. The acquire then writes nothing, because its entry would replace the twin's. The answer names the
+//! locker as the holder, and the client draws another identity. Both copies may have the same session, so the entry does not say which of them holds
+//! the key.
 
 use super::deadline::Deadline;
 use super::gift::{Gift, Given, take_up, waiting};
@@ -21,7 +21,7 @@ use redis_dlock::port::{AcquireOutcome, Busy, Claim, Grant, PollOutcome};
 use redis_dlock::{Clock, Error, SystemClock};
 use std::time::Duration;
 
-/// What came of an attempt to hold a key.
+/// The result of an attempt to hold a key.
 enum Attempt {
     Settled(Option<AcquireOutcome>),
     /// Somebody holds the key or waits for it.
@@ -34,7 +34,7 @@ enum Attempt {
 enum QueueLook {
     Holds(Grant),
     Waits(Busy),
-    /// It is not there any more, so its session has ended, or somebody has deleted its entry.
+    /// It is not in the queue any more: its session has ended, or somebody has deleted its entry.
     Gone,
 }
 
@@ -51,11 +51,11 @@ pub(super) struct Acquiring<'a> {
 impl Acquiring<'_> {
     /// Takes a free key, or else a place in the queue.
     ///
-    /// A locker that is told "busy" and does not wait, and one for which nothing was done, need their session no more: it serves the next tenure.
-    /// One whose outcome is unknown keeps it, and the client settles the locker later.
+    /// A locker that is told "busy" and does not wait needs its session no more, nor does one for which nothing was done: the session serves the next
+    /// tenure. A locker whose outcome is unknown keeps its session, and the client settles the locker later.
     pub(super) fn take(&self) -> Result<AcquireOutcome, Error> {
         let (claim, sessions) = (self.claim, &self.store.sessions);
-        // Of a twin that uses this store, too. Its session goes on.
+        // If the locker is known, a twin in this process uses the store, too. Its session goes on.
         let is_known = sessions.of(claim.locker).is_some();
         let outcome = until_settled(claim.key, || {
             let session = self.store.session_of(claim, self.deadline)?;
@@ -66,7 +66,7 @@ impl Acquiring<'_> {
             Ok(AcquireOutcome::Busy(busy)) if !self.waits || busy.holder.as_deref() == Some(claim.locker) => {
                 sessions.end(claim.locker);
             }
-            // Whoever knows that nothing was done for the locker does not ask about it again.
+            // The client knows that nothing was done for the locker, so it does not ask about it again.
             Err(error) if !is_open(error) => sessions.end(claim.locker),
             _ => {}
         }
@@ -75,8 +75,8 @@ impl Acquiring<'_> {
 
     /// One attempt. `None` if the key has changed between a look and a transaction, or if the session has ended.
     ///
-    /// It has two rounds: Consul keeps the entry of a lock that another program has released. Such an entry is free, but it is there, so the
-    /// first check fails, and the second one names the index at which it was free.
+    /// It has two rounds, because Consul keeps the entry of a lock that another program has released. Such an entry is free but exists, so the first
+    /// check fails. The second check names the index at which the entry was free.
     fn try_take(&self, session: &Session) -> Result<Option<AcquireOutcome>, Error> {
         let path = self.store.names.lock(self.claim.key);
         let mut check = Check::Free { path: path.clone() };
@@ -96,21 +96,21 @@ impl Acquiring<'_> {
             if is_last || snapshot.idle.is_none() {
                 return self.refused();
             }
-            // The entry that another program has left.
+            // Another program has left the entry.
             check = snapshot.is_free(path.clone());
         }
         Ok(None)
     }
 
-    /// The answer to a locker that another process has, too.
+    /// The answer to a locker that another process has as well.
     fn twin(&self) -> Busy {
         Busy::new(self.claim.locker.to_owned(), None)
     }
 
     /// Takes the key if a check holds. Otherwise returns what is known of the key.
     ///
-    /// etcd says with the refusal what is there. Consul does not, so the key is looked at; what has changed since shows as a free key, and the
-    /// attempt is repeated.
+    /// etcd's refusal contains the entries. Consul's does not, so this looks at the key. If the key has become free meanwhile, the attempt is
+    /// repeated.
     fn hold_if(&self, check: Check, session: &Session) -> Result<Attempt, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         let (path, prefix) = (store.names.lock(claim.key), store.names.waiters(claim.key));
@@ -127,11 +127,11 @@ impl Acquiring<'_> {
                 if snapshot.waiters.is_empty() {
                     return Ok(Attempt::Settled(Some(AcquireOutcome::Acquired(Grant::new(index, 0)))));
                 }
-                // A store that cannot check whether somebody waits has given us the key. It is the first waiter's.
+                // The store could not check whether somebody waits, and has given us the key. It belongs to the first waiter.
                 match store.give(claim.key, &Gift::of(claim.locker, &session.id, &snapshot), deadline) {
                     Ok(Given::Done(snapshot)) => snapshot,
                     Ok(Given::Changed | Given::Delayed) => return self.taken_back().map(Attempt::Settled),
-                    // If it is executed later, it takes the key from the locker.
+                    // If the request is executed later, it takes the key from the locker.
                     Err(error) => return Err(store.left_open(claim, Doubt::Loses, &error)),
                 }
             }
@@ -146,7 +146,8 @@ impl Acquiring<'_> {
         Ok(Attempt::Behind(snapshot))
     }
 
-    /// What comes of an attempt that was refused though nobody is in the way: perhaps a twin has the session. Otherwise it is tried again.
+    /// The outcome of an attempt that was refused though nobody holds the key or waits: a twin may have the session. Otherwise `None`: the attempt is
+    /// repeated.
     fn refused(&self) -> Result<Option<AcquireOutcome>, Error> {
         let is_with_twin = self.store.is_with_twin(self.claim.locker, self.deadline)?;
         Ok(is_with_twin.then(|| AcquireOutcome::Busy(self.twin())))
@@ -158,8 +159,8 @@ impl Acquiring<'_> {
         read.inspect_err(|_| self.store.sessions.doubt(self.claim.locker, doubt))
     }
 
-    /// What comes of an attempt at a key that is not free, or for which others wait. An attempt that does not wait helps those who do: if nobody
-    /// holds the key, it is the first waiter's.
+    /// The outcome of an attempt at a key that is not free, or for which others wait. An attempt that does not wait helps those who do: if nobody
+    /// holds the key, it gives the key to the first waiter.
     fn behind_others(&self, session: &Session, snapshot: Snapshot) -> Result<Option<AcquireOutcome>, Error> {
         if self.waits {
             return self.enter(session);
@@ -173,18 +174,18 @@ impl Acquiring<'_> {
         Ok(busy.map(AcquireOutcome::Busy))
     }
 
-    /// Gives back a key that was taken over those who wait, when the first of them has gone meanwhile. The end of the session gives it back for
-    /// certain, and the next attempt begins with another session, behind whoever waits by then.
+    /// Gives back a key that was taken past the queue, when the first waiter has gone meanwhile. The end of the session gives the key back for
+    /// certain. The next attempt begins with another session, behind all that wait by then.
     fn taken_back(&self) -> Result<Option<AcquireOutcome>, Error> {
         let destroyed = self.store.destroy(self.claim, self.deadline);
         destroyed.map_err(|error| self.store.left_open(self.claim, Doubt::Loses, &error))?;
         Ok(None)
     }
 
-    /// Takes a place at the queue's end: an entry that is created now stands behind all that are there.
+    /// Takes a place at the queue's end: a new entry stands behind all existing ones.
     ///
-    /// The lock may have been freed since the refusal. Whoever freed it saw no waiter, so nobody would give it to us: the answer shows the key as
-    /// it is after our entry, and whoever finds it free there gives it to the first waiter, which may be ourselves.
+    /// The lock may have been freed since the refusal. The process that freed it saw no waiter, so it gave the key to nobody. Therefore the answer
+    /// shows the key as it is after our entry. A waiter that finds the key free there gives it to the first waiter, which may be itself.
     fn enter(&self, session: &Session) -> Result<Option<AcquireOutcome>, Error> {
         let (store, claim) = (self.store, self.claim);
         // A twin's place is left alone.
@@ -213,22 +214,22 @@ impl Acquiring<'_> {
         }
     }
 
-    /// Returns how much patience is left with a holder that was only [offered](super::confirm) the key. `None` with one that holds it.
+    /// Returns how much patience is left with a holder that was only [offered](super::confirm) the key. `None` if the holder has confirmed.
     fn patience(&self, holder: &HoldingEntry) -> Option<Duration> {
         let (claim, sessions) = (self.claim, &self.store.sessions);
         let other = Claim::new(claim.key, "", &holder.party.locker, holder.party.lease.unwrap_or_default());
-        // A lease contains the lock-delay, for which nobody asks less often.
+        // The lock-delay is a part of the lease, but does not make anybody ask less often.
         let [own, other] = [claim, &other].map(|claim| patience(claim.lease.saturating_sub(claim.lock_delay())));
         let left = || sessions.patience(claim.locker, holder.index, own.max(other), SystemClock.now());
         holder.party.is_offered.then(left)
     }
 
-    /// Returns what became of the locker, which has this session. Confirms what it is offered. Gives a free key to the first waiter, and one that
-    /// nobody confirms.
+    /// Returns what became of the locker, which has this session. Confirms an offer to it. Gives the key to the first waiter if it is free, or if
+    /// nobody confirms the offer.
     ///
-    /// A locker holds if the lock's entry names it *and* is held by its session. Its name alone might be left from a tenure whose session has
-    /// ended: somebody may have written the entry again by hand. The number is the index at which the entry was written, whoever wrote it: the
-    /// locker that gave it on, the locker itself, or another waiter that found the key free.
+    /// A locker holds if the lock's entry names it *and* is held by its session. Its name alone might be left from a tenure whose session has ended:
+    /// somebody may have written the entry again by hand. The fencing number is the index at which the entry was written. The writer is the locker
+    /// that gave the key on, the locker itself, or another waiter that found the key free.
     fn resolved(&self, session: &Session, mut snapshot: Snapshot) -> Result<QueueLook, Error> {
         let (store, claim, deadline) = (self.store, self.claim, self.deadline);
         until_settled(claim.key, || {
@@ -239,7 +240,7 @@ impl Acquiring<'_> {
                 snapshot = confirmed;
             }
             if let Some(holder) = snapshot.is_held_by(&session.id, claim.locker) {
-                // Where it waits, too, because a person gave it the key, its release is to see that.
+                // It may hold the key and wait as well, if an administrator gave it the key. Its release has to see that.
                 match snapshot.place(claim.locker) {
                     None => store.sessions.note_first(claim.locker, snapshot.waiters.first()),
                     Some(_) => store.sessions.note_wanted(claim.locker, true),

@@ -1,14 +1,14 @@
 //! How a key is taken from its holder by an operator's order, and how the holder learns by whom.
 //!
-//! It is one transaction, which checks that the lock's entry is the one that names the locker which was seen: a later hold, and a number that was
-//! renewed meanwhile, have another index. The key goes to the first waiter in it, as in a release, or is free. The holder's session is left
-//! alone: it may serve a later tenure.
+//! A break is one transaction. It checks the index of the lock's entry: a later hold has another index, and so has a hold whose number was renewed
+//! meanwhile. The transaction gives the key to the first waiter, as a release does, or frees it. It leaves the holder's session alone, because that
+//! may serve a later tenure.
 //!
-//! | meanwhile | becomes of the order |
+//! | meanwhile | effect on the order |
 //! |---|---|
 //! | the holder releases, or hands the lock over | the check fails, the next look shows another holder or none, and nothing is changed |
 //! | its lease ends, and another process has the lock | the same |
-//! | another program has it then, with the same text | the check fails, the next look shows another session, and nothing is changed |
+//! | its lease ends, and another program has the lock with the same text | the check fails, the next look shows another session, and nothing is changed |
 //! | the holder takes a new number | the check fails, the next look shows the same locker and session, and it is tried again with the index of now |
 //! | the holder takes the key again, with another session | the same, with that session |
 //! | the first waiter leaves, or its session ends | the transaction is refused, and it is tried again with the next waiter, or with nobody |
@@ -18,13 +18,13 @@
 //! | the answer is lost | a late execution has the same check, so it breaks the hold that was seen, or nothing |
 //!
 //! A holder whose hold was broken has done nothing wrong in the store: its next renewal, probe or release finds another holder, as after any loss,
-//! and asks for the order then. A request of its own that is still on its way names its session, and checks that this session holds the lock.
-//! So it does nothing to whoever has the lock now.
+//! and asks for the order then. A request of the holder that is still on its way names its session, and checks that this session holds the lock. So
+//! it does nothing to the next holder.
 //!
 //! A message to the holder is only a hint. It may be lost, and the holder's next probe finds the same.
 //!
-//! The order stands in an entry of its own for as long as the lease may have lasted. A session that nobody renews or ends holds it, so it goes by
-//! itself, and it outlives the process that gave the order.
+//! The order has an entry of its own for as long as the lease may have lasted. A session that nobody renews or ends holds that entry. So the entry
+//! disappears by itself, and outlives the process that gave the order.
 
 use super::deadline::Deadline;
 use super::gift::Gift;
@@ -38,13 +38,13 @@ use redis_dlock::Error;
 use redis_dlock::port::{Break, BreakOutcome, Broken};
 use serde_json::{Value, json};
 
-/// What the sessions are called that hold orders: no client's.
+/// The client's name in the sessions that hold orders. No client has this name.
 const OF_BREAK: &str = "(break)";
 
-/// The longest locker that is told, in bytes. Those of our locks are shorter, and nobody else asks.
+/// The longest locker that is told of the order, in bytes. Lockers of this crate are shorter, and no other program asks.
 const LONGEST_LOCKER: usize = 256;
 
-/// An order that is carried out.
+/// An order to break a hold, while it is carried out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Breaking<'a> {
     pub(super) store: &'a ConsensusStore,
@@ -60,8 +60,8 @@ impl Breaking<'_> {
         until_settled(order.key, || {
             let snapshot = store.look(order.key, self.deadline)?;
             let holder = snapshot.holder.as_ref().filter(|holder| holder.party.locker == order.locker);
-            // Other programs may write one text into all of their holds. A locker of ours has one hold at a time, but may take it again with another
-            // session.
+            // Other programs may write the same text into all of their holds. A locker of this crate has one hold at a time, but may take it again
+            // with another session.
             let is_seen = |holder: &&HoldingEntry| {
                 let session = seen.get_or_insert_with(|| holder.session.clone());
                 *session == holder.session || holder.party.client.is_some()
@@ -70,7 +70,7 @@ impl Breaking<'_> {
             let Some(holder) = holder else {
                 return Ok(Some(BreakOutcome::NotHeldBy { holder: snapshot.locker() }));
             };
-            // For each try if the one before did not know it any more, or none yet.
+            // Opens a session for the first try, and another one if the store did not know the last one any more.
             let session = match telling.take() {
                 Some(session) => session,
                 None => self.open_session(holder)?,
@@ -84,14 +84,15 @@ impl Breaking<'_> {
                 }
             };
             let is_left_free = found.holder.is_none() && !found.waiters.is_empty();
-            // A store that cannot check whether somebody waits has freed it although somebody does, who takes it otherwise.
+            // A store that cannot check whether somebody waits may have freed the key although somebody does. If this fails, the waiter's next poll
+            // takes the key.
             let given = is_left_free.then(|| store.given_on(order.key, self.deadline).ok()).flatten();
             let found = given.unwrap_or(found);
             Ok(Some(BreakOutcome::Broken { next: found.locker(), waiting: found.waiting() }))
         })
     }
 
-    /// One attempt, with what the look has shown. Whatever has changed since is found by the checks.
+    /// One attempt, with what the look has shown. The checks find what has changed since.
     ///
     /// Gives the key to the first waiter, or frees it if nobody waits, or if nobody may hold it for a while.
     fn take(&self, snapshot: &Snapshot, holder: &HoldingEntry, session: &str) -> Result<Committed, Error> {
@@ -115,9 +116,9 @@ impl Breaking<'_> {
 
     /// Has a transaction tell the holder, by a message and by an entry.
     ///
-    /// A transaction of etcd writes an entry once. If the first waiter is of the same client, one message says that something else has come
-    /// about, too. Where an inbox shows its last message alone, another one would replace this one, and nothing but a probe would tell
-    /// the break. So it has an entry of its own there, as words have.
+    /// A transaction of etcd writes an entry once. So if the first waiter belongs to the same client, one message says that something else has come
+    /// about, too. Where an inbox shows only its last message, a later message would replace this one, and only a probe would tell the break. So the
+    /// order has an entry of its own there, as words have.
     fn tell(&self, transaction: &mut Transaction, holder: &HoldingEntry, session: &str) {
         let (order, names, session) = (self.order, &self.store.names, session.to_owned());
         if let Some(client) = &holder.party.client {
@@ -141,7 +142,8 @@ impl Breaking<'_> {
         }
     }
 
-    /// By its own deadline the holder knows without being told. Who gave the order looks for it after a lost reply.
+    /// The holder needs no order after its own deadline: it knows then that it has lost the lock. The process that gave the order looks for it after
+    /// a lost reply.
     fn open_session(&self, holder: &HoldingEntry) -> Result<String, Error> {
         let kv = &*self.store.kv;
         let time = holder.party.lease.unwrap_or_default().clamp(TOLD, kv.limits().longest_lease);
@@ -149,9 +151,8 @@ impl Breaking<'_> {
     }
 }
 
-/// Returns by whom and why the hold of a locker was broken. Of several orders the last one counts: only a locker that another program writes is
-/// broken
-/// more than once. Anybody with the right to write may have written an entry there, so one that cannot be read says nothing.
+/// Returns by whom and why the hold of a locker was broken. Of several orders the last one counts: only a locker that another program writes
+/// is broken more than once. Anybody with the right to write may have written an entry there, so one that cannot be read says nothing.
 pub(super) fn broken(
     store: &ConsensusStore,
     key: &str,

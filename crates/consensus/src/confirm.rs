@@ -1,13 +1,13 @@
-//! How a waiter confirms that it takes the key which it is offered, and how a waiter that does not is passed over.
+//! How a waiter confirms that it takes an offered key, and how a waiter that does not confirm is passed over.
 //!
-//! A waiter that has died is given the key like any other: nobody knows of its death before its session ends. So whoever gives a key to a waiter
-//! only *offers* it. The waiter writes the lock's entry again, without the word "offered", and holds the key from then on. If it does
-//! not, the first waiter that has seen the offer for long enough takes the key from it, for whoever waits the longest.
+//! Nobody knows that a waiter has died before its session ends. So a process that gives a key to a waiter only *offers* it. The waiter writes the
+//! lock's entry again, without the word "offered", and holds the key from then on. If it does not, the first waiter that has seen the offer for long
+//! enough takes the key from it, and gives it to the one that waits the longest.
 //!
 //! | the lock's entry | is written by | its locker | others | leaves it by |
 //! |---|---|---|---|---|
-//! | offered | whoever gives the key to a waiter | does not hold it, and was told of no hold | wait | confirmation: held; [patience](super::timing::patience) of a waiter: offered to the next one; release, end of its session: free or given on |
-//! | held | the locker itself, by its acquire, its confirmation, or a poll that has found the key free; for a waiter of an earlier version, whoever gives it the key | holds it | wait | as ever: release, hand-over, break, end of its session |
+//! | offered | the process that gives the key to a waiter | does not hold it, and was told of no hold | wait | confirmation: held; [patience](super::timing::patience) of a waiter: offered to the next one; release, end of its session: free or given on |
+//! | held | the locker itself, by its acquire, its confirmation, or a poll that has found the key free; for a waiter of an earlier version, the process that gives it the key | holds it | wait | as ever: release, hand-over, break, end of its session |
 //!
 //! | an offer is confirmed by | when | requests |
 //! |---|---|---|
@@ -16,25 +16,25 @@
 //!
 //! Invariants:
 //!
-//! 1. A client is told of a hold only after the entry is held. So nothing that is taken from an offered entry is taken from a holder, and what a
-//!    client believes needs no other bound than before.
-//! 2. A confirmation and a passing over check the index of the offer, which no other write has. Of those for one offer at most one is executed,
-//!    and none after the entry has changed for any other reason.
+//! 1. A client is told of a hold only after the entry is held. So a key that is taken from an offered entry is not taken from a holder, and a
+//!    client's belief needs no other bound than before.
+//! 2. A confirmation and a passing over check the index of the offer, which no other write has. For each offer, at most one of them is executed, and
+//!    none after the entry has changed for any other reason.
 //! 3. A confirmation also checks that the session of its own tenure holds the entry: a twin has the same locker.
-//! 4. Only time decides when a waiter is passed over, and by no clock but that of the waiter that does it. A clock that runs fast costs the slow one
-//!    its turn, and never a hold. A time in which that waiter has not looked does not count: the store may have been away from both.
-//! 5. A waiter is offered the key only if its place says that it confirms. One of an earlier version is given it outright, and is not passed
-//!    over. A waiter of this version takes a key that a holder of an earlier version gives it without an offer.
+//! 4. Only time decides when a waiter is passed over, by the clock of the waiter that does it. A clock that runs fast costs the slow waiter its turn,
+//!    but never a hold. A time in which that waiter has not looked does not count, because neither of them may have reached the store then.
+//! 5. A waiter is offered the key only if its place says that it confirms. A waiter of an earlier version is given the key outright, and is not
+//!    passed over. A waiter of this version takes a key that a holder of an earlier version gives it without an offer.
 //! 6. A tenure that is [doomed](super::sessions) confirms nothing. Its next poll ends its session.
-//! 7. One request of the inbox confirms the offers of several keys, and of each key the last one. The client is told of what it has confirmed before
-//!    the next request is sent. One of them that is out of date has all of them refused: the next requests take half as many.
+//! 7. One request of the inbox confirms the offers of several keys, and only the last offer of each key. The client is told of the confirmed ones
+//!    before the next request is sent. If one offer is out of date, the store refuses all of them, and the next requests take half as many.
 //!
-//! *Why a confirmation without an answer leaves no doubt.* If it is executed later, the entry is still the one that was offered, so its locker has
-//! neither released it nor been passed over. Then it is what the next poll would do. After anything else it does nothing.
+//! *Why a confirmation without an answer leaves no doubt.* If it is executed later, the entry is still the offered one. So its locker has neither
+//! released the key nor been passed over, and the next poll would do the same. If the entry has changed, the confirmation does nothing.
 //!
-//! *When a waiter whose patience ends asks.* It is told how much is left, less a [tick](redis_dlock::port::StoreLimits::tick), which the client adds to
-//! every such time. So it asks when its patience ends, or by its next poll if that comes first. Where less than a tick is left, it asks up to a tick
-//! later: a second on etcd.
+//! *When a waiter whose patience ends asks.* It is told the time that is left, less a [tick](redis_dlock::port::StoreLimits::tick): the client adds a
+//! tick to every such time. So it asks when its patience ends, or by its next poll if that comes first. If less than a tick is left, it asks up to a
+//! tick later. A tick is a second on etcd.
 //!
 //! *What it costs.* A hand-over between processes is two writes. It has no more round trips than a look and one write, because the holder knows the
 //! first waiter: the confirmation of a single offer looks at the key, and a waiter that comes to be the first sends the holder its entry. A write
@@ -55,7 +55,7 @@ use std::sync::Arc;
 /// How many offers one request confirms: each has three operations on Consul, of which older versions take 64.
 const MOST: usize = 21;
 
-/// What confirms offers.
+/// Confirms offers. An inbox has it instead of the store.
 #[derive(Clone, Debug)]
 pub(super) struct Confirming {
     pub(super) kv: Arc<dyn Kv>,
@@ -103,13 +103,14 @@ impl Confirming {
     }
 }
 
-/// The offers of which an inbox has heard. The first ones are confirmed together, and the client is told of them before the next request is
-/// sent: a request takes long where the servers are far away.
+/// The offers that have arrived in an inbox. The first ones are confirmed together. The client is told of them before the next request is sent,
+/// because a request to distant servers takes long.
 #[derive(Debug)]
 pub(super) struct Offers {
     confirming: Confirming,
     heard: VecDeque<Offer>,
-    /// How many the next request confirms, at most. It is half of those that were refused together: one of them keeps all from theirs.
+    /// How many offers the next request confirms, at most. After a refusal it is half of those that were refused together, because one outdated offer
+    /// has all of them refused.
     most: usize,
 }
 
@@ -122,13 +123,13 @@ impl Offers {
         self.heard.is_empty()
     }
 
-    /// Takes an offer in. An earlier one of its key is over.
+    /// Takes an offer in. It replaces an earlier one of its key.
     pub(super) fn push(&mut self, offer: Offer) {
         self.heard.retain(|earlier| earlier.key != offer.key);
         self.heard.push_back(offer);
     }
 
-    /// Sends one request at most. Returns messages for the client: a grant, or that it is to ask itself. An offer that a poll of the client has
+    /// Sends one request at most. Returns messages for the client: a grant, or the hint to ask itself. An offer that a poll of the client has
     /// confirmed needs no message.
     pub(super) fn confirm_some(&mut self, deadline: Deadline) -> Vec<Message> {
         let (mut told, mut asked) = (Vec::new(), Vec::new());
@@ -136,7 +137,7 @@ impl Offers {
             match self.confirming.sessions.of(&offer.locker) {
                 Some(tenure) if tenure.confirmed == Some(offer.index) => {}
                 Some(tenure) if tenure.doubt != Doubt::Loses => asked.push((offer, tenure.session.id)),
-                // Another processor may know it.
+                // Another processor may know the locker.
                 _ => told.push(offer.has_changed()),
             }
         }
@@ -157,7 +158,7 @@ impl Offers {
                 asked.into_iter().rev().for_each(|(offer, _)| self.heard.push_front(offer));
             }
             Ok(_) => told.extend(asked.iter().map(|(offer, _)| offer.has_changed())),
-            // A server that hangs would keep all others from the client, too, one request after another.
+            // If the server hangs, each further request would delay all other messages to the client.
             Err(_) => {
                 let others = self.heard.drain(..);
                 told.extend(asked.into_iter().map(|(offer, _)| offer).chain(others).map(|offer| offer.has_changed()));
@@ -172,7 +173,7 @@ impl Offers {
         let (key, locker) = (offer.key.clone(), offer.locker.clone());
         let seen = Snapshot::read(entries.to_vec(), &key, names).ok().filter(|seen| seen.holder.is_some());
         let waiting = seen.as_ref().map_or(offer.waiting, Snapshot::waiting);
-        // That nobody waits is not noted: a waiter may have come since, and have said so.
+        // An empty queue is not noted: a waiter may have come since, and have said so.
         match seen.as_ref().and_then(|seen| seen.waiters.first()) {
             Some(first) => sessions.note_first(&locker, Some(first)),
             None if waiting > 0 => sessions.note_wanted(&locker, true),

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 pub(super) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// Begins now. A limit that no clock reaches is none.
+    /// Begins now. A limit that the clock cannot represent counts as no limit.
     pub(super) fn after(limit: Duration) -> Self {
         Self(Instant::now().checked_add(limit))
     }
 
-    /// Returns this moment or one that is so far from now, whichever is earlier.
+    /// Returns this moment, or the moment after `limit` from now, whichever is earlier.
     pub(super) fn at_most(self, limit: Duration) -> Self {
         let Some(other) = Instant::now().checked_add(limit) else { return self };
         Self(Some(self.0.map_or(other, |at| at.min(other))))

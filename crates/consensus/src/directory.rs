@@ -3,19 +3,19 @@
 //! | asked | requests | writes |
 //! |---|---|---|
 //! | who holds a key and who waits | a look | 0 |
-//! | a page of a list | one read of some of the entries; of a key with more entries than that, another one; one for each page of names that are no texts | 0 |
+//! | a page of a list | one read of some of the entries; another one for a key with more entries than a page; one for each page of names that are no texts | 0 |
 //! | a record, for the first time | a session, a look, a transaction | 2 |
 //! | the same record again | the renewal of its session, a look | 0 |
 //! | the records of clients | a look each | 0 |
 //! | words to a client | a transaction; before the first ones, a session | 1; 2 |
 //!
-//! No lock depends on any of them, and none of them writes to an entry of a lock. All that they write is held by a session of the client or
-//! the process, so nothing of it outlives them for long.
+//! No lock depends on any of them, and none of them writes to an entry of a lock. A session of the client or the process holds every entry that they
+//! write, so no entry outlives them for long.
 //!
-//! A page of a list shows each key as it is at one index, because all of its entries are on one page. Pages follow the order of the paths. So a
-//! key that is held or waited for all the time is on a page, whatever becomes of others meanwhile. A key that passes from one process to another
-//! has one of them as its holder, because it passes in one transaction. A key that is freed or taken between two pages is listed or not. No key
-//! comes twice, because its place is its name.
+//! A page of a list shows each key as it is at one index, because all of its entries are on one page. Pages follow the order of the paths. So a key
+//! that is held or waited for all the time is on a page, whatever happens to other keys meanwhile. A key that passes from one process to another is
+//! listed with one of them as its holder, because it passes in one transaction. A key that is freed or taken between two pages may be listed or not.
+//! No key comes twice, because its name determines its place.
 
 use super::deadline::Deadline;
 use super::kv::{Committed, Entry, Transaction, Write};
@@ -30,7 +30,7 @@ use std::time::Duration;
 /// How many waiting lockers are named.
 const MOST_NAMED: usize = 100;
 
-/// The store, for what people ask until then. Its transactions are for no locker, so one without an answer leaves no doubt about any.
+/// The store, with the deadline of a person's request. Its transactions are for no locker, so one without an answer leaves no locker in doubt.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     store: &'a ConsensusStore,
@@ -60,7 +60,7 @@ impl Directory for ConsensusStore {
         Ok(())
     }
 
-    /// One after another, and the first ones matter most. Once some are read, those that fail, or have no time left, are left out.
+    /// Reads one after another, because the first ones matter most. Once some are read, this leaves out those that fail or have no time left.
     fn records(&self, clients: &[&str], limit: Duration) -> Result<Vec<Option<String>>, Error> {
         let deadline = Deadline::after(limit);
         let text = |entry: Entry| String::from_utf8_lossy(&entry.value).into_owned();
@@ -76,7 +76,7 @@ impl Directory for ConsensusStore {
         Ok(records)
     }
 
-    /// Nobody knows who listens, so it counts as heard.
+    /// The store does not know who listens, so the words count as heard.
     fn say(&self, client: &str, _key: &str, text: &str, limit: Duration) -> Result<bool, Error> {
         Asked { store: self, deadline: Deadline::after(limit) }.say(client, text)
     }
@@ -108,7 +108,7 @@ impl Asked<'_> {
             match self.write(write)? {
                 Committed::Done { .. } => return Ok(Some(())),
                 Committed::NoSession => store.presence.forget(&session),
-                // Another session holds it, which has served the client before.
+                // Another session of the client holds the entry.
                 Committed::Refused(_) | Committed::Delayed => self.remove(&path)?,
             }
             Ok(None)
@@ -117,11 +117,11 @@ impl Asked<'_> {
 
     /// Writes the words where the client listens.
     ///
-    /// Where an inbox shows its last message alone, words beside a grant would replace it, and two answers one another. The grant is found by a
-    /// poll then, but an answer is found by nothing. So words have entries of their own there.
+    /// Where an inbox shows only its last message, words would replace a grant, and one answer would replace another. A poll would find the grant,
+    /// but nothing would find the answer. So words have entries of their own there.
     fn say(&self, client: &str, text: &str) -> Result<bool, Error> {
         let Self { store, deadline } = *self;
-        // A client greets itself when it begins to listen.
+        // A client sends itself a greeting when it begins to listen.
         let own = store.clients.lock().contains(client).then_some(client);
         until_settled(client, || {
             let session = store.presence.voice(&*store.kv, own, deadline)?;
@@ -137,7 +137,7 @@ impl Asked<'_> {
                     store.presence.forget(&session);
                     None
                 }
-                // Somebody holds the inbox by hand: nothing can be said to that client.
+                // Somebody holds the inbox by hand, so nobody can write to it.
                 Committed::Refused(_) | Committed::Delayed => Some(false),
             })
         })
@@ -159,7 +159,7 @@ impl Asked<'_> {
         let names = &self.store.names;
         let last = entries.last().map(|entry| names.place(&entry.path).to_owned()).unwrap_or_default();
         let Some((name, _)) = last.split_once('/') else {
-            // It is no lock's. What follows it is next.
+            // The path belongs to no lock. The next page begins behind it.
             return Ok((entries, Some(last + "\0")));
         };
         let of_last = format!("{name}/");
@@ -174,9 +174,9 @@ impl Asked<'_> {
     }
 }
 
-/// Reads the entries of a page. Whatever is no entry of a lock is left out: anybody with the right to write may have put it there.
+/// Reads the entries of a page. Leaves out entries that belong to no lock: anybody with the right to write may have put them there.
 ///
-/// Returns the locks that these entries are of, and that somebody holds or waits for.
+/// Returns the locks of these entries that somebody holds or waits for.
 fn listed(store: &ConsensusStore, entries: Vec<Entry>, keys: &KeyFilter) -> Vec<(String, Inspection)> {
     let mut found = BTreeMap::<String, Vec<Entry>>::new();
     for entry in entries {
@@ -185,7 +185,7 @@ fn listed(store: &ConsensusStore, entries: Vec<Entry>, keys: &KeyFilter) -> Vec<
         }
     }
     let of_key = |(key, entries): (String, Vec<Entry>)| {
-        // An entry of another kind is somebody else's, with a name like that of a lock.
+        // An entry of another kind belongs to another program, and has a name like that of a lock.
         let found = store.read(&key, entries).ok()?.inspection();
         (found.holder.is_some() || found.waiting > 0).then_some((key, found))
     };

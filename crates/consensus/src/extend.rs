@@ -1,9 +1,9 @@
 //! How a tenure is kept: extend, extend with a new number, probe.
 //!
-//! A lease is not what holds a key here; the session is, and renewing it is no write. But somebody may have deleted the entry, or given it to
-//! another session. So each renewal is followed by a look at the key, which a majority confirms.
+//! In these stores a session holds a key, and renewing the session is no write. But somebody may have deleted the entry, or given it to another
+//! session. So a look at the key follows each renewal, and a majority confirms it.
 //!
-//! What a look says of a tenure is the same whether it was made for this one alone or for [many](super::together).
+//! A look for [many](super::together) tenures says the same of each as a look for one alone.
 
 use super::deadline::Deadline;
 use super::snapshot::Snapshot;
@@ -38,8 +38,8 @@ impl Extend<'_> {
         }
     }
 
-    /// The same, with a new number: that of a write of our own. No other write has its index, so no other tenure has its number. It is one number, not
-    /// millions: it serves 1,024 holds.
+    /// Extends the tenure, and gives it a new number by writing the lock's entry again. No other write has that index, so no other tenure has the
+    /// number. It is one number, not millions, and serves 1,024 holds.
     pub(super) fn extend_with_numbers(&self) -> Result<ExtendOutcome, Error> {
         let (claim, deadline) = (self.claim, self.deadline);
         let (session, snapshot) = self.store.renew(claim, deadline)?;

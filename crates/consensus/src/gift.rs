@@ -1,7 +1,6 @@
-//! How a key is given to the first waiter, and how a session that was idle is taken up: parts of transactions.
+//! Parts of transactions: how a key is given to the first waiter, and how an idle session is taken up.
 //!
-//! These are the two places where another process may be ahead of us, and where a check of the transaction decides: a waiter that has left, and a
-//! twin that has the same session.
+//! In both, another process may be ahead of us: the waiter may have left, or a twin may use the same session. A check of the transaction decides.
 
 use super::kv::{Check, Transaction, Write};
 use super::message;
@@ -10,14 +9,15 @@ use super::sessions::{Mark, Session};
 use super::snapshot::{HoldingEntry, Snapshot, WaitingEntry};
 use redis_dlock::port::Claim;
 
-/// From whom a key is taken.
+/// The owner that a key is taken from.
 #[derive(Clone, Copy, Debug)]
 enum Giver<'a> {
     Nobody,
-    /// This locker gives it, which holds it with this session.
+    /// This locker holds it with this session, and gives it away.
     Locker(&'a str, &'a str),
-    /// An operator takes it from this holder, or a waiter from one that does not confirm. The index of its entry is checked, and not its session: a
-    /// session of a client may hold the same key again for the next locker, and an entry that was written by hand has none.
+    /// An operator takes it from this holder, or a waiter takes it because the holder does not confirm. The transaction checks the index of the
+    /// entry, not its session: a session may hold the same key again for the next locker of its client, and an entry that was written by hand has no
+    /// session.
     Holder(&'a HoldingEntry),
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Gift<'a> {
     giver: Giver<'a>,
     /// What is known of the key.
     pub(super) snapshot: &'a Snapshot,
-    /// Who is to be at the queue's end.
+    /// The locker that is put at the queue's end.
     next: Option<(&'a Claim<'a>, &'a Session)>,
-    /// Who asks, and so learns by the answer that it has the key.
+    /// The locker that asks. It learns by the answer that it has the key.
     asker: Option<&'a str>,
 }
 
@@ -44,25 +44,25 @@ impl<'a> Gift<'a> {
         Self { giver: Giver::Locker(locker, session), ..Self::of_nobody(snapshot) }
     }
 
-    /// A key that is taken from this holder, as the snapshot shows it: not from a later hold, also if that has the same locker.
+    /// A key that is taken from this holder, as the snapshot shows it. A later hold keeps the key, even one of the same locker.
     pub(super) fn taken_from(holder: &'a HoldingEntry, snapshot: &'a Snapshot) -> Self {
         Self { giver: Giver::Holder(holder), ..Self::of_nobody(snapshot) }
     }
 
-    /// Sets who is to be at the queue's end in the same step.
+    /// Sets the locker that the same step puts at the queue's end.
     pub(super) fn then(self, next: &'a Claim<'a>, session: &'a Session) -> Self {
         Self { next: Some((next, session)), ..self }
     }
 
-    /// Sets who is not told of what it is answered.
+    /// Sets the locker that needs no message, because the answer tells it.
     pub(super) fn asked_by(self, locker: &'a str) -> Self {
         Self { asker: Some(locker), ..self }
     }
 
-    /// The writes that give the key to a waiter, or offer it, and say so to it. Whoever asks knows by the answer, and confirms nothing.
+    /// The writes that give or offer the key to a waiter, and tell the waiter. The locker that asks knows by the answer, and confirms nothing.
     ///
-    /// The waiter must still wait: its entry must be held by the session that the snapshot names. Otherwise the lock would pass to a session
-    /// that has ended, which etcd would refuse, but also to one that has left the queue and lives on, which nobody would notice.
+    /// The waiter must still wait: its entry must be held by the session that the snapshot names. Otherwise the lock could pass to a session that has
+    /// ended, which etcd would refuse. It could also pass to a session that has left the queue and lives on, which nobody would notice.
     pub(super) fn transaction(&self, key: &str, to: &WaitingEntry, names: &Names) -> Transaction {
         let path = names.lock(key);
         let is_told = self.asker != Some(to.party.locker.as_str());
@@ -113,7 +113,7 @@ pub(super) fn waiting(names: &Names, claim: &Claim<'_>, session: &Session) -> Wr
     Write::Hold { path, session: session.id.clone(), value: names::place(claim) }
 }
 
-/// Has a transaction take up a session that was idle: it is refused if a twin has done so.
+/// Adds to a transaction that it takes up an idle session. The transaction is refused if a twin has taken the session up.
 pub(super) fn take_up(names: &Names, transaction: &mut Transaction, session: &Session, locker: &str) {
     let Mark::Left(index) = session.mark else { return };
     let path = names.mark(&session.id);
@@ -124,10 +124,10 @@ pub(super) fn take_up(names: &Names, transaction: &mut Transaction, session: &Se
     transaction.writes.push(Write::Hold { path, session: session.id.clone(), value: locker.into() });
 }
 
-/// What came of giving a key to the first waiter.
+/// The result of giving a key to the first waiter.
 #[derive(Clone, Debug)]
 pub(super) enum Given {
-    /// The first waiter holds the key. This is what is known of it now.
+    /// The first waiter holds the key, and this is the key's state.
     Done(Snapshot),
     /// The key has changed since it was looked at, or nobody waits.
     Changed,

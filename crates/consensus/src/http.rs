@@ -1,18 +1,18 @@
 //! Requests over HTTP to one of several servers.
 //!
-//! A request asks one server after another. The first one has half of the time at most, and is not asked first again if it hangs. So a renewal
-//! reaches a healthy server in time. A request that may have been executed goes to the next server only if it does no harm twice; any other
+//! A request asks one server after another. The first server has at most half of the time. If it hangs, later requests begin with another server. So
+//! a renewal reaches a healthy server in time. A request that may have been executed goes to the next server only if it does no harm twice; any other
 //! fails with an unknown outcome, and the [session](super::sessions) that it names is ended.
 //!
-//! | what came | is known as | the next server is asked |
+//! | result of one server | outcome | is the next server asked? |
 //! |---|---|---|
 //! | no connection, no address, a certificate that is not trusted | not executed | yes |
 //! | a refusal by the server before it did anything | not executed | yes |
 //! | no answer in time, a broken connection, an answer that cannot be read | unknown | if the request may be repeated |
-//! | an answer of the store, of whatever kind | what it says | no |
+//! | any answer of the store | what it says | no |
 //! | an answer of something else | not executed where HTTP says so, else unknown | as above |
 //!
-//! One limit is for all steps of a request, from the look-up of a name to the end of the body.
+//! One limit covers all steps of a request, from the look-up of a name to the end of the body.
 
 use super::deadline::Deadline;
 use super::resolver::Addresses;
@@ -35,15 +35,15 @@ use ureq::{Agent, Timeout, http};
 /// The servers of a store, and the connections to them.
 pub(super) struct Http {
     agent: Agent,
-    /// Those of streams that end theirs.
+    /// The connections of streams that end their connection.
     streams: Agent,
-    /// Whom the connections are to, if not to a host and port.
+    /// The socket that the connections go to, if they do not go to a host and port.
     socket: Option<PathBuf>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
     /// Their addresses: `http://host:port`, or `https://host:port`.
     pub(super) servers: Vec<String>,
-    /// The server to ask first. A hint: whoever finds that it fails moves on to the next one.
+    /// The server to ask first. It is a hint: a thread that finds that this server fails sets the next one.
     pub(super) preferred: AtomicUsize,
     /// Whether an answer has ever shown that a server of the store gave it.
     has_answered: AtomicBool,
@@ -54,14 +54,14 @@ pub(super) struct Http {
 #[derive(Debug)]
 pub(super) struct HttpCall<'a> {
     pub(super) method: http::Method,
-    /// Path and query.
+    /// The path and the query.
     pub(super) path: &'a str,
     pub(super) body: &'a str,
     /// A header with a secret.
     pub(super) secret: Option<(&'static str, &'a str)>,
     /// Whether it does no harm to send it again after a request without an answer.
     pub(super) is_repeatable: bool,
-    /// Whether it is a stream, and its answer, too, a line for each part. The lines count that have come when its time is over.
+    /// Whether request and answer are streams, with a line for each part. The lines that have come when its time is over count.
     pub(super) is_stream: bool,
 }
 
@@ -69,9 +69,9 @@ pub(super) struct HttpCall<'a> {
 const SHORT_STREAM: usize = 512;
 
 impl HttpCall<'_> {
-    /// Whether its connection ends with the answer: a server that is written in Go throws away what it has not read of a request when it
-    /// begins to answer, unless it closes the connection. Such a stream has a connection of its own. If it took one of the others, the next
-    /// request would have to open one: that takes several round trips, and far from the servers there is no time for them.
+    /// Whether its connection ends with the answer. A server that is written in Go throws away what it has not read of a request when it begins to
+    /// answer, unless it closes the connection. Such a stream has a connection of its own. If it took one of the others, the next request would have
+    /// to open one. That takes several round trips, for which there is no time if the servers are distant.
     fn ends_connection(&self) -> bool {
         self.is_stream && self.body.len() > SHORT_STREAM
     }
@@ -81,13 +81,13 @@ impl HttpCall<'_> {
 #[derive(Debug)]
 pub(super) struct HttpAnswer {
     pub(super) status: u16,
-    /// The index up to which the answer is. Consul says it.
+    /// The store's index at the time of the answer. Only Consul sends it.
     #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
     pub(super) index: Option<u64>,
     /// Whether a header has a name that begins with `x-consul-`: no other server sends one.
     #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
     pub(super) is_of_consul: bool,
-    /// Whether something was left out that the user may not see. Consul says it.
+    /// Whether the answer lacks entries that the user may not see. Only Consul says so.
     #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
     pub(super) is_filtered: bool,
     pub(super) body: String,
@@ -97,7 +97,7 @@ impl HttpAnswer {
     /// Makes an error of an answer that the store's servers do not give. `hint` says what may be wrong.
     pub(super) fn foreign(&self, hint: &str) -> Error {
         let failure = match self.status {
-            // The request went no further.
+            // The request was not passed on.
             300..=399 | 400 | 404..=407 => BackendFailure::NotExecuted,
             // A server in between may have passed it on.
             _ => BackendFailure::Unknown,
@@ -106,11 +106,11 @@ impl HttpAnswer {
     }
 }
 
-/// The most that is read of an answer.
+/// The longest answer that is read, in bytes.
 const LONGEST_ANSWER: u64 = 64 * 1024 * 1024;
 
 impl Http {
-    /// Knows the servers, and connects to none of them yet: a program may make its store before the servers are up.
+    /// Keeps the servers, and connects to none of them yet: a program may make its store before the servers are up.
     pub(super) fn new(
         servers: Vec<String>,
         socket: Option<PathBuf>,
@@ -136,18 +136,18 @@ impl Http {
         }
     }
 
-    /// Returns whether a server of the store has ever answered. A hint for the client: once it is so, it stays so.
+    /// Returns whether a server of the store has ever answered. Once true, it stays true.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered.load(Ordering::SeqCst)
     }
 
-    /// Notes an answer that only a server of the store gives. Before the first one, `lock()` returns each error at once: the URL may lead to
-    /// something else, which no waiting changes.
+    /// Notes an answer that only a server of the store gives. Before the first one, `lock()` returns each error at once: the URL may lead to another
+    /// kind of server, and waiting would not help.
     pub(super) fn prove(&self) {
         self.has_answered.store(true, Ordering::SeqCst);
     }
 
-    /// Sends a request to the servers, one after another, until one has executed it. `read` makes an outcome of an answer.
+    /// Sends a request to one server after another, until one has executed it. `read` makes an outcome of an answer.
     pub(super) fn send<T>(
         &self,
         call: &HttpCall<'_>,
@@ -158,11 +158,12 @@ impl Http {
         self.send_by(agent, None, call, deadline, read)
     }
 
-    /// The same on connections of its own. A server that answers late by intention, such as a blocking query, has all of this time.
+    /// Does the same as [`send`](Self::send) with another agent. A request that is answered late on purpose, such as a blocking query, has all of the
+    /// time `patience`.
     ///
     /// The order of the servers begins with the preferred one, so all requests of a process go to one server while it answers, and its
-    /// connections serve them. A server whose request has failed before it was executed, or has had no answer, is not preferred any more, whatever
-    /// becomes of this request: the next one must not wait for it again.
+    /// connections serve them. If a request has failed at a server before it was executed, or had no answer, that server is not preferred any more:
+    /// the next request must not wait for it again.
     pub(super) fn send_by<T>(
         &self,
         agent: &Agent,
@@ -179,7 +180,8 @@ impl Http {
                 return Err(Error::ShutDown);
             }
             let limit = match deadline.left() {
-                // A server that hangs leaves time for the next one. A request that may not be repeated has no next one once it was sent.
+                // The limit leaves time for the next server if this one hangs. A request that may not be repeated has no next server once it was
+                // sent.
                 Ok(left) if n + 1 < self.servers.len() && call.is_repeatable => {
                     left.min(patience.unwrap_or(PATIENCE.min(left / 2)))
                 }
@@ -189,13 +191,13 @@ impl Http {
             let answer = ask(agent, &self.servers[place], call, limit).and_then(&read);
             if answer.as_ref().is_err_and(|error| goes_on(error, true)) {
                 let next = (place + 1) % self.servers.len();
-                // If another thread has moved the hint already, its choice stands.
+                // If another thread has changed the hint already, its choice stands.
                 let _ = self.preferred.compare_exchange(place, next, Ordering::SeqCst, Ordering::SeqCst);
             }
             match answer {
                 Err(error) if goes_on(&error, call.is_repeatable) => failed = Some(error),
                 outcome => {
-                    // A refusal by this server does not show that it works for others, so the hint stays.
+                    // A refusal by this server does not show that it works for other requests, so the hint stays.
                     if n > 0 && outcome.is_ok() {
                         self.preferred.store(place, Ordering::SeqCst);
                     }
@@ -206,7 +208,7 @@ impl Http {
         Err(failed.unwrap_or(Error::ShutDown))
     }
 
-    /// Makes connections of their own, for whoever must be able to end them without ending others.
+    /// Makes an agent with connections of its own, which its owner can end without ending others.
     pub(super) fn own_agent(&self) -> Agent {
         agent(
             self.socket.as_deref(),
@@ -217,22 +219,23 @@ impl Http {
 
     /// Ends all connections. A request that is under way fails; a later one is not sent.
     pub(super) fn close(&self) {
-        // First, so that a request whose connection ends is not sent to the next server.
+        // This comes first, so that a request whose connection ends is not sent to the next server.
         self.is_closed.store(true, Ordering::SeqCst);
         self.agent.clone().shutdown();
         self.streams.clone().shutdown();
     }
 }
 
-/// Without the certificates.
+/// Shows no certificates.
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Http").field("servers", &self.servers).finish_non_exhaustive()
     }
 }
 
-/// Statuses are answers here, not errors: the stores say by them what they have found. A redirection is never followed, because it might lead a
-/// secret elsewhere. A proxy of the environment is not used: it would stand between the process and servers that it talks to all the time.
+/// Makes an agent. A status is an answer here, not an error, because the stores report results by it. The agent follows no redirection, because that
+/// might lead a secret elsewhere. It uses no proxy of the environment: a proxy would stand between the process and servers that it talks to all the
+/// time.
 fn agent(socket: Option<&Path>, #[cfg(feature = "tls")] tls: Option<&TlsConfig>) -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
@@ -256,7 +259,7 @@ fn agent(socket: Option<&Path>, #[cfg(feature = "tls")] tls: Option<&TlsConfig>)
     Agent::with_parts(config.build(), DefaultConnector::default(), <Addresses>::default())
 }
 
-/// A request as it goes to one server. The secret is marked as such, so that no log of the HTTP client shows it.
+/// Makes the request for one server. It marks the secret as such, so that no log of the HTTP client shows it.
 pub(super) fn request(server: &str, call: &HttpCall<'_>) -> Result<http::Request<String>, Error> {
     let mut request = http::Request::builder().method(call.method.clone()).uri(format!("{server}{}", call.path));
     if !call.body.is_empty() {
@@ -278,7 +281,7 @@ pub(super) fn request(server: &str, call: &HttpCall<'_>) -> Result<http::Request
 
 /// Sends a request to one server, and reads the whole answer.
 fn ask(agent: &Agent, server: &str, call: &HttpCall<'_>, limit: Duration) -> Result<HttpAnswer, Error> {
-    // One limit for all steps, from the look-up of the name to the end of the body. A connect that is given up is known to have sent nothing.
+    // One limit for all steps, from the look-up of the name to the end of the body. A connect that was given up has certainly sent nothing.
     let request = agent.configure_request(request(server, call)?);
     let connect = limit.mul_f64(0.9).min(CONNECTING);
     let request = request.timeout_global(Some(limit)).timeout_connect(Some(connect)).build();
@@ -290,15 +293,15 @@ fn ask(agent: &Agent, server: &str, call: &HttpCall<'_>, limit: Duration) -> Res
     let is_filtered = response.headers().contains_key("x-consul-results-filtered-by-acls");
     let body = response.body_mut().with_config().limit(LONGEST_ANSWER);
     let body = if call.is_stream { lines(body.reader()) } else { body.read_to_string() };
-    // Whatever the status said, the answer was not read.
+    // Without its body the answer counts as not read, whatever its status.
     Ok(HttpAnswer { status, index, is_of_consul, is_filtered, body: body.map_err(|e| failure(server, e))? })
 }
 
-/// Reads the lines of a stream to its end, or as far as they come: each whole line is an answer of its own.
+/// Reads the lines of a stream until it ends or breaks. Each whole line is an answer of its own.
 fn lines(mut stream: impl Read) -> Result<String, ureq::Error> {
     let mut text = Vec::new();
     let read = stream.read_to_end(&mut text);
-    // A line that was not finished is no answer, although its beginning may look like one.
+    // An unfinished line is no answer, although its beginning may look like one.
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     match read {
         Err(error) if whole == 0 => return Err(ureq::Error::from(error)),
@@ -308,7 +311,7 @@ fn lines(mut stream: impl Read) -> Result<String, ureq::Error> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Returns whether the next server is asked after this error. An error that names a reason of the store would be the same there.
+/// Returns whether the next server is asked after this error. It would return the same error if the store names a reason.
 fn goes_on(error: &Error, is_repeatable: bool) -> bool {
     match error {
         Error::Backend { failure: BackendFailure::NotExecuted, .. } => true,
@@ -317,14 +320,14 @@ fn goes_on(error: &Error, is_repeatable: bool) -> bool {
     }
 }
 
-/// Makes an error of one of a connection: it tells whether the request may have been executed.
+/// Converts an error of a connection. The new error tells whether the request may have been executed.
 pub(super) fn failure(server: &str, error: ureq::Error) -> Error {
     let is_before = match &error {
         ureq::Error::Timeout(timeout) => matches!(timeout, Timeout::Resolve | Timeout::Connect),
         ureq::Error::Io(e) => is_before(e),
-        // Nothing was sent to a server that was not found or not reached, or that the request does not name.
+        // Nothing was sent: the server was not found or not reached, or the URL is wrong.
         ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::BadUri(_) => true,
-        // Whatever else fails may have failed after the last byte of the request.
+        // Any other error may have come after the last byte of the request.
         _ => false,
     };
     let failure = if is_before { BackendFailure::NotExecuted } else { BackendFailure::Unknown };
@@ -335,7 +338,7 @@ pub(super) fn failure(server: &str, error: ureq::Error) -> Error {
     Error::backend_caused_by(failure, format!("no answer from {server}: {words}"), io_error(error))
 }
 
-/// Whether an error came before the request was sent: then it was certainly not executed, and a tenure need not be given up for it.
+/// Whether an error came before the request was sent. If so, the request was certainly not executed, and no tenure is given up for it.
 fn is_before(error: &io::Error) -> bool {
     // The handshake comes before the request.
     #[cfg(feature = "tls")]
@@ -355,7 +358,7 @@ fn is_before(error: &io::Error) -> bool {
     )
 }
 
-/// The cause that an error of the store keeps, in the type that programs expect of a connection.
+/// The cause that an error of the store keeps, as an `io::Error`: programs expect this type from a connection.
 fn io_error(error: ureq::Error) -> io::Error {
     match error {
         ureq::Error::Io(error) => error,
@@ -368,7 +371,7 @@ fn io_error(error: ureq::Error) -> io::Error {
 mod tests {
     use super::*;
 
-    /// Breaks off after this text.
+    /// A stream that breaks off after this text.
     struct Broken(&'static [u8]);
 
     impl Read for Broken {

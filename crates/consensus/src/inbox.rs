@@ -1,17 +1,17 @@
 //! A client's inbox: a thread that waits for changes of an entry, and a channel that can be waited for with a limit.
 //!
-//! A read of HTTP cannot be interrupted when a limit ends, and it must not be: what has arrived of an answer would be lost. So a thread of its
-//! own reads, for as long as the inbox lives, and whoever owns the inbox waits at the channel.
+//! An HTTP read cannot be interrupted when a limit ends, and must not be: the part of an answer that has arrived would be lost. So a separate thread
+//! reads for as long as the inbox lives, and the owner of the inbox waits at the channel.
 //!
 //! | who | blocks on | is woken by |
 //! |---|---|---|
 //! | the thread `dlock-inbox` | the connection | a message, the end of a query or a stream, the end of the connection |
 //! | the client's thread `dlock-listen` | the channel; a request that [confirms](super::confirm) what has arrived | a message, the end of its limit, a cut; the answer |
-//! | whoever cuts or drops the inbox | the thread's end, when it is dropped | the end of the connection, which it brings about itself |
+//! | the thread that cuts or drops the inbox | the thread's end, when it is dropped | the end of the connection, which it causes itself |
 //!
-//! The end of an inbox has three causes: the connection breaks, somebody cuts it ([`InboxBreaker`]), or it is dropped. In each of them the thread
-//! ends, because its connection is shut down; and `next` learns it, because the thread says so when it ends, however that comes. The
-//! client then opens another inbox, and asks about all that it waits for: between two inboxes a message may be missed.
+//! The end of an inbox has three causes: the connection breaks, somebody cuts it ([`InboxBreaker`]), or it is dropped. In each case the connection is
+//! shut down, so the thread ends. The thread reports its end in any case, so `next` learns of it. The client then opens another inbox, and asks about
+//! all that it waits for: between two inboxes a message may be missed.
 
 use super::confirm::{Confirming, Offers};
 use super::deadline::Deadline;
@@ -28,23 +28,23 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What is heard. The thread that reads sends no request, because it could not read meanwhile. The client's thread `dlock-listen` confirms the
+/// News from the reading thread. That thread sends no request, because it could not read meanwhile. The client's thread `dlock-listen` confirms the
 /// offers that have arrived by the time it looks.
 enum News {
     Told(Message),
     Offer(Offer),
 }
 
-/// A message, or why there will be no more.
+/// A message, or the reason why no more will come.
 type Heard = Result<News, Error>;
 
 /// The inbox of a consensus store. Dropping it ends the thread.
 pub(super) struct ConsensusInbox {
     heard: Receiver<Heard>,
-    /// What has been taken in: offers, and what is told after them.
+    /// What has been taken in: the offers, and the messages that follow them.
     offers: Offers,
     others: VecDeque<Result<Message, Error>>,
-    /// What the client is told next.
+    /// The messages that the client is told next.
     ready: VecDeque<Result<Message, Error>>,
     /// Says to [`next`](Inbox::next) that the inbox was cut.
     cut: Sender<Heard>,
@@ -54,7 +54,7 @@ pub(super) struct ConsensusInbox {
 }
 
 impl ConsensusInbox {
-    /// Begins to read. What is heard while nobody waits stays in the channel, in order.
+    /// Begins to read. Messages that come while nobody waits stay in the channel, in order.
     pub(super) fn new(mut listening: Box<dyn Listening>, confirming: Confirming) -> Result<Self, Error> {
         let (cut, heard) = unbounded();
         let noting = confirming.clone();
@@ -95,7 +95,7 @@ impl ConsensusInbox {
         Ok(Self { heard, offers, others, ready, cut, cutter, thread: Some(thread), has_ended: false })
     }
 
-    /// Takes in what has arrived. The offers come first: whatever else is said of their tenures came after them.
+    /// Takes in what has arrived. The offers come first, because all other messages about their tenures came after them.
     fn take_in(&mut self, first: Heard) {
         for news in iter::once(first).chain(self.heard.try_iter()) {
             match news {
@@ -107,7 +107,7 @@ impl ConsensusInbox {
     }
 }
 
-/// What the thread tells. However it ends, also by a panic, it says so: an inbox without its thread would be deaf.
+/// The thread's end of the channel. It reports the thread's end, even by a panic, because an inbox without its thread would hear nothing.
 struct Teller(Sender<Heard>);
 
 impl Drop for Teller {
@@ -117,8 +117,7 @@ impl Drop for Teller {
 }
 
 impl Inbox for ConsensusInbox {
-    /// Waits at the channel, not at the connection. After the end it fails at once, however often it is called: the client opens another
-    /// inbox.
+    /// Waits at the channel, not at the connection. After the inbox's end each call fails at once, and the client opens another inbox.
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
         if self.has_ended {
             return Err(ended());
@@ -146,7 +145,7 @@ impl Inbox for ConsensusInbox {
     }
 }
 
-/// The thread is awaited: nothing of a dropped inbox is under way.
+/// Waits for the thread, so that nothing of a dropped inbox is under way.
 impl Drop for ConsensusInbox {
     fn drop(&mut self) {
         (self.cutter)();
@@ -156,14 +155,14 @@ impl Drop for ConsensusInbox {
     }
 }
 
-/// Ends an inbox from another thread: the connection, for the thread that reads; and the channel, for whoever waits at it.
+/// Ends an inbox from another thread. It ends the connection, for the thread that reads, and the channel, for the thread that waits at it.
 struct Breaker {
     cut: Sender<Heard>,
     cutter: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl InboxBreaker for Breaker {
-    /// The thread may be in a read that ends only when its connection does. Whoever waits is told without waiting for that.
+    /// The reading thread may be in a read that ends only with its connection. The waiting thread is told without waiting for that.
     fn cut(&self) {
         (self.cutter)();
         let _ = self.cut.send(Err(ended()));

@@ -1,6 +1,6 @@
 //! Reading JSON that a server sent.
 //!
-//! What cannot be read has an unknown outcome: the request may have been executed, and something in between has spoilt its answer.
+//! A request whose answer cannot be read has an unknown outcome: it may have been executed, and a proxy may have spoilt its answer.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,12 +20,12 @@ pub(super) fn number(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// Bytes as both stores want them in JSON: an entry may contain what no text does.
+/// Encodes bytes as both stores require in JSON: an entry may contain bytes that are no text.
 pub(super) fn to_base64(bytes: impl AsRef<[u8]>) -> String {
     STANDARD.encode(bytes)
 }
 
-/// `None` for what is no base64. The caller says what the answer lacks.
+/// Decodes base64. `None` if the text is no base64; the caller's error says what the answer lacks.
 pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }

@@ -6,9 +6,9 @@
 //! | index | revision | Raft index |
 //! | an entry is held | it is attached to a lease, or to none | it is locked by a session |
 //! | many sessions are renewed by | one request, a stream | a request each; long holds may share one |
-//! | many keys are looked at by | a transaction of 128 reads | the same; of 64 in older versions |
+//! | many keys are looked at by | a transaction of 128 reads | a transaction of 128 reads; of 64 in older versions |
 //!
-//! What concerns many is an offer to ask less. A store without it does the same one by one, and no outcome says which of both it was.
+//! Requests about many sessions or keys only save requests. A store without them does the same one by one, with the same outcomes.
 
 use super::deadline::Deadline;
 use super::timing::{A_YEAR, COMMAND, ELECTION};
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(super) struct Entry {
     pub(super) path: String,
     pub(super) value: Vec<u8>,
-    /// The session that holds it. The entry goes when the session ends.
+    /// The session that holds it. The entry is deleted when the session ends.
     pub(super) session: Option<String>,
     /// Whether somebody holds it. An entry of etcd that is attached to no lease is held for ever; one of Consul without a session is free.
     pub(super) is_held: bool,
@@ -34,7 +34,7 @@ pub(super) struct Entry {
     pub(super) changed: u64,
 }
 
-/// What must be so for a transaction to be executed.
+/// A condition for a transaction to be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// This session holds the entry.
@@ -56,7 +56,7 @@ pub(super) enum Write {
     Pass { path: String, from: String, to: String, value: Vec<u8> },
     /// Deletes an entry.
     Delete { path: String },
-    /// Sets the entry of an inbox. This session takes it and lets go of it in the same step, where the store counts messages by that.
+    /// Sets the entry of an inbox. Where the store counts messages by locks, this session locks and unlocks the entry in the same step.
     Say { path: String, session: String, value: Vec<u8> },
 }
 
@@ -69,12 +69,12 @@ pub(super) struct Transaction {
     pub(super) look: String,
 }
 
-/// What came of a transaction.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Committed {
     /// It was executed at this index.
     Done { index: u64, entries: Vec<Entry> },
-    /// A check failed, and nothing was written. These are the entries, if the store tells.
+    /// A check failed, and nothing was written. Contains the entries, if the store returns them.
     Refused(Option<Vec<Entry>>),
     /// A session that should hold something has ended, and nothing was written.
     NoSession,
@@ -87,21 +87,21 @@ pub(super) enum Committed {
 /// How long a session lives, and for how long its end keeps others out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Life {
-    /// The time that it lives without a renewal: longer than a tenure needs it, so that it serves several tenures before it must be renewed.
+    /// The time that it lives without a renewal. It is longer than a tenure needs, so that the session serves several tenures before it must be
+    /// renewed.
     pub(super) time: Duration,
     /// The time for which it must certainly live when a tenure begins with it.
     pub(super) needed: Duration,
-    /// For how long nobody may hold what it held at its end. Zero where the store cannot do that.
+    /// How long nobody may hold the entries that it held at its end. Zero if the store has no such delay.
     pub(super) delay: Duration,
 }
 
-/// At how many prefixes a transaction looks: both stores take as many operations by default.
+/// How many prefixes a transaction looks at. Both stores take as many operations by default.
 pub(super) const LOOKS: usize = 128;
 
-/// Returns what every such store can keep to. Its leader counts a session, and a new leader begins all sessions again: so the end of a dead
-/// holder, or
-/// of a dead waiter before us, may come after an election, and three leases are enough for it. Nobody but the leader knows how much of a
-/// session is left.
+/// Returns what every such store can keep to. Its leader counts a session, and a new leader begins all sessions again. So the end of a dead
+/// holder, or of a dead waiter before us, may come after an election, and three leases are enough for it. Only the leader knows how much of
+/// a session is left.
 pub(super) fn limits(shortest_lease: Duration) -> StoreLimits {
     let mut limits = StoreLimits::default();
     limits.shortest_lease = shortest_lease;
@@ -118,16 +118,16 @@ pub(super) fn limits(shortest_lease: Duration) -> StoreLimits {
 /// A client of such a store. Its methods fail as those of [`LockProcessor`](redis_dlock::port::LockProcessor) do. None of them sends a
 /// request a second time that may have been executed.
 pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
-    /// Returns what the store can keep to.
+    /// Returns the limits of the store.
     fn limits(&self) -> StoreLimits;
 
     /// Returns whether it has ever answered.
     fn has_answered(&self) -> bool;
 
-    /// Returns what the session of a tenure must be like.
+    /// Returns the life of a tenure's session.
     fn life(&self, claim: &Claim<'_>) -> Life;
 
-    /// Returns what a session must be like that holds a key for this time, and serves no tenure.
+    /// Returns the life of a session that holds a key for this time, and serves no tenure.
     fn delay(&self, time: Duration) -> Life;
 
     /// Creates a session for a client, and returns its name.
@@ -138,8 +138,8 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
         false
     }
 
-    /// Returns a number that rises whenever another server begins to lead, as far as the answers so far tell. Stores whose former leaders renew
-    /// no session in vain have none.
+    /// Returns a number that rises when the answers show that another server has begun to lead. It is always 0 for a store whose former leaders renew
+    /// no session in vain.
     fn term(&self) -> u64 {
         0
     }
@@ -147,45 +147,46 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
     /// Starts the life of a session again. `false` says that it has ended, or that a server which has just begun to lead does not know it yet.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error>;
 
-    /// Does the same for several, the most urgent ones first.
+    /// Renews several sessions, the most urgent ones first.
     fn renew_all(&self, sessions: &[&str], deadline: Deadline) -> Vec<Result<bool, Error>> {
         sessions.iter().map(|session| self.renew(session, deadline)).collect()
     }
 
-    /// How many sessions are renewed before the first look at what they hold. A store that renews one with each request begins to look early.
+    /// How many sessions are renewed before the first look at their keys. A store that renews one session with each request begins to look early.
     fn renewed_together(&self) -> usize {
         LOOKS
     }
 
     /// How many long holds of a client keep sessions of their own, at most, before they come to [share](super::shared) one. A store that renews all
-    /// sessions by one request has no need of that.
+    /// sessions by one request does not need that.
     fn most_own_sessions(&self) -> usize {
         usize::MAX
     }
 
-    /// Whether new sessions end with somebody else, such as an agent, so that none takes over there what others hold.
+    /// Whether new sessions end with an agent or a server. If so, no hold is moved onto them.
     fn has_no_node(&self) -> bool {
         false
     }
 
-    /// Ends a session, and deletes what it holds. Afterwards no request with this session takes effect, also if it had ended before.
+    /// Ends a session, and deletes the entries that it holds. Afterwards no request with this session takes effect, even if the session had ended
+    /// before.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error>;
 
     /// Executes a transaction.
     fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error>;
 
-    /// Returns the entries with a prefix as the majority has them, never a stale copy.
+    /// Returns the entries with a prefix as a majority has them, never a stale copy.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error>;
 
-    /// Does the same for several prefixes, [`LOOKS`] at most, perhaps at different indices. None is the beginning of another one. Of a key it
-    /// returns the lock's entry and the next one at least, in the order of their paths: one of those who wait, unless another program has written
-    /// an entry that comes before them.
+    /// Looks at several prefixes, [`LOOKS`] at most, perhaps at different indices. No prefix is the beginning of another one. Of each key it returns
+    /// at least the first two entries from the lock's on, in the order of their paths. The second is a waiter's, unless another program has written
+    /// an entry that comes before the waiters.
     fn look_all(&self, prefixes: &[String], deadline: Deadline) -> Result<Vec<Vec<Entry>>, Error> {
         prefixes.iter().map(|prefix| self.look(prefix, deadline)).collect()
     }
 
-    /// Returns some of the entries with a prefix, in the order of their paths and from this path on, as they are at one index; and whether
-    /// there are more. If there are, it returns one at least. A store that has no pages returns all.
+    /// Returns some of the entries with a prefix from this path on, in the order of their paths, as they are at one index. Also returns whether there
+    /// are more. If there are, it returns at least one. A store without pages returns all.
     fn page(&self, prefix: &str, from: &str, deadline: Deadline) -> Result<(Vec<Entry>, bool), Error> {
         let mut entries = self.look(prefix, deadline)?;
         entries.retain(|entry| entry.path.as_str() >= from);
@@ -193,8 +194,8 @@ pub(super) trait Kv: Send + Sync + fmt::Debug + 'static {
         Ok((entries, false))
     }
 
-    /// Returns whether an entry that is listened to shows its last change alone, if there are several at once. What clients say to one another, and
-    /// that a hold was broken, is written beside the inbox then: those who listen are told of the entries below theirs, and delete what they have heard.
+    /// Returns whether a listener sees only the last of several changes. If so, words of other clients, and the order that broke a hold, have entries
+    /// below the inbox. A listener is told of those entries, too, and deletes them once it has heard them.
     fn shows_the_last(&self) -> bool {
         false
     }
@@ -212,7 +213,7 @@ pub(super) struct Change {
     pub(super) value: Vec<u8>,
     /// The index of the last change.
     pub(super) index: u64,
-    /// Whether others have come before it that are not told.
+    /// Whether earlier changes have come that are not told.
     pub(super) is_merged: bool,
 }
 
@@ -221,6 +222,6 @@ pub(super) trait Listening: Send {
     /// Waits for a change. Fails once the connection has ended or was cut.
     fn next(&mut self) -> Result<Option<Change>, Error>;
 
-    /// Returns what cuts the connection from another thread.
+    /// Returns a function that cuts the connection from another thread.
     fn cutter(&self) -> Box<dyn Fn() + Send + Sync>;
 }

@@ -1,9 +1,9 @@
-//! Warnings, under the target by which programs filter those of `redis-dlock`.
+//! Warnings, under a log target of `redis-dlock`, so that programs filter both together.
 
 use std::fmt::Arguments;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What concerns leases.
+/// The target of warnings about leases.
 const LEASE: &str = "redis_dlock::lease";
 
 /// Writes a warning. A logger is the program's own code and may panic; the request that warns goes on nevertheless.

@@ -1,12 +1,13 @@
 //! The messages between clients, as the store keeps them.
 //!
-//! A message is the value of the receiver's inbox. etcd tells every change of it. In Consul it is one entry, and a message may replace one that
-//! nobody has seen. Each message locks and unlocks the entry, and Consul counts that (`LockIndex`). A reader that has missed a message sees it by
-//! the count, and tells [`Message::Changed`]: the client asks about all that it waits for. What no such question finds
-//! has entries of its own there, below the inbox: what clients say to one another, and that a hold was broken.
+//! A message is the value of the receiver's inbox. etcd tells every change of it. Consul shows only the last value, so a message may replace one that
+//! nobody has seen. Each message locks and unlocks the entry, and Consul counts the locks (`LockIndex`). By the count a reader sees that it has
+//! missed a message, and tells [`Message::Changed`]: the client asks about all that it waits for. Two kinds of messages are not found by such a
+//! question: words of other clients, and the order that broke a hold. On Consul they have entries of their own below the inbox.
 //!
-//! A message is a hint. A grant stands in the lock's entry, and who waits in the queue: a poll tells both, whatever was said. A holder that is told
-//! who waits gives the key to that one by a transaction that finds its entry in the queue of the key, or does nothing.
+//! A message is a hint. The lock's entry contains a grant, and the queue contains the waiters, so a poll tells both without the message. A holder
+//! that is told who waits gives the key to that waiter by a transaction. The transaction finds the waiter's entry in the queue of the key, or does
+//! nothing.
 
 use super::kv::Change;
 use super::names::{Names, Party};
@@ -14,7 +15,7 @@ use super::snapshot::{Offer, WaitingEntry};
 use redis_dlock::port::{Grant, Message};
 use serde_json::{Value, json};
 
-/// Says to a waiter that it has the key, with this entry. Its number is the index of the message, unless it is to confirm.
+/// Tells a waiter that it has the key, with this entry. The fencing number is the index of the message, unless the waiter has to confirm.
 pub(super) fn granted(key: &str, locker: &str, waiting: u64, entry: &[u8]) -> Vec<u8> {
     let mut message = json!({ "granted": key, "who": locker, "waiting": waiting });
     if Party::read(entry, None).is_offered {
@@ -23,10 +24,10 @@ pub(super) fn granted(key: &str, locker: &str, waiting: u64, entry: &[u8]) -> Ve
     message.to_string().into_bytes()
 }
 
-/// The longest entry that a message to a holder has: Consul has each message twice, and takes no long requests.
+/// The longest entry that a message to a holder contains: each request to Consul has the message twice, and Consul refuses long requests.
 const LONGEST_ENTRY: usize = 4096;
 
-/// Says to a holder that somebody waits, and by what to give it the key without a look.
+/// Tells a holder that somebody waits, with the entry that it needs to give that waiter the key without a look.
 pub(super) fn contended(key: &str, locker: &str, first: &WaitingEntry) -> Vec<u8> {
     let mut message = json!({ "contended": key, "who": locker, "by": first.party.locker });
     if let Some(entry) = str::from_utf8(&first.value).ok().filter(|entry| entry.len() <= LONGEST_ENTRY) {
@@ -35,7 +36,7 @@ pub(super) fn contended(key: &str, locker: &str, first: &WaitingEntry) -> Vec<u8
     message.to_string().into_bytes()
 }
 
-/// Returns who says to a holder that it waits, if it says all that the holder needs, and in its own name.
+/// Returns the waiter that a message to a holder names, if the message has all that the holder needs, and the entry in it is that waiter's.
 pub(super) fn first_waiter(change: &Change, names: &Names) -> Option<WaitingEntry> {
     let text: Value = serde_json::from_slice(&change.value).ok()?;
     let word = |name: &str| text.get(name)?.as_str().map(str::to_owned);
@@ -45,17 +46,17 @@ pub(super) fn first_waiter(change: &Change, names: &Names) -> Option<WaitingEntr
     (party.locker == by).then_some(WaitingEntry { party, path, session, value })
 }
 
-/// Says to a holder that its hold was broken. An inbox of etcd keeps one message of a transaction, so this one may stand for others, too.
+/// Tells a holder that its hold was broken. An inbox of etcd keeps one message of a transaction, so this one may stand for others, too.
 pub(super) fn broken(key: &str, locker: &str, is_merged: bool) -> Vec<u8> {
     json!({ "broken": key, "who": locker, "merged": is_merged }).to_string().into_bytes()
 }
 
-/// Says what another client has said.
+/// Tells the words of another client.
 pub(super) fn said(text: &str) -> Vec<u8> {
     json!({ "said": text }).to_string().into_bytes()
 }
 
-/// Returns the offer of which a change of an inbox tells. To a client that knows no offers, it says that the key has changed.
+/// Returns the offer that a change of an inbox tells. For a client that knows no offers, the message says that the key has changed.
 pub(super) fn offer(change: &Change) -> Option<Offer> {
     let text: Value = serde_json::from_slice(&change.value).ok()?;
     let word = |name: &str| text.get(name)?.as_str().map(str::to_owned);
@@ -63,15 +64,15 @@ pub(super) fn offer(change: &Change) -> Option<Offer> {
     Some(Offer { key, locker, entry, index: change.index, waiting: text.get("waiting")?.as_u64()? })
 }
 
-/// Returns what a change of an inbox says. What cannot be read, and what may have replaced other messages, says that something changed.
+/// Returns the messages of a change of an inbox. A message that cannot be read, or that may have replaced others, says that something has changed.
 pub(super) fn read(change: &Change) -> Vec<Message> {
     let all = Message::Changed { key: None };
     let Some((message, stands_for_others)) = parsed(change) else { return vec![all] };
     if change.is_merged || stands_for_others { vec![message, all] } else { vec![message] }
 }
 
-/// Reads a message of this crate's, and whether it stands for others, too. Anybody with the right to write may have written something else, which
-/// says only that something has changed.
+/// Reads a message of this crate, and whether it stands for others, too. `None` for any other text: anybody with the right to write may have written
+/// it.
 fn parsed(change: &Change) -> Option<(Message, bool)> {
     let text: Value = serde_json::from_slice(&change.value).ok()?;
     let word = |name: &str| text.get(name).and_then(Value::as_str).map(str::to_owned);

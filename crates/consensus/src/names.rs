@@ -1,17 +1,17 @@
-//! Where things are in the store, and what the entries contain.
+//! The paths of the entries in the store, and their contents.
 //!
 //! | path | entry |
 //! |---|---|
 //! | `{root}{key}/.lock` | the lock: held by the tenure's session; who holds it |
 //! | `{root}{key}/.wait/{locker}` | a waiter: held by the session of the tenure that waits |
 //! | `{root}.inbox/{client}` | the last message to a client |
-//! | `{root}.inbox/{client}/{message}` | in Consul, what another client has said to it, or that its hold was broken: held by a session of that one's process, or of the order |
-//! | `{root}.session/{session}` | the mark of a session that serves several tenures: who took it up last; held by it |
+//! | `{root}.inbox/{client}/{message}` | in Consul, words of another client, or that a hold was broken: held by a session of the writer's process, or of the order |
+//! | `{root}.session/{session}` | the mark of a session that serves several tenures: the locker that took it up last; held by that session |
 //! | `{root}.client/{client}` | what a client says of itself, for people: held by a session of that client |
 //! | `{root}.broken/{key}/{locker}/{session}` | by whom and why a hold was broken: held by a session that nobody renews |
 //!
 //! `consul lock {root}{key}` and `LockKey("{root}{key}/.lock")` of Go's `api` mean the same lock. The root is `dlock/` unless the program
-//! names another. Slashes, percent signs, a dot at the beginning, and whatever is not printable are encoded as in a URL: no key is a part of
+//! names another. Slashes, percent signs, a dot at the beginning, and all that is not printable are encoded as in a URL: no key is a part of
 //! another's path, and Consul refuses paths that cannot be printed.
 
 use percent_encoding::percent_decode_str;
@@ -46,7 +46,7 @@ impl Names {
         self.of(key) + ".wait/"
     }
 
-    /// A waiter's entry. Its name is the locker, so that nobody waits twice with one.
+    /// A waiter's entry. Its name is the locker, so that a locker waits only once.
     pub(super) fn waiter(&self, key: &str, locker: &str) -> String {
         self.waiters(key) + &encoded(locker)
     }
@@ -61,7 +61,7 @@ impl Names {
         format!("{}.inbox/{}", self.root, encoded(client))
     }
 
-    /// What a client says of itself.
+    /// The record of a client: what it says of itself.
     pub(super) fn record(&self, client: &str) -> String {
         format!("{}.client/{}", self.root, encoded(client))
     }
@@ -72,13 +72,13 @@ impl Names {
         format!("{}.broken/{}/{}/", self.root, encoded(key), encoded(locker))
     }
 
-    /// The path at which a page of a list begins; `from` is the place that the page before has told. `None` if no page told it.
+    /// The path at which a page of a list begins. `from` is the place that the page before has returned. `None` if no page can have returned it.
     pub(super) fn page(&self, from: Option<&str>) -> Option<String> {
         let from = from.unwrap_or(LOCK);
         from.starts_with(LOCK).then(|| format!("{}{from}", self.root))
     }
 
-    /// The part of a path that lists tell: without the root.
+    /// The path without the root, as lists return it.
     pub(super) fn place<'p>(&self, path: &'p str) -> &'p str {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
@@ -90,8 +90,8 @@ pub(super) const LOCK_ENTRY: &str = ".lock";
 /// The beginning of every lock's unique key.
 const LOCK: &str = "DLOCK_";
 
-/// Returns a name as it stands in a path. No two names have the same path, and none is the beginning of another's directory: `%` itself is encoded,
-/// so what is encoded cannot be mistaken for what was written so.
+/// Returns a name as it stands in a path. No two names have the same path, and none is the beginning of another's directory. `%` itself is encoded,
+/// so an encoded name differs from a name that looks like it.
 pub(super) fn encoded(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for (at, c) in name.char_indices() {
@@ -110,14 +110,14 @@ pub(super) fn encoded(name: &str) -> String {
     text
 }
 
-/// Returns the name that stands so in a path. `None` if no name does: nobody of ours has written the path.
+/// Returns the name that is encoded so in a path. `None` if there is no such name: another program has written the path.
 pub(super) fn decoded(text: &str) -> Option<String> {
     let name = percent_decode_str(text).decode_utf8().ok()?.into_owned();
     (encoded(&name) == text).then_some(name)
 }
 
-/// Returns what an entry says of the tenure that it is for: who holds or waits, since when, and why. People read it in the store's own tools.
-/// `after` is the index of the entry that it replaces, if there is one: Consul takes an entry that says the same as before for no change.
+/// Returns the text of a tenure's entry: who holds or waits, since when, and why. People read it in the store's own tools. `after` is the index of
+/// the entry that it replaces, if there is one: an entry with the same text as before would be no change for Consul.
 pub(super) fn party(claim: &Claim<'_>, after: Option<u64>) -> Vec<u8> {
     let lease = u64::try_from(claim.lease.as_millis()).unwrap_or(u64::MAX);
     let mut party = json!({ "who": claim.locker, "process": claim.client, "when": now(), "lease_ms": lease });
@@ -133,17 +133,17 @@ pub(super) fn party(claim: &Claim<'_>, after: Option<u64>) -> Vec<u8> {
     party.to_string().into_bytes()
 }
 
-/// Returns what an entry says of a locker that waits. It says that the locker confirms what it is [offered](super::confirm): one of an earlier version
-/// does not, and is given the lock outright.
+/// Returns the text of a waiter's entry. It says that the locker confirms an [offer](super::confirm). A locker of an earlier version does not, and is
+/// given the lock outright.
 pub(super) fn place(claim: &Claim<'_>) -> Vec<u8> {
     with(&party(claim, None), |party| drop(party.insert(CONFIRMS.into(), true.into())))
 }
 
-/// What an entry says of a waiter that confirms, and of an offer that is not confirmed.
+/// The fields for a waiter that confirms, and for an offer that is not confirmed.
 const CONFIRMS: &str = "confirms";
 const OFFERED: &str = "offered";
 
-/// Returns what the lock's entry says while the release is delayed. It names no process: nobody is to be told that others wait.
+/// Returns the text of the lock's entry while its release is delayed. It names no client, so that nobody is told that others wait.
 pub(super) fn delayed(mark: &str, why: Option<&str>) -> Vec<u8> {
     let mut party = json!({ "who": mark, "when": now() });
     if let Some(why) = why {
@@ -152,7 +152,7 @@ pub(super) fn delayed(mark: &str, why: Option<&str>) -> Vec<u8> {
     party.to_string().into_bytes()
 }
 
-/// Returns what the lock's entry says of a waiter that is given the lock, or has confirmed it: it holds from now on.
+/// Returns the text of the lock's entry for a waiter that is given the lock, or has confirmed it: it holds from now on.
 pub(super) fn from_now(party: &[u8]) -> Vec<u8> {
     with(party, |party| {
         party.remove(OFFERED);
@@ -160,7 +160,7 @@ pub(super) fn from_now(party: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns what the lock's entry says of a waiter that is offered the lock, if it confirms. Any other one holds from now on.
+/// Returns the text of the lock's entry for a waiter that is offered the lock. A waiter that does not confirm holds from now on.
 pub(super) fn offered(party: &[u8]) -> Vec<u8> {
     with(&from_now(party), |party| {
         if party.get(CONFIRMS) == Some(&true.into()) {
@@ -169,8 +169,8 @@ pub(super) fn offered(party: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Returns what the lock's entry says of a hold that a [shared](super::shared) session has, and that got this number before; none if its number is
-/// the index of this entry. `None` if no lock of ours wrote it.
+/// Returns the text of the lock's entry for a hold that is moved onto a [shared](super::shared) session. `number` is the hold's earlier number, if
+/// the index of this entry is not its number. `None` if another program wrote the entry.
 pub(super) fn moved(party: &[u8], number: Option<u64>) -> Option<Vec<u8>> {
     let moved = with(party, |party| {
         party.insert(MOVED.into(), true.into());
@@ -182,11 +182,11 @@ pub(super) fn moved(party: &[u8], number: Option<u64>) -> Option<Vec<u8>> {
     Party::read(&moved, None).is_moved.then_some(moved)
 }
 
-/// What an entry says of a hold that was moved.
+/// The fields for a hold that was moved.
 const MOVED: &str = "shared";
 const NUMBER: &str = "number";
 
-/// Changes what an entry says. What no lock of ours wrote stays as it is.
+/// Changes the text of an entry. The text of another program stays as it is.
 fn with(party: &[u8], change: impl FnOnce(&mut Map<String, Value>)) -> Vec<u8> {
     match serde_json::from_slice(party) {
         Ok(Value::Object(mut party)) if party.contains_key("when") => {
@@ -202,18 +202,18 @@ fn now() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
-/// Who an entry is for. An entry that no lock of ours wrote is a holder like any other: `consul lock` and Go's `api.Lock` write what they like.
+/// The owner of an entry. An entry of another program is a holder like any other: `consul lock` and Go's `api.Lock` write texts of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Party {
-    /// The locker, or, in an entry that no lock of ours wrote, the whole text. One without a text, as of `consul lock`, has the name of its
-    /// session: no other hold has it, so a break that names it hits no later one.
+    /// The locker or, in an entry of another program, the whole text. In an entry without a text, such as that of `consul lock`, it is the name of
+    /// the session: no other hold has it, so a break that names it hits no later hold.
     pub(super) locker: String,
-    /// The client, whose inbox is told; `None` in an entry that no lock of ours wrote.
+    /// The client, whose inbox is told. `None` in an entry of another program.
     pub(super) client: Option<String>,
     /// How long the tenure is kept without an extension; `None` in an entry that does not say so.
     pub(super) lease: Option<Duration>,
-    /// Whether it was offered the lock, and has not confirmed that. An entry of an earlier version never says so: whoever stands in that one holds the
-    /// lock, and nobody takes it from it but as from any holder.
+    /// Whether it was offered the lock, and has not confirmed that. An entry of an earlier version never says so: its locker holds the lock like any
+    /// holder.
     pub(super) is_offered: bool,
     /// Whether a [shared](super::shared) session holds it, and the number that it had before it was moved.
     pub(super) is_moved: bool,
@@ -221,7 +221,7 @@ pub(super) struct Party {
 }
 
 impl Party {
-    /// Reads the value of an entry. Whatever it is, it names somebody: an entry that nobody can read is held all the same.
+    /// Reads the value of an entry. Any value names an owner, because an entry that nobody can read is held, too.
     pub(super) fn read(value: &[u8], session: Option<&str>) -> Self {
         let parsed: Option<Value> = serde_json::from_slice(value).ok();
         let text = |name: &str| parsed.as_ref().and_then(|party| party.get(name)?.as_str().map(str::to_owned));
@@ -245,8 +245,8 @@ impl Party {
     }
 }
 
-/// Shows an entry that no lock of ours wrote. Bytes that are no text are escaped, and so are the backslashes of a text that looks as if it were: two
-/// that differ must not look alike to whoever breaks one of them.
+/// Shows an entry of another program. It escapes bytes that are no text, and the backslashes of a text that looks escaped: two different entries must
+/// not look alike to an operator who breaks one of them.
 fn shown(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
         Ok(text) if text.contains("\\x") => text.replace('\\', "\\\\"),

@@ -1,13 +1,13 @@
-//! The sessions of a process that serve no tenure. Each holds what one client says of itself, and what is said to others meanwhile. Nobody depends
-//! on them: the end of one costs a description for people.
+//! The sessions of a process that serve no tenure. Each session holds the record of one client, and words to other clients. No lock depends on them:
+//! the end of one costs a description for people.
 //!
-//! *Why each client has its own.* Whoever renewed one for all would keep the records of clients that have ended.
+//! *Why each client has its own.* Renewing one session for all would keep the records of clients that have ended.
 //!
 //! *Why they are not the sessions of tenures.* A client's record outlives its tenures, and a client that only asks has none. A session of a
 //! tenure may end for a request without an answer, and the record would go with it.
 //!
-//! *Why a copy of the process does no harm.* It has the same sessions, and may end one that the other copy uses. Whoever finds its session ended
-//! opens another one, and writes again what was held by it. Nothing that these sessions hold excludes anybody.
+//! *Why a copy of the process does no harm.* It has the same sessions, and may end one that the other copy uses. A process that finds its session
+//! ended opens another one, and writes again what it held. Nothing that these sessions hold excludes anybody.
 //!
 //! *Why their requests leave no doubt.* A record that is written late replaces an older one of the same client, or comes after its removal
 //! and goes with the session. Words that come late are words to a client that does not wait for them any more.
@@ -20,7 +20,7 @@ use crate::sync::Mutex;
 use redis_dlock::{Clock, Error, SystemClock};
 use std::time::Duration;
 
-/// The sessions, which a processor has for all of its clients.
+/// The sessions of all clients of a processor.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     sessions: Mutex<Vec<Session>>,
@@ -28,20 +28,20 @@ pub(super) struct Presence {
     said: Mutex<u64>,
 }
 
-/// Whose sessions those are that say something while no client of the process has one.
+/// The client's name in the session of words while no client of the process has a session. No client has this name.
 const OF_PROCESS: &str = "(process)";
 
-/// How many messages of a session a client keeps that it has not read: more than it is told between two reads.
+/// How many unread messages of a session a client keeps: more than come between two reads.
 const MOST_UNREAD: u64 = 64;
 
-/// Returns what a session must be like that holds nothing which excludes anybody: its end keeps nobody out.
+/// Returns the life of a session whose entries exclude nobody: its end keeps nobody out.
 pub(super) fn harmless<K: Kv + ?Sized>(kv: &K, time: Duration) -> Life {
     Life { needed: Duration::ZERO, ..kv.delay(time) }
 }
 
 impl Presence {
-    /// Returns a session of a client that lives for `life` without a renewal, and certainly for `needed` from now. Renewing one is no write. Two
-    /// threads that come at the same time may both open one: both are ended at the close.
+    /// Returns a session of a client that lives for `life` without a renewal, and certainly for `needed` from now. Renewing it is no write. Two
+    /// threads that come at the same time may both open a session: the close ends both.
     pub(super) fn session<K: Kv + ?Sized>(
         &self,
         kv: &K,
@@ -66,8 +66,8 @@ impl Presence {
         Ok(self.keep(Session::open(kv, life, client, deadline)?))
     }
 
-    /// Returns a session that says something: any that lives for long enough, or else one of this client or of the process. That of another client
-    /// is not renewed.
+    /// Returns a session for words: any session that lives for long enough, or else one of this client or of the process. It does not renew a session
+    /// of another client.
     pub(super) fn voice<K: Kv + ?Sized>(
         &self,
         kv: &K,
@@ -79,7 +79,7 @@ impl Presence {
         lives.map_or_else(|| self.session(kv, client.unwrap_or(OF_PROCESS), VOICE, SAYING, deadline), Ok)
     }
 
-    /// Those whose life is over are forgotten: their clients have ended, or they are opened again.
+    /// Forgets sessions whose life is over: their clients have ended, or will open them again.
     fn keep(&self, session: Session) -> String {
         let (id, now) = (session.id.clone(), SystemClock.now());
         let mut sessions = self.sessions.lock();
@@ -88,8 +88,8 @@ impl Presence {
         id
     }
 
-    /// Returns a name for a message of a session. A message that nobody has read is replaced by one that comes much later: to a client that does
-    /// not listen they would pile up for as long as the session lives.
+    /// Returns a name for a message of a session. A much later message replaces one that nobody has read: for a client that does not listen, messages
+    /// would pile up for as long as the session lives.
     pub(super) fn name(&self, session: &str) -> String {
         let mut said = self.said.lock();
         *said = (*said + 1) % MOST_UNREAD;
@@ -101,7 +101,7 @@ impl Presence {
         self.sessions.lock().retain(|session| session.id != id);
     }
 
-    /// Ends those of a client, or all of them. Whatever is left ends by itself.
+    /// Ends the sessions of a client, or all sessions. A session that is left ends by itself.
     pub(super) fn end<K: Kv + ?Sized>(&self, kv: &K, client: Option<&str>, deadline: Deadline) {
         let is_meant = |session: &mut Session| client.is_none_or(|client| session.client == client);
         let ended: Vec<_> = self.sessions.lock().extract_if(.., is_meant).collect();

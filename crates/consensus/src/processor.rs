@@ -1,6 +1,7 @@
 //! The port of a consensus store: requests in, outcomes out. Each request is a value of its own, which has the store, the claim and the limit.
 //!
-//! A batch of extensions and probes is executed [together](super::together). Any other is executed one by one, and its limit is shared.
+//! A batch of extensions and probes is executed [together](super::together). The requests of any other batch are executed one by one, and share its
+//! limit.
 
 use super::acquire::Acquiring;
 use super::breaking::{Breaking, broken};
@@ -51,8 +52,8 @@ impl LockProcessor for ConsensusStore {
         Some(self)
     }
 
-    /// Deletes the inboxes of the clients, and ends the sessions that nobody uses. Whatever holds or waits has ended before, so only what serves
-    /// later tenures is left. All of it ends by itself, if the servers do not answer now.
+    /// Deletes the inboxes of the clients, and ends the sessions that nobody uses. All holds and waits have ended before, so only idle sessions are
+    /// left. They end by themselves if the servers do not answer now.
     fn close(&self) {
         let deadline = Deadline::after(CLOSING);
         let clients = std::mem::take(&mut *self.clients.lock());
@@ -68,7 +69,7 @@ impl LockProcessor for ConsensusStore {
 }
 
 impl WaitQueue for ConsensusStore {
-    /// A waiter counts as live while its session lives, inbox or not. So the inbox is only for messages, and the client that has none polls.
+    /// A waiter counts as live while its session lives, with or without an inbox. So the inbox is only for messages, and a client without one polls.
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         self.note_client(client);
         let listening = self.kv.listen(&self.names.inbox(client), Deadline::after(limit))?;
@@ -76,7 +77,7 @@ impl WaitQueue for ConsensusStore {
     }
 }
 
-/// Executes one request. A store that does not know a request says so: the port may get more of them.
+/// Executes one request. Returns an error for an unknown request, because the port may get new ones.
 fn execute<'a>(store: &'a ConsensusStore, request: &'a Request<'a>, deadline: Deadline) -> Result<Outcome, Error> {
     let acquire = |claim: &'a Claim<'a>, waits| Acquiring { store, claim, waits, deadline };
     let extend = |claim: &'a Claim<'a>| Extend { store, claim, deadline };

@@ -1,9 +1,9 @@
 //! What the public types of these stores have in common.
 //!
-//! Each store has a public type of its own, with its own limits, rights and builder in its documentation. Inside there is one store: these macros
-//! hand everything on to it.
+//! Each store has a public type of its own, whose documentation names its limits, rights and builder. Both types contain a
+//! [`ConsensusStore`](super::store::ConsensusStore), and these macros hand every call on to it.
 
-/// Implements for a store with the field `store: Arc<ConsensusStore>` what programs and the client see of it.
+/// Implements the traits and methods that programs and the client use, for a type with the field `store: Arc<ConsensusStore>`.
 macro_rules! forward_to_store {
     ($name:ident) => {
         impl std::fmt::Debug for $name {
@@ -44,7 +44,7 @@ macro_rules! forward_to_store {
     };
 }
 
-/// Implements the certificates for a builder with the field `settings: StoreSettings`.
+/// Implements the setters of certificates for a builder with the field `settings: StoreSettings`.
 macro_rules! certificates {
     ($builder:ident) => {
         #[cfg(feature = "tls")]

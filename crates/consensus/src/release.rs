@@ -1,9 +1,9 @@
 //! How a tenure ends: release, hand-over, settle.
 //!
-//! A release tries first what costs least by what it knows. A holder that knows the first waiter, by its grant or by a message, gives the key to that
-//! one. A holder that knows only that there are waiters looks at the queue first. A holder that knows of no waiter frees the key. Each is one write. A
-//! client without an inbox, which has never waited, is told nothing. So its hand-over takes two writes: a release that is refused, or that has to be
-//! followed by a gift.
+//! A release first tries the cheapest step for what it knows. A holder that knows the first waiter, by its grant or by a message, gives the key to
+//! that waiter. A holder that only knows that there are waiters looks at the queue first. A holder that knows of no waiter frees the key. Each step
+//! is one write. A client without an inbox has never waited, and is told nothing. So its hand-over takes two writes: a release that is refused, or a
+//! release and a gift.
 //!
 //! | known of the queue | found | release | hand-over to a next locker | writes |
 //! |---|---|---|---|---|
@@ -18,19 +18,20 @@
 //!
 //! A hold that was [moved](super::shared) is looked at first: each of these checks the index of its entry.
 //!
-//! A delayed release is one write, too: the entry passes to a session of its own, which lives for the delay, and which nobody renews or ends.
-//! Who waits stays where it is. If it has no answer, it is tried again with the same session, and the tenure's own one is never used again.
+//! A delayed release is one write, too. It passes the entry to another session, which lives for the delay. Nobody renews or ends that session. The
+//! waiters keep their places. If the release has no answer, it is tried again with the same session, and the tenure's own session is never used
+//! again.
 //!
-//! *Why nobody is passed over without a look.* The queue's order is that in which its entries were created, so whoever is the first stays it until
-//! its entry goes; and the gift checks that entry. The holder does not know then how many wait behind that waiter. So the grant says that nobody
-//! does, and the waiter looks when it confirms the grant. If it does not look, because it confirms several offers at once or is of an earlier
-//! version, the next waiter tells it by its next poll.
+//! *Why nobody is passed over without a look.* The queue's order is that in which its entries were created. So the first waiter stays the first until
+//! its entry goes, and the gift checks that entry. The holder does not know how many wait behind that waiter. So the grant says that nobody does, and
+//! the waiter looks when it confirms the grant. If it does not look, because it confirms several offers at once or is of an earlier version, the next
+//! waiter tells it by its next poll.
 //!
-//! Each row is one look at most and one transaction after another. If the key changes in between, the transaction is refused, nothing was done, and
-//! the release begins again with a look.
+//! Each row is at most one look, followed by its transactions. If the key changes in between, the transaction is refused and does nothing. The
+//! release then begins again with a look.
 //!
-//! Consul cannot check that nobody waits. So a release there may free the key although somebody does. It sees the queue in the answer, and gives
-//! the free key to the first waiter; if that fails, the waiter's next poll does it.
+//! Consul cannot check that nobody waits. So a release there may free the key although somebody does. The release sees the queue in the answer, and
+//! gives the free key to the first waiter. If that fails, the waiter's next poll takes it.
 
 use super::acquire::Acquiring;
 use super::deadline::Deadline;
@@ -46,7 +47,7 @@ use redis_dlock::{BackendFailure, Error};
 /// What a release finds.
 #[derive(Debug)]
 enum HoldLook {
-    /// The locker holds the key with this session, and those of the snapshot wait.
+    /// The locker holds the key with this session. The snapshot has the waiters.
     Ours {
         session: String,
         snapshot: Snapshot,
@@ -63,7 +64,8 @@ pub(super) struct Release<'a> {
 }
 
 impl<'a> Release<'a> {
-    /// Ends the tenure, or takes the locker out of the queue. A next locker of the client gets the key if nobody waits, or else the last place.
+    /// Ends the tenure, or takes the locker out of the queue. The client's next locker, if there is one, gets the key if nobody waits, or else the
+    /// last place.
     pub(super) fn give_up(&self, next: Option<&'a Claim<'a>>) -> Result<ReleaseOutcome, Error> {
         let (store, claim) = (self.store, self.claim);
         let Some(tenure) = store.tenure(claim, self.deadline)? else {
@@ -77,9 +79,9 @@ impl<'a> Release<'a> {
             Some(next) => {
                 let outcome = self.try_hand_over(next, &tenure, first.take())?;
                 if outcome.is_none() {
-                    // Perhaps because of the next locker's session. The next attempt has another one then.
+                    // A twin may have the next locker's session. The next attempt then uses another session.
                     store.is_with_twin(next.locker, self.deadline)?;
-                    // If nobody waits any more, it goes on with the session of this one.
+                    // If nobody waits any more, the next locker goes on with the session of this one.
                     store.sessions.end(next.locker);
                 }
                 Ok(outcome)
@@ -129,7 +131,7 @@ impl<'a> Release<'a> {
         match self.store.give(self.claim.key, &self.gift(&session, &snapshot), self.deadline)? {
             Given::Done(snapshot) => Ok(Some(released(snapshot.waiting()))),
             Given::Changed => Ok(None),
-            // Who waits gets it later.
+            // The waiter gets the key later.
             Given::Delayed => self.free(self.holds(&session, &snapshot)),
         }
     }
@@ -138,7 +140,8 @@ impl<'a> Release<'a> {
         Check::HeldBy { path: self.store.names.lock(self.claim.key), session: session.to_owned() }
     }
 
-    /// Returns the check that the locker still holds the key, which was found so: where others [share](super::shared) the session, by the same write.
+    /// Returns the check that the locker still holds the key. Where others [share](super::shared) the session, it checks that the entry is still the
+    /// one of the snapshot.
     fn holds(&self, session: &str, snapshot: &Snapshot) -> Check {
         match snapshot.moved(self.claim.locker) {
             Some(holder) => holder.holds(self.store.names.lock(self.claim.key)),
@@ -154,8 +157,8 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// Returns what [`held`](Self::held) does, without a look if the locker knows who waits the longest. What it does with that is refused if the
-    /// locker does not hold the key, or that one does not wait any more.
+    /// Returns the same as [`held`](Self::held), without a look if the locker knows the first waiter. The transaction that follows is refused if the
+    /// locker does not hold the key, or if that waiter does not wait any more.
     fn found(&self, tenure: &KnownTenure, first: Option<WaitingEntry>) -> Result<HoldLook, Error> {
         // A message may have named a waiter of another key.
         let is_of_key = |first: &WaitingEntry| first.path.starts_with(&self.store.names.waiters(self.claim.key));
@@ -165,14 +168,14 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// Returns the session with which the locker holds the key, and who waits beside it; or who holds it otherwise. The locker leaves the
-    /// queue: an administrator may have given the key to one that waited.
+    /// Returns the session with which the locker holds the key, and the waiters. If another one holds the key, returns that holder. The locker leaves
+    /// the queue: an administrator may have given the key to one that waited.
     fn held(&self, mut snapshot: Snapshot) -> Result<HoldLook, Error> {
         let (store, claim) = (self.store, self.claim);
         if snapshot.place(claim.locker).is_some() {
             let write = Write::Delete { path: store.names.waiter(claim.key, claim.locker) };
             let transaction = Transaction { checks: Vec::new(), writes: vec![write], look: store.names.of(claim.key) };
-            // Since the look it may have been given the key.
+            // The locker may have been given the key since the look.
             snapshot = match store.commit(&[claim.locker], &transaction, self.deadline)? {
                 Committed::Done { entries, .. } => store.read(claim.key, entries)?,
                 _ => snapshot,
@@ -202,8 +205,8 @@ impl<'a> Release<'a> {
 
     /// One attempt to give the key to the first waiter, with the next locker at the queue's end, or to the next locker.
     ///
-    /// The next locker goes on with the same session if that lives long enough: nothing but the lock's entry changes. It has a session of its own
-    /// where it waits, because the earlier one must be free to end.
+    /// The next locker goes on with the same session if that lives long enough. In that case only the lock's entry changes. If it waits, it has a
+    /// session of its own, because the earlier one must be free to end.
     fn try_hand_over(
         &self,
         next: &'a Claim<'a>,
@@ -246,7 +249,7 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// Deletes the lock's entry, which nobody may hold again for a while, and has the next locker wait.
+    /// Deletes the lock's entry, and has the next locker wait: nobody may hold the key for a while.
     fn free_for(&self, next: &Claim<'_>, check: Check) -> Result<Option<ReleaseOutcome>, Error> {
         if self.free(check)?.is_none() {
             return Ok(None);
@@ -254,8 +257,8 @@ impl<'a> Release<'a> {
         self.begin_anew(next).map(Some)
     }
 
-    /// Has the next locker ask for the key, since the tenure that it should go on with has ended. Whatever comes of that, the earlier tenure has
-    /// ended.
+    /// Has the next locker ask for the key, since the tenure that it should go on with has ended. The outcome for the earlier tenure does not depend
+    /// on it.
     fn begin_anew(&self, next: &Claim<'_>) -> Result<ReleaseOutcome, Error> {
         let acquire = Acquiring { store: self.store, claim: next, waits: true, deadline: self.deadline };
         let open = |error: &Error| self.store.left_open(next, Doubt::Gains, error);
@@ -266,8 +269,8 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// Gives a key that the next locker has been given to the first waiter, and puts the next locker at the queue's end: a store that cannot
-    /// check whether somebody waits has passed the key over the first waiter.
+    /// Takes the key from the next locker, gives it to the first waiter, and puts the next locker at the queue's end: a store that cannot check
+    /// whether somebody waits has passed the first waiter over.
     fn passed_over(&self, next: &Claim<'_>, index: u64, snapshot: &Snapshot) -> Result<ReleaseOutcome, Error> {
         let (store, deadline) = (self.store, self.deadline);
         let session = store.session_of(next, deadline)?;
@@ -277,7 +280,7 @@ impl<'a> Release<'a> {
             None => store.look(next.key, deadline)?,
         };
         if snapshot.is_held_by(&session.id, next.locker).is_some() {
-            // Whoever waited has gone. If another one came since, it waits for the next release.
+            // The waiter has gone. If another one has come since, it waits for the next release.
             return Ok(ReleaseOutcome::Passed(Grant::new(index, snapshot.waiting())));
         }
         match snapshot.holder.filter(|_| snapshot.waiters.iter().any(|waiter| waiter.party.locker == next.locker)) {
@@ -288,8 +291,8 @@ impl<'a> Release<'a> {
 
     /// Passes the key to a session that ends after the delay, with a mark in place of the locker.
     ///
-    /// The session is known here by the mark until the answer comes, so a repetition passes the key to the same one. It begins before the
-    /// transaction, so a repetition renews it first: the delay counts from the last try.
+    /// The session is known here by the mark until the answer comes, so a repetition passes the key to the same session. The session begins before
+    /// the transaction. So a repetition renews it first, and the delay counts from the last try.
     pub(super) fn delay(&self, delay: &ReleaseDelay<'_>) -> Result<DelayReleaseOutcome, Error> {
         let (store, claim) = (self.store, self.claim);
         let outcome = until_settled(claim.key, || {
@@ -302,7 +305,7 @@ impl<'a> Release<'a> {
             }
         });
         if outcome.is_ok() {
-            // Neither serves another tenure: that of the delay must not be renewed, and it must not end.
+            // Nobody may renew or end the session of the delay, so it is forgotten. The tenure's own session may serve another tenure.
             store.sessions.forget(delay.mark);
             store.sessions.end(claim.locker);
         }
@@ -332,10 +335,10 @@ impl<'a> Release<'a> {
         })
     }
 
-    /// Ends a tenure of which a request may still be on its way: the end of its session ends both.
+    /// Ends a tenure that may still have a request on its way. The end of its session ends both.
     ///
-    /// A release as usual would not do: the request could take the key for the locker after it. What the answer says of the tenure is what the
-    /// look before the end has shown; if the end is not answered, the client repeats the release, and that finds nothing.
+    /// A usual release would not do: the request could take the key for the locker after it. The outcome is what the look before the end has shown.
+    /// If the end has no answer, the client repeats the release, and the repetition finds nothing.
     fn end_in_doubt(&self, tenure: &KnownTenure, next: Option<&Claim<'_>>) -> Result<ReleaseOutcome, Error> {
         let snapshot = self.look()?;
         let held = snapshot.is_held_by(&tenure.seen(&snapshot, self.claim.locker).id, self.claim.locker).is_some();

@@ -1,8 +1,8 @@
 //! The addresses of the servers.
 //!
-//! The HTTP client asks for the address of a server before each request, also if the request then uses a connection that is there. For a name,
-//! with a limit on the whole request, it would begin a thread each time. So what a name leads to is kept for a moment. It is kept no longer: a
-//! name may lead to another server after a failover, and a server that is named by its address needs no look-up at all.
+//! The HTTP client asks for the address of a server before each request, even if the request uses an open connection. For a name, and with a limit on
+//! the whole request, it would begin a thread each time. So this module keeps the addresses of a name for a moment. It does not keep them longer,
+//! because a name may lead to another server after a failover. A server that is named by its address needs no look-up.
 
 use super::timing::NAMES;
 use crate::sync::Mutex;
@@ -14,16 +14,16 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
-/// Knows an address without looking it up, and a name for a moment.
+/// Resolves an address without a look-up, and remembers a name for a moment.
 #[derive(Debug, Default)]
 pub(super) struct Addresses<R = DefaultResolver> {
-    /// What names led to, and when they were looked up. There are as many as a URL has names.
+    /// The addresses of each name, and the time of the look-up. There are as many names as the URL has.
     known: Mutex<HashMap<String, (Instant, Vec<SocketAddr>)>>,
     resolver: R,
 }
 
 impl<R: Resolver> Addresses<R> {
-    /// Returns where a server is, if that is known without asking anybody.
+    /// Returns the addresses of a server, if they are known without a look-up.
     fn known(&self, authority: &str) -> Option<Vec<SocketAddr>> {
         if let Ok(address) = authority.parse() {
             return Some(vec![address]);
@@ -42,15 +42,15 @@ impl<R: Resolver> Resolver for Addresses<R> {
             addresses.into_iter().for_each(|address| found.push(address));
             return Ok(found);
         }
-        // Several threads may look the same name up at once. None of them waits for another one, which may have more time.
+        // Several threads may look the same name up at once. None of them waits for another one, whose deadline may be later.
         let found = self.resolver.resolve(uri, config, timeout)?;
         self.known.lock().insert(authority.to_owned(), (Instant::now(), found.to_vec()));
         Ok(found)
     }
 }
 
-/// Knows that there is no address to look up: a socket has a path. The host in the URL of a request to it is a name that nobody has, and is only
-/// what the request says in its header.
+/// Looks nothing up: a socket has a path and no address. The host in the URL of a request to it is a name that no server has. It only stands in the
+/// request's header.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(super) struct NoAddress;

@@ -1,15 +1,15 @@
 //! One server of a URL, for tools that examine it.
 //!
-//! A lock asks any server that answers. A tool must know which one has answered: a server may be cut off from the others, or have lost its gateway,
-//! while the next one in the URL is well. So each of them is asked on connections of its own. Requests and answers are texts, because the JSON
-//! of the servers differs from version to version, and a type of ours for it would promise too much.
+//! A lock asks any server that answers. A tool must know which server has answered: one may be cut off from the others, or have lost its gateway,
+//! while the next one in the URL is well. So a tool asks each server on connections of its own. Requests and answers are texts, because the JSON of
+//! the servers differs from version to version, and a type of ours for it would promise too much.
 
 use super::deadline::Deadline;
 use redis_dlock::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// What sends a path and a body, and returns the answer.
+/// Sends a path and a body, and returns the answer.
 type Ask = Box<dyn Fn(&str, &str, Deadline) -> Result<String, Error> + Send + Sync>;
 
 /// One of the servers of a URL, for a tool that examines it. No lock needs this.

@@ -5,8 +5,8 @@
 //! | state | of | leaves it by |
 //! |---|---|---|
 //! | in use | a tenure that holds or waits | an answered release: idle; a request without an answer: in doubt |
-//! | in doubt | a tenure of which a request may still be executed | its end in the store, after which no such request takes effect |
-//! | doomed | an unanswered request may still take the key away | the next poll ends the session even if the tenure holds the key |
+//! | in doubt | a tenure that has sent a request which may still be executed | its end in the store, after which no such request takes effect |
+//! | doomed | a tenure from which an unanswered request may still take the key | the next poll ends the session even if the tenure holds the key |
 //! | shared | tenures whose holds were [moved](super::shared) onto it | its life: nobody renews it once its tenures have ended, or have left it |
 //! | idle | nobody | the next tenure of the client with such a lease: in use; its life: forgotten, because nobody renews it |
 //!
@@ -14,25 +14,25 @@
 //!
 //! 1. At most one tenure uses a session that is not shared, not counting a doomed one.
 //! 2. A session that was ever in doubt is never idle.
-//! 3. A session is given to a tenure only while it certainly lives for the tenure's lease. It lives a quarter longer than the lease, by the clock
-//!    that counts suspend, so that it serves tenures for that quarter before it must be renewed.
-//! 4. A tenure that is doomed is never answered that it holds the key.
-//! 5. A session is of one client: the idle ones serve no other. So a client that has no session has neither a hold nor a place in a queue, and
-//!    [a sweep](crate::consul) may delete its inbox.
+//! 3. A session is given to a tenure only if it certainly lives for the tenure's lease. It lives a quarter longer than the lease, so that it serves
+//!    tenures for that quarter before it must be renewed. The clock counts the time of a suspend.
+//! 4. A doomed tenure never gets the answer that it holds the key.
+//! 5. A session belongs to one client: an idle session serves no other client. So a client without a session has neither a hold nor a place in a
+//!    queue, and [a sweep](crate::consul) may delete its inbox.
 //!
 //! *Why a session has a mark.* A copy of this process, as when a snapshot of a machine is restored twice, has the same idle sessions. If both
-//! used one, each could end the other's hold. So whoever takes an idle session up writes its mark, in the transaction that needs the session, and
-//! checks there that the mark is as this process has left it. The second to come is refused, and learns that it has a [twin](super::acquire). A
-//! session that has served one tenure only has no mark yet; it was created by this process, and nobody else knows it unless it was copied since.
+//! used one, each could end the other's hold. So the transaction that takes up an idle session writes its mark, and checks that the mark is as this
+//! process has left it. The second copy is refused, and learns that it has a [twin](super::acquire). A session that has served only one tenure has no
+//! mark yet. This process has created it, and only a later copy of the process can know it, too.
 //!
 //! *Why a request without an answer does no harm.* It may be executed at any later time. It names its session, and a store executes nothing for a
 //! session that has ended. So the end of the session is the end of the request: the client settles a locker by one request, and waits for no
 //! lease.
 //!
-//! *Why some tenures are doomed.* The end of a session is certain only once it is answered. Until then such a request may still pass the lock to
-//! a waiter, or move our own next locker onto the same session; ending the session then ends both. A tenure that holds the key meanwhile
-//! would lose it without notice. So its poll ends the session and answers `Gone`, whatever the key says. Both cases were
-//! shown on real servers.
+//! *Why some tenures are doomed.* The end of a session is certain only once it is answered. Until then such a request may still pass the lock to a
+//! waiter, or move our own next locker onto the same session. Ending the session then ends both holds, and a tenure that holds the key meanwhile
+//! would lose it without notice. So its poll ends the session and answers `Gone`, whatever the key's entry says. Both cases were shown on real
+//! servers.
 
 use super::deadline::Deadline;
 use super::kv::{Kv, Life};
@@ -51,22 +51,22 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) id: String,
-    /// The client that it was created for. Its inbox is kept while it has a session.
+    /// The client that it was created for. The client's inbox is kept while it has a session.
     pub(super) client: String,
     pub(super) life: Life,
     /// The moment until which it certainly lives.
     pub(super) until: Moment,
     pub(super) mark: Mark,
-    /// Whether it holds the keys of several tenures. `until` is of one of these then.
+    /// Whether it holds the keys of several tenures. If so, `until` belongs to one of them.
     pub(super) is_shared: bool,
 }
 
-/// What is known of the mark of a session: the index of its last change, `None` if there is none.
+/// The known state of a session's mark: the index of its last change, or `None` without a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// The tenure has created the session, or has taken it up in the store.
     Ours(Option<u64>),
-    /// The session was idle. The tenure may use it only if the mark is still so.
+    /// The session was idle. The tenure may use it only if the mark is unchanged.
     Left(Option<u64>),
 }
 
@@ -74,24 +74,24 @@ pub(super) enum Mark {
 #[derive(Clone, Debug)]
 pub(super) struct KnownTenure {
     pub(super) session: Session,
-    /// The [shared](super::shared) session that perhaps holds the key: nobody knows yet.
+    /// The [shared](super::shared) session that may hold the key, while the move is undecided.
     pub(super) moving: Option<Session>,
-    /// How often the hold was extended, and its key once it may be moved.
+    /// How often the hold was extended. `key` is set once the hold may be moved.
     extensions: u32,
     key: Option<Arc<str>>,
     pub(super) doubt: Doubt,
     /// Whether somebody waited when the key was looked at last.
     pub(super) is_wanted: bool,
-    /// The first waiter, if it is known. It stays the first until it leaves. It is shared, because a reason makes an entry long, and each question
-    /// copies what is known of its tenure under the mutex.
+    /// The first waiter, if it is known. It stays the first until it leaves. It is in an `Arc`, because a reason makes an entry long, and each
+    /// request copies its tenure under the mutex.
     first: Option<Arc<WaitingEntry>>,
     /// The index of the [offer](super::confirm) that a question of its own has confirmed.
     pub(super) confirmed: Option<u64>,
-    /// The last offer to another locker that it has seen while it waits.
+    /// The last offer to another locker that it has seen while waiting.
     seen: Option<SeenOffer>,
 }
 
-/// An offer that a tenure has seen again and again.
+/// An offer to another locker that a tenure keeps seeing.
 #[derive(Clone, Copy, Debug)]
 struct SeenOffer {
     index: u64,
@@ -99,7 +99,7 @@ struct SeenOffer {
     last: Moment,
 }
 
-/// What a request of a tenure may still do that had no answer.
+/// The possible late effect of a tenure's request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Doubt {
     /// There is no such request.
@@ -110,7 +110,7 @@ pub(super) enum Doubt {
     Loses,
 }
 
-/// The mutex is never held over a request: a server that hangs would keep the tenures of all other keys from theirs.
+/// The sessions of a process. The mutex is never held over a request: a server that hangs would block the tenures of all other keys.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     known: Mutex<Known>,
@@ -122,9 +122,9 @@ pub(super) struct Sessions {
 struct Known {
     tenures: HashMap<String, KnownTenure>,
     idle: Vec<Session>,
-    /// Those onto which holds are moved.
+    /// The shared sessions, onto which holds are moved.
     shared: Vec<Session>,
-    /// For how many rounds nothing is moved any more but off a retired session, and for how many after the last failure.
+    /// The rounds that are left in which holds are only moved off retired sessions, and the length of the last such pause.
     pause: [u32; 2],
 }
 
@@ -135,24 +135,24 @@ pub(super) struct LongTenure {
     pub(super) locker: String,
     /// The session that it is moved off.
     pub(super) from: Session,
-    /// That onto which it is moved already, perhaps.
+    /// The session onto which it may have been moved already.
     pub(super) to: Option<Session>,
 }
 
-/// Whose sessions those are that hold keys whose release is delayed: no client's, because no client lives for them.
+/// The client's name in the sessions of delayed releases. No client has this name, because no client lives for them.
 const OF_DELAY: &str = "(delayed release)";
 
 /// How many sessions are kept for later tenures, at most.
 const MOST_IDLE: usize = 256;
 
-/// After how many extensions a hold is moved: it is likely to be extended often enough then to save more requests than its move costs.
+/// After how many extensions a hold is moved. By then it is likely that further extensions save more requests than the move costs.
 const EXTENSIONS: u32 = 4;
 
-/// How long a pause is, at most, in rounds.
+/// The longest pause, in rounds.
 const LONGEST_PAUSE: u32 = 64;
 
 impl Sessions {
-    /// Those of a process, which has none yet.
+    /// The sessions of a new process, which has none yet.
     pub(super) fn on<K: Kv + ?Sized>(kv: &K) -> Self {
         Self { is_sharing: kv.most_own_sessions() < usize::MAX, ..Self::default() }
     }
@@ -194,7 +194,7 @@ impl Sessions {
         Ok(session.id)
     }
 
-    /// Takes the idle session that was left last: it lives longest. Those whose life is over are forgotten: their end costs no request.
+    /// Takes the idle session that became idle last, because it lives longest. Forgets those whose life is over: they end without a request.
     fn take_idle(&self, client: &str, life: Life) -> Option<Session> {
         let idle = &mut self.known.lock().idle;
         let now = SystemClock.now();
@@ -213,8 +213,8 @@ impl Sessions {
         self.known.lock().tenures.get(locker).cloned()
     }
 
-    /// Notes a renewal, from this moment, of the sessions that a tenure had before, as far as they were renewed, and what was seen of its key then.
-    /// Returns whether it counts for the tenure. `None` if the hold is being moved since.
+    /// Notes that sessions which a tenure had before were renewed from this moment on, and what the look at its key has shown. Returns whether the
+    /// renewal counts for the tenure. `None` if another thread has begun to move the hold since.
     pub(super) fn note_renewed(
         &self,
         claim: &Claim<'_>,
@@ -237,7 +237,7 @@ impl Sessions {
         let is_enough = is_decided && is_renewed(&tenure.session.id) || before.sessions().all(is_renewed);
         if !is_enough {
             if before.moving.is_some() {
-                // An extension waits for what becomes of it.
+                // An extension waits for the outcome of the move.
                 *pause = [0, 0];
             }
             return Some(false);
@@ -252,7 +252,7 @@ impl Sessions {
         Some(true)
     }
 
-    /// Returns whether no other thread has begun to move the hold of a tenure since this was known of it.
+    /// Returns whether no other thread has begun to move the hold of a tenure since `before` was read.
     pub(super) fn is_as(&self, locker: &str, before: &KnownTenure) -> bool {
         self.known.lock().tenures.get(locker).is_none_or(|tenure| before.has_all_of(tenure))
     }
@@ -282,7 +282,7 @@ impl Sessions {
         }
     }
 
-    /// Returns who waits the longest, if a tenure knows that. It knows it once: what is refused is looked at.
+    /// Returns the first waiter, if a tenure knows it, and forgets it: after a refusal the tenure looks at the queue.
     pub(super) fn take_first(&self, locker: &str) -> Option<WaitingEntry> {
         let first = self.known.lock().tenures.get_mut(locker)?.first.take();
         first.map(Arc::unwrap_or_clone)
@@ -300,9 +300,10 @@ impl Sessions {
         self.of(locker).is_some_and(|tenure| tenure.doubt == Doubt::Loses)
     }
 
-    /// Notes that a tenure sees the offer with this index to another one. Returns how much of its patience is left.
+    /// Notes that a tenure sees the offer with this index to another tenure. Returns how much of its patience is left.
     ///
-    /// It begins anew after a time in which the tenure has not looked: perhaps nobody could ask then, and so the other one not confirm.
+    /// The patience begins anew after a time in which the tenure has not looked: perhaps no one could reach the store then, so the other tenure could
+    /// not confirm.
     pub(super) fn patience(&self, locker: &str, index: u64, patience: Duration, now: Moment) -> Duration {
         let mut known = self.known.lock();
         let Some(tenure) = known.tenures.get_mut(locker) else { return patience };
@@ -319,8 +320,8 @@ impl Sessions {
         }
     }
 
-    /// Notes that the session of a tenure is about to be ended. Returns `false` if it must not be: the tenure has ended, and the session may be of
-    /// another one.
+    /// Notes that the session of a tenure is about to be ended. Returns `false` if it must not be ended: the tenure has ended, and the session may
+    /// belong to another one.
     pub(super) fn begin_end(&self, locker: &str, session: &str) -> bool {
         let tenures = &mut self.known.lock().tenures;
         let is_alone = |tenure: &&mut KnownTenure| tenure.session.id == session && !tenure.is_moved();
@@ -329,8 +330,8 @@ impl Sessions {
         true
     }
 
-    /// Notes that a request had no answer that lets the next locker of a client go on with the session of this one. The end of either tenure
-    /// ends the session, so the next one never begins to hold.
+    /// Notes that a request without an answer may let the client's next locker go on with the session of this one. The end of either tenure ends the
+    /// session, so the next one never begins to hold.
     pub(super) fn doubt_pass(&self, locker: &str, next: &str) {
         let tenures = &mut self.known.lock().tenures;
         if let Some(tenure) = tenures.get(locker).cloned() {
@@ -339,8 +340,8 @@ impl Sessions {
         }
     }
 
-    /// Has the next locker of a client go on with the session of this one, which holds nothing in its own name any more. A move of the earlier hold
-    /// that is under way is refused: the entry has another index.
+    /// Has the client's next locker go on with the session of this one, which holds nothing in its own name any more. The store refuses a move of the
+    /// earlier hold that is under way: the entry has another index.
     pub(super) fn pass(&self, locker: &str, next: &str) {
         let tenures = &mut self.known.lock().tenures;
         if let Some(tenure) = tenures.remove(locker) {
@@ -367,7 +368,7 @@ impl Sessions {
         self.known.lock().tenures.remove(locker);
     }
 
-    /// The same, for a session that has ended before its time. Somebody may have ended the idle ones, too.
+    /// Forgets a tenure whose session has ended early, and all idle sessions: somebody may have ended those, too.
     pub(super) fn forget_with_idle(&self, locker: &str) {
         self.forget(locker);
         drop(self.take_all_idle());
@@ -378,9 +379,8 @@ impl Sessions {
         std::mem::take(&mut self.known.lock().idle)
     }
 
-    /// Returns the holds that are to be moved: those of which nobody knows whether they are, those that share a session which is retired, and the long
-    /// ones where there are more than so many with the same life. In a pause, only those whose session is retired: a hold of another thread is kept
-    /// by each of them.
+    /// Returns the holds that are to be moved: undecided ones, those that share a retired session, and long ones if more than `most_own` of them have
+    /// the same life. In a pause it returns only those of a retired session, because each of these keeps a hold of another thread alive.
     pub(super) fn to_move(&self, most_own: usize) -> Vec<LongTenure> {
         let (now, known) = (SystemClock.now(), self.known.lock());
         let is_paused = known.pause[0] > 0;
@@ -409,12 +409,12 @@ impl Sessions {
             to: tenure.moving.clone(),
         };
         let mut holds: Vec<_> = to_move.map(hold).collect();
-        // Those with the same sessions after one another, and first those that nobody knows of.
+        // Holds with the same sessions follow one another, and undecided ones come first.
         holds.sort_by(|one, other| other.order().cmp(&one.order()));
         holds
     }
 
-    /// Takes a session out that holds of such a life share, so that one thread at a time moves holds onto it.
+    /// Takes out a session that holds with such a life share, so that one thread at a time moves holds onto it.
     pub(super) fn take_shared(&self, like: &Session) -> Option<Session> {
         let (now, known) = (SystemClock.now(), &mut *self.known.lock());
         let retired = known.retired(now);
@@ -423,7 +423,7 @@ impl Sessions {
         Some(known.shared.swap_remove(place))
     }
 
-    /// Puts such a session back. One that is not put back goes on with the holds that it has.
+    /// Puts such a session back. A session that is not put back keeps the holds that it has.
     pub(super) fn keep_shared(&self, session: Session) {
         self.known.lock().shared.push(session);
     }
@@ -438,7 +438,8 @@ impl Sessions {
         };
     }
 
-    /// Notes that a hold is about to be moved. `false` if it must not be: it has another session by now, or a request of it had no answer.
+    /// Notes that a hold is about to be moved. Returns `false` if it must not be moved: it has another session by now, or a request of it had no
+    /// answer.
     pub(super) fn begin_move(&self, hold: &LongTenure, to: &Session) -> bool {
         let is_so = |tenure: &&mut KnownTenure| {
             let is_free = tenure.moving.as_ref().is_none_or(|moving| moving.id == to.id);
@@ -463,7 +464,7 @@ impl Sessions {
 
 #[cfg(test)]
 impl Sessions {
-    /// Has it be long ago that a hold was extended.
+    /// Pretends that a hold was extended long ago.
     pub(super) fn age(&self, locker: &str) {
         let mut known = self.known.lock();
         let session = known.tenures.get_mut(locker).map(|tenure| &mut tenure.session);
@@ -492,7 +493,7 @@ impl LongTenure {
 }
 
 impl KnownTenure {
-    /// A tenure that begins.
+    /// The state of a tenure that begins.
     fn of(session: Session) -> Self {
         Self {
             session,
@@ -507,24 +508,24 @@ impl KnownTenure {
         }
     }
 
-    /// Whether a shared session holds its key, or perhaps does.
+    /// Whether a shared session holds its key, or may hold it.
     pub(super) fn is_moved(&self) -> bool {
         self.session.is_shared || self.moving.is_some()
     }
 
-    /// Whether no request without an answer depends on its own session. If it may have been moved, each such request checks that it was not, and the
-    /// repeated move checks that none of them was executed.
+    /// Whether no request without an answer depends on its own session. If the hold may have been moved, each such request checks that it was not,
+    /// and the repeated move checks that none of them was executed.
     fn is_movable(&self) -> bool {
         let is_moved = self.session.is_shared || self.moving.is_some() && self.doubt != Doubt::Loses;
         self.doubt == Doubt::None || is_moved
     }
 
-    /// The sessions of which one holds its key.
+    /// The sessions one of which holds its key.
     pub(super) fn sessions(&self) -> impl Iterator<Item = &str> {
         iter::once(&self.session).chain(&self.moving).map(|session| session.id.as_str())
     }
 
-    /// That of them with which it is seen.
+    /// The one of these sessions that the snapshot shows.
     pub(super) fn seen(&self, snapshot: &Snapshot, locker: &str) -> &Session {
         self.moving.as_ref().filter(|to| snapshot.session_of(locker) == Some(&to.id)).unwrap_or(&self.session)
     }
@@ -533,7 +534,7 @@ impl KnownTenure {
         other.sessions().all(|id| self.sessions().any(|own| own == id))
     }
 
-    /// Its life goes on: that began with the last extension.
+    /// Goes on with a shared session. `until` stays: it counts from the last extension.
     fn go_on_with(&mut self, shared: Session) {
         self.session = Session { mark: Mark::Ours(None), until: self.session.until, ..shared };
     }
@@ -553,7 +554,7 @@ impl KnownTenure {
 }
 
 impl Session {
-    /// Begins one. Its life counts from before the request.
+    /// Opens a session. Its life counts from before the request.
     pub(super) fn open<K: Kv + ?Sized>(kv: &K, life: Life, client: &str, deadline: Deadline) -> Result<Self, Error> {
         let begun = SystemClock.now();
         let id = kv.open_session(life, client, deadline)?;
@@ -561,7 +562,7 @@ impl Session {
         Ok(Self { id, client, life, until, mark: Mark::Ours(None), is_shared: false })
     }
 
-    /// Returns whether it is of the same client, and lives and ends in the same way.
+    /// Returns whether the other session has the same client and the same life.
     fn is_like(&self, other: &Self) -> bool {
         self.life == other.life && self.client == other.client
     }
@@ -579,7 +580,7 @@ impl Session {
 mod tests {
     use super::*;
 
-    /// An outage, and a time for which the machine stood still, are no time for which the other one has not confirmed.
+    /// The time of an outage or of a suspend does not count as time in which the other tenure has not confirmed.
     #[test]
     fn patience_ends_for_whoever_looks_all_the_time() {
         let look = || {

@@ -1,7 +1,7 @@
 //! What the builders of these stores collect.
 //!
-//! Both builders have the same settings, and check them when they build: a certificate that would not be used is a mistake that nobody would see
-//! later, when the password goes over the network unencrypted.
+//! Both builders have the same settings, and check them when they build. A certificate that would not be used is an error: otherwise the password
+//! would silently go over the network unencrypted.
 
 use super::http::Http;
 #[cfg(feature = "tls")]
@@ -36,7 +36,7 @@ impl StoreSettings {
         })
     }
 
-    /// Makes what sends requests to these servers.
+    /// Makes the HTTP client for these servers.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl StoreSettings {
     }
 }
 
-/// Without the login.
+/// Shows no login.
 impl fmt::Debug for StoreSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("StoreSettings");

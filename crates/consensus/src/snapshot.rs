@@ -1,9 +1,9 @@
-//! What is known of a key at one index.
+//! The state of a key at one index.
 //!
-//! A look returns all entries of a key as they are at one index, and so does the answer to a transaction. Decisions are made on such a snapshot,
-//! and each is a transaction that checks what it depends on. So a snapshot may be out of date, and no harm comes of it but another try.
+//! A look returns all entries of a key as they are at one index, and so does the answer to a transaction. Each decision on such a snapshot is a
+//! transaction that checks what it depends on. So a snapshot that is out of date costs another try, and does no other harm.
 //!
-//! The order of the queue is that in which the entries were created. Both stores keep the index of an entry's creation, whoever writes it later.
+//! The queue has the order in which the entries were created. Both stores keep the index of an entry's creation when it is written again.
 
 use super::kv::{Check, Entry};
 use super::names::{Names, Party};
@@ -15,23 +15,23 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     pub(super) holder: Option<HoldingEntry>,
-    /// The index of an entry of the lock that nobody holds. Programs that lock in Consul's own way leave it.
+    /// The index of the lock's entry if nobody holds it. Programs that lock in Consul's own way leave such an entry.
     pub(super) idle: Option<u64>,
-    /// Who waits, the longest first.
+    /// The waiters. The first has waited the longest.
     pub(super) waiters: Vec<WaitingEntry>,
 }
 
-/// Whoever holds the key.
+/// The holder of the key.
 #[derive(Clone, Debug)]
 pub(super) struct HoldingEntry {
     pub(super) party: Party,
     pub(super) session: Option<String>,
-    /// The index at which it began to hold, or was offered the key; at which its number was renewed, or it was [moved](super::shared).
+    /// The index of the entry's last write: the holder began to hold, was offered the key, got a new number, or was [moved](super::shared).
     pub(super) index: u64,
     pub(super) value: Vec<u8>,
 }
 
-/// Whoever stands in the queue. The lock passes to the session of its entry, and the lock's entry takes over its value.
+/// A waiter in the queue. The lock passes to the session of its entry, and the lock's entry takes over its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WaitingEntry {
     pub(super) party: Party,
@@ -45,7 +45,7 @@ pub(super) struct WaitingEntry {
 pub(super) struct Offer {
     pub(super) key: String,
     pub(super) locker: String,
-    /// What the lock's entry says, and the index at which that was written.
+    /// The value of the lock's entry, and the index at which it was written.
     pub(super) entry: Vec<u8>,
     pub(super) index: u64,
     /// How many waited then.
@@ -53,7 +53,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// Returns the message that has the client ask itself.
+    /// Returns the message that makes the client ask about the key itself.
     pub(super) fn has_changed(&self) -> Message {
         Message::Changed { key: Some(self.key.clone()) }
     }
@@ -98,7 +98,7 @@ impl Snapshot {
         Ok(Self { holder, idle, waiters: waiters.into_iter().map(|(_, waiter)| waiter).collect() })
     }
 
-    /// Returns what a holder knows of its key without a look: the first waiter. Others may wait behind it.
+    /// Returns the state that a holder knows without a look: only the first waiter. Others may wait behind it.
     pub(super) fn before(first: WaitingEntry) -> Self {
         Self { holder: None, idle: None, waiters: vec![first] }
     }
@@ -111,9 +111,9 @@ impl Snapshot {
         }
     }
 
-    /// Returns the holder if this session holds the key for this locker. The locker alone does not say so: a session of etcd may have ended, and
-    /// another program may have written the entry. The session alone does not either: it may be that of the client's next locker. Whoever is only
-    /// offered the key does not hold it.
+    /// Returns the holder if this session holds the key for this locker. The locker alone does not prove it: a session of etcd may have ended, and
+    /// another program may have written the entry. The session alone does not prove it, either: it may be that of the client's next locker. A locker
+    /// that is only offered the key does not hold it.
     pub(super) fn is_held_by(&self, session: &str, locker: &str) -> Option<&HoldingEntry> {
         self.is_of(session, locker).filter(|holder| !holder.party.is_offered)
     }
@@ -148,7 +148,7 @@ impl Snapshot {
         self.holder.as_ref().filter(|holder| holder.party.locker == locker && holder.party.is_moved)
     }
 
-    /// Returns whether this session holds the key, or a place in its queue, for whichever locker.
+    /// Returns whether this session holds the key, or a place in its queue, for any locker.
     pub(super) fn shows(&self, session: &str) -> bool {
         let holder = self.holder.as_ref().and_then(|holder| holder.session.as_deref());
         holder == Some(session) || self.waiters.iter().any(|waiter| waiter.session == session)
@@ -164,7 +164,7 @@ impl Snapshot {
         self.waiters.iter().position(|waiter| waiter.party.locker == locker)
     }
 
-    /// Returns what people are told of the key.
+    /// Returns the answer to a person's question about the key.
     pub(super) fn inspection(&self) -> Inspection {
         let inspection = match self.locker() {
             Some(locker) => Inspection::held_by(locker, None),
@@ -185,7 +185,7 @@ impl HoldingEntry {
         self.party.number.filter(|_| self.party.is_moved).unwrap_or(self.index)
     }
 
-    /// Returns the check that its locker still holds the key: where others [share](super::shared) the session, by the same write.
+    /// Returns the check that its locker still holds the key. Where others [share](super::shared) the session, it checks that the entry is unchanged.
     pub(super) fn holds(&self, path: String) -> Check {
         match &self.session {
             Some(session) if !self.party.is_moved => Check::HeldBy { path, session: session.clone() },
@@ -193,13 +193,13 @@ impl HoldingEntry {
         }
     }
 
-    /// Returns the check that it still holds the key, by the same write.
+    /// Returns the check that the entry is unchanged.
     pub(super) fn is_unchanged(&self, path: String) -> Check {
         Check::Unchanged { path, index: self.index }
     }
 
-    /// Returns the answer for an asker that must wait. The store does not say how long the lock stays held. `left` is after what time the asker may
-    /// pass an unconfirmed offer over, and so asks again.
+    /// Returns the answer for an asker that must wait. The store does not say how long the lock stays held. `left` is the time after which the asker
+    /// may pass an unconfirmed offer over. The asker asks again then.
     pub(super) fn busy(&self, left: Option<Duration>) -> Busy {
         Busy::new(self.party.locker.clone(), left)
     }

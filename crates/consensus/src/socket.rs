@@ -1,18 +1,18 @@
 //! Connections through a Unix socket, as agents of Consul offer one.
 //!
-//! The HTTP client has TCP alone, and lets a program bring what connects, writes and reads. A socket has no name to look up, and no TLS.
+//! The HTTP client only has TCP, and lets a program supply its own connector and transport. A socket has no name to look up, and no TLS.
 //!
 //! The rest of the crate relies on these rules, which hold for the client's own connections, too:
 //!
-//! 1. *A connect that fails has sent nothing.* Its error is that of a refused connection, whatever the operating system says, so the request counts
-//!    as not executed, and the next server is asked.
+//! 1. *A connect that fails has sent nothing.* Its error is always that of a refused connection, so the request counts as not executed, and the next
+//!    server is asked.
 //! 2. *Each read and each write has what is left of the request's time.* The client says how much that is before each of them.
 //! 3. *Another thread may end a connection.* A read that waits then finds the end of the stream. An inbox is cut in this way.
-//! 4. *An idle connection is used again only if it is still open, and has nothing to read.* What nobody has asked for would be taken for the answer
-//!    to the next request.
+//! 4. *An idle connection is used again only if it is still open, and has nothing to read.* Unexpected bytes would be taken for the answer to the
+//!    next request.
 //!
 //! 5. *A connect ends with the request's time*, on Linux. It blocks while the agent does not accept connections and its queue is full.
-//!    (Elsewhere the system refuses it then.)
+//!    (Other systems refuse the connection in that case.)
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -70,7 +70,7 @@ pub(super) struct SocketTransport {
     buffers: LazyBuffers,
 }
 
-/// What another thread may shut down.
+/// The socket, which another thread may shut down.
 #[derive(Debug)]
 struct Socket(UnixStream);
 
@@ -86,8 +86,7 @@ impl Transport for SocketTransport {
         &mut self.buffers
     }
 
-    /// Writes all of it. A part that was written before an error may have been a whole request to the agent: the caller counts the outcome as
-    /// unknown.
+    /// Writes all bytes. After an error the caller counts the outcome as unknown: the agent may have got a whole request.
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         let timeout = timeout.for_write();
         self.socket.0.set_write_timeout(timeout.not_zero().map(|time| *time))?;
@@ -95,8 +94,8 @@ impl Transport for SocketTransport {
         (&self.socket.0).write_all(output).map_err(|e| timed(e, timeout))
     }
 
-    /// Waits for the first bytes. Returns whether there are any: there are none at the end of the stream. A signal does not end the wait. The caller
-    /// sets the time that is left before each read.
+    /// Waits for the first bytes. Returns `false` at the end of the stream. A signal does not end the wait. The caller sets the time that is left
+    /// before each read.
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let timeout = timeout.for_read();
         self.socket.0.set_read_timeout(timeout.not_zero().map(|time| *time))?;
@@ -111,7 +110,7 @@ impl Transport for SocketTransport {
         Ok(amount > 0)
     }
 
-    /// An idle connection has nothing to read. Its end, and what nobody has asked for, is something.
+    /// Returns whether an idle connection has nothing to read. Its end, or unexpected bytes, would be something to read.
     fn is_open(&mut self) -> bool {
         let socket = &self.socket.0;
         let is_idle = || {
@@ -130,7 +129,7 @@ impl fmt::Debug for SocketTransport {
     }
 }
 
-/// The error of a read or a write. The end of its time has two names.
+/// Converts the error of a read or a write. The end of its time has two error kinds.
 fn timed(error: io::Error, timeout: NextTimeout) -> Error {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout(timeout.reason),

@@ -1,5 +1,5 @@
-//! What a store knows and does for all of its operations. [`Acquire`](super::acquire::Acquire), [`Extend`](super::extend::Extend) and
-//! [`Release`](super::release::Release) are the operations.
+//! The state and the common steps of all operations. [`Acquiring`](super::acquire::Acquiring), [`Extend`](super::extend::Extend) and
+//! [`Release`](super::release::Release) are operations.
 //!
 //! # How this crate is made
 //!
@@ -8,27 +8,27 @@
 //! | `processor.rs` | the port: requests in, outcomes out |
 //! | `acquire.rs`, `extend.rs`, `release.rs`, `breaking.rs` | the operations, each a value with the store, the claim and the limit |
 //! | `together.rs` | the extensions and probes of many tenures by few requests |
-//! | `directory.rs`, `presence.rs` | what people are told; the sessions of a process that serve no tenure |
-//! | `store.rs`, `gift.rs` | what several of them do: give a key on, write it again, end a session; the table of transactions |
-//! | `confirm.rs` | what a waiter does with a key that it is given, and what becomes of one that has died |
+//! | `directory.rs`, `presence.rs` | questions of people, and words between clients; the sessions that serve no tenure |
+//! | `store.rs`, `gift.rs` | steps that several operations share: give a key on, write it again, end a session; the table of transactions |
+//! | `confirm.rs` | how a waiter confirms an offered key, and how a dead one is passed over |
 //! | `sessions.rs`, `shared.rs` | the sessions of a process: each tenure has one, or long holds share one |
 //! | `snapshot.rs` | who holds a key and who waits, at one index |
-//! | `inbox.rs`, `message.rs` | the inbox of a client, and what it is told |
-//! | `names.rs` | where things are in the store |
-//! | `kv.rs` | what all this needs of a client of the servers |
+//! | `inbox.rs`, `message.rs` | the inbox of a client, and its messages |
+//! | `names.rs` | the paths and contents of entries |
+//! | `kv.rs` | the trait `Kv`: what all this needs of a client of the servers |
 //! | `http.rs`, `tls.rs`, `socket.rs`, `stream.rs`, `json.rs`, `url.rs`, `resolver.rs`, `deadline.rs` | what such clients are made of |
 //! | `settings.rs`, `public.rs`, `server.rs` | what the public types have in common; one server, for tools |
 //! | `timing.rs`, `log.rs`, `sync.rs` | lengths of time, warnings, mutexes |
 //! | `etcd/`, `consul/` | the clients of etcd and Consul |
 //! | `../tests/white_box/` | tests: how the requests of several clients fall between one another |
 //!
-//! One protocol runs on both stores, through the trait `Kv`: sessions, entries that a session holds, transactions. A tenure has a session. Its
-//! lock is an entry that the session holds, and so goes with it. A waiter is an entry, too; the order of their creation is the queue. Every
-//! hand-over is one transaction: the lock passes from the holder's session to that of the first waiter, the waiter's entry goes, and a message to
-//! its client is written. The waiter then confirms the lock, in another one.
+//! One protocol runs on both stores, through the trait `Kv`: sessions, entries that a session holds, transactions. A tenure has a session. Its lock
+//! is an entry that the session holds, and goes with the session. A waiter is an entry, too, and the order of their creation is the queue. Every
+//! hand-over is one transaction: it passes the lock from the holder's session to the first waiter's, deletes the waiter's entry, and writes a message
+//! to the waiter's client. The waiter then confirms the lock by another transaction.
 //!
-//! A request without an answer may be executed later. It names its session, and a store executes nothing for a session that has ended. So the end
-//! of the session is the end of the request, and nothing has to be waited for: [`sessions`](super::sessions).
+//! A request without an answer may be executed later. It names its session, and a store executes nothing for a session that has ended. So the end of
+//! the session is the end of the request, and nobody has to wait for a lease: see [`sessions`](super::sessions).
 //!
 //! # Transactions
 //!
@@ -48,11 +48,11 @@
 //! | break | if the lock's entry is the one that was seen: pass the lock to the first waiter, or delete it; write who broke it, and a message to the holder | 2 |
 //!
 //! The number of a tenure is the index of the lock's last write: etcd's revision, Consul's Raft index. The index of the message of a hand-over
-//! is that of the offer, because one transaction writes both. An entry that says the same as before is no change for Consul. So a lock that is
-//! rewritten says the index before it.
+//! is that of the offer, because one transaction writes both. An entry with the same text as before is no change for Consul. So a lock that is
+//! written again contains its earlier index.
 //!
-//! Whichever transaction is the first to use a session that was idle has a check and a write more, of its [mark](super::sessions), and is still one
-//! request and one write to the log.
+//! The first transaction that uses an idle session has one more check and one more write, of the [mark](super::sessions). It is still one request and
+//! one write to the log.
 
 use super::confirm::Confirming;
 use super::deadline::Deadline;
@@ -76,33 +76,33 @@ pub(super) struct ConsensusStore {
     pub(super) kv: Arc<dyn Kv>,
     pub(super) names: Names,
     pub(super) sessions: Arc<Sessions>,
-    /// What serves no tenure.
+    /// The sessions that serve no tenure.
     pub(super) presence: Presence,
-    /// The clients that have used it. Somebody may have written to their inboxes, also if they do not listen.
+    /// The clients that have used the store. Somebody may have written to their inboxes, even if they do not listen.
     pub(super) clients: Mutex<BTreeSet<String>>,
 }
 
-/// What came of writing the lock's entry again.
+/// The result of writing the lock's entry again.
 pub(super) enum Rewritten {
-    /// It was written at this index. This is what is known of the key now.
+    /// The entry was written at this index, and this is the key's state.
     Done(u64, Snapshot),
     /// The locker does not hold it, or somebody waits.
     Changed,
-    /// Nobody may hold the entry again for a while. A server that was restarted begins the delays of its log again, also of a key that somebody holds since.
+    /// Nobody may hold the entry again for a while. A restarted server begins the delays of its log again, even for a key that somebody holds by now.
     Delayed,
 }
 
 /// How many idle sessions are ended together. Each has a check and two operations on its mark, and Consul takes 64 of them in a transaction.
 const TOGETHER: usize = 20;
 
-/// Returns whether a request that failed so may have done something.
+/// Returns whether a request that failed with this error may have been executed.
 pub(super) fn is_open(error: &Error) -> bool {
     matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. })
 }
 
 /// Repeats `step` until it has an answer: it has none when the key has changed between its look and its transaction.
 ///
-/// Each time another process has taken the key or given it away, so all of them together get on.
+/// Each repetition means that another process has taken the key or given it away, so the processes together make progress.
 pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Option<T>, Error>) -> Result<T, Error> {
     for _ in 0..TRIES {
         if let Some(answer) = step()? {
@@ -114,7 +114,7 @@ pub(super) fn until_settled<T>(key: &str, mut step: impl FnMut() -> Result<Optio
 }
 
 impl ConsensusStore {
-    /// A store on these servers, which begins without sessions.
+    /// Makes a store on these servers. It begins without sessions.
     pub(super) fn new(kv: Arc<dyn Kv>, root: &str) -> Self {
         Self {
             sessions: Arc::new(Sessions::on(&*kv)),
@@ -125,14 +125,14 @@ impl ConsensusStore {
         }
     }
 
-    /// Returns what confirms offers. An inbox has it instead of the store.
+    /// Returns the part that confirms offers. An inbox has it instead of the store.
     pub(super) fn confirming(&self) -> Confirming {
         let (kv, names, sessions) = (Arc::clone(&self.kv), self.names.clone(), Arc::clone(&self.sessions));
         Confirming { kv, names, sessions }
     }
 
-    /// Confirms an offer to the locker of this session. Returns what is known of the key then. `None` if nobody may hold it for a while, or if the
-    /// locker must not: it is doomed, and its next poll ends its session.
+    /// Confirms an offer to the locker of this session. Returns the key's state then. `None` if nobody may hold the key for a while, or if the locker
+    /// is doomed: its next poll ends its session.
     pub(super) fn confirmed(
         &self,
         offer: &Offer,
@@ -155,7 +155,7 @@ impl ConsensusStore {
         self.read(&offer.key, entries).map(Some)
     }
 
-    /// Reads the entries of a key, which an answer has.
+    /// Reads the entries of a key in an answer.
     pub(super) fn read(&self, key: &str, entries: Vec<Entry>) -> Result<Snapshot, Error> {
         Snapshot::read(entries, key, &self.names)
     }
@@ -166,14 +166,13 @@ impl ConsensusStore {
         self.read(key, entries)
     }
 
-    /// Reads one entry, as the majority has it.
+    /// Reads one entry as a majority has it.
     pub(super) fn entry(&self, path: &str, deadline: Deadline) -> Result<Option<Entry>, Error> {
         Ok(self.kv.look(path, deadline)?.into_iter().find(|entry| entry.path == path))
     }
 
-    /// Executes a transaction for these lockers. If its outcome is unknown, their sessions are never used again: it may be executed at any later
-    /// time, for as long as the sessions live that it names. A transaction that the store has refused was executed and did nothing, so it leaves no
-    /// doubt.
+    /// Executes a transaction for these lockers. If its outcome is unknown, their sessions are never used again: the transaction may be executed as
+    /// long as the sessions that it names live. A transaction that the store has refused did nothing, so it leaves no doubt.
     pub(super) fn commit(
         &self,
         lockers: &[&str],
@@ -190,9 +189,8 @@ impl ConsensusStore {
         committed
     }
 
-    /// Looks why a transaction was refused that takes up the session of a locker. If the session is the reason, it is forgotten, and the next
-    /// attempt has another one. Returns `true` if a twin has it: a mark that has gone may have been deleted by a person, one that has changed
-    /// has another owner.
+    /// Looks why a transaction that takes up a locker's session was refused. If the session is the reason, this forgets it, and the next attempt has
+    /// another one. Returns `true` if a twin has the session: its mark has changed. A person may have deleted a mark that has gone.
     pub(super) fn is_with_twin(&self, locker: &str, deadline: Deadline) -> Result<bool, Error> {
         let Some(KnownTenure { session, .. }) = self.sessions.of(locker) else { return Ok(false) };
         let Mark::Left(index) = session.mark else { return Ok(false) };
@@ -203,12 +201,12 @@ impl ConsensusStore {
         Ok(found != index && found.is_some())
     }
 
-    /// Ends the sessions that nobody uses. One that a twin has taken up since is left alone: it may hold something now.
+    /// Ends the sessions that nobody uses. Leaves a session that a twin has taken up since, because it may hold something now.
     pub(super) fn end_idle(&self, deadline: Deadline) {
         for some in self.sessions.take_all_idle().chunks(TOGETHER) {
             let mut transaction = Transaction::default();
             some.iter().for_each(|session| take_up(&self.names, &mut transaction, session, ""));
-            // Whatever is left ends by itself.
+            // The sessions that are left end by themselves.
             let Ok(Committed::Done { .. }) = self.kv.commit(&transaction, deadline) else { return };
             if some.iter().any(|session| self.kv.end_session(&session.id, deadline).is_err()) {
                 return;
@@ -216,9 +214,9 @@ impl ConsensusStore {
         }
     }
 
-    /// Returns what is known of a tenure. The session of one that another processor began stands in its entry: a client may release with one
-    /// processor what it has taken with another. Such a session goes on to the end of its life, and back into no pool of ours, because nobody here
-    /// knows whether its requests were answered.
+    /// Returns what is known of a tenure. If another processor began it, this reads its session from its entry: a client may take a lock with one
+    /// processor and release it with another. Such a session never serves another tenure here, because this processor does not know whether all of
+    /// its requests were answered.
     pub(super) fn tenure(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Option<KnownTenure>, Error> {
         if let Some(tenure) = self.sessions.of(claim.locker) {
             return Ok(Some(tenure));
@@ -248,12 +246,12 @@ impl ConsensusStore {
         }
     }
 
-    /// Renews the session of a locker, and looks at the key. There is no session if it has ended, and with it whatever it held. Both sessions of a
-    /// hold are renewed of which nobody knows whether it was [moved](super::shared), and that with which it is seen is returned.
+    /// Renews the session of a locker, and looks at the key. Returns no session if it has ended, and with it all that it held. If it is undecided
+    /// whether a hold was [moved](super::shared), this renews both of its sessions, and returns the one that the look shows.
     ///
-    /// A leader of etcd that was replaced may renew a lease in vain until it hears of it
-    /// ([issue 15247](https://github.com/etcd-io/etcd/issues/15247)). So a renewal counts only if its answer has the same term as the look that
-    /// follows it, which the leader of now answers.
+    /// A leader of etcd that was replaced may renew leases in vain until it hears that it was ([issue
+    /// 15247](https://github.com/etcd-io/etcd/issues/15247)). So a renewal counts only if its answer has the same term as the look that follows it,
+    /// because the present leader answers the look.
     pub(super) fn renew(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<(Option<Session>, Snapshot), Error> {
         until_settled(claim.key, || {
             let Some(tenure) = self.tenure(claim, deadline)? else {
@@ -284,13 +282,13 @@ impl ConsensusStore {
         })
     }
 
-    /// Renews a session of a locker. `false` is certain: no request that names this session takes effect any more, but for those by which others
+    /// Renews a session of a locker. `false` is certain: no request that names this session takes effect any more, except those of others that
     /// [share](super::shared) it.
     ///
-    /// A server that has just begun to lead may not know a session yet, because it has not applied all of the log. Consul then answers a renewal
-    /// with "not found", and ends nothing when it is asked to. So a renewal that finds no session is checked with the entries of the majority:
-    /// what the session holds would have ended with it. Otherwise a waiter would be taken for gone, leave its entry behind, and be given the lock
-    /// (shown by the restart of all servers in `tests/faults`).
+    /// A server that has just begun to lead may not know a session yet, because it has not applied all of the log. Consul then answers a renewal with
+    /// "not found", and does not end such a session on request. So after a renewal that finds no session, this reads the entries from a majority: the
+    /// session's entries would have ended with it. Otherwise a waiter would be taken for gone, leave its entry behind, and be given the lock (shown
+    /// by the restart of all servers in `tests/faults`).
     fn lives(&self, claim: &Claim<'_>, session: &str, deadline: Deadline) -> Result<bool, Error> {
         for _ in 0..TRIES {
             if self.kv.renew(session, deadline)? {
@@ -322,10 +320,10 @@ impl ConsensusStore {
             || self.renew(claim, deadline)?.0.is_some())
     }
 
-    /// Makes an error of one that came after something was done for a locker: its outcome is unknown, and its session is never used again.
+    /// Converts an error that came after something was done for a locker: its outcome is unknown, and its session is never used again.
     ///
-    /// The error itself may say that nothing was done, and be right about the last request alone. A client that believed it would forget the
-    /// locker, and with it a hold or a place in the queue that nobody ever gives back.
+    /// The error may say that nothing was done, which is true only of the last request. A client that relied on it would forget the locker, and
+    /// nobody would ever give back its hold or its place in the queue.
     pub(super) fn left_open(&self, claim: &Claim<'_>, doubt: Doubt, error: &Error) -> Error {
         self.sessions.doubt(claim.locker, doubt);
         Error::backend(BackendFailure::Unknown, error.to_string())
@@ -333,15 +331,15 @@ impl ConsensusStore {
 
     /// Gives a key that this session holds, or that nobody holds, to the first waiter.
     ///
-    /// It is one transaction, so there is no moment in which the key is free, and none in which the waiter has it and still waits. The message is
-    /// a part of it: whoever is given a key has been told so, or asks because it has missed a message. The index of the transaction is that of the
+    /// It is one transaction, so the key is free at no moment, and at no moment the waiter has it and still waits. The message is a part of the
+    /// transaction: a waiter that is given a key is told so, or asks because it has missed a message. The index of the transaction is that of the
     /// [offer](super::confirm), in the message as in the entry.
     pub(super) fn give(&self, key: &str, gift: &Gift<'_>, deadline: Deadline) -> Result<Given, Error> {
         let Some(head) = gift.snapshot.waiters.first() else { return Ok(Given::Changed) };
         let transaction = gift.transaction(key, head, &self.names);
         Ok(match self.commit(&gift.lockers(), &transaction, deadline)? {
             Committed::Done { entries, .. } => {
-                // It was executed, whatever else a person has written there.
+                // The transaction was executed, whatever a person has written among the entries.
                 let read = self.read(key, entries);
                 let doubt = |_: &_| gift.lockers().iter().for_each(|locker| self.sessions.doubt(locker, Doubt::Gains));
                 Given::Done(read.inspect_err(doubt)?)
@@ -351,12 +349,12 @@ impl ConsensusStore {
         })
     }
 
-    /// Gives a key that nobody holds to the first waiter, and returns what is known of the key then. If somebody waits and nobody holds it
-    /// even then, nobody may hold it for a while.
+    /// Gives a key that nobody holds to the first waiter, and returns the key's state then. If that state has waiters and no holder, nobody may hold
+    /// the key for a while.
     ///
     /// A key is free while somebody waits when its holder's session has ended, when a person has deleted its entry, or when a release did not see
-    /// a waiter that came at the same time. Nobody is told of any of these. So whoever comes along and sees it gives the key on: each poll of a
-    /// waiter, each attempt, each end of a session.
+    /// a waiter that came at the same time. Nobody is told of any of these. So each poll of a waiter, each attempt and each end of a session gives
+    /// such a key on.
     pub(super) fn given_on(&self, key: &str, deadline: Deadline) -> Result<Snapshot, Error> {
         until_settled(key, || {
             let snapshot = self.look(key, deadline)?;
@@ -371,11 +369,12 @@ impl ConsensusStore {
         })
     }
 
-    /// Writes the lock's entry again in the name of a locker of the same client: the same one, for a new number, or the next one, which goes on
-    /// with the same session unless it needs one that lives longer, or others [share](super::shared) that one. `holder` is the entry as it was seen.
+    /// Writes the lock's entry again for a locker of the same client: for the same locker, which gets a new number, or for the next one. The next
+    /// locker goes on with the same session, unless it needs one that lives longer, or others [share](super::shared) that session. `holder` is the
+    /// entry as it was seen.
     ///
-    /// The next locker is only given the key if nobody waits. A transaction without an answer may still give it the key: then both lockers are in
-    /// doubt, and the next one is doomed, because the end of the first one's session would end it, too.
+    /// The next locker is only given the key if nobody waits. A transaction without an answer may still give it the key. Both lockers are then in
+    /// doubt, and the next one is doomed, because the end of the first one's session would end its hold, too.
     pub(super) fn rewrite(
         &self,
         claim: &Claim<'_>,
@@ -423,17 +422,17 @@ impl ConsensusStore {
         Ok(Rewritten::Done(index, self.read(claim.key, entries)?))
     }
 
-    /// Ends a session and what it holds; a [shared](super::shared) one goes on. Afterwards no request of the locker takes effect. Gives the key to the
-    /// first waiter if it is free then: the end of a session frees a key without looking at the queue.
+    /// Ends a locker's session and all that it holds. A [shared](super::shared) session goes on. Afterwards no request of the locker takes effect.
+    /// Gives the key to the first waiter if the key is free then: the end of a session frees a key without a look at the queue.
     ///
-    /// If the end has no answer, the tenure stays known, and whoever asks for its end again ends the same session again.
+    /// If the end has no answer, the tenure stays known, and a repeated call ends the same session again.
     pub(super) fn destroy(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<Snapshot, Error> {
         if let Some(tenure) = self.tenure(claim, deadline)? {
             if !tenure.session.is_shared {
                 self.let_go(claim.key, &tenure.session, deadline);
                 self.kv.end_session(&tenure.session.id, deadline)?;
             }
-            // After the end of its own session the hold is not moved any more. Until then another thread may have sent that.
+            // After the end of its own session the hold is not moved any more. Until then another thread may have sent a move.
             if tenure.is_moved() || self.sessions.of(claim.locker).is_some_and(|tenure| tenure.is_moved()) {
                 self.free_moved(claim, deadline)?;
             }
@@ -442,8 +441,8 @@ impl ConsensusStore {
         self.given_on(claim.key, deadline)
     }
 
-    /// Deletes the lock's entry if a [shared](super::shared) session holds it for this locker. Afterwards no request about that hold takes effect: each
-    /// checks an index that the entry has no more.
+    /// Deletes the lock's entry if a [shared](super::shared) session holds it for this locker. Afterwards no request about that hold takes effect:
+    /// each checks an index that the entry has no longer.
     fn free_moved(&self, claim: &Claim<'_>, deadline: Deadline) -> Result<(), Error> {
         until_settled(claim.key, || {
             let snapshot = self.look(claim.key, deadline)?;
@@ -455,12 +454,12 @@ impl ConsensusStore {
         })
     }
 
-    /// Deletes the lock's entry if this session holds it, where the end of a session that holds one would keep others out for a while.
+    /// Deletes the lock's entry if this session holds it, on a store where the end of such a session keeps others out for a while.
     ///
     /// Consul lets nobody lock an entry for a while after a session with a lock-delay has ended while it held it, whoever ends the session: 15 s
-    /// for `consul lock` and Go's `api.Lock`; the tenure's lock-delay for ours, or a lease on an agent's node. So a client that ends one because
-    /// a request had no answer lets go of the key first, if it can. If this fails, others wait for that while: an attempt is told "busy",
-    /// a waiter takes or keeps its place, and the first one asks every second.
+    /// for `consul lock` and Go's `api.Lock`; the tenure's lock-delay for ours, or a lease on an agent's node. So a client that ends a session
+    /// because a request had no answer frees the key first, if it can. If this fails, others wait for the lock-delay: an attempt is told "busy", a
+    /// waiter takes or keeps its place, and the first waiter asks every second.
     fn let_go(&self, key: &str, session: &Session, deadline: Deadline) {
         if !self.kv.keeps_shut(session.life) {
             return;
@@ -471,9 +470,8 @@ impl ConsensusStore {
         let _ = self.kv.commit(&transaction, deadline.at_most(TELLING));
     }
 
-    /// Has the holder know that somebody waits, so that it gives the key back between its own threads, or from its lingering, before its lease
-    /// ends. It is told once, by the first in the queue. Nobody depends on it: a holder also learns it when it
-    /// extends its lease.
+    /// Tells the holder that somebody waits, so that it gives the key back between its own threads, or while it lingers, before its lease ends. Only
+    /// the first in the queue tells it, and only once. The message may be lost: a holder also sees the waiters when it extends its lease.
     pub(super) fn tell_holder(&self, key: &str, locker: &str, snapshot: &Snapshot, deadline: Deadline) {
         let holder = snapshot.holder.as_ref().map(|holder| &holder.party);
         let Some((client, holder)) = holder.and_then(|party| Some((party.client.as_ref()?, &party.locker))) else {

@@ -1,8 +1,7 @@
 //! Answers that never end: a server sends lines for as long as the connection lives.
 //!
-//! Each stream has connections of its own, which no other request shares. So the end of a stream is the end of its connection, and whoever cuts
-//! it harms nobody else. The time that a stream may last is set when it begins, because nobody can tell a silent connection from one whose
-//! server has died.
+//! Each stream has connections of its own, which no other request shares. So the end of a stream is the end of its connection, and a cut harms no
+//! other request. The life of a stream is set when it begins, because a silent connection looks like one whose server has died.
 
 use super::deadline::Deadline;
 use super::http::{Http, HttpCall, failure, request};
@@ -26,15 +25,15 @@ impl Stream {
         let first = http.preferred.load(Ordering::SeqCst);
         let mut failed = None;
         for n in 0..http.servers.len() {
-            // In each round: the store may be closed while a server is waited for.
+            // This is checked for each server, because the store may be closed while one is waited for.
             if http.is_closed.load(Ordering::SeqCst) {
                 return Err(Error::ShutDown);
             }
             let server = &http.servers[(first + n) % http.servers.len()];
-            // New for each server, so that a connect which was given up leaves nothing behind in the one that is kept.
+            // Each server has a new agent, so that the agent that is kept has nothing of a connect that was given up.
             let agent = http.own_agent();
             let left = deadline.left()?;
-            // A server that hangs leaves time for the next one.
+            // The limit leaves time for the next server if this one hangs.
             let limit = if n + 1 < http.servers.len() { left / 2 } else { left };
             match begin_stream(&agent, server, call, life, limit) {
                 Ok((status, body)) => return Ok(Self { agent, status, body, server: server.clone() }),

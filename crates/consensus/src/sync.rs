@@ -1,14 +1,14 @@
-//! Mutexes and atomics. In the build of the unit tests a mutex is one at which the scheduler of the model (`tests/white_box`) may let another
-//! thread go on: between two looks at what is known of the sessions, other threads of the process act.
+//! Mutexes and atomics. In the build of the unit tests, the scheduler of the model (`tests/white_box`) may switch threads at each mutex. So other
+//! threads of the process act between two looks at the known sessions.
 //!
 //! # Atomics
 //!
 //! | where | what | written by | read by | why no mutex |
 //! |---|---|---|---|---|
-//! | `consensus/src/http` `preferred`, `has_answered`, `is_closed` | the server to ask first; whether one ever has answered; whether the store is closed | whoever had an answer or none; `close` | each request | hints, but for the last, which only rises |
-//! | `consensus/src/consul/client` `is_on_agents` | whether a session had to be created on the node of an agent or server | whoever created the first one, and warns | the end of a session after a request without an answer, and whoever would move holds | it only rises; requests share no mutex |
-//! | `consensus/src/consul/client` `sees_without_token` | whether requests without a token are known to see entries | whoever has asked for one entry | each look without a token | it only rises; at worst the question is asked twice |
-//! | `consensus/src/consul/client` `is_placed` | whether Consul has taken the namespace and partition for ones that it has | whoever has asked | each request | it only rises; at worst the question is asked twice |
+//! | `consensus/src/http` `preferred`, `has_answered`, `is_closed` | the server to ask first; whether one has ever answered; whether the store is closed | a request that had an answer or none; `close` | each request | hints, but for the last, which only rises |
+//! | `consensus/src/consul/client` `is_on_agents` | whether a session had to be created on the node of an agent or server | the thread that created the first one, and warns | the end of a session after a request without an answer, and each move of holds | it only rises; requests share no mutex |
+//! | `consensus/src/consul/client` `sees_without_token` | whether requests without a token are known to see entries | the thread that has asked for one entry | each look without a token | it only rises; at worst the question is asked twice |
+//! | `consensus/src/consul/client` `is_placed` | whether Consul has accepted the namespace and partition | the thread that has asked | each request | it only rises; at worst the question is asked twice |
 //! | `consensus/src/etcd/client` `term` | the highest term in any answer of etcd | each answer | `renew` | only rises |
 
 #[cfg(not(test))]

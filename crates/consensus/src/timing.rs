@@ -1,29 +1,28 @@
-//! Every length of time of this crate, with its reason, and how often what fails is tried at once.
+//! Every length of time of this crate, with its reason, and the number of immediate tries.
 
 use std::time::Duration;
 
-/// How often a key that changes under our hands is looked at again, and how often a server is asked that does not know a session yet. Each time
-/// another process has got on, or a server has applied more of its log.
+/// How often a step is repeated because the key has changed meanwhile, or because a server does not know a session yet. Each time another process has
+/// made progress, or the server has applied more of its log.
 pub(crate) const TRIES: u32 = 16;
 
 /// How soon the first waiter asks again for a key in its lock-delay. The store does not tell how long that lasts.
 pub(crate) const DELAYED: Duration = Duration::from_secs(1);
 
-/// How long a request may take, at most, on which nobody depends: a waiter's message to the holder, or letting go of a key before the session
-/// ends.
+/// How long an optional request may take, at most: a waiter's message to the holder, or the release of a key before its session ends.
 pub(crate) const TELLING: Duration = Duration::from_millis(500);
 
-/// How long each of the requests may take, at most, by which holds come to share a session. The lease thread waits for them, so the client's limit for
-/// all of them is nearly always shorter; this one is for servers so far away that it is not.
+/// How long each request that moves holds onto a shared session may take, at most. The lease thread waits for these requests, so the client's limit
+/// for all of them is nearly always shorter. This limit is for very distant servers.
 pub(crate) const MOVING: Duration = PATIENCE;
 
-/// How long the inbox takes to confirm what its client is offered, at most. It tells nothing meanwhile, and what it has not confirmed is polled for.
-/// The close of a client waits for it.
+/// How long the inbox takes to confirm offers to its client, at most. It tells no messages meanwhile. The client polls for offers that are not
+/// confirmed. The close of a client waits for the inbox.
 pub(crate) const CONFIRMING: Duration = PATIENCE;
 
-/// For how long an offer may stand that its waiter does not confirm, from when another waiter has seen it. Waiters ask every sixth of the lease, so
-/// a dead one keeps the others out for half a lease at most while the store answers, and a live one that has missed the message has asked for itself by
-/// then, unless a request of its own was lost, too.
+/// How long an unconfirmed offer may stand after another waiter has seen it. Waiters ask every sixth of the lease. So while the store answers, a dead
+/// waiter keeps the others out for at most half a lease. A living waiter that has missed the message has asked by then, unless its request was lost,
+/// too.
 pub(crate) fn patience(lease: Duration) -> Duration {
     lease * 3 / 10
 }
@@ -33,51 +32,51 @@ pub(crate) fn between_looks(patience: Duration) -> Duration {
     patience * 5 / 6
 }
 
-/// How long it is kept by whom a hold was broken, at least: the holder asks soon after it was told, and whoever gave the order if the reply is
-/// lost.
+/// How long the order that broke a hold is kept, at least. The holder asks for it soon after the message, and so does the operator's process if the
+/// reply is lost.
 pub(crate) const TOLD: Duration = Duration::from_secs(60);
 
-/// How long a session lives that says something to others: as long as the record of a client, so that one session does both.
+/// How long a session for words lives: as long as the record of a client, so that one session serves both.
 pub(crate) const VOICE: Duration = Duration::from_secs(90);
 
-/// How much of its life is left at least when it says something: more than a request takes.
+/// How much of that life must be left when the session is used: more than a request takes.
 pub(crate) const SAYING: Duration = Duration::from_secs(5);
 
 /// How long a store takes, at most, to end the sessions that nobody uses when it is closed.
 pub(crate) const CLOSING: Duration = Duration::from_secs(1);
 
-/// How long a request waits for a server, at most, if there are others to try. A renewal reaches a healthy server in time then.
+/// How long a request waits for a server, at most, if there are others to try, so that a renewal reaches a healthy server in time.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// How long it may take to find an address, and how long to connect to it. Nobody can interrupt either.
+/// How long the look-up of an address may take, and how long a connect. Neither can be interrupted.
 pub(crate) const CONNECTING: Duration = Duration::from_secs(2);
 
-/// How long the address that a name led to is used without another look-up. A name that leads to another server is noticed after that.
+/// How long the addresses of a name are used without another look-up. A name that leads to another server is noticed after that time.
 pub(crate) const NAMES: Duration = Duration::from_secs(1);
 
 /// How long a request without a limit may take.
 pub(crate) const UNLIMITED: Duration = Duration::from_secs(3600);
 
-/// How long a command may take if the caller sets no other limit: a disk of a majority writes it.
+/// How long a command may take if the caller sets no other limit: a majority of the servers must write it to disk.
 pub(crate) const COMMAND: Duration = Duration::from_secs(3);
 
 /// How long the servers may need to elect another leader.
 pub(crate) const ELECTION: Duration = Duration::from_secs(3);
 
-/// The longest delay of a release that a store with leases of any length takes.
+/// The longest delay of a release on a store that has leases of any length.
 pub(crate) const A_YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd {
     use super::Duration;
 
-    /// The shortest lease of which etcd, with its usual election time-out of a second, does not make a longer one.
+    /// The shortest lease that etcd, with its usual election time-out of a second, does not lengthen.
     pub(crate) const SHORTEST: Duration = Duration::from_secs(2);
 
     /// The unit in which etcd counts leases.
     pub(crate) const TICK: Duration = Duration::from_secs(1);
 
-    /// How long a stream of changes lasts. A connection that has died silently is noticed then.
+    /// How long a stream of changes lasts. A connection that has died silently is noticed at its end.
     pub(crate) const LIFE: Duration = Duration::from_secs(20);
 
     /// How long it may take to open the next stream.
@@ -100,13 +99,13 @@ pub(crate) mod consul {
     /// The longest lock-delay that Consul takes.
     pub(crate) const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
 
-    /// How long a query waits for a change. A connection that has died silently is noticed then.
+    /// How long a query waits for a change. A connection that has died silently is noticed at its end.
     pub(crate) const WAIT: Duration = Duration::from_secs(30);
 
-    /// How much longer than that an answer may take.
+    /// How much later than that an answer may come.
     pub(crate) const LATE: Duration = Duration::from_secs(2);
 
-    /// How long after a sweep that left nothing the next one comes.
+    /// How long after a complete sweep the next one comes.
     pub(crate) const SWEEPS: Duration = Duration::from_secs(600);
 
     /// How long a sweep may take. The client reads no message meanwhile.

@@ -1,7 +1,7 @@
 //! TLS for requests over HTTP.
 //!
-//! `redis-dlock` reads and checks the certificates, as for its own store. Here they are only handed on, in the types of the HTTP client. The crypto
-//! provider is named, so that nothing depends on one that the program has installed: without one, rustls would panic.
+//! `redis-dlock` reads and checks the certificates, as for its own store. This module only hands them on, in the types of the HTTP client. It names
+//! the crypto provider, so that nothing depends on one that the program has installed: without one, rustls would panic.
 
 use redis_dlock::Error;
 use redis_dlock::port::TlsSettings;
@@ -9,13 +9,13 @@ use std::io;
 use std::sync::Arc;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
-/// Reads the certificates for the client of HTTP.
+/// Reads the certificates for the HTTP client.
 ///
 /// # Errors
 ///
 /// [`Error::InvalidConfig`] for certificates or keys that cannot be used.
 pub(super) fn config(settings: &TlsSettings) -> Result<TlsConfig, Error> {
-    // What cannot be used is told here, and not by the first request.
+    // A certificate that cannot be used is an error here, and not of the first request.
     settings.check()?;
     let unread = |e| Error::invalid_config("TLS certificates", "", format!("{e}"));
     let roots = match settings.root_certificates() {

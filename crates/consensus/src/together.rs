@@ -1,41 +1,41 @@
-//! Extensions and probes of many tenures by few requests: all that a process sends while it only holds.
+//! Extensions and probes of many tenures by few requests. A process that only holds sends nothing else.
 //!
 //! | step | one tenure | a thousand tenures |
 //! |---|---|---|
 //! | renew the sessions | 1 request | etcd: 1, which is a stream of renewals; Consul: 1,000, or 1 where the holds [share](super::shared) a session |
 //! | look at the keys | 1 request | 8, each a transaction of 128 reads |
 //!
-//! Each tenure has an outcome of its own, that of [`Extend`]. On etcd it is told of one who waits, at most:
+//! Each tenure has an outcome of its own, that of [`Extend`]. On etcd the outcome tells of at most one waiter:
 //!
 //! | its renewal | the look at its key | outcome |
 //! |---|---|---|
 //! | answered: it lives | its session and its locker hold the key | extended |
-//! | the same | another one holds the key, or nobody | not ours |
-//! | none, because it is probed | as the two above | ours; not ours |
+//! | answered: it lives | another one holds the key, or nobody | not ours |
+//! | none, because it is probed | as in the two rows above | ours; not ours |
 //! | answered: there is no such session | is left out | it is extended alone |
-//! | the same, of a session that others share | its locker holds the key with it | it is extended together with the others once more, and then alone |
-//! | the same, of a session that others share | another one holds the key, or nobody | not ours |
+//! | answered: there is no such session, and others share it | its locker holds the key with it | it is extended together with the others once more, and then alone |
+//! | answered: there is no such session, and others share it | another one holds the key, or nobody | not ours |
 //! | not answered, or its time was over before it was sent | is left out | the error: the client tries again |
 //! | answered: it lives | failed, or was refused | it is asked about alone |
 //! | any, and another term has begun | any | all is done again, with the time that is left |
 //!
-//! The extension of a tenure is complete with the look. A tenure whose session was renewed, and whose look failed, has the deadline that it had.
+//! The extension of a tenure is complete with the look. A tenure whose session was renewed, and whose look failed, keeps its earlier deadline.
 //!
 //! 1. The sessions of extensions are renewed before the look at their keys, so a tenure that is answered "extended" held the key after its renewal.
 //! 2. A renewal counts only if no term has begun between it and the look that follows: see [`renew`](ConsensusStore::renew). If one has begun, all
 //!    is done again.
 //! 3. A renewal that finds no session decides nothing. The tenure is extended alone, and that looks twice. A tenure that this processor does not
 //!    know is extended alone, too.
-//! 4. The renewals take two thirds of the time that is left, at most, because without the look all of them are in vain.
-//! 5. Where a look at many keys fails, each tenure asks alone, as if the store had no such look: a right may be missing for one key. Nobody asks
-//!    any more once the servers have failed three in a row. A refusal does not count: it says nothing of other keys.
+//! 4. The renewals take at most two thirds of the time that is left, because without the look all of them are in vain.
+//! 5. Where a look at many keys fails, each tenure asks alone, as if the store had no such look: a right may be missing for one key. No further
+//!    tenure asks once the servers have failed three times in a row. A refusal does not count: it says nothing of other keys.
 //! 6. The most urgent tenures come first in each step, in the order in which the client names them. Consul takes all steps for 128 tenures before it
 //!    goes on with the next ones, and those that ask alone come last.
 //!
 //! *Why the looks may be at different indices.* An outcome depends on the entries of one key, and each key is looked at once.
 //!
-//! *Why a tenure may end meanwhile.* Another thread may release it. Its session is then idle, or of the next tenure, and renewing a session harms
-//! nobody: it is noted for the locker of the request alone, which is not known any more. The client takes no outcome for a tenure that has ended.
+//! *Why a tenure may end meanwhile.* Another thread may release it. Its session is then idle, or serves the next tenure. Renewing it harms nobody:
+//! the renewal is only noted for the locker of the request, which is not known any more. The client takes no outcome for a tenure that has ended.
 //!
 //! *Why nothing is left behind.* No extension or probe writes an entry, so none leaves anything in the store, however late it is executed. A late
 //! renewal makes one session live longer by its own life: the same as an extension whose answer is lost.
@@ -53,14 +53,14 @@ use std::collections::{HashMap, HashSet};
 /// After how many failures of the servers in a row no further tenure is asked about alone.
 const FAILURES: usize = 3;
 
-/// How many bytes the names of all keys may have at which one request looks. Consul takes 512 KiB, etcd 1.5 MiB, and a name may have 16 KiB.
+/// How long the names of all keys in one look may be together, in bytes. Consul takes 512 KiB, etcd 1.5 MiB, and a name may have 16 KiB.
 const LONGEST_LOOK: usize = 128 * 1024;
 
 /// A tenure that is extended or probed.
 #[derive(Debug)]
 pub(super) struct KeptTenure<'a> {
     claim: &'a Claim<'a>,
-    /// `None` if this processor does not know the tenure, or not any more.
+    /// The known tenure. `None` if this processor does not know it, or knows it no longer.
     tenure: Option<KnownTenure>,
     is_extended: bool,
 }
@@ -89,7 +89,7 @@ impl<'a> KeptTenure<'a> {
         self.tenure.iter().filter(|_| self.is_extended).flat_map(KnownTenure::sessions)
     }
 
-    /// Whether it is extended, and a [shared](super::shared) session holds its key, or perhaps does.
+    /// Whether it is extended, and a [shared](super::shared) session holds its key or may hold it.
     fn is_moved(&self) -> bool {
         self.is_extended && self.tenure.as_ref().is_some_and(KnownTenure::is_moved)
     }
@@ -106,11 +106,11 @@ pub(super) struct Together<'a> {
 /// Renewals that were sent one after another.
 struct Round<'a> {
     term: u64,
-    /// When the first ones of all were sent, and the first ones of these.
+    /// When the first renewals of all rounds were sent, and the first ones of this round.
     begun: Moment,
     sent_at: Moment,
     renewed: &'a HashMap<&'a str, Result<bool, Error>>,
-    /// The shared ones that were renewed with any tenures.
+    /// The shared sessions that were renewed in any round.
     shared: &'a HashSet<String>,
 }
 
@@ -119,13 +119,13 @@ impl Round<'_> {
         self.shared.contains(session) || matches!(self.renewed.get(session), Some(Ok(true)))
     }
 
-    /// From when on the sessions of a tenure live. What was renewed with others lives from the first ones on, at least.
+    /// The moment from which the sessions of a tenure live. A shared session lives at least from the first renewals on.
     fn lives_from(&self, kept: &KeptTenure<'_>) -> Moment {
         if kept.sessions().any(|session| self.shared.contains(session)) { self.begun } else { self.sent_at }
     }
 }
 
-/// What came of a tenure. `None` if it must be asked about alone.
+/// The outcome of a tenure. `None` if it must be asked about alone.
 type Kind = Option<Result<Outcome, Error>>;
 
 impl Together<'_> {
@@ -133,7 +133,7 @@ impl Together<'_> {
     pub(super) fn run(self) -> Vec<Result<Outcome, Error>> {
         let (begun, mut shared) = (SystemClock.now(), HashSet::new());
         let mut together = self.in_order(&mut shared, begun);
-        // A server that has just begun to lead may know a session by now, and another thread may have moved a hold.
+        // A new leader may know a session by now, and another thread may have moved a hold.
         let again = |n: &usize| together[*n].is_none() && self.kept[*n].is_moved();
         let places: Vec<_> = (0..together.len()).filter(again).collect();
         let anew = |n: &usize| KeptTenure::of(&self.store.sessions, self.kept[*n].claim, true);
@@ -156,7 +156,8 @@ impl Together<'_> {
         self.kept.iter().zip(together).map(|(kept, outcome)| outcome.unwrap_or_else(|| alone(kept))).collect()
     }
 
-    /// Renews and looks for some after others. `shared` has the shared sessions that were renewed: each is renewed once, before the first look.
+    /// Renews and looks for one group of tenures after another. `shared` has the shared sessions that were renewed: each is renewed once, before the
+    /// first look.
     fn in_order(self, shared: &mut HashSet<String>, begun: Moment) -> Vec<Kind> {
         let of_some = |kept| {
             let some = Together { kept, ..self };
@@ -178,7 +179,7 @@ impl Together<'_> {
         })
     }
 
-    /// Renews the sessions of those that are extended. Returns what came of each, and adds those to `shared` that others share.
+    /// Renews the sessions of the tenures that are extended. Returns the result for each session, and adds the shared ones to `shared`.
     fn renewed(&self, shared: &mut HashSet<String>) -> Result<HashMap<&str, Result<bool, Error>>, Error> {
         let mut seen = HashSet::new();
         let due = self.kept.iter().flat_map(KeptTenure::sessions);
@@ -194,7 +195,7 @@ impl Together<'_> {
         Ok(renewed)
     }
 
-    /// Looks at the keys of those that were renewed, or need not be, and of those whose session others share.
+    /// Looks at the keys of tenures whose session was renewed, or need not be, and of those with a shared session.
     fn looked(&self, round: &Round<'_>) -> Vec<Kind> {
         let mut outcomes: Vec<Kind> = Vec::with_capacity(self.kept.len());
         let mut looks = Vec::new();
@@ -243,7 +244,7 @@ impl Together<'_> {
         }
     }
 
-    /// `None` if the renewal of a session that others share found none, or another thread has moved the hold meanwhile.
+    /// The outcome of a tenure. `None` if the renewal of a shared session found none, or if another thread has moved the hold meanwhile.
     fn outcome(&self, kept: &KeptTenure<'_>, snapshot: &Snapshot, round: &Round<'_>) -> Option<Outcome> {
         let (extend, sessions) = (self.extend(kept), &self.store.sessions);
         let (claim, tenure) = (kept.claim, kept.tenure.as_ref()?);

@@ -1,14 +1,14 @@
-//! URLs of consensus stores: `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, and `etcd+https://…`. Those of Consul may end with
+//! URLs of consensus stores: `etcd://[user:password@]host[:port][,host[:port]…][/prefix]`, and `etcd+https://…`. A URL of Consul may end with
 //! parameters: `?dc=east&ns=team&partition=blue`.
 //!
-//! | part | may be | why no more |
+//! | part | may be | reason |
 //! |---|---|---|
 //! | login | anything, with `%XX` for what a URL cannot have | the servers decide |
-//! | host | a name, an address of IPv4, one of IPv6 in brackets; in Consul's URLs the path of a socket, with `%2F` for each `/` | whatever is accepted here is shown in errors, so it must not be a part of a password |
-//! | prefix | parts without `.`, `..`, and what a path of a request must not have | it is the beginning of every path |
+//! | host | a name, an IPv4 address, an IPv6 address in brackets; in Consul's URLs the path of a socket, with `%2F` for each `/` | errors show the host, so it must not be a part of a password |
+//! | prefix | parts other than `.` and `..`, without the characters that a path of a request must not have | it is the beginning of every path |
 //! | parameter | letters, digits, `-` and `_`, once each, of those that the store knows | it stands in each request; one that is not known would be dropped without a word |
 //!
-//! A wrong URL is shown by its scheme alone. Where the password begins and ends is known only of a URL that can be read.
+//! Errors show only the scheme of a wrong URL: where its password begins and ends is known only once the URL can be read.
 
 use percent_encoding::percent_decode_str;
 use redis_dlock::Error;
@@ -18,11 +18,11 @@ use std::path::PathBuf;
 /// A parsed URL. It contains a secret.
 #[derive(Clone)]
 pub(super) struct StoreUrl {
-    /// `http://host:port` each, or `https://host:port`.
+    /// The servers, each as `http://host:port` or `https://host:port`.
     pub(super) servers: Vec<String>,
-    /// The socket of the one server, if it is reached by one.
+    /// The socket of the server, if the URL names one.
     pub(super) socket: Option<PathBuf>,
-    /// What stands before the `@`: a user, and the password if there is one.
+    /// The text before the `@`: a user, and the password if there is one.
     pub(super) login: Option<(String, Option<String>)>,
     /// The prefix of all paths: empty, or ends with a slash.
     pub(super) root: String,
@@ -34,8 +34,8 @@ pub(super) struct StoreUrl {
 /// The prefix of a URL that names none.
 const ROOT: &str = "dlock/";
 
-/// What requests to a server on a socket call it: HTTP needs a host. The name is not looked up. Errors of the connect name the path of
-/// the socket.
+/// The host in requests to a server on a socket, because HTTP needs one. The name is not looked up. Errors of the connect name the path of the
+/// socket.
 const ON_A_SOCKET: &str = "http://unix-socket";
 
 impl StoreUrl {
@@ -61,10 +61,10 @@ impl StoreUrl {
     }
 }
 
-/// Reads a URL after its scheme, part by part. Each part has a hint of its own, because the URL itself is never shown: it may contain a password,
-/// and a slip of the pen moves the password into another part.
+/// Reads a URL after its scheme, part by part. Each part has a hint of its own, because errors never show the URL: it may contain a password, and a
+/// typing error can move the password into another part.
 struct Reader<'a> {
-    /// What stands before `://`.
+    /// The text before `://`.
     found: &'a str,
     /// The scheme that should stand there, and the port of servers that name none.
     scheme: &'static str,
@@ -74,12 +74,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads what follows the scheme, from the outside to the inside: the parameters behind the question mark, the prefix behind the first slash,
-    /// the login before the last `@`, the hosts.
+    /// Reads the URL after its scheme from the outside to the inside: the parameters behind the question mark, the prefix behind the first slash, the
+    /// login before the last `@`, the hosts.
     fn read(&self, rest: &str) -> Result<StoreUrl, Error> {
         let http = self.protocol()?;
         let (rest, parameters) = match rest.split_once('?') {
-            // It belongs to a login: whatever follows may be a secret.
+            // The question mark belongs to a login, so the rest may be a secret.
             Some((_, behind)) if behind.contains('@') => (rest, Vec::new()),
             Some((before, behind)) if !self.parameters.is_empty() => (before, self.parameters(behind)?),
             _ => (rest, Vec::new()),
@@ -112,8 +112,8 @@ impl Reader<'_> {
         Ok(StoreUrl { servers: servers?, socket: None, login, root, parameters })
     }
 
-    /// The parameters, each of them once. A value needs no decoding: what would have to be encoded is refused, because it names nothing in
-    /// Consul.
+    /// Reads the parameters, each of them once. A value needs no decoding: a character that needs encoding is refused, because no name in Consul has
+    /// it.
     fn parameters(&self, text: &str) -> Result<Vec<(String, String)>, Error> {
         let hint =
             || format!("of parameters there are {}, such as ?{}=…", self.parameters.join(", "), self.parameters[0]);
@@ -199,7 +199,7 @@ impl Reader<'_> {
         match root.trim_end_matches('/') {
             "" => Ok(ROOT.to_owned()),
             root if root.split('/').all(is_part) => Ok(format!("{root}/")),
-            // It may be the rest of a password with a slash in it, so it is not shown.
+            // The error does not show it, because it may be the rest of a password with a slash.
             _ => Err(self.wrong(
                 "write the prefix as words separated by single slashes, without any of ?#@% and not . or .., and a slash in a login as %2F",
             )),
@@ -213,7 +213,7 @@ fn port_number(given: &str) -> Option<u16> {
     given.parse().ok().filter(|port| is_number && *port != 0)
 }
 
-/// Whether this names a host. What is not plain would end up in the path of a request, or in its login.
+/// Whether this names a host. Other characters would end up in the path of a request, or in its login.
 fn is_host(name: &str) -> bool {
     let bracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     if let Some(address) = bracketed {
@@ -228,13 +228,13 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
-/// Whether a store can have a part of a prefix in the path of a request, which knows `.` and `..` as directories.
+/// Whether a part of a prefix may stand in the path of a request, where `.` and `..` are directories.
 fn is_part(part: &str) -> bool {
     let is_plain = |c: char| !c.is_control() && !"?#@%".contains(c);
     !matches!(part, "" | "." | "..") && part.chars().all(is_plain)
 }
 
-/// A URL as far as it may be shown. What stands before `://` may be a login.
+/// The part of a URL that may be shown. The text before `://` may be a login.
 fn shown(scheme: &str) -> String {
     match scheme {
         "" => "(no scheme)".into(),

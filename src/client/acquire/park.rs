@@ -1,4 +1,4 @@
-//! What a thread that waits in the local queue is woken by, besides its waiter.
+//! What wakes a thread that waits in the local queue, besides its waiter.
 
 use crate::client::parts::Parts;
 use crate::client::wait_limit::WaitLimit;

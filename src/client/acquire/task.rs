@@ -2,7 +2,7 @@
 //!
 //! | the task | then |
 //! |---|---|
-//! | is polled for the first time | it takes up a tenure that lingers, or stands in the local queue. If nobody has asked for the key, the retry thread asks now |
+//! | is polled for the first time | it takes up a tenure that lingers, or enters the local queue. If nobody has asked for the key, the retry thread asks now |
 //! | is polled while it waits | it finds that it has the hold, or that its wait was ended, or it leaves because its limit is over |
 //! | has a hold that must be confirmed | the retry thread extends the lease, and wakes it |
 //! | is dropped while it waits | it leaves the queue, or gives back the hold that it was just given |
@@ -88,7 +88,7 @@ impl<'c> TaskAcquire<'c> {
     /// Gets the hold for the owner, a [`Hold`](crate::Hold). Returns its token, or `None` if the limit has ended before. Do not call it again after
     /// it has returned something.
     pub(crate) fn poll(mut self, waker: &Waker) -> Poll<Result<Option<u64>, Error>> {
-        // The stage changes once the outcome is known: a waker is code of others, and may panic.
+        // The stage changes only once the outcome is known: a waker is the runtime's code, and may panic.
         let progress = match &self.wait.stage {
             Stage::New => self.begin(waker),
             Stage::Waits(waiter) => {
@@ -116,7 +116,7 @@ impl<'c> TaskAcquire<'c> {
         self.end();
     }
 
-    /// Ends what goes on beside a wait.
+    /// Removes the alarm of a wait, and counts the task out of those that wait.
     fn end(&mut self) {
         if std::mem::take(&mut self.wait.has_alarm) {
             self.call.parts.alarms.remove(self.call.owner);
@@ -136,7 +136,7 @@ impl<'c> TaskAcquire<'c> {
             let _ = self.call.leave(waiter, state);
             parts.count_out_task();
         }
-        // Otherwise, whoever has ended the wait has counted it out.
+        // Otherwise, the thread that has ended the wait has counted the task out.
     }
 
     /// Gives back a hold of which the task was not told.
@@ -149,7 +149,7 @@ impl<'c> TaskAcquire<'c> {
         let parts = self.call.parts;
         let now = parts.core.clock.now();
         if self.call.limit.is_over(now) {
-            // Its limit counts from its making. As with a limit of zero, it makes one attempt.
+            // The limit counts from the creation of the future. If it is over, the task makes one attempt, as with a limit of zero.
             self.wait.limit = WaitLimit::ONE_ATTEMPT;
             self.call.limit = WaitLimit::ONE_ATTEMPT;
         }
@@ -168,7 +168,7 @@ impl<'c> TaskAcquire<'c> {
         arrived
     }
 
-    /// Starts the threads that work for a task. What a thread does besides, before it locks for the first time, the retry thread does.
+    /// Starts the threads that work for a task. The retry thread does the other preparations that a thread makes before its first lock.
     fn start_threads(&self) -> Result<(), Error> {
         let parts = self.call.parts;
         releases::note_use(parts);
@@ -178,7 +178,7 @@ impl<'c> TaskAcquire<'c> {
         parts.retries.thread.start().map(|_| ())
     }
 
-    /// Looks what has become of the wait.
+    /// Looks whether the wait has ended.
     fn look_again(&mut self, waiter: Arc<Waiter>, waker: &Waker) -> Result<Progress, Error> {
         let (parts, key) = (self.call.parts, self.call.key);
         let Some(task) = &waiter.task else { return Ok(Progress::Ended) };

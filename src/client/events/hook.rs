@@ -59,7 +59,7 @@ impl Function {
         }
     }
 
-    /// Logs that something is wrong with it, and for which lock.
+    /// Logs what is wrong with the function, and for which lock.
     fn log_error(&self, what: &str, key: Option<&str>) {
         let name = self.name();
         let of = key.map(|key| format!(" for lock {key:?}")).unwrap_or_default();
@@ -107,7 +107,7 @@ pub(super) struct FollowUp {
 }
 
 impl Hook {
-    /// Creates the queue of these functions, if there are any.
+    /// Creates the queue for these functions. `None` without functions.
     pub(super) fn of(functions: impl IntoIterator<Item = Function>) -> Option<Arc<Self>> {
         let functions: Vec<_> = functions.into_iter().collect();
         let is_wanted = !functions.is_empty();

@@ -7,7 +7,7 @@ use crate::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The threads that hold a lock and have waited long for another one: which one.
+/// The threads that hold a lock and have waited long for another one, each with the key that it waits for.
 #[derive(Default)]
 pub(super) struct LongWaits(Mutex<BTreeMap<u64, Arc<Key>>>);
 

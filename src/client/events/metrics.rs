@@ -99,7 +99,7 @@ pub(super) fn unix_seconds() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs())
 }
 
-/// Why a call got no lock that the program has given up.
+/// The reason for a call that the program has given up.
 pub(crate) const CANCELLED: &str = "cancelled";
 
 /// Defines the table of a label's words, and the function that returns the word of a value. So no word is missing in the table, from which the
@@ -120,7 +120,7 @@ macro_rules! words {
 
 words! {
     WHY =
-    /// Returns why a call with this limit, which got no lock, has got none.
+    /// Returns why a call with this limit got no lock.
     fn why_not(limit: &WaitLimit<'_>, error: Option<&Error>) match error {
         None if limit.is_cancelled() => CANCELLED,
         None if limit.is_one_attempt => "busy",

@@ -12,7 +12,7 @@ use crate::timing;
 pub(super) struct Outage {
     /// Whether `failing` has anything. While the store answers, a request looks at no more than this.
     is_failing: AtomicBool,
-    /// What changes it is an event, which is queued under this mutex. So the events are in order.
+    /// Each change is an event, which is queued under this mutex. So the events are in order.
     failing: Mutex<Option<Failing>>,
 }
 

@@ -163,7 +163,7 @@ impl DLockGenerator {
     /// store](crate::port::StoreLimits); for a config without a lease, those of [`lease_of`](Self::lease_of); [`Error::ShutDown`] after
     /// [`close`](Self::close).
     pub fn generate_with(&self, config: DLockConfig) -> Result<DistributedReentrantLock, Error> {
-        // Asked each time: what an outage may last is known only once Sentinels have answered.
+        // The store is asked each time, because it knows how long an outage may last only once Sentinels have answered.
         let limits = self.client.core().processor.limits();
         let config = limits::within(self.with_its_lease(config)?.checked()?, &limits)?;
         if self.client.is_closed() {

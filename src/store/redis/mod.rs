@@ -13,8 +13,8 @@
 //!                               net                 one connection: bytes out, values in
 //! ```
 //!
-//! No room names one above it. A plain attempt is given the way to ask a script; its builder stands in `processor/builder.rs`.
-//! A [`Topology`](topology::Topology) is one server or a Cluster, and `processor.rs` has the answers of both side by side.
+//! No room names one above it. The builder of the store is in `processor/builder.rs`. A [`Topology`](topology::Topology) is one server or a Cluster,
+//! and `processor.rs` has the answers of both side by side.
 //!
 //! | room | holds |
 //! |---|---|
@@ -25,9 +25,9 @@
 //! | `plain/` | the first attempt at a key that is likely to be free, without a script; when its fence number may be trusted |
 //! | `node.rs` | one server: calls of scripts on its connections |
 //! | `cluster/` | the nodes of a Cluster, which of them owns each slot, and a call from one to another |
-//! | `processor.rs`, `builder.rs`, `inbox.rs` | the store: requests, releases that nobody waits for, its settings, its messages |
+//! | `processor.rs`, `processor/`, `inbox.rs` | the store: requests, releases that nobody waits for, its settings, what it tells people, its messages |
 //! | `topology.rs` | one server, or a Cluster; what is known of one server |
-//! | `server.rs` | the servers behind the store, for a program that examines them |
+//! | `processor/server.rs` | the servers behind the store, for a program that examines them |
 //!
 //! The crate of the same name is always written `::redis` here.
 

@@ -26,7 +26,7 @@ pub(crate) struct Node {
     is_silent: AtomicBool,
     /// How many replicas must acknowledge, if any must.
     pub(crate) acks: Option<ReplicaAcks>,
-    /// The server of which enough replicas have acknowledged the last call: the number that it was, plus one. Zero if too few have.
+    /// The number of the server, plus one, if enough of its replicas have acknowledged the last call. Zero if too few have.
     // ORDERING: Relaxed: a hint, as `is_silent`.
     acknowledged: AtomicU64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Node {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallOptions {
     pub(crate) limit: Duration,
-    /// How much longer a call may take that is sent again with the script's text, because the caller waits for other servers first.
+    /// How much longer a call may take that is sent again with the script's text: its caller may wait for other servers first.
     pub(crate) spare: Duration,
     /// What becomes of a connection from which an answer does not come within the limit.
     pub(crate) at_limit: AtLimit,
@@ -83,7 +83,7 @@ impl Node {
     /// Notes what a reply says about the node.
     fn note(&self, reply: &Reply) {
         let Ok(replied) = reply else { return };
-        // Only a change costs a write to memory that other threads read.
+        // This writes only if the value changes, because other threads read this memory.
         if self.is_silent() {
             self.is_silent.store(false, Ordering::Relaxed); // ORDERING: Relaxed: a hint.
         }
@@ -126,7 +126,7 @@ impl Node {
         for call in calls {
             askings.push(call.asking);
             if call.asking {
-                // Both take the connection of the key, one behind the other. `ASKING` applies to the next command only. So the call has its
+                // Both commands take the connection of the key, one behind the other. `ASKING` applies only to the next command. So the call has its
                 // full form: a short form that the server does not know would be repeated without `ASKING`.
                 batch.push(Some(call.key), |packed| packed.words(&["ASKING"]));
                 batch.push(Some(call.key), |packed| call.pack_in_full(self.form, packed));
@@ -169,7 +169,7 @@ impl Node {
         done: Vec<Callback>,
         time: PostTime,
     ) {
-        // What need not go out at once opens no further connection.
+        // A call that need not go out at once opens no further connection.
         let to_connect = if matches!(time, PostTime::WithNext) { Duration::ZERO } else { limit };
         let mut batch = self.transport.batch(to_connect);
         calls.for_each(|call| batch.push(Some(call.key), |packed| call.pack(self.form, packed)));

@@ -183,12 +183,12 @@ impl RedisLockProcessor {
         let attempt = Attempt { transport: &node.transport, watermarks, contention, acks: node.acks, at_limit };
         let exchanges: Exchanges<'_> = requests.iter().map(|request| self.given_up.exchange(request)).collect();
         let answered = attempt.run(&exchanges, (start, limit));
-        // What is left of the time may be short, and says nothing about the connection.
+        // The time that is left may be short, so an answer that does not come says nothing about the connection.
         let left = || limit.saturating_sub(start.elapsed());
         let (mut outcomes, mut again) = (Vec::with_capacity(requests.len()), SmallVec::<[_; 1]>::new());
         for (answered, exchange) in answered.into_iter().zip(&exchanges) {
             let (sent, place) = (&*exchange.sent, outcomes.len());
-            // The place of a request for which the script must be called next holds an error until then.
+            // If the script must be called next for a request, the place of its outcome holds an error until then.
             let mut by_script = |busy| {
                 again.push((place, busy));
                 Err(mismatch())
@@ -212,7 +212,7 @@ impl RedisLockProcessor {
         outcomes
     }
 
-    /// Takes back what a request has got and must not keep, because of this error. Returns the error with which the request fails.
+    /// Takes back a key that a request has got and must not keep because of this error. Returns the error with which the request fails.
     fn undo(&self, request: &Request<'_>, error: Error, limit: Duration) -> Error {
         match self.take_back(request, limit) {
             Ok(()) => self.topology.address().hide(error),
@@ -264,7 +264,7 @@ impl RedisLockProcessor {
         exchanges.iter().zip(replies).map(|(exchange, reply)| self.end(exchange, reply, sent_at, limit)).collect()
     }
 
-    /// Returns the error that a script has answered as people are to see it.
+    /// Returns the error of a script as people are to see it: with the name of the key, and without the login.
     fn shown(&self, error: Error) -> Error {
         reply::with_name(self.topology.address().hide(error), self.topology.form())
     }

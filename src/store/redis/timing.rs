@@ -8,6 +8,6 @@ pub(super) const SILENCE: Duration = Duration::from_secs(5);
 /// How long a Cluster may be without a master of a slot, unless something else is set: its default node time-out, and the election.
 pub(super) const CLUSTER_OUTAGE: Duration = Duration::from_secs(20);
 
-/// For how long a caller can be told to poll. After longer than that, a wake adds nothing that could be noticed.
+/// The shortest and the longest time for which a caller can be told to poll. After a longer wait, the time of a wake-up does not matter.
 pub(super) const SHORTEST_POLLING: Duration = Duration::from_micros(1);
 pub(super) const LONGEST_POLLING: Duration = Duration::from_millis(10);

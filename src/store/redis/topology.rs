@@ -1,7 +1,7 @@
 //! Which servers keep the locks: one server, or the nodes of a Cluster.
 //!
 //! There are two kinds of topology and no others, so each question of the store has one `match`, in which both answers stand side by side. If
-//! one of them is missing, the crate does not compile. Here is what several callers ask, and what is known of one server.
+//! one of them is missing, the crate does not compile. This file has the questions that have several callers, and what is known of one server.
 
 use super::cluster::{Cluster, RoutedBatch};
 use super::net::address::Address;

@@ -1,7 +1,7 @@
-//! O on a consensus store, which tells nobody what it executes: whoever looks at the lock while a thread knows that it holds it, finds
-//! the entry of that thread's process.
+//! Property O on a consensus store, which does not report the commands that it executes: a look at the lock while a thread knows that it holds it
+//! finds the entry of that thread's process.
 //!
-//! A look is made at some moment between its beginning and its end. So one that lies within a hold as a whole sees that hold.
+//! A look takes effect at some moment between its beginning and its end. So a look that lies wholly within a hold sees that hold.
 
 use super::holds::Hold;
 use super::windows::Window;
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 /// Tokens are the store's numbers, times this.
 const PASSES: u64 = 1024;
 
-/// What somebody saw who looked at the lock's entry.
+/// The result of a look at the lock's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sighting {
     /// When the look began and ended.
@@ -22,7 +22,7 @@ pub(crate) struct Sighting {
     pub(crate) held: Option<(u64, String)>,
 }
 
-/// `process_of` tells the process that a locker is of. What an operator did to the lock is not judged: `windows` says when that was.
+/// `process_of` returns the process of a locker. Looks in `windows` are not judged, because an operator changed the lock then.
 pub(crate) fn check(
     sightings: &[Sighting],
     holds: &[Hold],

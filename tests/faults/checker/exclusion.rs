@@ -1,4 +1,4 @@
-//! M: no two holds that are both valid, by what their threads knew, overlap.
+//! Property M: two holds never overlap while both are valid by what their threads knew.
 
 use super::holds::Hold;
 use super::windows::Lossy;

@@ -68,7 +68,7 @@ fn history(turns: &[Turn]) -> Vec<Event> {
         let actor = Actor { process: process[slot], thread: turn.thread };
         let token = (n as u64 + 1) * 1024;
         let mut note = |at, what| events.push(Event { at, actor, what });
-        // Taken in the store at `taken`, known to the thread later.
+        // The store gives the lock at `taken`, and the thread learns of it later.
         let taken = free_at.max(idle_from[slot] + 2) + 1;
         let asked = taken.saturating_sub(turn.asked_before).max(idle_from[slot] + 1);
         let since = taken + turn.reply;

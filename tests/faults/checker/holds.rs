@@ -73,7 +73,7 @@ pub(crate) struct Hold {
     pub(crate) since: Nanos,
     /// The tokens that its acquires gave, the outermost first.
     pub(crate) tokens: Vec<u64>,
-    /// The latest moment until which the thread knew it to be valid.
+    /// The latest moment until which the thread knew that it was valid.
     pub(crate) until: Nanos,
     /// When its last unlock began.
     pub(crate) unlock: Option<Nanos>,

@@ -1,12 +1,12 @@
-//! K: in the time for which an unlock keeps the lock, nobody gets it. Only if the store has confirmed the unlock: otherwise nothing is promised.
+//! Property K: nobody gets the lock in the time for which an unlock keeps it. Without the store's confirmation of the unlock nothing is promised.
 
 use super::holds::Hold;
 use super::windows::Lossy;
 use super::{Property, Violation, ms};
 use crate::history::Nanos;
 
-/// The server counts the time by a clock of its own, in whole milliseconds. A thread is told of its hold after the store has given it, so all else
-/// that takes time only makes a hold later.
+/// The server counts the time by its own clock, in whole milliseconds. A thread is told of its hold after the store has given it, so any other delay
+/// only makes a hold later.
 const SLACK: Nanos = 2_000_000;
 
 pub(super) fn check(holds: &[Hold], lossy: &Lossy) -> Vec<Violation> {

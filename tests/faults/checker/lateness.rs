@@ -1,11 +1,11 @@
-//! How late the machine was: a lease that ends while the holder, its network or its server wait for a processor is no fault of
-//! the lock's. Judged for each lease by itself, so that a busy moment elsewhere excuses nothing.
+//! How late the machine was. If a lease ends while the holder, its network or its server wait for a processor, the lock is not at fault. Each lease
+//! is judged by itself, so a busy moment elsewhere excuses nothing.
 
 use super::Absence;
 use crate::history::Nanos;
 use crate::pulse;
 
-/// A time in which nothing was done that could have been: by one process, or by what all depend on.
+/// A time in which one process, or a part that all depend on, did not run although it had work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Late {
     /// `None` for the server, and for the network.
@@ -30,8 +30,8 @@ pub(crate) struct Lateness {
     refused: Option<(Nanos, Nanos)>,
 }
 
-/// The part of the lease before its end in which it is extended, and the part of that in which somebody must have been late: so much
-/// an attempt on a fresh connection has, when one before met a dead connection.
+/// The last part of the lease, in which it is extended, and the part of that for which somebody must have been late. That much time is left for an
+/// attempt on a fresh connection, after one that met a dead connection.
 const EXTENDED_IN: Nanos = 4;
 const EXCUSED_BY: Nanos = 6;
 
@@ -44,13 +44,13 @@ impl Lateness {
         Self { lates: lates.into_iter().filter(|late| !on_purpose(late)).collect(), lease, refused: None }
     }
 
-    /// While the server refuses there is no time to extend in: what is left of it is the less.
+    /// Notes when the server refused on purpose. No lease can be extended in that time, so less time is left for it.
     pub(crate) fn refused(mut self, refused: Option<(Nanos, Nanos)>) -> Self {
         self.refused = refused;
         self
     }
 
-    /// Whether the machine let a lease end: one of this process, that was over at `end` (or was told to be).
+    /// Whether the machine is the reason that a lease of this process was over at `end`.
     pub(crate) fn excuses(&self, process: Option<u32>, end: Nanos) -> bool {
         let window = self.lease / EXTENDED_IN;
         let refused =
@@ -71,8 +71,8 @@ impl Lateness {
         late as f64 / (to - from).max(1) as f64
     }
 
-    /// For how long this process, or what it depends on, was late in that time. Who waits for another waits for its delays, too: they
-    /// add up.
+    /// How long this process, or a part that it depends on, was late in that time. The delays add up, because a process also waits for the delays of
+    /// others.
     pub(crate) fn within(&self, process: Option<u32>, from: Nanos, to: Nanos) -> Nanos {
         let concerned = self.lates.iter().filter(|late| late.process.is_none() || late.process == process);
         concerned.map(|late| late.to.min(to).saturating_sub(late.from.max(from))).sum()

@@ -1,10 +1,9 @@
-//! A loss can cross whatever the holder does: every order of the two, as the workers record it, and what a mistake in the counts
-//! looks like in each.
+//! A loss can cross any step of the holder. These tests have every order of the two, as the workers record it, with each mistake in the counts.
 
 use super::{Property, judge};
 use crate::history::Event;
 
-/// Of what the events, one a line, are counterexamples, each once.
+/// Returns the properties that the events, one a line, violate, each once.
 #[track_caller]
 fn broken(history: &str) -> Vec<Property> {
     let lines = history.lines().map(str::trim).filter(|line| !line.is_empty());

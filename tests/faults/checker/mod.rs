@@ -1,4 +1,4 @@
-//! Decides whether histories keep the properties of the lock. Pure: it reads events, and starts nothing.
+//! Decides whether histories keep the properties of the lock. It only reads events, and starts nothing.
 //!
 //! | property | module |
 //! |---|---|
@@ -31,7 +31,7 @@ use lateness::Late;
 use std::fmt;
 use windows::Lossy;
 
-/// What a violation is of.
+/// The property that a violation concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Property {
     /// Shows: G1, S1.
@@ -108,12 +108,12 @@ pub(crate) struct Verdict {
     pub(crate) operations: usize,
     pub(crate) holds: Vec<Hold>,
     pub(crate) lates: Vec<Late>,
-    /// For how long each two threads took the lock for their own, whether they may have or not.
+    /// How long each two threads believed at once that they held the lock, allowed or not.
     pub(crate) both: Vec<Nanos>,
 }
 
-/// Judges a history: the events of all threads on one lock. What it says of processes that did not run is added.
-/// Where the store is `lossy`, two may believe to hold: M, and what follows of it for X, are not judged there.
+/// Judges a history: the events of all threads on one lock. Adds the absences that it shows to `absences`. On a `lossy` store two threads may believe
+/// that they hold the lock. So M, and its consequences for X, are not judged there.
 pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>, lossy: impl Into<Lossy>) -> Verdict {
     let lossy = lossy.into();
     let away = |event: &Event| match event.what {
@@ -138,7 +138,7 @@ pub(crate) fn judge(mut events: Vec<Event>, absences: &mut Vec<Absence>, lossy: 
     Verdict { violations, operations: calls.len(), holds, lates, both }
 }
 
-/// A moment for people: seconds since the first of the history would need it, so milliseconds of the clock's tail do.
+/// Shows a moment to people, by the last digits of the clock in milliseconds. Seconds since the beginning would need the whole history.
 pub(crate) fn ms(at: Nanos) -> String {
     if at == Nanos::MAX {
         return "never".to_owned();

@@ -1,12 +1,11 @@
-//! X: the history is one of a reentrant fenced mutex whose holds may also end by their lease, as Jepsen models locks of this
-//! kind (`jepsen.hazelcast`'s reentrant fenced mutex): there is an order of all calls that the mutex could have executed one
-//! by one, each at some moment between its beginning and its end.
+//! Property X: the history is one of a reentrant fenced mutex whose holds may also end by their lease, as Jepsen models such locks
+//! (`jepsen.hazelcast`'s reentrant fenced mutex). That is, the mutex could have executed all calls one by one in some order, each at some moment
+//! between its beginning and its end.
 //!
 //! The search is Lowe's just-in-time linearisation: a call is put in order when its end is reached, after as many of
-//! the calls then under way as the mutex allows. A call that failed did nothing. An acquire whose outcome is unknown may have
-//! happened or not; if it has, its hold is given back sooner or later: leaving both out changes nothing for the others. After an
-//! unlock whose outcome is unknown, the hold may end at any later time; so may one of which its thread does not know any more
-//! that it is valid.
+//! the calls then under way as the mutex allows. A call that failed did nothing. An acquire whose outcome is unknown may have happened or not. If it
+//! has, its hold is given back later, so leaving both out changes nothing for the others. After an unlock whose outcome is unknown, the hold may end
+//! at any later time. So may a hold once its thread does not know any more that it is valid.
 
 use super::holds::{Call, End, Hold};
 use super::{Property, Violation};
@@ -53,7 +52,7 @@ enum Step {
     MayEnd(Actor),
 }
 
-/// The order of the calls. Not where the store itself drops live leases: there two have the lock.
+/// Checks the order of the calls. Not called for a store that drops live leases, because two may have the lock there.
 pub(super) fn check(calls: &[Call], holds: &[Hold]) -> Vec<Violation> {
     let mut violations = Vec::new();
     let mut steps: Vec<(Nanos, u8, Step)> = Vec::new();
@@ -65,7 +64,7 @@ pub(super) fn check(calls: &[Call], holds: &[Hold]) -> Vec<Violation> {
     }
     for hold in holds {
         if let Some(from) = may_end_from(hold) {
-            // Also before its thread was told: what it never knew to be valid, others may have had since.
+            // The hold may end even before its thread was told: others may have got the lock if the thread never knew it to be valid.
             steps.push((from.max(hold.asked), 3, Step::MayEnd(hold.actor)));
         }
     }
@@ -78,7 +77,7 @@ pub(super) fn check(calls: &[Call], holds: &[Hold]) -> Vec<Violation> {
         match step {
             Step::Begins(place) => {
                 under_way.insert(place);
-                // What was said of an earlier hold of this thread is over: it asks only without one.
+                // An earlier hold of this thread has ended, because a thread without a hold asks.
                 if calls[place].op != Op::Unlock && may_end.remove(&calls[place].actor) {
                     free(&mut ways, calls[place].actor);
                 }
@@ -104,7 +103,7 @@ pub(super) fn check(calls: &[Call], holds: &[Hold]) -> Vec<Violation> {
     violations
 }
 
-/// All ways in which a call has happened, when its end is reached; it is taken out of them.
+/// Returns all ways in which a call has happened when its end is reached, without that call.
 fn search(
     ways: &BTreeSet<Way>,
     place: usize,
@@ -148,8 +147,7 @@ fn free(ways: &mut BTreeSet<Way>, actor: Actor) {
     *ways = freed.collect();
 }
 
-/// From when on a hold may end without a call that ends it: `None` for one that was unlocked while its thread knew it
-/// to be valid.
+/// The moment from which a hold may end without a call. `None` if it was unlocked while its thread knew it to be valid.
 fn may_end_from(hold: &Hold) -> Option<Nanos> {
     let known = hold.until.min(hold.lost.unwrap_or(Nanos::MAX));
     let is_clean = hold.confirmed && hold.unlocked.is_some_and(|unlocked| unlocked < known);
@@ -163,7 +161,7 @@ fn is_left_out(call: &Call, holds: &[Hold]) -> bool {
     !is_first && hold.and_then(may_end_from).is_some_and(|from| from <= call.end_at)
 }
 
-/// After every call, the thread holds the lock as often as its calls say: whatever the store does.
+/// Checks that after every call the thread's count is the one that its calls imply, whatever the store does.
 pub(super) fn check_counts(calls: &[Call]) -> Vec<Violation> {
     let mut held: HashMap<Actor, u32> = HashMap::new();
     let mut violations = Vec::new();

@@ -1,4 +1,4 @@
-//! C: `try_lock_for` comes back when its time is over.
+//! Property C: `try_lock_for` returns when its time is over.
 
 use super::holds::{Call, End};
 use super::{Absence, Property, Violation, ms};

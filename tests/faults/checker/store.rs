@@ -1,13 +1,13 @@
-//! O: nobody changes a key that is not theirs, seen from the server: every command on the lock's key, in the order of
-//! execution. And the store's part of X: which tenures ended with their lease, released by nobody.
+//! Property O: nobody changes another's key. This module sees every command on the lock's key at the server, in the order of execution. It also finds
+//! the tenures that ended with their lease without a release, for X.
 //!
-//! What a script does belongs to the locker that the script was called with. The mark of a delayed release is its locker's, too, and no tenure.
+//! A script acts for the locker that it was called with. The mark of a delayed release belongs to its locker, too, and is no tenure.
 
 use super::{Property, Violation};
 use crate::support::monitor::Executed;
 use redis_dlock::DelayedRelease;
 
-/// Around the end of a lease the server's clock and that of its log may differ by so much: either is right then.
+/// How far the server's clock and that of its log may differ around the end of a lease. Either may be right within this time.
 const BLUR: u64 = 2_000;
 
 /// The lock's key in the store.
@@ -54,9 +54,9 @@ struct Reader {
     held: Option<Held>,
     /// The locker that the script was called with.
     caller: String,
-    /// The holder that a `SET NX` found around the end of its lease: whether it was there shows the next command.
+    /// The holder at a `SET NX` around the end of its lease. The next command shows whether it was still there.
     doubt: Option<Held>,
-    /// The same of a plain attempt: who next acts as the holder shows it.
+    /// The caller of a plain attempt in the same case. The next command as holder shows who had the key.
     rival: Option<Held>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn check(commands: &[Executed], key: &str) -> Seen {
 }
 
 impl Reader {
-    /// A command from outside: a script with its locker, or something of the test.
+    /// Reads a command from outside: a script with its locker, or a command of the test.
     fn begin(&mut self, words: &[&str], key: &str, at: u64) {
         self.seen.expired.extend(self.doubt.take().map(Expired::from));
         self.caller.clear();
@@ -96,7 +96,7 @@ impl Reader {
         self.meddle(words, key, at);
     }
 
-    /// What an operator does to the key, which belongs to nobody of us then.
+    /// Reads an operator's command on the key, which belongs to no worker afterwards.
     fn meddle(&mut self, words: &[&str], key: &str, at: u64) {
         match words {
             ["del", keys @ ..] if keys.contains(&key) => self.held = None,
@@ -235,7 +235,7 @@ mod tests {
             lines.extend([(500, false, "evalsha s 3 k q f b-1 1000"), (501, true, line)]);
             let seen = check(&log(&lines), "k");
             assert!(seen.violations.len() == 1 && seen.violations[0].story.contains(what), "{seen:?}");
-            // The same by its holder, and when the lease is over.
+            // The holder itself acts, or the lease is over.
             lines[2].2 = "evalsha s 3 k q f a-1 1000";
             assert!(check(&log(&lines), "k").violations.is_empty());
             lines[2] = (1_500_000, false, "evalsha s 3 k q f b-1 1000");
@@ -254,7 +254,7 @@ mod tests {
         let of_b = release(600, "evalsha s 3 k q f b-1 1000");
         assert_eq!(check(&log(&[&[a, b][..], &of_a].concat()), "k").violations, vec![]);
         assert_eq!(check(&log(&[&[a, b][..], &of_b].concat()), "k").violations.len(), 1);
-        // Around the end of a lease, who acts next had the key.
+        // Around the end of a lease, the locker that acts next had the key.
         let b = plain(999_500, "set k b-1 NX PX 1000");
         for line in ["evalsha s 3 k q f a-1 1000", "evalsha s 3 k q f b-1 1000"] {
             let seen = check(&log(&[&[a, b][..], &release(999_600, line)].concat()), "k");

@@ -1,5 +1,5 @@
-//! F: tokens rise with every new hold, and are equal on reentry; what a store with a check of tokens accepts is built on
-//! what it accepted before.
+//! Property F: tokens rise with every new hold, and are equal on reentry. A store that checks tokens only accepts updates of the value that it
+//! accepted last.
 
 use super::holds::Hold;
 use super::windows::Lossy;

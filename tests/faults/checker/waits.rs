@@ -1,4 +1,4 @@
-//! V and T: how long a free lock stayed without a holder while threads waited, and how late a loss was known.
+//! Properties V and T: how long a free lock stayed without a holder while threads waited, and how late a loss was known.
 
 use super::Absence;
 use super::holds::Hold;
@@ -6,7 +6,7 @@ use super::lateness::Lateness;
 use crate::history::{Nanos, Op};
 use std::time::Duration;
 
-/// What the test knows of the store: at a moment it looked, and the key was to stay until then.
+/// What the test knows of the store: it looked at one moment, and the key was to stay until another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) at: Nanos,
@@ -14,7 +14,7 @@ pub(crate) struct Kept {
 }
 
 /// The longest time for which the lock was free, or its holder's lease over, while a thread that could run waited for it:
-/// among the holds that began from `from` on. What the machine was late for is not the lock's.
+/// among the holds that began from `from` on. Lateness of the machine does not count.
 pub(crate) fn longest_wait(
     holds: &[Hold],
     absences: &[Absence],
@@ -61,8 +61,8 @@ pub(crate) fn latest_news(holds: &[Hold], absences: &[Absence], late: &Lateness,
     Duration::from_nanos(news.max().unwrap_or(0))
 }
 
-/// The moment, or when the process runs again if it does not then. One that runs for a moment only between two
-/// absences cannot do anything either.
+/// The moment, or the process's return if it does not run then. A process that only runs for a moment between two absences cannot do anything,
+/// either.
 fn back(absences: &[Absence], process: u32, at: Nanos) -> Nanos {
     const MOMENT: Nanos = 50_000_000;
     let mut since = at;

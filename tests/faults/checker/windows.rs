@@ -1,16 +1,16 @@
 //! When the store itself may give one lock to two.
 //!
-//! A failover can do that where writes are acknowledged by the master alone, but only for a while: from the fault until every client follows
-//! the new master and knows what it has lost. What reaches beyond that time is judged as ever.
+//! A failover can do that if only the master acknowledges writes. It can do so from the fault until every client follows the new master and knows its
+//! losses. All that reaches beyond that time is judged as ever.
 
 use super::holds::Hold;
 use crate::history::Nanos;
 
-/// Two masters number apart from each other. A number that a client counts without a script may be behind the clock by somewhat more than a
-/// second, so for so long after the end of a window a number may be smaller than one of the other master.
+/// Two masters give numbers independently. A number that a client counts without a script may be somewhat more than a second behind the clock. So for
+/// this long after the end of a window, a number may be smaller than one of the other master.
 const CROSSING: Nanos = 2_000_000_000;
 
-/// A time in which a service may have two masters, or one that has missed something.
+/// A time in which a service may have two masters, or a master that has missed writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) from: Nanos,
@@ -21,9 +21,9 @@ pub(crate) struct Window {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lossy {
     Never,
-    /// At any time. M, K and X are not judged, but for the counts of X. F is.
+    /// At any time. M and K are not judged. Of X only the counts are. F is judged.
     Ever,
-    /// In these times. M, K and F are judged for all that reaches beyond them, and of X the counts are.
+    /// In these times. M, K and F are judged for all that reaches beyond them. Of X only the counts are.
     In(Vec<Window>),
 }
 

@@ -1,7 +1,7 @@
 //! Rights that are taken away while the lock is held and waited for, and given back.
 //!
-//! Who asks is told at once, and by name. Who holds keeps trying until the deadline: a mistake of an operator that is
-//! put right in time costs no lease.
+//! A thread that asks gets an error at once, which names the reason. A holder keeps trying until its deadline: an operator's mistake that is
+//! corrected in time costs no lease.
 
 use crate::refused::Length;
 use crate::report::{Bounds, Report};
@@ -11,7 +11,7 @@ use crate::support::crew::eventually;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Lets the server deny for a while; all who ask must be told so with these words.
+/// Lets the server deny for a while. All threads that ask must get an error with these words.
 fn deny(
     setup: Setup,
     length: Length,
@@ -19,7 +19,7 @@ fn deny(
     begin: impl FnOnce(&mut Scene),
     end: impl FnOnce(&mut Scene),
 ) -> Report {
-    // Nobody waits in silence: every attempt is told, so there are many in a long time.
+    // No attempt waits in silence: each gets an error, so there are many in a long time.
     let least = if matches!(length, Length::Long) { 10 } else { 0 };
     setup.first_holds(length.holds()).play(length.bounds(), |scene| {
         scene.refuse(length, begin, |scene| {
@@ -90,7 +90,7 @@ fn right_taken(setup: Setup, length: Length, right: &str, words: &str) -> Report
     deny(setup, length, words, |scene| change(scene, "-"), |scene| change(scene, "+"))
 }
 
-/// Who holds is denied its extension, and is not told that the lock is lost: it asks again until the deadline.
+/// A holder whose extension is denied is not told that the lock is lost: it asks again until its deadline.
 pub(crate) fn right_taken_for_a_moment(mutant: Option<&'static str>) -> Report {
     right_taken(with_user("NOPERM evalsha 0.2 L").with(mutant), Length::Short, "evalsha", "NOPERM")
 }
@@ -110,8 +110,8 @@ fn a_right_that_stays_away_ends_leases_at_their_deadlines() {
     judge(right_taken(with_user("NOPERM evalsha 1.5 L"), Length::Long, "evalsha", "NOPERM"), Length::Long);
 }
 
-/// The right to tell others is taken away for good, after all have shown that they have it. A grant that nobody hears is found by
-/// asking: after a sixth of the lease, or when the holder's lease is over.
+/// The right to publish is taken away for good, after all processes have shown that they have it. A waiter then finds its grant by a poll: after a
+/// sixth of the lease, or when the holder's lease is over.
 fn messages_denied(name: &'static str, rules: &[&str], in_queue: bool) {
     let bounds = Bounds { waited: leases(1.0 / 6.0) + Duration::from_millis(160), ..Bounds::default() };
     let report = with_user(name).play(bounds, |scene| {
@@ -119,7 +119,7 @@ fn messages_denied(name: &'static str, rules: &[&str], in_queue: bool) {
         scene.server.set_user("dlock", rules);
         scene.sleep(2.0);
         scene.go_on(12);
-        // Who stands in the queue is not forgotten. Who is not heard there has the lock by chance only.
+        // Waiters in the queue are not forgotten. A process that is not heard there only gets the lock by chance.
         let from = scene.fault_at;
         for process in scene.processes().filter(|_| in_queue) {
             eventually("it gets the lock", || scene.got_since(process, from) > 0);

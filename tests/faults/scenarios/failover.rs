@@ -1,4 +1,4 @@
-//! Another server takes over, and has missed what the last one wrote.
+//! Another server takes over, and has missed the last writes.
 
 use crate::checker::waits::Kept;
 use crate::report::Bounds;

@@ -25,7 +25,7 @@ fn a_lock_that_is_kept_for_its_time_is_free_of_holders_until_then() {
     keeping(None).assert_clean();
 }
 
-/// What it does late must hurt nobody: neither its extensions nor its unlock.
+/// The late extensions and the late unlock of the stopped process must hurt nobody.
 pub(crate) fn stopped(mutant: Option<&'static str>) -> Report {
     let bounds = Bounds { expired: 1, ..Bounds::default() };
     Setup::of("holder SIGSTOP 2 L").with(mutant).play(bounds, |scene| {

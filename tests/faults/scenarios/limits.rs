@@ -1,7 +1,7 @@
-//! A server that executes nothing for a while, or nothing that writes: it loads its data, runs a script of somebody's, cannot
-//! save, has no memory left, or is no master any more.
+//! A server that executes nothing for a while, or no writes: it loads its data, runs another program's script, cannot save, has no memory left, or is
+//! no master any more.
 //!
-//! What it says means "not executed", so nothing is lost but time: a lease is, when it lasts for longer than that.
+//! Its errors mean "not executed", so only time is lost. A lease is lost if this lasts longer than the lease.
 
 use crate::checker::waits::Kept;
 use crate::history::Op;

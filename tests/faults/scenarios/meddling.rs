@@ -14,7 +14,7 @@ fn soon() -> Duration {
     leases(1.0 / 6.0 + 0.25)
 }
 
-/// The store drops a live lease: two may be inside, but the one who should not be knows soon.
+/// The store drops a live lease. Two may be inside, but the one that has lost the lock knows soon.
 fn dropped() -> Bounds {
     Bounds { lossy: true, told: soon(), waited: leases(1.0), expired: 0 }
 }
@@ -87,7 +87,7 @@ fn a_key_of_another_type_is_a_conflict_at_once_and_left_alone() {
         let before = contents();
         scene.sleep(0.6);
         assert_eq!(contents(), before);
-        // Also those that call `lock()`, and those that waited before.
+        // This includes the threads that call `lock()`, and those that waited before.
         scene.refresh();
         assert!(scene.failures("is in use by something else", |_| true) > 10);
         scene.server.run::<()>(&["DEL", KEY.2]);

@@ -34,7 +34,7 @@ pub(crate) fn reply_of_acquire_lost(mutant: Option<&'static str>) -> Report {
     // The time-out of the question, and a poll: no message comes.
     let bounds = Bounds { waited: leases(1.0 / 6.0) + Duration::from_millis(600), ..Bounds::default() };
     seldom("reply of acquire lost").with(mutant).play(bounds, |scene| {
-        // Of a tenure that was forgotten a message would tell, as soon as others want the lock.
+        // A message would reveal a forgotten tenure as soon as others want the lock.
         scene.processes().for_each(|process| scene.proxy(process).lose_messages(true));
         meet(scene, Sent::Acquire, Lot::LoseReply, 4);
     })
@@ -55,7 +55,7 @@ fn an_acquire_that_comes_after_its_time_out_takes_the_lock_for_nobody() {
     let late = Lot::DelayRequest(Duration::from_millis(700));
     let report = seldom("request of acquire late").play(bounds, |scene| {
         meet(scene, Sent::Acquire, late, 4);
-        // What arrives when its client has closed, and cleaned up, has the lock for its lease: L2.
+        // A request that arrives after its client has closed and cleaned up has the lock for its lease: L2.
         scene.sleep(1.5);
     });
     report.assert_clean();
@@ -137,8 +137,7 @@ fn an_extension_that_comes_after_the_release_changes_nothing() {
     extension_after_release(None).assert_clean_without_loss();
 }
 
-/// What was sent in time and comes too late extends nobody's lease.
-/// Shows: G2, S3.
+/// An extension that was sent in time and arrives too late extends no lease. Shows: G2, S3.
 #[test]
 fn requests_that_come_too_late_change_nothing() {
     let bounds = Bounds { expired: 2, ..Bounds::default() };
@@ -182,7 +181,7 @@ fn a_holder_that_is_cut_off_knows_at_its_deadline() {
         for way in [Way::ToServer, Way::ToClient] {
             scene.proxy(0).lose(way, false);
         }
-        // What lost bytes is no connection any more.
+        // A connection that has lost bytes is useless.
         scene.proxy(0).reset();
     });
     assert!(report.assert_clean().lost >= 1);

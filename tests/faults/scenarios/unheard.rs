@@ -16,7 +16,7 @@ use redis_dlock::{AcquireOutcome, DLockConfig, DLockGenerator, DistributedReentr
 use std::thread;
 use std::time::Duration;
 
-/// Nobody asks again in its time but whoever has opened an inbox again.
+/// In this time only a process that has opened its inbox again asks again.
 pub(super) const LEASE: Duration = Duration::from_secs(600);
 
 const PROCESSES: usize = 8;
@@ -120,10 +120,10 @@ fn waiters_whose_inboxes_are_closed_while_the_lock_is_held_are_served_in_their_o
     report.assert_clean_without_loss();
 }
 
-/// Lets a waiter stand in the queue that nobody hears, ever.
+/// Puts a waiter into the queue that is never heard.
 fn leave_behind(store: &RedisLockProcessor, n: usize) {
     let client = format!("gone-{n}");
-    // One that comes as the lock is free has to come again.
+    // A waiter that comes while the lock is free has to come again.
     for attempt in 0.. {
         let locker = format!("{client}-{attempt}");
         let claim = Claim::new(KEY.2, &client, &locker, LEASE);
@@ -175,9 +175,8 @@ fn release_unheard(name: &'static str, prepare: impl FnOnce(&Scene)) {
     report.assert_clean_without_loss();
 }
 
-/// Whoever comes while nobody is heard is given the lock: that delays no lock. Whoever comes behind it stays behind all that were passed
-/// over.
-/// Shows: G8, G10, S4.
+/// A process that comes while no waiter is heard is given the lock, without a delay. A later one stays behind all that were passed over. Shows: G8,
+/// G10, S4.
 #[test]
 fn waiters_that_are_unheard_when_the_lock_is_released_keep_their_places() {
     release_unheard("all inboxes closed, lock released", |_| {});

@@ -8,7 +8,7 @@ use crate::setup::Setup;
 fn a_waiter_that_is_killed_costs_the_others_nothing() {
     Setup::of("next waiter SIGKILL")
         .play(Bounds::default(), |scene| {
-            // Else the lock might be given to it just before.
+            // Otherwise the lock might be given to it just before.
             let holder = scene.stop_holder();
             let next = scene.next();
             scene.kill(next);

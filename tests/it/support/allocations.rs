@@ -1,4 +1,4 @@
-//! How much memory this process has in use, to the byte: what grows shows itself long before the operating system sees it.
+//! How much memory this process has in use, to the byte. Growth shows here long before the operating system sees it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

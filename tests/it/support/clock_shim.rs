@@ -1,6 +1,6 @@
 //! The wall clock of one process, moved while it runs, by a small library that is put before the C library (`clock_shim.c`).
 //!
-//! It is built with `cc` by the test itself: where Rust links, that is there.
+//! The test itself builds it with `cc`, which exists wherever Rust links.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// See the module. The clock stands right at first.
+/// A movable wall clock: see the module. It is right at first.
 pub(crate) struct ClockShim {
     dir: TempDir,
 }
@@ -30,7 +30,7 @@ impl ClockShim {
 
     /// Steps the clock: so many seconds off from now on.
     pub(crate) fn set(&self, seconds: i64) {
-        // In place, in one write: the process has the file mapped.
+        // The file is written in place by one write, because the process has it mapped.
         let file = OpenOptions::new().write(true).open(self.dir.path().join("offset")).unwrap();
         file.write_all_at(&(seconds * 1_000_000_000).to_ne_bytes(), 0).unwrap();
     }

@@ -16,7 +16,7 @@ impl Commands {
         Self::forget_by(&mut server.connection());
     }
 
-    /// The same, by a connection that is open already.
+    /// Begins to count anew, by a connection that is open already.
     pub(crate) fn forget_by(admin: &mut redis::Connection) {
         redis::cmd("CONFIG").arg("RESETSTAT").exec(admin).unwrap();
     }

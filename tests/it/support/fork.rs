@@ -3,7 +3,7 @@
 use super::crew::eventually;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs `work` in a child, and tells whether it got through.
+/// Runs `work` in a child, and returns whether it ended without a panic.
 #[expect(unsafe_code, reason = "there is no safe way to fork, and the tests are about processes that do")]
 pub(crate) fn in_child(work: impl FnOnce()) -> bool {
     // SAFETY: the child of a process with threads may do little before it executes another program. What it does here is what the tests are

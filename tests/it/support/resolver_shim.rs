@@ -1,4 +1,4 @@
-//! A resolver that takes its time, by a small library that is put before the C library (`resolver_shim.c`).
+//! A slow resolver, by a small library that is put before the C library (`resolver_shim.c`).
 
 use super::clock_shim::compile;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 /// The variable that names the file with the delay.
 const FILE: &str = "RESOLVER_SHIM";
 
-/// See the module. The resolver is not delayed at first.
+/// A slow resolver: see the module. It is not delayed at first.
 pub(crate) struct ResolverShim(TempDir);
 
 impl ResolverShim {

@@ -1,4 +1,4 @@
-//! How often the machine lets the whole process stand still. A lease that is lost then says nothing about its renewal.
+//! Counts how often the machine lets the whole process stand still. A lease that is lost then says nothing about its renewal.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -39,9 +39,9 @@ impl Stalls {
     }
 }
 
-/// Plays a scene that needs a machine which runs. If it fails, and the process stood still for longer than `longest` meanwhile, the
-/// scene is played again, a few times at most. A failure without such a stall counts. Each further play is told in a line that begins
-/// with `played again:`, so that a report can count them.
+/// Plays a scene that needs a running machine. If it fails, and the process stood still for longer than `longest` meanwhile, the scene is played
+/// again, a few times at most. A failure without such a stall counts. Each further play is told in a line that begins with `played again:`, so that a
+/// report can count them.
 pub(crate) fn on_a_running_machine(longest: Duration, scene: impl Fn()) {
     for play in 1.. {
         let stalls = Stalls::watch(longest);

@@ -1,4 +1,4 @@
-//! The time of a store and its clients: real, or moved by hand while a test waits for what it brings.
+//! The time of a store and its clients: real, or moved by hand while a test waits for an effect.
 
 use super::crew::{Member, eventually, hang};
 use crossbeam_channel::Receiver;
@@ -27,7 +27,7 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// Moved by hand.
+    /// A time that is moved by hand.
     pub(crate) fn by_hand(clock: Arc<ManualClock>) -> Self {
         Self { by_hand: Some(clock), silent: Arc::default() }
     }

@@ -3,7 +3,7 @@
 use super::clock_shim::compile;
 use tempfile::TempDir;
 
-/// See the module.
+/// The library that makes processes look like copies: see the module.
 pub(crate) struct TwinShim(TempDir);
 
 impl TwinShim {

@@ -28,12 +28,12 @@ pub(crate) enum Kind {
     Message,
     /// An inbox that is opened, which may be stopped, too, and is not recorded.
     Inbox,
-    /// What is done between rounds, the same.
+    /// The work between rounds, which may be stopped, too, and is not recorded.
     Between,
 }
 
 impl Kind {
-    /// Whether a call of the other kind is meant by this one.
+    /// Whether this kind includes calls of the other kind.
     fn covers(self, other: Self) -> bool {
         self == other || self == Self::Question && matches!(other, Self::Acquire | Self::Poll)
     }
@@ -393,7 +393,7 @@ impl LockProcessor for Watched {
         self.inner.queue().map(|_| self as &dyn WaitQueue)
     }
 
-    /// Who watches sees a release and its answer; a drop waits for it then, as it does with every store that cannot post.
+    /// None while it is watched, so that a drop waits for its release, as with every store that cannot post: the watch sees the release and its answer.
     fn posting(&self) -> Option<&dyn Posting> {
         if self.watch.is_none() { self.inner.posting() } else { None }
     }

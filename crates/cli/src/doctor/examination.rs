@@ -13,25 +13,25 @@ use std::time::{Duration, Instant};
 /// How many slots a Cluster has.
 const SLOTS: usize = 16_384;
 
-/// What a server is for the locks.
+/// The part that a server plays for the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Master,
-    /// It takes over if its master fails.
+    /// The server takes over if its master fails.
     Replica,
 }
 
-/// The server that is being examined, and what was found so far.
+/// The server that is being examined, and its findings so far.
 pub(super) struct Examination {
     pub(super) server: Server,
     pub(super) part: Part,
-    /// The part of a Cluster that the server has: what leads a key there.
+    /// The hash tag that puts a key on this server of a Cluster.
     pub(super) tag: Option<u32>,
     /// How many replicas must acknowledge a lock.
     pub(super) acks: u32,
     /// The name of a lock of this server that nobody uses.
     pub(super) key: String,
-    /// Where the server's replicas are, as it tells.
+    /// The addresses of the server's replicas, as the server tells them.
     pub(super) replicas: Vec<(String, u16)>,
     deadline: Instant,
     pub(super) findings: Findings,
@@ -39,7 +39,7 @@ pub(super) struct Examination {
 
 /// Examines the server, or each master of a Cluster, and their replicas. The findings are in the order in which they should be mended.
 ///
-/// Blocks for at most `limit` a server. Writes one key for a moment, `DLOCK_doctor_…`, which is no lock's, and which ends after ten seconds if it
+/// Blocks for at most `limit` a server. Writes one key for a moment, `DLOCK_doctor_…`. It belongs to no lock, and expires after ten seconds if it
 /// cannot be removed.
 pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Duration) -> Vec<Finding> {
     let servers = match store.servers(limit) {
@@ -67,7 +67,7 @@ pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Du
     findings
 }
 
-/// What is found of a server to which no connect has ended in time.
+/// The findings for a server if no connect has ended in time.
 pub(super) fn silent(store: &RedisLockProcessor, limit: Duration) -> Vec<Finding> {
     let server = match store.servers(Duration::ZERO).as_deref() {
         Ok([server]) => server.address(),
@@ -88,7 +88,7 @@ impl Examination {
         let tag = server.hash_tag();
         let place = tag.map_or_else(String::new, |tag| format!("{{{tag}}}_"));
         let key = format!("DLOCK_doctor_{place}{}", std::process::id());
-        // What no clock reaches is no limit.
+        // A limit that the clock cannot represent counts as no limit.
         let now = Instant::now();
         let deadline = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600));
         let findings = Findings::of(server.address());
@@ -120,7 +120,7 @@ impl Examination {
     }
 }
 
-/// What a server says that denies something, without the library's advice for programs.
+/// The words of a server that denies something, without the library's advice for programs.
 pub(super) fn words_of(error: &Error) -> String {
     match error {
         Error::Denied { message, .. } => message.clone(),

@@ -1,4 +1,4 @@
-//! What an examination finds.
+//! The findings of an examination.
 
 use crate::output::one_line;
 use redis_dlock::Error;
@@ -105,7 +105,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What was found of one server so far.
+/// The findings for one server so far.
 pub(super) struct Findings {
     /// The address of the server, without a password.
     server: String,
@@ -117,7 +117,7 @@ impl Findings {
         Self { server, list: Vec::new() }
     }
 
-    /// Adds a finding. What was found before is not said again.
+    /// Adds a finding, unless it is there already.
     pub(super) fn add(&mut self, subject: Subject, severity: Severity, message: &str, advice: Option<&str>) {
         let (server, advice) = (self.server.clone(), advice.map(str::to_owned));
         let finding = Finding { server, subject, severity, message: one_line(message), advice };
@@ -138,7 +138,7 @@ impl Findings {
         self.add(subject, Severity::Wrong, message.as_ref(), Some(advice));
     }
 
-    /// Notes that a command has failed for a reason that has nothing to do with what it asks for.
+    /// Adds the finding that a command has failed for a reason that does not concern its subject.
     pub(super) fn failed(&mut self, subject: Subject, error: &Error) {
         self.wrong(subject, error.to_string(), "examine the server again; if this stays, look at its log");
     }

@@ -1,4 +1,4 @@
-//! `dlock doctor`: what is wrong with the servers, for an operator: what locks need of them, right by right, and what could cost a lock.
+//! `dlock doctor` tells an operator what is wrong with the servers. It examines what locks need, right by right, and what could cost a lock.
 //!
 //! | file | holds |
 //! |---|---|
@@ -52,9 +52,9 @@ pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failur
 /// The outcome of a connect, and how much is left of `--limit`.
 type Connected = (Result<Store, Error>, Duration);
 
-/// Waits for the server as long as that is wanted, and connects to Redis: a connect finds out by itself that a node belongs to a Cluster. Why another
-/// one fails is what the examination tells. It runs on a thread, because it has limits of its own. Returns `None` if it has not ended in time, or if
-/// there is none.
+/// Waits for the server as long as `--wait` says, and connects to Redis: the connect detects a Cluster by itself. For other stores the examination
+/// tells why a connect fails. The connect runs on a thread, because it has limits of its own. Returns `None` if it has not ended in time, or if the
+/// store needs none.
 fn connect(builder: &Builder, wanted: &Doctor) -> Result<Option<Connected>, Failure> {
     let wait = wanted.wait.unwrap_or_default();
     let of_connect = if matches!(builder, Builder::Redis(_)) { wanted.limit } else { Duration::ZERO };

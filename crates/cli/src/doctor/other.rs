@@ -1,4 +1,4 @@
-//! What is wrong with a store of another kind, as far as the port shows it: it takes a lock that nobody else has, and gives it back.
+//! Examines a store of another kind through the port alone: takes a lock that nobody else has, and gives it back.
 
 use super::finding::{Finding, Severity, Subject};
 use crate::output::one_line;
@@ -8,7 +8,7 @@ use redis_dlock::port::{Claim, LockProcessor, Operations};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a pair of writes is tried for its time: the median counts.
+/// How many pairs of writes are measured. The median counts.
 const TIMES: usize = 5;
 
 pub(super) fn examine(scheme: &str, store: &dyn LockProcessor, limit: Duration) -> Vec<Finding> {

@@ -6,18 +6,18 @@ use std::fmt::{Display, Write};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// With this each key begins.
+/// The beginning of each key.
 const PREFIX: &str = "DLOCK_";
 
 /// The type of all locks whose types have no series of their own.
 const OTHER: &str = "other";
 
-/// Of how many locks it is asked who waits, and how many that wait for one are remembered: more take too long, and too much memory.
+/// For how many locks a scrape asks who waits, and how many waiters of each it remembers. More would take too long, and too much memory.
 const MOST_LOCKS: usize = 1000;
 const MOST_WAITING: usize = 100;
 
-/// The types that have series of their own. Prometheus keeps each series for long, so their number has a limit, and a type that has once been seen
-/// stays: a series that ended with the last lock would be a gap, and no zero.
+/// The types that have series of their own. Prometheus keeps each series for long, so their number has a limit. A type that has been seen stays: if
+/// its series ended with the last lock, it would have a gap instead of a zero.
 pub(super) struct Named {
     most: usize,
     seen: BTreeMap<String, TypeFigures>,
@@ -31,11 +31,11 @@ struct TypeFigures {
     held: u64,
     delayed: u64,
     waiting: u64,
-    /// How many of them tell how much is left of their lease.
+    /// How many of these locks have a known remaining lease.
     telling: u64,
     near_end: u64,
     oldest_hold: Duration,
-    /// `None` if nothing is known of those that wait.
+    /// `None` if nothing is known of the waiters.
     oldest_wait: Option<Duration>,
     least_left: Option<Duration>,
 }
@@ -43,15 +43,15 @@ struct TypeFigures {
 /// Lockers, by their hashes, and when each was first seen. A locker is never used twice.
 type FirstSeen = HashMap<u64, Instant>;
 
-/// What is remembered from one scrape to the next.
+/// The figures, and what one scrape remembers for the next.
 pub(super) struct Figures {
     /// A lease that has no more left than this is near its end.
     near: Duration,
     types: Named,
     hasher: RandomState,
-    /// Those that hold a lock.
+    /// The holders of locks.
     holders: FirstSeen,
-    /// Those that wait, by the keys of the locks.
+    /// The waiters, by the keys of the locks.
     waiting: HashMap<String, FirstSeen>,
 }
 
@@ -104,7 +104,7 @@ impl Figures {
         Self { near, types, hasher: RandomState::new(), holders, waiting }
     }
 
-    /// The page of a scrape. If it has failed, nothing is known of the locks.
+    /// The page of a scrape. If the scrape has failed, the page has no figures of locks.
     pub(super) fn page(&self, is_up: bool, took: Duration, failures: u64) -> String {
         let mut page = Page::default();
         page.single("up", "gauge", "Whether the store has told of its locks.", u8::from(is_up));
@@ -133,7 +133,7 @@ impl Figures {
         self.count_waits(locks, ask, now);
     }
 
-    /// Counts how long those wait that are in the queues of the locks.
+    /// Counts the waiters of the locks, and how long they have waited.
     fn count_waits(
         &mut self,
         mut locks: Vec<&ListedLock>,
@@ -142,7 +142,7 @@ impl Figures {
     ) {
         let mut before = std::mem::take(&mut self.waiting);
         locks.retain(|lock| lock.waiting > 0);
-        // Of those that were seen earlier, the waits are longer.
+        // Locks that had waiters before come first, because their waits are longer.
         locks.sort_by_key(|lock| !before.contains_key(&lock.key));
         for lock in locks.into_iter().take(MOST_LOCKS) {
             let earlier = before.remove(&lock.key);
@@ -152,7 +152,7 @@ impl Figures {
                     let lockers = lockers.iter().take(MOST_WAITING).map(|locker| self.hasher.hash_one(locker));
                     lockers.map(|locker| (locker, since(locker))).collect()
                 }
-                // Perhaps the next time.
+                // The store had no time to tell: the earlier waiters count.
                 None => earlier.unwrap_or_default(),
             };
             if let Some(first) = waiting.values().min() {
@@ -217,7 +217,7 @@ impl Page {
     }
 }
 
-/// A label's value, as the format has it.
+/// A label's value, escaped as the format requires.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -262,10 +262,10 @@ mod tests {
                 let remembered = figures.waiting.values().map(HashMap::len).sum::<usize>() + figures.holders.len();
                 (remembered, figures.types.seen["JOB"].oldest_wait)
             };
-            // Which one waits is not told.
+            // The store does not tell which locker waits.
             assert_eq!(count(None, begun), (1, None));
             assert_eq!(count(Some(1000), begun), (1 + MOST_WAITING, Some(Duration::ZERO)));
-            // They are told as long as the store tells nothing else.
+            // The earlier waiters count as long as the store tells nothing else.
             let later = Duration::from_secs(60);
             assert_eq!(count(None, begun + later), (1 + MOST_WAITING, Some(later)));
             assert_eq!(count(Some(1), begun + later), (2, Some(later)));

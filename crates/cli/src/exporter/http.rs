@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a scraper needs: one request a connection, without a body.
+//! The part of HTTP/1.1 that a scraper needs: one request a connection, without a body.
 
 use crate::timing;
 use std::collections::VecDeque;
@@ -14,22 +14,22 @@ const LONGEST: usize = 8192;
 /// How many header fields a request may have.
 const FIELDS: usize = 64;
 
-/// How many connections there may be at once that have not sent their requests, such as those of scanners of ports, and how many that have.
+/// How many connections may exist at once that have not sent their requests, such as those of port scanners, and how many that have.
 const MOST: usize = 64;
 
-/// A connection, as long as it has not sent its request.
+/// A connection that has not sent its request yet.
 struct Silent(Arc<TcpStream>);
 
-/// What a scraper has asked for.
+/// The request line of a scraper.
 struct RequestLine {
     method: String,
     path: String,
 }
 
-/// Answers scrapers for ever, each on a thread of its own. The page is there as long as the process is. One connection more than may be silent
-/// ends the oldest of these: a scraper sends its request at once, and waits for none of them.
+/// Answers scrapers for ever, each on a thread of its own. If too many connections are silent, the oldest of these is ended: a scraper sends its
+/// request at once, and need not wait for a silent connection.
 pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> Option<String> + Send + Sync + 'static) {
-    // Each connection has a copy.
+    // Each connection has a copy of this `Arc`.
     let page = Arc::new(page);
     // The oldest first.
     let mut silent = VecDeque::<Weak<Silent>>::new();
@@ -49,10 +49,10 @@ pub(super) fn serve(listener: &TcpListener, page: impl Fn() -> Option<String> + 
         if silent.len() > MOST
             && let Some(oldest) = silent.pop_front().and_then(|oldest| oldest.upgrade())
         {
-            // Its thread finds the end of its input.
+            // The thread of this connection finds the end of its input.
             let _ = oldest.0.shutdown(Shutdown::Both);
         }
-        // A scraper that has gone away, or talks nonsense, is no concern of the next one.
+        // An error of one scraper does not concern the next one.
         let answer = move || drop(answer(newest, &*page));
         let _ = thread::Builder::new().name("dlock-scraper".to_owned()).spawn(answer);
     }
@@ -91,7 +91,7 @@ fn path(target: &str) -> &str {
     path.split('?').next().unwrap_or_default()
 }
 
-/// Reads a request up to the end of its head. `None` if it is none.
+/// Reads a request up to the end of its head. `None` if this is no HTTP request.
 fn request(stream: &TcpStream) -> io::Result<Option<RequestLine>> {
     let end = Instant::now() + timing::SCRAPER_WITHIN;
     let (mut head, mut buffer) = (Vec::new(), [0; 1024]);
@@ -118,13 +118,13 @@ fn read(mut stream: &TcpStream, buffer: &mut [u8], end: Instant) -> io::Result<u
     stream.read(buffer)
 }
 
-/// How much is left until an end.
+/// How much time is left until an end.
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Writes an answer, and reads what is left of the request: a connection that is closed with unread input is reset, and the answer may be lost.
+/// Writes an answer, and reads the rest of the request: closing a connection with unread input resets it, and the answer may be lost.
 fn write_and_close(mut stream: &TcpStream, mut reply: &[u8]) -> io::Result<()> {
     let end = Instant::now() + timing::SCRAPER_WITHIN;
     while !reply.is_empty() {

@@ -1,8 +1,8 @@
-//! `dlock exporter`: the figures of all locks of a store, for Prometheus.
+//! `dlock exporter` serves the figures of all locks of a store to Prometheus.
 //!
-//! Each scrape lists the locks, and asks who waits for them. The main thread has that done, one scrape at a time, for the threads that serve the
-//! scrapers. Whoever asks while the locks are listed gets the same page: else scrapers would wait for one another while the store hangs. Nothing is
-//! asked between scrapes. If the store is away, or has not told of its locks in time, the page of that scrape says so.
+//! Each scrape lists the locks, and asks who waits for them. The main thread runs one scrape at a time, for the threads that serve the scrapers.
+//! Scrapers that ask while the locks are listed get the same page: otherwise they would wait for one another while the store hangs. The exporter asks
+//! nothing between scrapes. If the store is away, or has not listed its locks in time, the page of that scrape says so.
 
 mod figures;
 mod http;
@@ -24,7 +24,7 @@ use std::thread;
 use std::time::Instant;
 
 pub(crate) fn serve(settings: &Settings, wanted: &Exporter) -> Result<u8, Failure> {
-    // What is wrong with the URL is said at once.
+    // A wrong URL is an error at once.
     settings.builder()?;
     let cannot = |error: io::Error| Failure::system(&format!("cannot listen on {}", wanted.listen), error);
     let listener = TcpListener::bind(&wanted.listen).map_err(cannot)?;
@@ -41,7 +41,7 @@ pub(crate) fn serve(settings: &Settings, wanted: &Exporter) -> Result<u8, Failur
     let mut scraper = Scraper::new(settings, wanted);
     while let Ok(give) = asked.recv() {
         let page = scraper.scrape();
-        // Who waits is settled before the first one has its page: that one may change something, and ask again.
+        // The set of waiting scrapers is fixed before the first one gets its page, because that one may change something and ask again.
         let waiting: Vec<_> = iter::once(give).chain(asked.try_iter()).collect();
         for give in waiting {
             let _ = give.send(page.clone());
@@ -57,16 +57,16 @@ struct Connection {
     store: Arc<dyn LockProcessor>,
 }
 
-/// The locks of a store, and the connection by which it was asked for them.
+/// The locks of a store, and the connection that listed them.
 type Listed = (Connection, Result<Vec<ListedLock>, Error>);
 
-/// What asks the store.
+/// Asks the store for its locks.
 struct Scraper<'a> {
     settings: &'a Settings,
     connection: Option<Connection>,
     figures: Figures,
     failures: u64,
-    /// The status of what the last scrape has failed with: that is said once.
+    /// The status of the last scrape's failure. A failure is reported once.
     failed_with: Option<u8>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Scraper<'a> {
             }
             Err(failure) => {
                 self.failures += 1;
-                // The words for a server that is away may change from one scrape to the next.
+                // The message may differ from one scrape to the next while a server is away.
                 if self.failed_with.replace(failure.status) != Some(failure.status) {
                     say(&failure.message);
                 }
@@ -128,7 +128,7 @@ impl<'a> Scraper<'a> {
     }
 }
 
-/// Lists all locks, and connects before that if it must. The locks of a store of which a part does not answer are not whole, so this fails.
+/// Connects if necessary, and lists all locks. Fails if a part of the store does not answer, because the list would be incomplete.
 fn list(settings: &Settings, connection: Option<Connection>) -> Result<Listed, Failure> {
     let connection = connection.map_or_else(|| connect(settings), Ok)?;
     let locks = connection.generator.list("*").collect();

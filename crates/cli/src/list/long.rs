@@ -1,4 +1,4 @@
-//! `dlock ls --long`: for how long each listed lock is held, and why, as its holder says.
+//! `dlock ls --long` asks each holder how long it has held its lock, and why.
 
 use crate::output::{Columns, millis, one_line, time};
 use redis_dlock::{DLockGenerator, ListedLock, Told};
@@ -9,7 +9,7 @@ use std::thread;
 /// How many holders are asked at once. One that does not answer keeps its thread for a while.
 const ASKED: usize = 16;
 
-/// What the holders of these locks say, in their order.
+/// Returns the answers of the locks' holders, in the order of the locks.
 pub(super) fn told(generator: &DLockGenerator, locks: &[ListedLock]) -> Vec<Option<Told>> {
     let next = AtomicUsize::new(0);
     let ask = || {
@@ -31,7 +31,7 @@ pub(super) fn told(generator: &DLockGenerator, locks: &[ListedLock]) -> Vec<Opti
     told
 }
 
-/// What the holder of a lock says. A lock that has another holder by now is not described as it was listed.
+/// Returns the answer of a lock's holder. `None` if the lock has another holder than the list says.
 fn holder(generator: &DLockGenerator, lock: &ListedLock) -> Option<Told> {
     let name = lock.key.strip_prefix("DLOCK_")?;
     let (lock_type, target) = name.split_once('_')?;

@@ -1,6 +1,6 @@
-//! What the command has started outside its process group: daemons (`setsid`, a double fork), and jobs of a shell (`set -m`).
+//! Processes that the command has started outside its process group: daemons (`setsid`, a double fork), and jobs of a shell (`set -m`).
 //!
-//! `dlock` adopts whoever loses his parent (`PR_SET_CHILD_SUBREAPER`), so nobody of them gets away: as long as one lives, `dlock` has a child.
+//! `dlock` adopts processes that lose their parent (`PR_SET_CHILD_SUBREAPER`), so it loses none of them: as long as one lives, `dlock` has a child.
 
 use super::group::{self, Group};
 use crate::output::one_line;
@@ -10,12 +10,12 @@ use nix::unistd::Pid;
 use std::collections::HashSet;
 use std::fs;
 
-/// See the module.
+/// The processes outside the group: see the module.
 #[derive(Debug)]
 pub(crate) struct Daemons {
     /// Processes of `dlock` itself: the guard, and what `--on-lost` runs.
     own: Vec<Pid>,
-    /// Who was asked to end. The others have begun since.
+    /// The processes that were asked to end. The others have begun since.
     asked: HashSet<Pid>,
     is_said: bool,
 }
@@ -30,23 +30,23 @@ impl Daemons {
         self.own.push(process);
     }
 
-    /// Undoes [`exclude`](Self::exclude): what the process has left behind is the command's.
+    /// Undoes [`exclude`](Self::exclude): processes that it has left behind belong to the command.
     pub(crate) fn include(&mut self, process: Pid) {
         self.own.retain(|own| *own != process);
     }
 
-    /// Returns whether one is left, after the command has ended. Every run asks, so it looks at the children of this process alone.
+    /// Returns whether such a process is left after the command has ended. Every run asks, so this only looks at the children of this process.
     pub(crate) fn any(&self) -> bool {
         children().iter().any(|child| !self.own.contains(child))
     }
 
-    /// Returns whether one has come to this process that was not asked to end. It is asked often, and looks at the children alone, too: to look at all
-    /// processes may take longer than a lease has left.
+    /// Returns whether this process has a new child that was not asked to end. It is called often, so it only looks at the children, too: a look at
+    /// all processes may take longer than the rest of the lease.
     pub(crate) fn any_new(&self, command: Pid) -> bool {
         children().iter().any(|child| *child != command && !self.own.contains(child) && !self.asked.contains(child))
     }
 
-    /// Returns all of them, children of children too.
+    /// Returns all such processes, with the children of children.
     fn all(&self, group: Group) -> Vec<Pid> {
         let processes = group::processes();
         let mut found = vec![Pid::this()];
@@ -70,7 +70,7 @@ impl Daemons {
         }
     }
 
-    /// Asks those to end that were not asked yet, also those that are stopped.
+    /// Asks the processes that were not asked yet to end, including stopped ones.
     pub(crate) fn ask_to_end(&mut self, group: Group, signal: Signal) {
         let new: Vec<_> = self.all(group).into_iter().filter(|pid| !self.asked.contains(pid)).collect();
         self.tell(&new, "these are ended, too");
@@ -80,12 +80,12 @@ impl Daemons {
         }
     }
 
-    /// Returns whether somebody of them runs whom this user may signal.
+    /// Returns whether one of them runs that this user may signal.
     pub(crate) fn are_in_reach(&self, group: Group) -> bool {
         self.all(group).into_iter().any(|pid| kill(pid, None).is_ok())
     }
 
-    /// Says once who they are, and what becomes of them.
+    /// Says once which processes these are, and what will happen to them.
     pub(crate) fn say(&mut self, group: Group, fate: &str) {
         if !self.is_said {
             self.tell(&self.all(group), fate);
@@ -101,7 +101,7 @@ impl Daemons {
     }
 }
 
-/// The children of this process, whichever of its threads they belong to. The guard is one, so a system that names none does not tell.
+/// The children of all threads of this process. The guard is one of them. So if the list is empty, the system does not tell.
 fn children() -> Vec<Pid> {
     let mut found = Vec::new();
     for thread in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {

@@ -1,8 +1,8 @@
 //! How `dlock` splits off a process of its own: a launcher, which becomes a command, or the guard.
 //!
-//! Starting this program a second time would need no `unsafe`, and was measured: each start costs a millisecond, most of it for mapping
-//! and relocating the program, and every run would pay for two. A fork costs a tenth of that if little was written before it: a page that
-//! both processes have is copied at the next write, and each copy interrupts the other cores on which the process runs.
+//! Starting this program a second time would need no `unsafe`. By measurement each start costs a millisecond, most of it for mapping and relocating
+//! the program, and every run would need two. A fork costs a tenth of that if little was written before it. A page that both processes have is copied
+//! at the next write, and each copy interrupts the other cores on which the process runs.
 
 use crate::status::SYSTEM;
 use nix::sys::prctl;
@@ -23,13 +23,13 @@ pub(super) fn split_off<T>(name: &CStr, things: T, work: impl FnOnce(T) -> u8) -
         return Err(io::Error::other(format!("{threads} threads run where there must be one")));
     }
     #[expect(unsafe_code, reason = "there is no safe call that makes a process, but for those that start a program")]
-    // SAFETY: the calling thread is the only one. So nothing is locked or half done by a thread that the new process lacks.
+    // SAFETY: the calling thread is the only one. So no thread that the new process lacks has locked anything or left it half done.
     let forked = unsafe { fork() };
     match forked? {
         ForkResult::Parent { child } => Ok((child, things)),
         ForkResult::Child => {
             let _ = prctl::set_name(name);
-            // A panic must not go on in the caller, which belongs to the other process.
+            // A panic must not continue in the caller, whose code belongs to the other process.
             let status = catch_unwind(AssertUnwindSafe(|| work(things))).unwrap_or(SYSTEM);
             process::exit(status.into())
         }

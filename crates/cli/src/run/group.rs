@@ -9,7 +9,7 @@ use std::fs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group(pub(crate) Pid);
 
-/// What `/proc/{pid}/stat` says of a process.
+/// The fields of `/proc/{pid}/stat`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stat {
     state: char,
@@ -19,7 +19,7 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// Whether the process has not ended. One that has may wait for its parent to look.
+    /// Whether the process has not ended. An ended process may still wait for its parent to reap it.
     pub(super) fn runs(&self) -> bool {
         !matches!(self.state, 'Z' | 'X')
     }
@@ -31,18 +31,18 @@ impl Group {
         let _ = killpg(self.0, signal);
     }
 
-    /// Asks all of its processes to end, also those that are stopped.
+    /// Asks all of its processes to end, including stopped ones.
     pub(crate) fn ask_to_end(self, signal: Signal) {
         self.signal(signal);
         self.signal(Signal::SIGCONT);
     }
 
-    /// Returns whether it has no process, not even one that has ended and waits for its parent to look.
+    /// Returns whether the group has no process, not even an ended one that its parent has not reaped.
     pub(crate) fn is_gone(self) -> bool {
         killpg(self.0, None) == Err(Errno::ESRCH)
     }
 
-    /// Returns whether nobody of it runs, and whoever does not is left to a parent that does not look.
+    /// Returns whether no process of the group runs, and its ended ones have a parent that does not reap them.
     pub(crate) fn is_dead(self) -> bool {
         let processes = processes();
         let mut members = processes.iter().filter(|(_, stat)| stat.group == self.0);
@@ -55,8 +55,8 @@ impl Group {
     }
 }
 
-/// Returns whether nobody could continue this process's own group if it stopped: no parent of its processes is a shell, in the same session and
-/// another group. The kernel ignores Ctrl-Z for such a group.
+/// Returns whether nobody could continue this process's own group if it stopped: no process of the group has a parent in another group of the same
+/// session, such as a shell. The kernel ignores Ctrl-Z for such a group.
 pub(crate) fn own_is_orphaned() -> bool {
     let own = getpgrp();
     let Some(mut process) = stat(Pid::this()) else { return true };
@@ -69,7 +69,7 @@ pub(crate) fn own_is_orphaned() -> bool {
     }
 }
 
-/// All processes. There are none if the system does not say.
+/// Returns all processes. The list is empty if the system does not tell.
 pub(super) fn processes() -> Vec<(Pid, Stat)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| Some(Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)));

@@ -1,7 +1,7 @@
 //! The guard: a process that ends the command's process group if `dlock` is killed.
 //!
-//! It holds one end of a pipe, and sees `dlock` die by the end of the pipe. It is in a session of its own, so that neither a signal to
-//! `dlock`'s process group nor the end of the terminal reaches it.
+//! It reads from a pipe to which `dlock` has the other end. When `dlock` dies, the guard reads the end of the pipe. It is in a session of its own, so
+//! that neither a signal to `dlock`'s process group nor the end of the terminal reaches it.
 
 use super::fork::split_off;
 use super::group::Group;
@@ -17,20 +17,20 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The guard, as `dlock` has it. If it is dropped after [`protect`](Self::protect) and without [`dismiss`](Self::dismiss), the guard does its work.
-/// Dropping it waits for its end, so that no dead process is left where nobody looks for dead orphans, as in many containers.
+/// The guard, as `dlock` sees it. If it is dropped after [`protect`](Self::protect) and without [`dismiss`](Self::dismiss), the guard does its work.
+/// Dropping it waits for the guard's end: many containers have no process that reaps dead orphans.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pid: rustix::process::Pid,
-    /// The process itself: its number may be another's by now, if somebody has killed it.
+    /// The process itself. Its number may belong to another process by now, if somebody has killed the guard.
     process: OwnedFd,
-    /// `None` when it was dismissed. A launcher has a copy of it until it becomes its command.
+    /// The pipe to the guard. `None` once the guard was dismissed. A launcher has a copy of the pipe until it becomes its command.
     line: Option<File>,
     is_told: bool,
 }
 
 impl Guard {
-    /// Splits it off. The calling thread must be the only one.
+    /// Splits the guard off. The calling thread must be the only one.
     pub(crate) fn start() -> Result<Self, Failure> {
         Self::try_start().map_err(|error| Failure::system("cannot start the guard of the command", error))
     }
@@ -52,7 +52,7 @@ impl Guard {
         Pid::from_raw(self.pid.as_raw_nonzero().get())
     }
 
-    /// Tells it whom to guard, and how to end that group. From then on the group ends with `dlock`.
+    /// Tells the guard which group to guard, and how to end it. From then on the group ends with `dlock`.
     pub(crate) fn protect(&mut self, group: Group, stop_signal: Signal, grace: Duration) -> Result<(), Failure> {
         let orders = format!("{} {} {}\n", group.0, stop_signal as i32, grace.as_millis());
         self.is_told = true;
@@ -60,10 +60,10 @@ impl Guard {
         told.map_err(|error| Failure::system("the guard of the command has ended", error))
     }
 
-    /// Ends it, because there is no group, or no more. It has nothing that it would have to put in order.
+    /// Kills the guard, because there is no group, or no group any more. The guard has nothing to clean up.
     pub(crate) fn dismiss(&mut self) {
         if let Some(line) = self.line.take() {
-            // In this order: at the end of its line it would go to work.
+            // The kill comes first: at the end of its pipe the guard would end the group.
             let _ = pidfd_send_signal(&self.process, rustix::process::Signal::KILL);
             drop(line);
         }
@@ -80,12 +80,12 @@ impl Drop for Guard {
     }
 }
 
-/// What the guard does.
+/// The work of the guard.
 fn keep_watch(line: File) -> io::Result<()> {
-    // Who signals all processes that are called so means `dlock`, which ends its command itself.
+    // A signal to all processes with this name is meant for `dlock`, which ends its command itself.
     SigSet::all().thread_block()?;
     setsid()?;
-    // It must not keep open what others read until its end.
+    // The guard must not keep files open that other processes read until their end.
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&nowhere).and(dup2_stdout(&nowhere)).and(dup2_stderr(&nowhere))?;
     let mut orders = String::new();

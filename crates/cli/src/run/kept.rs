@@ -9,10 +9,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// With this the name of a holder begins that keeps the lock whatever becomes of its command.
+/// The beginning of the holder's name if the lock is kept whatever the status of the command.
 const AT_LEAST: &str = "--at-least ";
 
-/// Notes why the lock will be kept, if it need not mean that the command has succeeded.
+/// Notes in the holder's name that the lock will be kept whatever the status of the command.
 pub(crate) fn noted(wanted: &Run, config: DLockConfig) -> DLockConfig {
     match wanted.at_least {
         Some(least) => config.with_holder_name(format!("{AT_LEAST}{}", time(least))),
@@ -41,15 +41,15 @@ pub(crate) fn check(wanted: &Run, limits: &StoreLimits) -> Result<(), Error> {
     Ok(())
 }
 
-/// For how long after its beginning the hold of a command that has ended with this status keeps others out. A command that has failed may
-/// run again, so `--once-every` says nothing of it.
+/// How long after its beginning a hold keeps others out, if its command has ended with this status. `--once-every` does not apply to a failed
+/// command, which may run again.
 pub(crate) fn time_of(wanted: &Run, status: u8, held: &DLockGuard<'_>) -> Option<Duration> {
     let since_now = wanted.once_every.filter(|_| status == 0).map(|time| held.held_for().saturating_add(time));
     wanted.at_least.or(since_now)
 }
 
-/// Ends a wait when the lock is found to be kept, also if the command that holds it has ended meanwhile: whoever runs once in a while does not
-/// wait for the next time. It looks until the returned value is dropped.
+/// Ends a wait with `--once-every` when the lock is found to be kept, even if the command that holds it has ended meanwhile: this run is done, and
+/// does not wait for the next time. Looks until the returned value is dropped.
 pub(crate) fn ends_wait(wanted: &Run, lock: &DistributedReentrantLock, cancel: &CancelToken) -> Option<Sender<()>> {
     wanted.once_every?;
     let (lock, cancel) = (lock.clone(), cancel.clone());
@@ -71,7 +71,7 @@ fn finds_it_done(lock: &DistributedReentrantLock) -> bool {
     holder.and_then(|holder| holder.delayed_release()).is_some_and(|ended| is_done(&ended))
 }
 
-/// Says for how long a lock is kept, by whom, and whether the command is done.
+/// Returns a text that says how long a lock is kept, by whom, and whether the command is done.
 pub(crate) fn in_words(ended: &DelayedRelease, remaining: Option<Duration>) -> String {
     let at = ended.ended_ago(remaining).and_then(|ago| SystemTime::now().checked_sub(ago)).map_or_else(String::new, at);
     let until = match remaining {

@@ -1,7 +1,7 @@
 //! The launcher: a process that waits for the lock together with `dlock`, and then becomes the command.
 //!
-//! It is split off first of all, and waits at a *gate*, a pipe on which `dlock` writes its orders. If `dlock` ends before that, the pipe ends,
-//! and so does the launcher.
+//! `dlock` splits it off before anything else. The launcher waits at a *gate*, a pipe on which `dlock` writes its orders. If `dlock` ends before
+//! that, the pipe ends, and so does the launcher.
 
 use super::fork::split_off;
 use super::group::Group;
@@ -28,7 +28,7 @@ pub(crate) struct Orders<'a> {
     /// The lock's key.
     pub(crate) key: &'a str,
     pub(crate) token: u64,
-    /// What the kernel sends the command when `dlock` dies.
+    /// The signal that the kernel sends the command when `dlock` dies.
     pub(crate) stop_signal: Signal,
     /// How many of the last arguments of `dlock` are the command.
     pub(crate) words: usize,
@@ -38,13 +38,13 @@ pub(crate) struct Orders<'a> {
 #[derive(Debug)]
 pub(crate) struct Launcher {
     pid: Pid,
-    /// `None` when the gate was opened.
+    /// The gate. `None` once it was opened.
     gate: Option<File>,
 }
 
 impl Launcher {
-    /// Splits one off, in a process group of its own. The thread that calls this must be the only one, and must not end before the process
-    /// does: the kernel takes its end for that of `dlock`.
+    /// Splits a launcher off, in a process group of its own. The thread that calls this must be the only one, and must not end before the process
+    /// does: the kernel treats its end as that of `dlock`.
     pub(crate) fn start() -> Result<Self, Failure> {
         Self::start_with(|words| {
             let arguments: Vec<_> = env::args_os().collect();
@@ -55,7 +55,7 @@ impl Launcher {
         })
     }
 
-    /// As [`start`](Self::start), for a shell command that runs beside the command `of` and has nothing to read.
+    /// Does the same as [`start`](Self::start) for a shell command that runs beside the command `of`, with an empty standard input.
     pub(crate) fn start_shell(text: &str, of: Group) -> Result<Self, Failure> {
         Self::start_with(|_| {
             let mut shell = Command::new("sh");
@@ -73,7 +73,7 @@ impl Launcher {
             become_command(parent, reader.into(), command)
         });
         let (pid, (_, writer)) = launched.map_err(failed)?;
-        // The launcher does so, too. Whoever comes first, from now on there is a group that can be signalled.
+        // The launcher does the same. Whichever comes first, from now on there is a group that can be signalled.
         let _ = setpgid(pid, pid);
         Ok(Self { pid, gate: Some(writer.into()) })
     }
@@ -82,7 +82,7 @@ impl Launcher {
         Group(self.pid)
     }
 
-    /// Lets it become the command. If it has ended meanwhile, its status tells.
+    /// Lets the launcher become the command. If it has ended meanwhile, its status will show that.
     pub(crate) fn open_gate(&mut self, orders: Orders<'_>) {
         if let Some(mut gate) = self.gate.take() {
             let Orders { key, token, stop_signal, words } = orders;
@@ -136,6 +136,6 @@ fn await_orders(parent: Pid, gate: File) -> io::Result<Option<Wanted>> {
     let Ok(Ok([stop_signal, words, token, key])) = fields.map(<[String; 4]>::try_from) else { return Ok(None) };
     let (Ok(stop_signal), Ok(words)) = (stop_signal.parse::<i32>(), words.parse()) else { return Ok(None) };
     prctl::set_pdeathsig(Signal::try_from(stop_signal)?)?;
-    // The parent may have died before its death was of interest.
+    // The parent may have died before the kernel was asked to report its death.
     Ok((getppid() == parent).then_some(Wanted { words, token, key }))
 }

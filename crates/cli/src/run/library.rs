@@ -1,7 +1,7 @@
-//! What the library logs, on standard error: its warnings while the command runs, and with `--verbose` all that goes on.
+//! Writes the library's log to standard error: its warnings while the command runs and, with `--verbose`, all of its lines.
 //!
-//! A line is written by a thread of its own. The library logs on the thread that renews the lease, too, and a reader of standard error that stands still
-//! must not keep that from its work. What finds no room is left out.
+//! A separate thread writes the lines. The library also logs on the thread that renews the lease, and a reader of standard error that stands still
+//! must not block that thread. A line for which there is no room is dropped.
 
 use super::signals::{self, SignalTarget};
 use crate::output::one_line;
@@ -15,32 +15,32 @@ use std::thread;
 /// How many lines wait to be written.
 const ROOM: usize = 64;
 
-/// What the thread is to do.
+/// The orders for the thread.
 enum LogOrder {
     Write(Level, String),
     /// Drops the sender when all lines before it are written.
     Confirm(Sender<()>),
 }
 
-/// Hands lines to the thread, which begins with the first one.
+/// Hands lines to the thread. The first line starts it.
 struct Library(OnceLock<Option<SyncSender<LogOrder>>>);
 
 static LIBRARY: Library = Library(OnceLock::new());
 
-/// Begins to hear it. All signals must be blocked by now, because a thread may begin.
+/// Begins to receive the library's log. All signals must be blocked by now, because a thread may begin.
 pub(super) fn hear(verbose: bool) {
     if log::set_logger(&LIBRARY).is_ok() {
         log::set_max_level(if verbose { LevelFilter::Info } else { LevelFilter::Warn });
     }
 }
 
-/// Waits a moment until what was heard is written.
+/// Waits a moment until the lines so far are written.
 pub(super) fn finish() {
     LIBRARY.flush();
 }
 
-/// Whether `dlock` tells the same itself: a loss, with what becomes of the command; before the command, once what keeps it from the lock; and
-/// after it, what becomes of the release.
+/// Whether `dlock` reports the same itself: a loss, with its effect on the command; before the command, once, the reason why it waits; after the
+/// command, the result of the release.
 fn is_told(level: Level, text: &str) -> bool {
     let runs = signals::target() == SignalTarget::Runs || log::max_level() > LevelFilter::Warn;
     text.starts_with("the lease of lock ") || !runs && level == Level::Warn

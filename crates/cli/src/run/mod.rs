@@ -1,32 +1,33 @@
 //! `dlock run`: a command under a lock.
 //!
-//! `dlock run` forks its two helpers before it does anything else. What a process writes to memory after a fork is copied, so early helpers stay
-//! small (`crates/cli/src/run/fork.rs` has the one `unsafe`, and refuses to work beside other threads):
+//! `dlock run` forks its two helpers before it does anything else. Each page that a process writes after a fork is copied, so early helpers stay
+//! small. (`fork.rs` has the only `unsafe`, and refuses to work beside other threads.)
 //!
 //! | process | is | ends |
 //! |---|---|---|
-//! | `dlock` | the client, and the parent of the two others (run (`crates/cli/src/run/mod.rs`)) | when nothing of the command's process group is left, and the lock is released |
-//! | the launcher, then the command | (`crates/cli/src/run/launch.rs`) begins a process group, waits at a pipe for its orders, asks the kernel for the stop signal at its parent's death, and becomes the command | as the command does; at the pipe's end if there are no orders |
-//! | the guard | (`crates/cli/src/run/guard.rs`) in a session of its own, with all signals blocked, at the end of a pipe | when `dlock` kills it, because the group is gone. If the pipe ends before that, `dlock` was killed, and the guard ends the group |
+//! | `dlock` | the client, and the parent of the two others (`mod.rs`) | when nothing of the command's process group is left, and the lock is released |
+//! | the launcher, then the command | (`launch.rs`) begins a process group, waits at a pipe for its orders, asks the kernel for the stop signal at its parent's death, and becomes the command | as the command does; at the pipe's end if there are no orders |
+//! | the guard | (`guard.rs`) in a session of its own, with all signals blocked, at the end of a pipe | when `dlock` kills it, because the group is gone. If the pipe ends before that, `dlock` was killed, and the guard ends the group |
 //!
 //! * *`dlock` connects on a thread* `dlock-dial`. The command begins one write to a pipe after the lock was acquired. The command of `--on-lost` has a
 //!   launcher of its own, which waits in the same way.
-//! * *All signals are blocked after the launchers were split off, and before any thread begins*; a thread `dlock-signals` waits for them. Each one is
-//!   an event for the main thread, as are the connection and a loss. A signal that was ignored at the start stays ignored. While there is no command,
-//!   a signal ends `dlock` a second later, even if the main thread still waits for the store. One that the command has got ends `dlock` two seconds
-//!   after the command. Without a signal, a store that does not answer has the time of one command, and two seconds at least.
-//! * *The launcher is started by the main thread*, because the kernel takes the end of the thread that started a process for its parent's death.
-//! * *`dlock` adopts orphans* (`PR_SET_CHILD_SUBREAPER`), so that it sees the last process of the group end, and every daemon: as long as one lives, it has
-//!   a child (`crates/cli/src/run/daemons.rs`). It releases the lock only after that.
+//! * *All signals are blocked after the launchers were split off, and before any thread begins*; a thread `dlock-signals` waits for them. Each signal
+//!   is an event for the main thread, as are the connection and a loss. A signal that was ignored at the start stays ignored. While there is no
+//!   command, a signal ends `dlock` a second later, even if the main thread still waits for the store. After a signal that the command has got,
+//!   `dlock` ends at most two seconds after the command. Without a signal, `dlock` waits for a store that does not answer for the time limit of one
+//!   command, and for at least two seconds.
+//! * *The launcher is started by the main thread*, because the kernel treats the end of the thread that started a process as the death of its parent.
+//! * *`dlock` adopts orphans* (`PR_SET_CHILD_SUBREAPER`), so that it sees the last process of the group end, and every daemon: as long as one lives,
+//!   it has a child (`daemons.rs`). It releases the lock only after that.
 //! * *The guard gives the group a fifth of the lease at most*, and less if the grace is shorter: a holder that was killed has a quarter of its lease
 //!   left. So the group is gone before anybody else is inside.
-//! * *A command is told to stop before its lease is over*: the grace before, and a sixth of the lease at most (`crates/cli/src/run/supervise.rs`).
-//!   A lease that could not be renewed until then is given up. To outlive as long an outage as elsewhere nevertheless, it is renewed after 55 %, and
-//!   earlier where the store may be away for longer.
+//! * *A command is told to stop before its lease is over*: the grace before, and a sixth of the lease at most (`supervise.rs`). A lease that could
+//!   not be renewed until then is given up. So it is renewed after 55 %, earlier than elsewhere, to survive as long an outage. If the store may be
+//!   away for longer, it is renewed even earlier.
 //! * *In a terminal the command's group is the foreground* while the command runs, if standard input and output are the terminal; else it becomes so when
 //!   it reads from the terminal. So `dlock run … | less` leaves the terminal to `less`. When the command stops, `dlock` takes the terminal back, and
-//!   stops its own group, for which the shell waits; SIGCONT goes on to the command, unless the lock is lost. Where no shell could continue it,
-//!   `dlock` does not stop.
+//!   stops its own group, for which the shell waits; SIGCONT goes on to the command, unless the lock is lost. If no shell could continue it, `dlock`
+//!   does not stop.
 //! * *The other subcommands only ask*, but for `break`: `list.rs` and `show.rs` print what `list` and `describe` return, `watch.rs` does so again
 //!   and again, `exporter/` when it is scraped, `wait.rs` looks until a lock is free, `doctor/` examines the servers that
 //!   `RedisLockProcessor::servers` gives it. `output.rs` is the only file that prints for people. `args.rs` is the only definition of the arguments;
@@ -71,11 +72,11 @@ use supervise::{RunEnd, Supervisor};
 /// The name of the subcommand.
 pub(crate) const NAME: &str = "run";
 
-/// What the main thread waits for.
+/// An event that the main thread waits for.
 #[derive(Debug)]
 pub(crate) enum RunEvent {
     Signal(Signal),
-    /// With what the store can keep to.
+    /// The end of the connect. A success has the limits of the store.
     Connected(Result<(DLockGenerator, StoreLimits), Error>),
     Lost(LeaseLoss),
 }
@@ -84,11 +85,11 @@ pub(crate) enum RunEvent {
 /// succeeded; so the command is gone before anybody else is inside.
 const GUARDED_PART: u32 = 5;
 
-/// When the lease is renewed. The command is told to stop before the end of a lease that cannot be renewed, so the attempts begin earlier than
-/// elsewhere, and an outage may last as long.
+/// The part of the lease after which it is renewed. The command is told to stop before the end of a lease that cannot be renewed. So the attempts
+/// begin earlier than elsewhere, and an outage may last as long.
 const RENEW_AT: f64 = 0.55;
 
-/// The earliest, where the store may be away for long.
+/// The earliest such part, for a store that may be away for long.
 const EARLIEST: f64 = 1.0 / 3.0;
 
 /// The processes beside `dlock`. They are killed when this is dropped before the command has begun.
@@ -99,7 +100,7 @@ pub(crate) struct Helpers {
 }
 
 impl Helpers {
-    /// Splits them off if this may be `dlock run`. To be called first of all: see [`fork`]. They learn later what is wanted of them.
+    /// Splits the helpers off if this may be `dlock run`. Call it before anything else: see [`fork`]. The helpers get their orders later.
     pub(crate) fn start() -> Option<Result<Self, Failure>> {
         let may_run = env::args_os().any(|word| word == NAME);
         may_run.then(|| {
@@ -128,7 +129,7 @@ pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Helpers, Fa
     }
 }
 
-/// Why the command was not begun.
+/// The reason why the command was not begun.
 enum NoCommand {
     Failure(Failure),
     Signal(Signal),
@@ -183,7 +184,7 @@ fn try_run(reach: &Reach, wanted: &Run, others: Helpers) -> Result<RunEnd, NoCom
     let (Some(held), None) = (held, signalled) else {
         drop(launchers);
         let why = signalled.map_or_else(|| refusal::of(&generator, wanted, &lock).into(), NoCommand::Signal);
-        // The place among those that wait is given up.
+        // This gives up the place in the queue.
         close(generator);
         return Err(why);
     };
@@ -221,9 +222,9 @@ fn give_back(
 /// Ends the client, and returns what `dlock` ends with.
 fn conclude(release: Release, outcome: RunEnd, wanted: &Run, generator: DLockGenerator, started: Instant) -> RunEnd {
     match release {
-        // Nothing is left to be done, and the threads end with the process.
+        // Nothing is left to do, and the threads end with the process.
         Release::Done if started.elapsed() < timing::RECORDED => std::mem::forget(generator),
-        // The client record is removed.
+        // The close removes the client record.
         Release::Done => close(generator),
         Release::TooLate(error) if outcome.status != status::LOST => {
             status::complain(&error.to_string());
@@ -232,13 +233,13 @@ fn conclude(release: Release, outcome: RunEnd, wanted: &Run, generator: DLockGen
             }
         }
         Release::TooLate(_) => {}
-        // Repeats it.
+        // The close repeats the release.
         Release::Unanswered => close(generator),
     }
     outcome
 }
 
-/// Ends the client. A store that does not answer is given up: whoever runs `dlock` waits for its end.
+/// Ends the client. Gives up a store that does not answer, because the caller of `dlock` waits for its end.
 fn close(generator: DLockGenerator) {
     let (done, is_done) = channel::<()>();
     let close = move || {
@@ -250,7 +251,7 @@ fn close(generator: DLockGenerator) {
     }
 }
 
-/// Says that the command may outlive the lease, if it may.
+/// Warns if the command may outlive the lease.
 fn warn_of_long_grace(wanted: &Run, max_hold: Option<Duration>) {
     let grace = wanted.grace_after_loss(max_hold);
     if wanted.on_lost == OnLost::Stop && grace > wanted.reserve(max_hold) {
@@ -264,7 +265,7 @@ fn warn_of_long_grace(wanted: &Run, max_hold: Option<Duration>) {
     }
 }
 
-/// After which part of the lease it is renewed: after so much that the rest, but for what the command has to end, outlives an outage.
+/// Returns the part of the lease after which it is renewed. The rest, without the command's time to end, outlives an outage.
 fn renew_at(lease: Duration, outage: Duration) -> f64 {
     (RENEW_AT - outage.as_secs_f64() / lease.as_secs_f64().max(f64::MIN_POSITIVE)).clamp(EARLIEST, RENEW_AT)
 }
@@ -288,14 +289,14 @@ impl RunLimit {
         match wanted.wait {
             _ if wanted.no_wait => Self::OneAttempt,
             Some(wait) if wait.is_zero() => Self::OneAttempt,
-            // What no clock reaches is no limit.
+            // A limit that the clock cannot represent counts as no limit.
             Some(wait) => started.checked_add(wait).map_or(Self::Forever, Self::Until),
             None => Self::Forever,
         }
     }
 }
 
-/// Connects on a thread, so that a signal is heard meanwhile. Unless there is to be one attempt, a server that is away is waited for.
+/// Connects on a thread, so that a signal takes effect meanwhile. Waits for a server that is away, unless there is to be only one attempt.
 fn connect(builder: Builder, events: Sender<RunEvent>, limit: RunLimit) -> Result<(), Failure> {
     let losses = events.clone();
     let waits = !matches!(limit, RunLimit::OneAttempt);
@@ -316,7 +317,7 @@ fn connect(builder: Builder, events: Sender<RunEvent>, limit: RunLimit) -> Resul
     thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
 }
 
-/// Says why a wait may take long: the store fails, and nobody need hold the lock. It is said once.
+/// Says once why a wait may take long: the store fails, and perhaps nobody holds the lock.
 fn tell_of_outage(event: &redis_dlock::Event) {
     static SAID: OnceLock<()> = OnceLock::new();
     if let redis_dlock::Event::StoreFailing(failing) = event
@@ -358,7 +359,7 @@ fn acquire<'a>(
     }
 }
 
-/// The signal, if any, that has ended the wait.
+/// Returns the signal that has ended the wait, if there is one.
 fn pending(inbox: &Receiver<RunEvent>) -> Option<Signal> {
     inbox.try_iter().find_map(|event| match event {
         RunEvent::Signal(signal) if FORWARDED.contains(&signal) => Some(signal),
@@ -366,7 +367,7 @@ fn pending(inbox: &Receiver<RunEvent>) -> Option<Signal> {
     })
 }
 
-/// The launchers of the command, and of that which `--on-lost` names.
+/// The launchers of the command, and of the command of `--on-lost`.
 #[derive(Debug)]
 struct Launchers {
     command: Launcher,
@@ -406,15 +407,15 @@ enum Release {
     Done,
     /// The lock was lost before.
     TooLate(Error),
-    /// Nobody has confirmed it.
+    /// The store has not confirmed the release.
     Unanswered,
 }
 
-/// Set when it is known what became of the lock after the command, or when nobody waits for that any more. The thread that waits for the store and
-/// the one that gives it up may come to that at the same time, and one of them says it.
+/// Set when the result of the release is known, or when nobody waits for it any more. The thread that waits for the store and the one that gives it
+/// up may get here at the same time, and only one of them reports.
 static SETTLED: OnceLock<()> = OnceLock::new();
 
-/// What it means that the store has not confirmed a release.
+/// A release that the store has not confirmed, and its consequences.
 #[derive(Clone, Copy, Debug)]
 struct UnconfirmedRelease {
     /// How much of the lease was left when the command had ended.
@@ -427,7 +428,7 @@ impl UnconfirmedRelease {
         Self { left: held.remaining(), is_kept: kept.is_some() }
     }
 
-    /// Says it, and why, unless the lock is settled.
+    /// Reports it with the reason, unless the result is known already.
     fn say(self, why: impl Display) {
         if SETTLED.set(()).is_err() {
             return;
@@ -442,7 +443,7 @@ impl UnconfirmedRelease {
     }
 }
 
-/// Releases the lock, or keeps others from it until so long after it was acquired. A loss that comes to light only now is one, too.
+/// Releases the lock, or keeps others from it until this time after it was acquired. A loss that is only noticed now counts, too.
 fn release(held: DLockGuard<'_>, kept: Option<Duration>, unconfirmed: UnconfirmedRelease) -> Release {
     let released = match kept {
         Some(time) => held.unlock_after(time).map(drop),

@@ -1,4 +1,4 @@
-//! `dlock run --verbose`: says what goes on.
+//! Reports the steps of `dlock run --verbose`.
 
 use super::kept;
 use crate::args::{LockName, Run};
@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Says what goes on, if that is wanted.
+/// Reports the steps, if `--verbose` is set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Narrator<'a> {
     wanted: &'a Run,
@@ -23,7 +23,7 @@ impl<'a> Narrator<'a> {
         Self { wanted, began }
     }
 
-    /// Says whom the lock is waited for, after a while and then again and again, until the returned value is dropped.
+    /// Says who holds the lock that `dlock` waits for: after a while, and then repeatedly until the returned value is dropped.
     pub(super) fn waits(self, generator: &DLockGenerator) -> Option<Sender<()>> {
         if !self.wanted.verbose {
             return None;
@@ -48,7 +48,7 @@ impl<'a> Narrator<'a> {
         self.say(|| format!("{key} is acquired after {waited}, with token {}", held.fencing_token()));
     }
 
-    /// Says with which status of `dlock` the command has ended.
+    /// Says that the command has ended, with the resulting status of `dlock`.
     pub(super) fn ended(self, status: u8, held: &DLockGuard<'_>) {
         self.say(|| format!("the command has ended after {}: status {status}", time(held.held_for())));
     }
@@ -73,7 +73,7 @@ impl<'a> Narrator<'a> {
     }
 }
 
-/// Why the lock is not acquired yet, and who has it.
+/// Returns the reason why the lock is not acquired yet, and its holder.
 fn why(generator: &DLockGenerator, lock: &LockName) -> (String, Option<HolderFields>) {
     let seen = match generator.describe(&*lock.lock_type, &lock.target) {
         Ok(seen) => seen,

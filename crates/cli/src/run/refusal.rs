@@ -1,4 +1,4 @@
-//! Why `dlock run` has not got the lock.
+//! The reason why `dlock run` has not got the lock.
 
 use super::kept;
 use crate::args::Run;
@@ -9,14 +9,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Instant;
 
-/// Returns why the lock was not acquired in time, as far as the store and the holder tell that soon. The limit of the wait is over, so they are
-/// asked on a thread, which may go on for as long as a store takes that does not answer.
+/// Returns the reason why the lock was not acquired in time, as far as the store and the holder tell it soon. The limit of the wait is over, so a
+/// thread asks them, and goes on alone if the store does not answer.
 pub(super) fn of(generator: &DLockGenerator, wanted: &Run, lock: &DistributedReentrantLock) -> Failure {
     let (tell, told) = channel();
     let (generator, asked, handle) = (generator.clone(), wanted.lock.clone(), lock.clone());
     let ask = move || {
         if ask_store(&handle, &tell)
-            // The store tells this at once, and a holder that stands still is waited for.
+            // The store answers at once, but a holder that stands still would have to be waited for.
             && let Ok(Description { holder: Some(holder), delayed_release: None, .. }) =
                 generator.describe(&*asked.lock_type, &asked.target)
         {
@@ -32,7 +32,7 @@ pub(super) fn of(generator: &DLockGenerator, wanted: &Run, lock: &DistributedRee
     last.unwrap_or_else(|| unanswered(lock, "the server does not answer"))
 }
 
-/// Asks the store alone. Returns whether somebody holds the lock.
+/// Asks only the store. Returns whether somebody holds the lock.
 fn ask_store(lock: &DistributedReentrantLock, tell: &Sender<Failure>) -> bool {
     let key = lock.key();
     let (failure, is_held) = match lock.holder() {
@@ -48,7 +48,7 @@ fn ask_store(lock: &DistributedReentrantLock, tell: &Sender<Failure>) -> bool {
             None => (held(lock, &format!(" by {holder}")).naming(HolderFields::of(holder.locker)), true),
         },
         Err(error) if error.is_transient() => (unanswered(lock, &error.to_string()), false),
-        // Who may not ask learns that much from the attempt.
+        // Without the right to ask, the failed attempt still shows that somebody holds the lock.
         Err(_) => (held(lock, ""), false),
     };
     tell.send(failure).is_ok() && is_held

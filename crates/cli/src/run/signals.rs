@@ -1,7 +1,7 @@
 //! The signals that `dlock` receives.
 //!
 //! They are blocked before any thread begins, and one thread waits for them. A signal that was ignored at the start (by `nohup`, or by a
-//! shell that put the job into the background) stays ignored, also by the command.
+//! shell that put the job into the background) stays ignored, even by the command.
 
 use super::terminal::Terminal;
 use super::{RunEvent, group};
@@ -16,14 +16,14 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-/// Forwarded to the command. While there is none, they end `dlock`.
+/// The signals that are forwarded to the command. While there is no command, they end `dlock`.
 pub(crate) const FORWARDED: [Signal; 6] =
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
 
-/// Those that a key of the terminal sends.
+/// The signals that a key of the terminal sends.
 pub(super) const OF_TERMINAL: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
 
-/// Whom a signal is for.
+/// The receiver that a signal is meant for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignalTarget {
     /// This process, which waits for the lock.
@@ -37,7 +37,7 @@ pub(super) enum SignalTarget {
 /// Set when the command begins.
 static BEGUN: OnceLock<()> = OnceLock::new();
 
-/// Set when it has ended, to the status.
+/// Set to the status when the command has ended.
 static ENDED: OnceLock<u8> = OnceLock::new();
 
 /// A signal that the command has got.
@@ -46,12 +46,12 @@ static PASSED_ON: OnceLock<Signal> = OnceLock::new();
 /// The signals of this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signals {
-    /// What the thread waits for.
+    /// The signals that the thread waits for.
     waited_for: SigSet,
 }
 
 impl Signals {
-    /// Blocks them. Must be called before any thread begins, and after the launchers were split off, whose signals are the command's.
+    /// Blocks the signals. Must be called before any thread begins, and after the launchers were split off: the command inherits their signals.
     pub(crate) fn block() -> Result<Self, Failure> {
         let own = fs::read_to_string("/proc/self/status")
             .map_err(|error| Failure::system("cannot read /proc/self/status", error))?;
@@ -63,21 +63,21 @@ impl Signals {
         }
         let mut waited_for = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGCONT]);
         waited_for.extend(FORWARDED.into_iter().chain([Signal::SIGTSTP]).filter(|&signal| !is_ignored(signal)));
-        // With it blocked, `dlock` can take the terminal back from the background.
+        // With SIGTTOU blocked, `dlock` can take the terminal back from the background.
         let mut blocked = waited_for;
         blocked.add(Signal::SIGTTOU);
         blocked.thread_block().map_err(|error| Failure::system("cannot block signals", error))?;
         Ok(Self { waited_for })
     }
 
-    /// Starts the thread. Each signal is told as an event; one that ends programs ends the wait for the lock, too.
+    /// Starts the thread. It sends each signal as an event. A signal that ends programs also ends the wait for the lock.
     pub(crate) fn listen(&self, events: Sender<RunEvent>, cancel: CancelToken) -> Result<(), Failure> {
         let waited_for = self.waited_for;
         let listen = move || {
             loop {
                 let Ok(signal) = waited_for.wait() else { continue };
                 if signal == Signal::SIGTSTP && target() == SignalTarget::Waits {
-                    // The main thread waits for the lock.
+                    // This thread stops the process, because the main thread waits for the lock.
                     if !group::own_is_orphaned() {
                         let _ = raise(Signal::SIGSTOP);
                     }
@@ -89,7 +89,7 @@ impl Signals {
                 if FORWARDED.contains(&signal) {
                     cancel.cancel();
                     match target() {
-                        // Programs take these two for other orders than to end.
+                        // Programs do not take these two as orders to end.
                         SignalTarget::Runs if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {}
                         SignalTarget::Runs => drop(PASSED_ON.set(signal)),
                         SignalTarget::Waits => {
@@ -110,13 +110,13 @@ impl Signals {
     }
 }
 
-/// Tells that the command begins: it is for the command now to stop, and not for this process.
+/// Notes that the command begins. From now on a signal stops the command, and not this process.
 pub(super) fn command_begins() {
     let _ = BEGUN.set(());
 }
 
-/// Tells that it has ended with this status. From now on this process waits for the store for `limit` at most, and ends as `give_up` says. Who has
-/// ended the command by a signal waits for this process, too, and not for longer than that.
+/// Notes that the command has ended with this status. From now on this process waits for the store for at most `limit`, and ends as `give_up` says.
+/// If a signal has ended the command, its sender waits for this process, too, so the wait is shorter.
 pub(super) fn command_has_ended(status: u8, limit: Duration, give_up: impl FnOnce() -> u8 + Send + 'static) {
     let _ = ENDED.set(status);
     match PASSED_ON.get() {
@@ -133,26 +133,26 @@ pub(super) fn target() -> SignalTarget {
     }
 }
 
-/// Ends this process after a time with the status that `end` returns: the main thread may wait for a store that does not answer.
+/// Ends this process after a time with the status that `end` returns, because the main thread may wait for a store that does not answer.
 fn end_after(time: Duration, asked: SignalTarget, end: impl FnOnce() -> u8 + Send + 'static) {
     let end = move || {
         thread::sleep(time);
-        // Otherwise the command has begun at the same time, and has the signal.
+        // Otherwise the command has begun at the same time, and gets the signal.
         if target() == asked {
             process::exit(end().into());
         }
     };
-    // Without the thread, it takes as long as the store takes.
+    // Without the thread, the end takes as long as the store takes.
     let _ = thread::Builder::new().name("dlock-end".to_owned()).spawn(end);
 }
 
-/// Says that a signal has ended the wait for the store. Returns the status of the command.
+/// Says that a signal has ended the wait for the store, and returns the status of the command.
 fn unanswered(status: u8) -> u8 {
     say("a signal has ended dlock before the store has answered: the lock ends with its lease at the latest");
     status
 }
 
-/// Ends this process by a signal from the terminal. Returns the status that tells of another one.
+/// Ends this process by the signal if it came from the terminal. Otherwise returns the status for the signal.
 pub(super) fn end_by(signal: Signal) -> u8 {
     if OF_TERMINAL.contains(&signal) && Terminal::open().is_ours() {
         die_of(signal);
@@ -160,7 +160,7 @@ pub(super) fn end_by(signal: Signal) -> u8 {
     status::of_signal(signal as i32)
 }
 
-/// Ends as who has not heard the signal: a shell goes on with a script or a loop unless it sees that.
+/// Lets the signal end this process as if it had no handler. Unless a shell sees that, it goes on with its script or loop.
 pub(super) fn die_of(signal: Signal) {
     let _ = SigSet::from(signal).thread_unblock();
     let _ = raise(signal);

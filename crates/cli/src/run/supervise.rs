@@ -1,5 +1,5 @@
-//! A command that runs: signals go to its process group, Ctrl-Z stops `dlock` with it, a lost lock ends it, and nothing of it is left, daemons
-//! included.
+//! Supervises the command while it runs: passes signals to its process group, stops `dlock` with it at Ctrl-Z, ends it after a loss, and leaves
+//! nothing of it, daemons included.
 
 use super::RunEvent;
 use super::daemons::Daemons;
@@ -17,29 +17,29 @@ use rustix::process::{WaitOptions, WaitStatus, wait};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How a run has ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunEnd {
     pub(crate) status: u8,
-    /// The signal from the terminal that has ended the command, and is to end `dlock`.
+    /// The signal from the terminal that has ended the command, and has to end `dlock`, too.
     pub(crate) interrupted: Option<Signal>,
 }
 
 /// The command of `--on-lost`.
 #[derive(Debug)]
 enum OnLostCommand {
-    /// There is none, or it has ended.
+    /// There is no such command, or it has ended.
     None,
     Ready(Launcher),
     Runs(Group),
 }
 
-/// How far the end of the group, and of the daemons, has come.
+/// The stages of ending the group and the daemons.
 #[derive(Clone, Copy, Debug)]
 enum GroupEnd {
     /// Nobody has asked for it.
     No,
-    /// The stop signal was sent. Who is left then is killed.
+    /// The stop signal was sent. Processes that are left at `until` are killed.
     Asked {
         until: Instant,
     },
@@ -48,7 +48,7 @@ enum GroupEnd {
     },
 }
 
-/// The moment at which this time is over. What no clock reaches is no limit.
+/// The moment after this time. A time that the clock cannot represent counts as no limit.
 fn after(time: Duration) -> Instant {
     Instant::now().checked_add(time).unwrap_or_else(|| Instant::now() + timing::A_YEAR)
 }
@@ -59,19 +59,19 @@ pub(crate) struct Supervisor<'a> {
     orders: Orders<'a>,
     held: &'a DLockGuard<'a>,
     max_hold: Option<Duration>,
-    /// When the time of `--max-hold` is over.
+    /// The end of the time of `--max-hold`.
     held_until: Option<Instant>,
     group: Group,
     terminal: Terminal,
-    /// How the process that became the command has ended.
+    /// The status with which the process that became the command has ended.
     end: Option<WaitStatus>,
     ending: GroupEnd,
     is_lost: bool,
     hook: OnLostCommand,
-    /// Until when it is waited for, once the command has ended.
+    /// The moment until which the command of `--on-lost` is waited for, once the command has ended.
     hook_until: Option<Instant>,
     daemons: Daemons,
-    /// Whether SIGTSTP was sent to our own group, of which we are a part.
+    /// Whether SIGTSTP was sent to our own group, which includes this process.
     stops_own: bool,
 }
 
@@ -111,18 +111,18 @@ impl<'a> Supervisor<'a> {
         self.terminal.share(self.group);
     }
 
-    /// Whether the command runs, or what it has started is waited for as if it were the command.
+    /// Whether the command runs, or its daemons are waited for as if they were the command.
     fn is_at_work(&self) -> bool {
         self.end.is_none() || self.wanted.daemons == WithDaemons::Wait
     }
 
-    /// How long the command may go on without a renewal. `None` if it is not ended at a loss, or ends already.
+    /// How long the command may go on without a renewal. `None` if a loss does not end it, or if it is ending already.
     fn may_go_on_for(&self) -> Option<Duration> {
         let watches = self.wanted.on_lost == OnLost::Stop && self.is_at_work() && matches!(self.ending, GroupEnd::No);
         watches.then(|| self.held.remaining().saturating_sub(self.wanted.reserve(self.max_hold)))
     }
 
-    /// Returns when nothing of the command is left that is not to be left.
+    /// Returns when no process is left that has to end.
     pub(crate) fn until_the_end(mut self, inbox: &Receiver<RunEvent>) -> RunEnd {
         while !self.is_over() {
             match self.next(inbox) {
@@ -159,9 +159,9 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// A signal for the command. Where daemons are waited for, it is for them, too.
+    /// Passes a signal to the command and, if daemons are waited for, to the daemons.
     fn pass_on(&mut self, signal: Signal) {
-        // The news of the command's end may be behind the signal.
+        // The command may have ended, and its end may not be noticed yet.
         self.reap();
         self.group.signal(signal);
         if self.end.is_some() && self.is_at_work() {
@@ -169,15 +169,15 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Looks what became of the children.
+    /// Reaps children that have ended, and notices those that have stopped.
     fn reap(&mut self) {
-        // No child is left when it fails.
+        // It fails when no child is left.
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             self.child_changed(Pid::from_raw(pid.as_raw_nonzero().get()), status);
         }
     }
 
-    /// Looks what became of the children, and does what is due.
+    /// Reaps the children, and does what is due.
     fn look(&mut self) {
         self.reap();
         if self.may_go_on_for().is_some_and(|left| left.is_zero()) {
@@ -207,7 +207,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The command has ended. Ends what it has left behind, unless that is waited for.
+    /// Called after the command's end. Ends the processes that it has left behind, unless they are waited for.
     fn look_after_the_end(&mut self) {
         let has_daemons = self.wanted.daemons != WithDaemons::Leave && self.daemons.any();
         match self.wanted.daemons {
@@ -218,7 +218,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Returns whether the command has ended, and whatever it has left behind.
+    /// Returns whether the command has ended, and all that it has left behind.
     fn is_over(&self) -> bool {
         let is_long_killed = matches!(self.ending, GroupEnd::Killed { at } if at.elapsed() > timing::UNSEEN);
         let is_gone =
@@ -249,11 +249,11 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The command has stopped. Stops `dlock`, too, if a shell is there that can continue it.
+    /// Called when the command has stopped. Stops `dlock`, too, if a shell can continue it.
     fn child_stopped(&mut self, signal: Signal) {
         let asks = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
         if signal != Signal::SIGTSTP && !asks || !self.terminal.exists() {
-            // Somebody has stopped it from outside, and will continue it the same way. The lock stays ours.
+            // Somebody has stopped the command from outside, and will continue it the same way. The lock stays ours.
             return;
         }
         let had_terminal = self.terminal.take_back();
@@ -270,19 +270,19 @@ impl<'a> Supervisor<'a> {
             return self.group.signal(Signal::SIGCONT);
         }
         if had_terminal && signal == Signal::SIGTSTP {
-            // The terminal has told the command alone. The shell waits for all of the job.
+            // The terminal has only signalled the command. The shell waits for the whole job.
             self.stops_own = true;
             Group(getpgrp()).signal(Signal::SIGTSTP);
         }
-        // All of `dlock` stands still here until somebody continues it; then SIGCONT is an event.
+        // All of `dlock` stands still here until somebody continues it. SIGCONT then comes as an event.
         let _ = raise(Signal::SIGSTOP);
     }
 
-    /// `dlock` was continued.
+    /// Called when `dlock` was continued.
     fn go_on(&mut self) {
         self.stops_own = false;
         if self.wanted.on_lost == OnLost::Stop && !self.held.is_valid() {
-            // The group is continued to end.
+            // The group is only continued so that it can end.
             return self.lose_now();
         }
         self.terminal.share(self.group);
@@ -329,7 +329,7 @@ impl<'a> Supervisor<'a> {
 
     fn end_all(&mut self, grace: Duration) {
         if matches!(self.ending, GroupEnd::No) {
-            // The grace begins here: to find the daemons takes its time.
+            // The grace begins here, because finding the daemons takes time.
             self.ending = GroupEnd::Asked { until: after(grace) };
             self.group.ask_to_end(self.wanted.stop_signal);
             if self.wanted.daemons != WithDaemons::Leave {
@@ -353,7 +353,7 @@ impl<'a> Supervisor<'a> {
         if let Some(signal) = interrupted
             && was_given
         {
-            // The terminal has told the command alone. Without `dlock`, a script that runs it would have been told, too.
+            // The terminal has only signalled the command. Without `dlock`, it would have signalled a script that runs the command, too.
             Group(getpgrp()).signal(signal);
         }
         RunEnd { status, interrupted }

@@ -1,4 +1,4 @@
-//! The terminal, and whose turn it is there.
+//! The terminal, and its foreground group.
 //!
 //! A terminal sends Ctrl-C and Ctrl-Z to one process group, the foreground, and only that group may read. The command has a group of its
 //! own, which must become the foreground if it is to behave as it does without `dlock`.
@@ -12,8 +12,8 @@ use std::io::{self, IsTerminal};
 #[derive(Debug)]
 pub(crate) struct Terminal {
     file: Option<File>,
-    /// Whether the command gets the foreground when it begins. Beside other programs of a pipeline, which may need the terminal
-    /// themselves (`dlock run … | less`), it gets the foreground when it asks for it.
+    /// Whether the command gets the foreground when it begins. In a pipeline (`dlock run … | less`) other programs may need the terminal. The command
+    /// then gets the foreground when it asks for it.
     at_once: bool,
     is_given: bool,
 }
@@ -39,7 +39,7 @@ impl Terminal {
         self.is_given
     }
 
-    /// Gives the command the foreground, as it begins or continues.
+    /// Gives the command the foreground when it begins or continues.
     pub(crate) fn share(&mut self, with: Group) {
         if self.at_once {
             self.give(with);
@@ -51,7 +51,7 @@ impl Terminal {
         let is_ours = self.is_ours();
         if let Some(file) = self.file.as_ref().filter(|_| is_ours) {
             self.is_given = tcsetpgrp(file, to.0).is_ok();
-            // Who has asked for it once will need it again.
+            // A command that has asked for it once will need it again.
             self.at_once |= self.is_given;
         }
         is_ours

@@ -1,20 +1,20 @@
-//! What the programs `consul` and `etcdctl` read of the environment, where their users expect it of this one.
+//! Environment variables of the programs `consul` and `etcdctl` that `dlock` reads, too.
 //!
-//! | variable | says |
+//! | variable | meaning |
 //! |---|---|
 //! | `CONSUL_HTTP_ADDR` | the agent, in a URL `consul://` that names none: `host:port`, or a URL, also `unix:///path`. Without it `127.0.0.1:8500` |
-//! | `CONSUL_HTTP_SSL` | that this agent is reached by TLS, if it is true and the address has no scheme |
+//! | `CONSUL_HTTP_SSL` | whether this agent is reached by TLS, if the address has no scheme |
 //! | `CONSUL_HTTP_TOKEN_FILE`, `CONSUL_HTTP_TOKEN` | the token, where the URL has none. The file counts first, unless it is empty |
 //! | `CONSUL_CACERT` | the root certificates of `consul+https://`, without `--ca` |
 //! | `ETCDCTL_ENDPOINTS` | the servers, in a URL `etcd://` that names none. Without it `127.0.0.1:2379` |
 //!
-//! A URL that names a host is not changed by a variable with an address, as `-http-addr` and `--endpoints` are not. The token is used wherever the
-//! URL leads, as `consul` does.
+//! A variable with an address does not change a URL that names a host, as it does not change `-http-addr` and `--endpoints`. The token is used for
+//! any host of the URL, as by `consul`.
 
 use std::env;
 use std::fs;
 
-/// The value of a variable that is set to something.
+/// The value of a variable, if it is set and not empty.
 pub(super) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -58,7 +58,7 @@ pub(super) fn completed(url: &str, get: impl Fn(&str) -> Option<String>) -> Resu
     Ok(format!("{store}{}://{}{rest}", if is_https { "+https" } else { "" }, hosts.join(",")))
 }
 
-/// Reads a truth as Go does.
+/// Reads a boolean as Go does.
 fn is_true(text: &str) -> bool {
     ["1", "t", "T", "true", "TRUE", "True"].contains(&text)
 }

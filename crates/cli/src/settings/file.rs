@@ -8,7 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What the file says: each line is an option without its dashes.
+/// The contents of the file: each line is an option without its dashes.
 #[derive(Debug, Default, Parser)]
 #[command(name = "dlock", no_binary_name = true, disable_help_flag = true)]
 pub(super) struct FileSettings {
@@ -18,7 +18,7 @@ pub(super) struct FileSettings {
     pub(super) rules: Rules,
 }
 
-/// The configuration file. The XDG specification ignores relative paths.
+/// The path of the configuration file. The XDG specification ignores relative paths.
 pub(super) fn place(config_home: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
     let directory = absolute(config_home).or_else(|| Some(absolute(home)?.join(".config")))?;

@@ -34,7 +34,7 @@ fn place(text: &str) -> Option<(String, Option<u16>)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// Where a server that tells this address is reached from here.
+/// The address by which a server with this told address is reached from here.
 pub(crate) fn mapped(map: &[Mapping], host: &str, port: u16) -> (String, u16) {
     let is_meant = |mapping: &&Mapping| mapping.told.0 == host && mapping.told.1.is_none_or(|told| told == port);
     match map.iter().find(is_meant) {

@@ -1,4 +1,4 @@
-//! How a server is reached, and what its locks depend on: arguments, and the same in the configuration file.
+//! The arguments about the server and its locks, which may also stand in the configuration file.
 
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
@@ -90,7 +90,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// These, and those of the file where there is none here.
+    /// Returns these settings, with the file's where one is missing.
     fn or(self, file: Self) -> Self {
         Self {
             poller_gap: self.poller_gap.or(file.poller_gap),
@@ -133,11 +133,11 @@ macro_rules! with_certificates {
     }};
 }
 
-/// All settings, wherever they come from.
+/// All settings, from arguments, environment and file.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     url: Secret,
-    /// Where the URL was read, if not among the arguments.
+    /// The source of the URL, if it is not an argument.
     place: Option<String>,
     /// The arguments alone.
     given: Reach,
@@ -146,8 +146,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The arguments, and what the configuration file says where there are none. The URL comes from the argument, else from the environment
-    /// variable, else from the file. No message of a failure contains it.
+    /// Returns the arguments, completed by the configuration file. The URL comes from the argument, else from the environment variable, else from the
+    /// file. No message of a failure contains it.
     pub(crate) fn of(arguments: &Reach, rules: Rules) -> Result<Self, Failure> {
         let place = file::place(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"));
         let told = place.as_deref().map_or_else(|| Ok(FileSettings::default()), file::read)?;
@@ -180,7 +180,7 @@ impl Settings {
         Self::asking(self.builder()?.connect()?)
     }
 
-    /// Like [`connect`](Self::connect), but waits until the server is there.
+    /// Does the same as [`connect`](Self::connect), but waits until the server answers.
     pub(crate) fn connect_when_there(&self) -> Result<DLockGenerator, Failure> {
         Self::asking(self.builder()?.wait(None)?)
     }
@@ -190,7 +190,7 @@ impl Settings {
         Ok(store.generator(DLockGenerator::builder().client_record(false))?)
     }
 
-    /// How the store of the URL is reached.
+    /// Returns the builder for the store of the URL.
     pub(crate) fn builder(&self) -> Result<Builder, Failure> {
         let scheme = self.url.split(['+', ':']).next().unwrap_or_default();
         match (scheme, store::other(scheme)) {
@@ -211,7 +211,7 @@ impl Settings {
         }
     }
 
-    /// Arguments that a store would not follow must not be taken for set. A line of the file is there for the URLs of the machine that are of Redis.
+    /// Refuses arguments that the store would not follow. Ignores such lines of the file: they are for URLs of Redis.
     fn refuse_those_of_redis(&self) -> Result<(), Failure> {
         let Reach {
             replica_acks, replica_acks_within, connect_timeout, io_timeout, failover_within, address_map, ..
@@ -230,7 +230,7 @@ impl Settings {
         }
     }
 
-    /// Returns the builder for the URL. The message about a URL that cannot be used says where that was read.
+    /// Returns the builder for the URL. An error about the URL names its source.
     fn read<B>(&self, builder: Result<B, Error>) -> Result<B, Failure> {
         builder.map_err(|error| match &self.place {
             Some(place) => Failure::from(error).read_in(place),
@@ -314,7 +314,7 @@ impl Settings {
                 Failure::new(USAGE, format!("cannot read {:?} of {option}: {error}: name a PEM file", path.display()))
             })
         };
-        // Where `consul` takes it: a server that is not encrypted has none.
+        // As in `consul`, the variable only counts for encrypted servers.
         let is_of_consul = self.reach.ca.is_none() && self.url.starts_with("consul+https:");
         let roots = match environment::variable("CONSUL_CACERT").filter(|_| is_of_consul) {
             Some(ca) => Some(read("CONSUL_CACERT", Path::new(&ca))?),
@@ -350,7 +350,7 @@ impl Settings {
 }
 
 impl Reach {
-    /// These, and those of the file where there is none here. The variable stands between both.
+    /// Returns these settings, with the file's where one is missing. The variable counts before the file.
     fn or(self, file: Self, variable: Option<String>) -> Self {
         Self {
             url: self.url.or(variable.map(Secret::from)).or(file.url),

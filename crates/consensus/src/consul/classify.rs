@@ -1,11 +1,11 @@
 //! What an error of Consul says of a request. Its errors are texts.
 //!
-//! The one question is whether the request may have been executed. Consul refuses some before it does anything, and its words say so; whatever
-//! else fails may have been written to the log of a leader that has been replaced since. What is not known here counts as executed.
+//! The only question is whether the request may have been executed. Consul refuses some requests before it does anything, and its words say so. Any
+//! other failed request may be in the log of a leader that has been replaced since. A request with an unknown error counts as executed.
 
 use redis_dlock::{BackendFailure, Error};
 
-/// What a request that failed comes to.
+/// The cause of a failed request.
 #[derive(Debug)]
 pub(super) enum ConsulFailure {
     /// A session has ended, or the node of a new one is not in the catalog.
@@ -24,13 +24,13 @@ const BEFORE: [&str; 6] = [
     "rejecting request",
 ];
 
-/// What a server says of a datacenter that it does not know. After its start it may have to hear of another one first.
+/// The error of a server that does not know a datacenter. After its start a server may have to hear of other datacenters first.
 pub(super) const NO_DATACENTER: &str = "No path to datacenter";
 
-/// What a Consul that is not Enterprise says of a namespace or a partition.
+/// The error of a Consul that is not Enterprise, for a namespace or a partition.
 const ENTERPRISE: &str = "Consul Enterprise feature";
 
-/// What Consul says of a transaction with more operations than it takes: 128, or 64 in older versions.
+/// Consul's error for a transaction with too many operations: more than 128, or than 64 in older versions.
 pub(super) const TOO_LONG: &str = "Transaction contains too many operations";
 
 /// Returns whether this is an error that Consul may send without a header of its own: before a request has reached its API.
@@ -40,7 +40,7 @@ pub(super) fn is_error_of_consul(status: u16, words: &str) -> bool {
     status >= 400 && BEFORE.iter().chain(&known).any(|text| words.contains(text))
 }
 
-/// Returns whether this is about a namespace or a partition, by name.
+/// Returns whether the error names a namespace or a partition.
 fn is_of_place(words: &str) -> bool {
     ["amespace \"", "artition \""].iter().any(|kind| words.contains(kind))
 }
@@ -52,7 +52,7 @@ pub(super) fn classify(status: u16, words: &str) -> ConsulFailure {
     match status {
         403 => ConsulFailure::Other(Error::denied(words)),
         400 if words.contains(ENTERPRISE) => ConsulFailure::Other(Error::unsupported(words)),
-        // Consul Enterprise says so of a namespace or a partition that it does not know.
+        // This is the error of Consul Enterprise for an unknown namespace or partition.
         400 | 404 | 500 if words.contains("does not exist") && is_of_place(words) => {
             ConsulFailure::Other(Error::unsupported(words))
         }

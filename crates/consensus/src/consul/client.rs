@@ -1,9 +1,9 @@
 //! The requests to Consul.
 //!
-//! Any agent or server answers them, and hands on to the leader what only the leader may do. The token stands in a header, never in the URL, which
-//! servers write into their logs.
+//! Any agent or server answers a request, or hands it on to the leader if only the leader may answer it. The token is in a header, never in the URL,
+//! because servers write URLs into their logs.
 //!
-//! | status | comes to |
+//! | status | result |
 //! |---|---|
 //! | 200 | what was asked for |
 //! | 404 | it is not there: an outcome, not an error |
@@ -11,9 +11,9 @@
 //! | 500 about a session or a node | the session has ended, or the node for a new one is missing |
 //! | anything else of Consul | an error by its status and words: see `classify.rs` |
 //!
-//! An answer counts as Consul's only if it has a header of Consul's, or is an error that Consul sends without one. Before the first such answer,
-//! whatever else answers is told at once: the URL may lead to a web server, or to an etcd, which no waiting changes. That the servers do not know
-//! the datacenter is told at once, too: such an answer does not prove that the URL is right.
+//! An answer counts as Consul's only if it has a header of Consul's, or is an error that Consul sends without one. Before the first such answer, any
+//! other answer is an error at once: the URL may lead to a web server or to an etcd, and waiting would not help. An unknown datacenter is an error at
+//! once, too: such an answer does not prove that the URL is right.
 
 use super::classify::{ConsulFailure, NO_DATACENTER, TOO_LONG, classify, is_error_of_consul};
 use super::encode;
@@ -37,9 +37,9 @@ pub(super) struct ConsulClient {
     pub(super) shortest_lease: Duration,
     /// How many long holds keep sessions of their own: [`ConsulBuilder::share_sessions`](super::ConsulBuilder::share_sessions).
     pub(super) most_own_sessions: usize,
-    /// Each request goes there.
+    /// The place that each request names.
     place: Place,
-    /// Whether Consul has taken the place for one that it has.
+    /// Whether Consul has accepted the place.
     is_placed: AtomicBool,
     /// Whether a session had to be created on the node of an agent or a server.
     pub(super) is_on_agents: AtomicBool,
@@ -53,21 +53,21 @@ const TRANSACTION: &str = "/v1/txn";
 /// The header of the token.
 const TOKEN: &str = "x-consul-token";
 
-/// What a call comes to if nothing failed on the way.
+/// The result of a call if nothing failed on the way.
 #[derive(Debug)]
 pub(super) struct ConsulReply {
     pub(super) status: u16,
     pub(super) index: Option<u64>,
-    /// Whether the answer lacks what the token may not see.
+    /// Whether the answer lacks entries that the token may not see.
     pub(super) is_filtered: bool,
     pub(super) body: Value,
 }
 
-/// The statuses that say something of what was asked about: it is there, it is not, a check has failed.
+/// The statuses that answer the question itself: it exists, it does not exist, a check has failed.
 const TELLING: [u16; 3] = [200, 404, 409];
 
 impl ConsulClient {
-    /// Knows the token. Consul has no login: each request shows the token.
+    /// Keeps the token. Consul has no login: each request shows the token.
     pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration, place: Place) -> Self {
         let is_placed = AtomicBool::new(!place.is_of_enterprise());
         Self {
@@ -82,7 +82,7 @@ impl ConsulClient {
         }
     }
 
-    /// Makes connections of their own.
+    /// Makes an agent with connections of its own.
     pub(super) fn own_agent(&self) -> Agent {
         self.http.own_agent()
     }
@@ -96,7 +96,7 @@ impl ConsulClient {
         is_repeatable: bool,
         deadline: Deadline,
     ) -> Result<Option<ConsulReply>, Error> {
-        // ORDERING: SeqCst, as all flags of these stores. Two threads that come at once both ask.
+        // ORDERING: SeqCst, as all flags of these stores. Two threads that come at the same time both ask.
         if !self.is_placed.load(Ordering::SeqCst) {
             self.send(Method::GET, "/v1/session/list", &Value::Null, true, deadline)?;
             self.is_placed.store(true, Ordering::SeqCst);
@@ -104,7 +104,8 @@ impl ConsulClient {
         self.send(method, path, body, is_repeatable, deadline)
     }
 
-    /// Sends a request to the place of the locks. In a transaction the operations say it, too: the parameters do not reach them.
+    /// Sends a request to the place of the locks. In a transaction each operation names the place, too, because the parameters do not reach
+    /// operations.
     fn send(
         &self,
         method: Method,
@@ -126,8 +127,8 @@ impl ConsulClient {
 
     /// Fails if this client has no token, and may not read entries without one.
     ///
-    /// Consul hides entries from whoever has no token, and does not say so. It refuses a question for a single entry, which is asked once.
-    /// The question leaves out the end of a path that a URL must not have: see [`look`](crate::kv::Kv::look) of Consul.
+    /// Consul hides entries from a client without a token, and does not say so. It does refuse a request for a single entry, so this makes one such
+    /// request. The request leaves out the end of a path that a URL must not have: see [`look`](crate::kv::Kv::look) of Consul.
     pub(super) fn check_rights_without_token(&self, prefix: &str, deadline: Deadline) -> Result<(), Error> {
         // ORDERING: SeqCst, as all flags of these stores: a request that is sent once too often costs little.
         if self.token.is_some() || self.sees_without_token.load(Ordering::SeqCst) {
@@ -153,7 +154,7 @@ impl ConsulClient {
         reply.ok_or_else(|| odd("the entry"))
     }
 
-    /// Reads an answer. What only Consul can answer proves that the URL leads to Consul.
+    /// Reads an answer. An answer that only Consul can give proves that the URL leads to Consul.
     fn read(&self, answer: &HttpAnswer) -> Result<Option<ConsulReply>, Error> {
         if !answer.is_of_consul && !is_error_of_consul(answer.status, &answer.body) {
             return Err(answer.foreign(API));
@@ -173,22 +174,22 @@ impl ConsulClient {
                 ConsulFailure::Other(error) => Err(error),
             };
         }
-        // What is not there has a text or nothing as its answer.
+        // The answer for a missing entry is a text, or nothing.
         let body = if answer.status == 404 || is_too_long { Value::Null } else { parse(&answer.body, "Consul")? };
         Ok(Some(ConsulReply { status: answer.status, index: answer.index, is_filtered: answer.is_filtered, body }))
     }
 }
 
-/// What is missing where an answer is not of Consul: the most frequent mistakes.
+/// The end of the error for an answer that is not Consul's. It names the most frequent mistakes.
 const API: &str =
     "Consul does: check the host, the port and the path of the URL (an agent serves its API on port 8500)";
 
-/// An answer that lacks what every Consul sends.
+/// The error for an answer that lacks a field which every Consul sends.
 pub(super) fn odd(what: &str) -> Error {
     Error::backend(BackendFailure::Unknown, format!("the answer of Consul lacks {what}"))
 }
 
-/// Without the token.
+/// Shows no token.
 impl fmt::Debug for ConsulClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConsulClient")

@@ -1,7 +1,7 @@
 //! Transactions and entries of Consul as JSON.
 //!
-//! A transaction is a list of verbs, executed in order as one step. If one of them fails, none is executed, and the answer says which failed and
-//! nothing of what is there. The results of the others come without names, one after another, so the reader must know how many each verb has.
+//! A transaction is a list of verbs, executed in order as one step. If one of them fails, none is executed. The answer says which one failed, but has
+//! no entries. The results of the others come without names, one after another, so the reader must know how many each verb has.
 //!
 //! | write | verbs | results |
 //! |---|---|---|
@@ -10,11 +10,11 @@
 //! | say | `lock`, `unlock` | 2 |
 //! | delete | `delete` | 0 |
 //!
-//! A transaction that looks at many prefixes has a verb for each. Consul tells all of their entries in one list, and the path of each says whose it
-//! is. It is refused as a whole if it has more verbs than the server takes.
+//! A transaction that looks at many prefixes has a verb for each. Consul returns all of their entries in one list. The path of each entry shows its
+//! prefix. A transaction with more verbs than the server takes is refused as a whole.
 //!
-//! `lock` has a session hold an entry that it holds already, or that nobody holds; it fails otherwise. So passing the lock is `unlock` and
-//! `lock`, in one transaction: nobody comes between. An entry that keeps value, flags and session is no change for Consul, and keeps its index.
+//! `lock` has a session hold an entry that it holds already, or that nobody holds. Otherwise it fails. So passing the lock is `unlock` and `lock` in
+//! one transaction, and nobody comes between. An entry that keeps value, flags and session is no change for Consul, and keeps its index.
 
 use crate::json::{from_base64, number, to_base64};
 use crate::kv::{Check, Committed, Entry, Transaction, Write};
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 /// The flag of a lock, in Go's `api.Lock` and `consul lock`, too: `LockFlagValue`.
 pub(super) const LOCK: u64 = 0x2ddc_cbc0_58a5_0c18;
 
-/// What is written as it is in the path of a URL.
+/// The characters that stand in the path of a URL without encoding.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A path of an entry in a URL.
@@ -41,13 +41,13 @@ fn verb(verb: &str, path: &str, fields: &Value) -> Value {
     json!({ "KV": operation })
 }
 
-/// One check. It is a verb that changes nothing and fails if it does not hold.
+/// The verb of a check. It changes nothing, and fails if the check does not hold.
 fn check(check: &Check) -> Option<Value> {
     Some(match check {
         Check::HeldBy { path, session } => verb("check-session", path, &json!({ "Session": session })),
         Check::Free { path } => verb("check-not-exists", path, &json!({})),
         Check::Unchanged { path, index } => verb("check-index", path, &json!({ "Index": index })),
-        // There is no such check. The answer has the entries.
+        // Consul has no such check. The answer has the entries.
         Check::Nothing { .. } => return None,
     })
 }
@@ -70,7 +70,7 @@ fn write(write: &Write) -> Vec<Value> {
             vec![unlock(path, from, value), lock(path, to, value)]
         }
         Write::Delete { path } => vec![verb("delete", path, &json!({}))],
-        // The store counts how often an entry was locked. The reader of the inbox sees by that whether it has missed a message.
+        // Consul counts how often an entry was locked. By this count the reader of the inbox sees whether it has missed a message.
         Write::Say { path, session, value } => vec![lock(path, session, value), unlock(path, session, value)],
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn delete(entries: &[(String, u64)]) -> Value {
     entries.iter().map(|(path, index)| verb("delete-cas", path, &json!({ "Index": index }))).collect()
 }
 
-/// A transaction, as `/v1/txn` wants it.
+/// A transaction in the JSON of `/v1/txn`.
 pub(super) fn transaction(transaction: &Transaction) -> Value {
     let checks = transaction.checks.iter().filter_map(check);
     let mut operations: Vec<_> = checks.chain(transaction.writes.iter().flat_map(write)).collect();
@@ -109,7 +109,7 @@ pub(super) fn looked(answer: &Value, prefixes: &[String]) -> Option<Vec<Vec<Entr
     Some(prefixes.iter().map(&mut of).collect())
 }
 
-/// How many results a transaction has before those of its look. Deletions and checks that something is not there have none.
+/// How many results a transaction has before those of its look. Deletions have none, and neither have checks that an entry is missing.
 fn before_look(transaction: &Transaction) -> usize {
     let of_checks = transaction.checks.iter().map(|check| match check {
         Check::HeldBy { .. } | Check::Unchanged { .. } => 1,
@@ -143,7 +143,7 @@ pub(super) fn entries(list: &Value) -> Option<Vec<Entry>> {
     list.as_array()?.iter().map(entry).collect()
 }
 
-/// Reads an entry. One without a session is free: its holder has let go of it, or has ended with a session that keeps entries.
+/// Reads an entry. An entry without a session is free: its holder has released it, or its session kept the entry when it ended.
 pub(super) fn entry(kv: &Value) -> Option<Entry> {
     let session = kv.get("Session").and_then(Value::as_str).filter(|session| !session.is_empty());
     let value = match kv.get("Value") {

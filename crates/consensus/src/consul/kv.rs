@@ -1,4 +1,4 @@
-//! What the protocol needs, by requests to Consul.
+//! Sends the protocol's requests to Consul.
 //!
 //! | the protocol's | is |
 //! |---|---|
@@ -6,12 +6,12 @@
 //! | index | the index of the log of Raft: it rises with each write, also of others |
 //! | check | a verb of a transaction that writes nothing; there is none for "no entry with this prefix" |
 //!
-//! A session is counted by the leader, which takes up to twice its time to live before it ends the session, and begins all sessions again when it
-//! begins to lead. So a dead holder keeps others out for long, and a living one never loses its session early.
+//! The leader counts the time to live of a session. It takes up to twice that time before it ends the session, and a new leader begins all sessions
+//! again. So a dead holder keeps others out for long, and a living one never loses its session early.
 //!
-//! A transaction that fails was not executed, whatever its reason: `409` is an answer, not an error. Its words tell three reasons apart. A session
-//! has ended: the tenure begins again with another one. The key is in its lock-delay: nobody can have it, and those who wait keep their places.
-//! Anything else is a check that does not hold: the key has changed since it was looked at.
+//! A transaction that fails was not executed, whatever its reason: `409` is an answer, not an error. Its words distinguish three reasons. If a
+//! session has ended, the tenure begins again with another one. If the key is in its lock-delay, nobody can have it, and the waiters keep their
+//! places. Otherwise a check does not hold: the key has changed since the look.
 
 use super::client::{ConsulClient, odd};
 use super::encode;
@@ -35,8 +35,8 @@ use ureq::http::Method;
 /// How many sessions are renewed at once.
 const LANES: usize = 8;
 
-/// Reads why a transaction was refused. Consul names the verb that failed by its place, and the reason in words alone: they are those of its
-/// source (`agent/consul/state/txn.go`, `kvs_endpoint.go`).
+/// Reads why a transaction was refused. Consul names the failed verb by its place, and the reason only by words. The words are those of its source
+/// (`agent/consul/state/txn.go`, `kvs_endpoint.go`).
 fn refused(errors: &Value) -> Result<Committed, Error> {
     let errors = errors.get("Errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let words: Vec<_> = errors.iter().filter_map(|error| error.get("What")?.as_str()).collect();
@@ -84,20 +84,20 @@ impl Kv for Arc<ConsulClient> {
         !life.delay.is_zero() || self.is_on_agents.load(Ordering::SeqCst)
     }
 
-    /// Its name says whose it is, so that a sweep finds the clients that live.
+    /// The session's name contains the client, so that a sweep finds the living clients.
     fn open_session(&self, life: Life, client: &str, deadline: Deadline) -> Result<String, Error> {
         open_lasting_session(self, life, client, deadline)
     }
 
-    /// The answer of a leader that does not know the session yet is the same as of one that has ended: the protocol looks twice.
+    /// A new leader that does not know the session yet answers as for an ended session. So the protocol looks twice.
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {
         let path = format!("/v1/session/renew/{session}");
         let reply = self.call(Method::PUT, &path, &Value::Null, true, deadline)?;
         Ok(reply.is_some_and(|reply| reply.status == 200))
     }
 
-    /// Consul renews a session with each request, so several are under way at once: far from the servers one after another would take too long for
-    /// the leases. The most urgent ones come first in each lane. A lane for which there is no thread follows the others.
+    /// Each request to Consul renews one session, so several requests are under way at once: with distant servers, one after another would take too
+    /// long for the leases. The most urgent ones come first in each lane. A lane without a thread runs after the others.
     fn renew_all(&self, sessions: &[&str], deadline: Deadline) -> Vec<Result<bool, Error>> {
         let count = sessions.len().clamp(1, LANES);
         let renew = |session: &&str| self.renew(session, deadline);
@@ -129,8 +129,8 @@ impl Kv for Arc<ConsulClient> {
 
     /// Ends a session, and makes sure of it.
     ///
-    /// The leader does nothing for a session that it does not know, and one that has just begun to lead may not know all yet: it has not applied
-    /// all of the log. So the end is followed by a read that the leader answers only when it has applied everything.
+    /// The leader does nothing for a session that it does not know. A new leader may not know all sessions yet, because it has not applied all of the
+    /// log. So a read follows the end, which the leader answers only when it has applied everything.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
         let (destroy, info) =
             (format!("/v1/session/destroy/{session}"), format!("/v1/session/info/{session}?consistent"));
@@ -144,7 +144,7 @@ impl Kv for Arc<ConsulClient> {
         Err(Error::backend(BackendFailure::Unknown, format!("Consul did not end the session {session}")))
     }
 
-    /// A session that has ended makes the whole transaction fail, also one whose end came in the same moment.
+    /// A session that has ended makes the whole transaction fail, even if it ended at the same moment.
     fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {
         let body = encode::transaction(transaction);
         let Some(reply) = self.call(Method::PUT, "/v1/txn", &body, false, deadline)? else {
@@ -156,9 +156,9 @@ impl Kv for Arc<ConsulClient> {
         encode::done(&reply.body, transaction).ok_or_else(|| odd("the outcome of a transaction"))
     }
 
-    /// A token may see some of the entries only. Whoever took these for all would see no holder where there is one.
+    /// A token may see only some of the entries. A client that took these for all would see no holder where there is one.
     ///
-    /// `consistent` has the leader ask a majority whether it still leads. Consul's default would read from a leader that was replaced.
+    /// `consistent` has the leader ask a majority whether it still leads. Consul's default could read from a leader that was replaced.
     ///
     /// It is a transaction that only reads: since 1.22, Consul refuses a URL whose path has a space, or two dots, beside an encoded character.
     fn look(&self, prefix: &str, deadline: Deadline) -> Result<Vec<Entry>, Error> {
@@ -166,14 +166,14 @@ impl Kv for Arc<ConsulClient> {
         self.look_all(&prefixes, deadline).map(|mut entries| entries.pop().unwrap_or_default())
     }
 
-    /// An older Consul takes half as many operations in a transaction, and says so by the status 413.
+    /// An older Consul takes half as many operations in a transaction, and refuses more by the status 413.
     fn look_all(&self, prefixes: &[String], deadline: Deadline) -> Result<Vec<Vec<Entry>>, Error> {
         let [prefix, ..] = prefixes else { return Ok(Vec::new()) };
         self.check_rights_without_token(prefix, deadline)?;
         let body = encode::looks(prefixes);
         let reply = self.call(Method::PUT, "/v1/txn?consistent", &body, true, deadline)?;
         let reply = reply.ok_or_else(|| odd("the entries"))?;
-        // A transaction says it in its body, and nowhere else.
+        // A transaction reports this only in its body.
         if reply.body.get("ResultsFilteredByACLs") == Some(&Value::Bool(true)) {
             return Err(Error::denied(format!("the token may not read all entries that begin with {prefix:?}")));
         }

@@ -2,9 +2,9 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `processor.rs` | what a program makes: [`ConsulLockProcessor`] |
-//! | `kv.rs` | what the protocol needs |
-//! | `node.rs` | sessions that no agent's death ends |
+//! | `processor.rs` | the public type and its builder: [`ConsulLockProcessor`] |
+//! | `kv.rs` | the requests of the protocol |
+//! | `node.rs` | sessions that outlive agents and servers |
 //! | `place.rs` | datacenter, namespace, partition |
 //! | `sweep.rs` | deletes the inboxes of clients that have died |
 //! | `client.rs` | the requests, as JSON over HTTP |

@@ -1,19 +1,19 @@
-//! Sessions that no agent's or server's death ends.
+//! Sessions that outlive agents and servers.
 //!
-//! A session of Consul belongs to a node of the catalog, and ends when the node is taken out. Consul takes out the node of a server that is
-//! dead for some seconds (autopilot's `cleanup_dead_servers`, on by default) and that of an agent that leaves, also by SIGTERM. So a session on
-//! such a node, which is the default, ends while its holder lives, and another process gets the lock.
+//! A session of Consul belongs to a node of the catalog, and ends when the node is removed. Consul removes the node of a server that has been dead
+//! for some seconds (autopilot's `cleanup_dead_servers`, on by default). It also removes the node of an agent that leaves, for example by SIGTERM. By
+//! default a session is on such a node. So it could end while its holder lives, and another process would get the lock.
 //!
-//! So our sessions belong to a node of their own. It is registered once, and has no agent and no checks. Nothing in Consul takes it out: the
-//! leader removes nodes that have the check `serfHealth`, an agent keeps up its own node alone, and autopilot removes servers. Only the end of
-//! its time to live, or a person, ends a session there. A session that is refused because somebody has taken the node out has it registered again.
+//! So our sessions belong to a node of their own. It is registered once, and has no agent and no checks. Nothing in Consul removes it: the leader
+//! removes nodes with the check `serfHealth`, an agent maintains only its own node, and autopilot removes servers. Only the end of its time to live,
+//! or a person, ends a session there. If somebody has removed the node, Consul refuses the next session, and the client registers the node again.
 //!
-//! A token without the right to register the node gets sessions on the node of the agent or server that is asked, as before, with Consul's
-//! lock-delay as the second line: for a whole lease after a session's end nobody gets the lock, and no holder counts on its lease for longer than
-//! that after its last renewal. Consul's lock-delay is at most 60 s, so longer leases are refused then.
+//! A token without the right to register the node gets sessions on the node of the agent or server that answers. Consul's lock-delay then protects
+//! the holder: nobody gets the lock for a whole lease after a session's end, and no holder counts on its lease for longer than that after its last
+//! renewal. Consul's lock-delay is at most 60 s, so longer leases are refused in that case.
 //!
-//! On the node of our own the lock-delay is what the program asks for. A whole lease there, too, would keep waiters out for that much longer
-//! after each crash, and protect only from a person who takes the node out or ends a session.
+//! On our own node the lock-delay is the one that the program asks for. A whole lease would keep waiters out for longer after each crash, and would
+//! protect only from a person who removes the node or ends a session.
 
 use super::client::{ConsulClient, odd};
 use crate::deadline::Deadline;
@@ -30,13 +30,13 @@ use ureq::http::Method;
 /// The node that our sessions belong to.
 const NODE: &str = "dlock";
 
-/// The address of the node, which Consul wants. RFC 5737 keeps it for documentation: nobody has it.
+/// The address of the node, which Consul requires. RFC 5737 reserves it for documentation, so no machine has it.
 const ADDRESS: &str = "192.0.2.1";
 
 /// The right to register the node.
 const RIGHT: &str = "node \"dlock\" { policy = \"write\" }";
 
-/// What the names of our sessions begin with.
+/// The beginning of the names of our sessions.
 pub(super) const NAMED: &str = "dlock ";
 
 /// Creates a session that lasts for its time to live, whatever becomes of agents and servers.
@@ -59,7 +59,7 @@ pub(super) fn open_lasting_session(
     Err(odd("a node that was registered"))
 }
 
-/// Puts the node into the catalog. Whoever does the same at the same time writes the same.
+/// Puts the node into the catalog. Several clients may do so at once: they write the same.
 fn register(client: &ConsulClient, deadline: Deadline) -> Result<(), Error> {
     let body = json!({ "Node": NODE, "Address": ADDRESS, "NodeMeta": { "purpose": "sessions of redis-dlock" } });
     client.call(Method::PUT, "/v1/catalog/register", &body, true, deadline).map(drop)
@@ -81,7 +81,7 @@ fn open_on_agent(
             life.needed
         )));
     }
-    // ORDERING: SeqCst, as all flags of these stores. Whoever sets it first says so.
+    // ORDERING: SeqCst, as all flags of these stores. The thread that sets it first warns.
     if !client.is_on_agents.swap(true, Ordering::SeqCst) {
         log::warn(format_args!(
             "the token may not register the node {NODE:?}: give it the right {RIGHT}. Until then a lock is lost when the agent or server that \

@@ -1,11 +1,11 @@
 //! Where in Consul the locks are: datacenter, namespace, admin partition.
 //!
-//! Each request says it, as a parameter of its URL, and in a transaction each operation does, too. The last two are of Consul Enterprise. Another
-//! Consul refuses them wherever they are parameters, but for transactions: there it takes them for the default ones without a word. So a client with
-//! one of them first makes a request that is refused.
+//! Each request names the place by parameters of its URL. In a transaction each operation names it, too. Only Consul Enterprise has namespaces and
+//! partitions. Another Consul refuses these parameters, except in transactions: there it silently uses the default ones. So a client with one of them
+//! first makes a request that another Consul refuses.
 //!
-//! Nothing else is sent until that request was answered, so no lock is taken in the default namespace for want of another. (If some servers of a
-//! URL are of Consul Enterprise and some are not, this says nothing about the others.)
+//! The client sends nothing else until that request was answered, so it takes no lock in the default namespace by mistake. (The answer tells nothing
+//! about the other servers of the URL if only some of them are Consul Enterprise.)
 //!
 //! The datacenter is a parameter alone. Each operation of a transaction goes to the datacenter of its request, and the sessions, the node
 //! `dlock` and the entries of a lock are all in that one: an entry cannot be held by a session of another datacenter.
@@ -14,14 +14,14 @@ use crate::url::is_name;
 use redis_dlock::Error;
 use serde_json::Value;
 
-/// Where the locks are; `None` wherever Consul decides.
+/// The place of the locks. `None` leaves the choice to Consul.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
-    /// `dc`: that of the agent or server which is asked, if `None`.
+    /// `dc`. By default, that of the agent or server that answers.
     pub(super) datacenter: Option<String>,
-    /// `ns`: that of the token.
+    /// `ns`. By default, that of the token.
     pub(super) namespace: Option<String>,
-    /// `partition`: that of the token, or of the agent.
+    /// `partition`. By default, that of the token, or of the agent.
     pub(super) partition: Option<String>,
 }
 
@@ -36,12 +36,12 @@ impl Place {
         Self { datacenter, namespace, partition }
     }
 
-    /// In the order of their [names](Self::PARAMETERS).
+    /// The values in the order of their [names](Self::PARAMETERS).
     fn values(&self) -> [Option<&str>; 3] {
         [self.datacenter.as_deref(), self.namespace.as_deref(), self.partition.as_deref()]
     }
 
-    /// Checks that the names are some: they stand in the URLs of requests.
+    /// Checks that the names are valid, because they stand in the URLs of requests.
     pub(super) fn check(&self) -> Result<(), Error> {
         match self.values().into_iter().flatten().find(|name| !is_name(name)) {
             Some(name) => {
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// Whether only Consul Enterprise has such a place.
+    /// Whether only Consul Enterprise can have this place.
     pub(super) const fn is_of_enterprise(&self) -> bool {
         self.namespace.is_some() || self.partition.is_some()
     }

@@ -1,4 +1,4 @@
-//! What a program makes.
+//! The public type of the store, and its builder.
 
 use super::client::ConsulClient;
 use super::place::Place;
@@ -28,11 +28,11 @@ const PORT: u16 = 8500;
 /// The lock of a key is that of `consul lock dlock/{key}` and of `LockKey("dlock/{key}/.lock")` in Go's package `api`: both exclude each other.
 /// Another program's lock is not in our queue; it gets the key when nobody of ours waits.
 ///
-/// A lease is from 10 s (Consul's setting `session_ttl_min`) to 19 h. Consul frees a lock whose holder has died after up to two and a half
-/// leases: it promises to keep a session for its time to live, and takes twice that time. Then the lock's
+/// A lease is from 10 s (Consul's setting `session_ttl_min`) to 19 h. Consul frees the lock of a dead holder after up to two and a half leases: it
+/// promises to keep a session for its time to live, and takes up to twice that time. Then the lock's
 /// [lock-delay](redis_dlock::DLockConfig::with_lock_delay) begins. The sessions belong to the node `dlock` of the catalog, which the client
-/// registers, and have no checks. So the death of an agent or a server ends none. A token needs the right to register that node;
-/// [the crate's page](crate#the-sessions-of-consul) says what happens without it.
+/// registers, and have no checks. So the death of an agent or a server ends none. A token needs the right to register that node; [the crate's
+/// page](crate#the-sessions-of-consul) says what happens without it.
 ///
 /// ```no_run
 /// use dlock_consensus::ConsulLockProcessor;
@@ -133,10 +133,11 @@ impl ConsulBuilder {
         self
     }
 
-    /// Has the long holds of a client with the same lease and lock-delay share a session if they are more than `above`: `share_sessions` in the URL.
-    /// One request then renews them all. Defaults to never, which is `usize::MAX`: each lock has a session of its own.
+    /// Has long holds of a client share a session if more than `above` of them have the same lease and lock-delay: `share_sessions` in the URL. One
+    /// request then renews them all. Defaults to `usize::MAX`, which is never: each lock has a session of its own.
     ///
-    /// 8 is sensible: so many are renewed at once, anyway. With 0 a single lock is moved, too, for three writes and nothing.
+    /// 8 is sensible, because the store renews as many sessions at once anyway. With 0 even a single lock is moved, which costs three writes and
+    /// saves no request.
     ///
     /// [The crate's page](crate#locks-that-share-a-session) says what this costs. It is for programs that hold hundreds of locks for many leases.
     #[must_use]
@@ -152,23 +153,23 @@ impl ConsulBuilder {
         self
     }
 
-    /// Sets the namespace of the locks: `ns` in the URL. It is of Consul Enterprise; any other Consul refuses the first request, by name.
-    /// Defaults to that of the token.
+    /// Sets the namespace of the locks: `ns` in the URL. Only Consul Enterprise has namespaces; any other Consul refuses the first request, and the
+    /// error says why. Defaults to that of the token.
     #[must_use]
     pub fn namespace(mut self, name: impl Into<String>) -> Self {
         self.place.namespace = Some(name.into());
         self
     }
 
-    /// Sets the admin partition of the locks: `partition` in the URL. It is of Consul Enterprise, too. Defaults to that of the token.
+    /// Sets the admin partition of the locks: `partition` in the URL. Only Consul Enterprise has partitions, too. Defaults to that of the token.
     #[must_use]
     pub fn partition(mut self, name: impl Into<String>) -> Self {
         self.place.partition = Some(name.into());
         self
     }
 
-    /// Sets the token in place of that of the URL. A token from a file need not be written as a part of a URL then, and does not get into what
-    /// shows the URL. Defaults to that of the URL, or to none: then Consul takes the request for one of its anonymous token.
+    /// Sets the token in place of that of the URL. A token from a file then needs no encoding for the URL, and appears nowhere that the URL is shown.
+    /// Defaults to that of the URL, or to none. Consul treats a request without a token as one of its anonymous token.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.settings.url.login = Some((token.into(), None));

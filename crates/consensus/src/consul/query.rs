@@ -1,27 +1,28 @@
 //! Blocking queries for the changes of one entry.
 //!
-//! A query names an index, and is answered when the entry has changed since, or after a while. Between two answers the entry may change more
-//! than once, and only the last change is seen. Each message locks the entry once, and Consul counts that (`LockIndex`), so the reader knows
-//! whether it has missed one.
+//! A query names an index. Consul answers it when the entry has changed since that index, or after a while. Between two answers the entry may change
+//! more than once, and the reader sees only the last change. Each message locks the entry once, and Consul counts the locks (`LockIndex`). So the
+//! reader knows whether it has missed a message.
 //!
-//! The first query asks from index 0 and is answered at once, perhaps with "not found". Its index is that of the newest change of all entries, so
-//! a message that comes between two queries has a higher one, and is told by the second. An entry that is deleted and written again counts its
-//! locks from one: the reader takes that for a message that it has missed, which costs a question and loses nothing.
+//! The first query asks from index 0, and is answered at once, perhaps with "not found". The answer's index is that of the newest change of all
+//! entries. So a message that comes between two queries has a higher index, and the second query tells it. An entry that is deleted and written again
+//! counts its locks from one. The reader takes that for a missed message, which costs a question and loses nothing.
 //!
-//! What clients say to one another is not written a second time, so each such message is an entry of its own below the inbox. A query tells of
-//! all entries whose paths begin with that of the inbox. These orders of events lose none:
+//! Nobody repeats what one client says to another, so each such message is an entry of its own below the inbox. A query returns all entries whose
+//! paths begin with that of the inbox. These orders of events lose no message:
 //!
-//! * Several are written between two queries. The next query tells all of them; those that were told before have a lower index.
-//! * One is deleted after it was read. That changes the index, and costs an answer that tells nothing new.
-//! * One is written again under its name after it was read, and before it is deleted. It is not deleted, and the next query tells it.
-//! * Its writer ends before it is read. It goes unread with the writer's session: nobody waits for the answer any more.
-//! * The reader ends before it has deleted it. It goes with the writer's session, and the next reader begins behind it.
+//! * Several messages are written between two queries. The next query tells all of them. Those that were told before have a lower index.
+//! * A message is deleted after it was read. That changes the index, and costs an answer without news.
+//! * A message is replaced under the same name after it was read, and before it is deleted. The new one is not deleted, and the next query tells it.
+//! * The writer ends before its message is read. The message goes with the writer's session: nobody waits for the answer any more.
+//! * The reader ends before it has deleted a message. The message goes with the writer's session, and the next reader begins behind it.
 //!
-//! Consul watches the nearest place that exists. While there is neither the inbox nor anything below it, a query is answered at each write nearby,
-//! such as a message to any other client. So a reader that was answered for nothing writes its inbox, empty, and is left alone from then on.
+//! Consul watches the nearest path that exists. While neither the inbox nor anything below it exists, Consul answers a query at each write nearby,
+//! such as a message to any other client. So a reader that got such an answer writes its inbox, empty, and gets no more of them.
 //!
-//! Consul hides what a token may not read, and says so only where something is hidden, or to whoever asks for a single entry. So a reader first
-//! asks for its inbox alone. Without that, and without a look at what is hidden later, a token that may not read would be deaf without a word.
+//! Consul hides entries that a token may not read. It says so only if an answer would have such entries, or if a request asks for a single entry. So
+//! a reader first asks for its inbox alone, and later checks each answer for hidden entries. Otherwise a client whose token may not read would never
+//! hear a message, without an error.
 
 use super::client::{ConsulClient, ConsulReply, odd};
 use super::encode;
@@ -48,18 +49,18 @@ pub(super) struct Query {
     index: u64,
     /// The index of the last change that was told.
     told: u64,
-    /// How many messages the entry had seen then. `None` if it has gone since.
+    /// How many messages the entry had received then. `None` if the entry has gone since.
     said: Option<u64>,
     /// The index of the last change below this entry that was told.
     heard: u64,
     ready: VecDeque<Change>,
-    /// What was told of them, as of which index, and is to be deleted.
+    /// The entries that were told, with their indices. They are to be deleted.
     read: Vec<(String, u64)>,
     sweep: Sweep,
 }
 
 impl Query {
-    /// Returns after a first answer: whatever is written from then on raises the index, and the next query tells it.
+    /// Returns after a first answer. Every later write raises the index, and the next query tells it.
     pub(super) fn open(client: Arc<ConsulClient>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let agent = client.own_agent();
         let alone = format!("/v1/kv/{}", encode::in_url(path));
@@ -88,7 +89,7 @@ impl Query {
             return Err(Error::denied(format!("the token may not read all messages in {:?}", self.path)));
         }
         let index = reply.index.ok_or_else(|| odd("the index"))?;
-        // An index that falls is that of servers which were set up again: everything is asked for again.
+        // If the index falls, the servers were set up again. Everything is asked for again.
         if index < self.index {
             (self.index, self.heard) = (0, 0);
         } else {
@@ -96,7 +97,7 @@ impl Query {
         }
         let below = format!("{}/", self.path);
         let (mut own, mut new) = (None, Vec::new());
-        // Those of another client may begin with the same letters.
+        // The paths of another client's messages may begin with the same letters.
         for kv in reply.body.as_array().map(Vec::as_slice).unwrap_or_default() {
             let (entry, said) = encode::entry(kv).zip(encode::times_locked(kv)).ok_or_else(|| odd("the entry"))?;
             if entry.path == self.path {
@@ -112,7 +113,8 @@ impl Query {
         Ok(is_there)
     }
 
-    /// Writes the entry, empty, if it is not there, and takes note of that write. What fails is tried again after the next answer for nothing.
+    /// Writes the entry, empty, if it does not exist, and takes note of that write. If this fails, it is tried again after the next answer without
+    /// news.
     fn create(&mut self) {
         let create = encode::create(&self.path);
         let reply = self.client.call(Method::PUT, "/v1/txn", &create, false, Deadline::after(TELLING));
@@ -137,7 +139,7 @@ impl Query {
         Some(Change { value: entry.value, index: entry.changed, is_merged: !is_next })
     }
 
-    /// Takes what other clients have said, in its order.
+    /// Takes in what other clients have said, in order.
     fn hear(&mut self, mut new: Vec<Entry>) {
         new.sort_by_key(|entry| entry.changed);
         let Some(last) = new.last() else { return };
@@ -149,8 +151,8 @@ impl Query {
 }
 
 impl Listening for Query {
-    /// One query. Before it what was read is deleted, and the inboxes of the dead are swept, if it is time: this thread has nothing else to do.
-    /// What is left of messages goes with the sessions that hold them.
+    /// Makes one query. Before it, this deletes the messages that were read, and sweeps the inboxes of dead clients if it is time: this thread has
+    /// nothing else to do. Messages that stay go with the sessions that hold them.
     fn next(&mut self) -> Result<Option<Change>, Error> {
         if self.ready.is_empty() {
             let _ = delete(&self.client, &std::mem::take(&mut self.read), Deadline::after(TELLING));
@@ -164,7 +166,7 @@ impl Listening for Query {
         Ok(self.ready.pop_front())
     }
 
-    /// The agent has no other connections than that of the query.
+    /// The agent has only the query's connection.
     fn cutter(&self) -> Box<dyn Fn() + Send + Sync> {
         let agent = self.agent.clone();
         Box::new(move || agent.clone().shutdown())

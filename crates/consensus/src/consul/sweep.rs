@@ -1,21 +1,20 @@
 //! Deletes the inboxes of clients that have died.
 //!
-//! A client deletes its inbox when it closes. One that is killed leaves it, and no session holds an inbox: it is written by whoever says
-//! something, and kept while nothing is said. So each client that opens an inbox looks at all of them, and again every ten minutes while it
-//! listens, and deletes those whose clients have no session. A client has a session of its own name for each tenure, and one for its record: see
+//! A client deletes its inbox when it closes. A client that is killed leaves its inbox behind. No session holds an inbox, because any client may
+//! write to it, and it stays between messages. So each client that opens an inbox looks at all of them, and again every ten minutes while it listens.
+//! It deletes those whose clients have no session. A client has a session under its own name for each tenure, and one for its record: see
 //! `Session::client`.
 //!
-//! A client that lives may have no session, too, while it neither holds nor waits, if it keeps no record. These orders of events are harmless:
+//! A living client has no session, either, while it neither holds nor waits and keeps no record. These orders of events are harmless:
 //!
-//! * Its inbox is listed, then it begins a tenure and is told something, then its session is looked for. There is a session.
-//! * The session is looked for, then the client begins a tenure and is told something. The inbox has changed since it was listed, so it
-//!   is not deleted.
-//! * It has a message that it has not read, and no session. The message is of a tenure that has ended with its session. What another client has
-//!   said to it is held by a session, and is left alone.
-//! * Its inbox is deleted while it listens. It takes that for a change that it has missed, and asks about all that it waits for. The next
-//!   message to it writes the inbox again, or it does so itself: see `query.rs`.
+//! * Its inbox is listed, then the client begins a tenure and gets a message, then its session is looked for. There is a session.
+//! * The session is looked for, then the client begins a tenure and gets a message. The inbox has changed since it was listed, so it is not deleted.
+//! * The client has an unread message, and no session. The message belongs to a tenure that has ended with its session. A session holds what another
+//!   client has said to it, so that is left alone.
+//! * The inbox is deleted while the client listens. The client takes that for a missed change, and asks about all that it waits for. The next message
+//!   to it writes the inbox again, or the client does so itself: see `query.rs`.
 //!
-//! Several clients may delete the same inboxes at once: what has gone already counts as deleted.
+//! Several clients may delete the same inboxes at once: an inbox that has gone already counts as deleted.
 
 use super::client::ConsulClient;
 use super::encode;
@@ -39,12 +38,12 @@ const MOST: usize = 4 * TOGETHER;
 /// When a client sweeps.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// The last sweep that left nothing. `None` if there was none.
+    /// The time of the last complete sweep. `None` if there was none.
     done: Option<Instant>,
 }
 
 impl Sweep {
-    /// Sweeps the inboxes beside this one, if it is time. What fails is left to the next sweep.
+    /// Sweeps the inboxes beside this one, if it is time. If this fails, the next sweep does it.
     pub(super) fn go_if_due(&mut self, client: &ConsulClient, inbox: &str) {
         let is_due = self.done.is_none_or(|done| done.elapsed() >= SWEEPS);
         let Some((all, _)) = inbox.rsplit_once('/').filter(|_| is_due) else { return };
@@ -66,7 +65,7 @@ fn sweep(client: &ConsulClient, inboxes: &str, deadline: Deadline) -> Result<boo
     let living: HashSet<_> =
         sessions.iter().filter_map(|session| session.get("Name")?.as_str()?.strip_prefix(NAMED).map(encoded)).collect();
     let owner = |inbox: &Entry| Some(inbox.path.strip_prefix(inboxes)?.split('/').next()?.to_owned());
-    // What a session holds goes with that session, and is not the last message of somebody who has died.
+    // An entry that a session holds goes with that session. It is not the inbox of a dead client.
     let is_left =
         |inbox: &&Entry| inbox.is_ours && !inbox.is_held && owner(inbox).is_some_and(|owner| !living.contains(&owner));
     let left: Vec<_> = found.iter().filter(is_left).map(|inbox| (inbox.path.clone(), inbox.changed)).collect();
@@ -74,7 +73,7 @@ fn sweep(client: &ConsulClient, inboxes: &str, deadline: Deadline) -> Result<boo
     Ok(left.len() > MOST)
 }
 
-/// Deletes entries that may have gone, and that have not changed since an index. What has changed is left, and what is deleted together with it.
+/// Deletes entries that have not changed since an index, and may have gone. An entry that has changed stays, and so do those in the same transaction.
 pub(super) fn delete(client: &ConsulClient, entries: &[(String, u64)], deadline: Deadline) -> Result<(), Error> {
     for some in entries.chunks(TOGETHER) {
         client.call(Method::PUT, "/v1/txn", &encode::delete(some), true, deadline)?;

@@ -1,17 +1,17 @@
 //! What an error of etcd says of a request.
 //!
-//! The code of gRPC says little: etcd answers one code for errors before and after a write. So the words decide, and they are those of etcd's
-//! `rpctypes`, which its own clients read, too. What is not known here counts as executed.
+//! The code of gRPC says little: etcd answers one code for errors before and after a write. So the words decide. They are those of etcd's `rpctypes`,
+//! which its own clients read, too. A request with an unknown error counts as executed.
 
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 
-/// What a request that failed comes to.
+/// The cause of a failed request.
 #[derive(Debug)]
 pub(super) enum EtcdFailure {
     /// The lease has ended.
     NoLease,
-    /// The token of the login is not valid any more, or there is none and must be one.
+    /// The token of the login is not valid any more, or the request had none and needs one.
     Token,
     /// Users are not enabled.
     NoUsers,
@@ -47,7 +47,7 @@ pub(super) fn classify(status: u16, body: &Value) -> EtcdFailure {
         _ if says("authentication failed") || says("permission denied") => EtcdFailure::Other(Error::denied(words)),
         Some(EXHAUSTED) if says("space exceeded") => backend(BackendFailure::Refused),
         Some(EXHAUSTED) => backend(BackendFailure::NotExecuted),
-        // The others of this code may have come after the request was passed on.
+        // Other errors of this code may have come after the request was passed on.
         Some(UNAVAILABLE) if says("no leader") || says("not leader") => backend(BackendFailure::NotExecuted),
         Some(NOT_FOUND) if body.get("error").is_some_and(|error| error == "Not Found") => EtcdFailure::Other(
             Error::unsupported("the server does not have the JSON interface /v3 of etcd 3.4 or newer"),

@@ -1,12 +1,12 @@
 //! The requests to etcd, as JSON to its gateway.
 //!
 //! etcd speaks gRPC. Its gateway translates, in the same process and on the same port: one request of HTTP is one call, and its path is that of
-//! the call. Numbers of 64 bits are texts there, bytes are base64, and what is zero, false or empty is left out.
+//! the call. In its JSON, numbers of 64 bits are texts, and bytes are base64. A field that is zero, false or empty is left out.
 //!
-//! Where users are enabled, a call needs a token, which etcd issues for a password and forgets after a while. A call whose token is not accepted
-//! was not executed: it is sent again, once, with a new one.
+//! Where users are enabled, a call needs a token. etcd issues it for a password, and forgets it after a while. A call whose token is not accepted was
+//! not executed: it is sent again, once, with a new token.
 //!
-//! | answer | comes to |
+//! | answer | result |
 //! |---|---|
 //! | 200 with a header | what was asked for; its term may be the highest so far |
 //! | "lease not found" | the session has ended: an outcome, not an error |
@@ -18,10 +18,11 @@
 //!
 //! A body that is an array here is a stream of requests, one document after another, and so is the answer to it. A server that is written in Go
 //! throws away what it has not read of a request when it begins to answer, unless the connection ends with that answer. It reads 512 bytes before
-//! that, so a longer stream ends its connection. Of 1,000 renewals on a connection that is kept, a server answered 18 to all (shown on etcd 3.4.23).
+//! that, so a longer stream ends its connection. On a connection that was kept, a server answered between 18 and all of 1,000 renewals (shown on etcd
+//! 3.4.23).
 //!
-//! An answer counts as etcd's only if it has what each of them has. Before the first such answer, whatever else answers is told at once, because
-//! the URL may lead to a web server, or to an etcd without its gateway, which no waiting changes.
+//! An answer counts as etcd's only if it has the fields that each answer of etcd has. Before the first such answer, any other answer is an error at
+//! once: the URL may lead to a web server, or to an etcd without its gateway. Waiting would not help.
 
 use super::classify::{EtcdFailure, classify, error_in};
 use super::encode;
@@ -52,10 +53,10 @@ pub(super) struct Login {
     pub(super) password: String,
 }
 
-/// What renews leases.
+/// The path of the call that renews leases.
 const KEEPALIVE: &str = "/v3/lease/keepalive";
 
-/// What a call comes to if nothing failed on the way.
+/// The result of a call if nothing failed on the way.
 enum EtcdReply {
     Value(Value),
     NoLease,
@@ -64,7 +65,7 @@ enum EtcdReply {
 }
 
 impl EtcdClient {
-    /// Knows the login, and does not log in before the first request.
+    /// Keeps the login. Logs in with the first request.
     pub(super) fn new(http: Http, login: Option<Login>) -> Self {
         Self { http, login, token: Mutex::new(None), term: AtomicU64::new(0) }
     }
@@ -96,7 +97,7 @@ impl EtcdClient {
         }))
     }
 
-    /// Sends a request as it is. What only etcd can answer proves that the URL leads to etcd.
+    /// Sends a request as it is. An answer that only etcd can give proves that the URL leads to etcd.
     fn send(
         &self,
         path: &str,
@@ -114,8 +115,8 @@ impl EtcdClient {
         self.http.send(&call, deadline, |answer| self.read(&answer))
     }
 
-    /// Returns the token of the login, if there is one. An empty one is remembered, too: users are not enabled, and no login is tried again until
-    /// a request is refused for it.
+    /// Returns the token of the login, if there is one. An empty token means that users are not enabled. It is remembered, too, so no login is tried
+    /// again until a request is refused for it.
     fn token(&self, deadline: Deadline) -> Result<Option<String>, Error> {
         let Some(login) = &self.login else { return Ok(None) };
         if let Some(token) = self.token.lock().clone() {
@@ -146,9 +147,9 @@ impl EtcdClient {
         Ok(left.is_some_and(|left| left > 0))
     }
 
-    /// Renews leases by one request, which is a stream of theirs. The server answers each in its turn. Whatever it leaves out, because the time is
-    /// over, or something in between has cut the stream, or knows no streams, is renewed alone. If such a renewal fails for another reason than a
-    /// missing right, the rest fails with the same error.
+    /// Renews leases by one request, a stream of renewals. The server answers each in its turn. It leaves some out if the time is over, or if a proxy
+    /// in between has cut the stream or knows no streams. Each of those is renewed alone. If such a renewal fails for another reason than a missing
+    /// right, the rest fails with the same error.
     pub(super) fn renew_some(&self, leases: &[&str], deadline: Deadline) -> Vec<Result<bool, Error>> {
         let body = leases.iter().map(|lease| json!({ "ID": lease })).collect();
         let answers = self.call(KEEPALIVE, &body, true, deadline).ok().flatten().unwrap_or_default();
@@ -159,7 +160,7 @@ impl EtcdClient {
             match (answer, &failed) {
                 (Some(answer), _) => self.is_renewed(answer),
                 (None, Some(error)) => Err(Error::clone(error)),
-                // A right may be missing for this lease alone: etcd 3.6 looks at the keys of a lease that it renews.
+                // The right may be missing for this lease alone: etcd 3.6 looks at the keys of a lease that it renews.
                 (None, None) => self.renew_one(lease, deadline).inspect_err(|error| {
                     failed = (!matches!(error, Error::Denied { .. })).then(|| error.clone());
                 }),
@@ -175,7 +176,7 @@ impl EtcdClient {
         self.is_renewed(&answer)
     }
 
-    /// Opens the stream of the changes of an entry from an index on; `None` for those from now on. It lasts for `life`.
+    /// Opens the stream of the changes of an entry from an index on. `None` begins with the next change. The stream lasts for `life`.
     pub(super) fn watch(
         &self,
         path: &str,
@@ -239,7 +240,7 @@ impl EtcdClient {
 /// What etcd's access control answers before the gateway sees the request (`embed/serve.go`).
 const COMMON_NAME: &str = "CommonName of client sending a request against gateway";
 
-/// What is missing where an answer is not of the gateway: the most frequent mistakes.
+/// The end of the error for an answer that is not the gateway's. It names the most frequent mistakes.
 const GATEWAY: &str = "etcd's JSON gateway does: check the host, the port and the path of the URL, and that etcd was not started with \
                        --enable-grpc-gateway=false";
 
@@ -249,7 +250,7 @@ fn stream(body: &str) -> Option<Value> {
     answers.ok().filter(|answers| !answers.is_empty()).map(Value::Array)
 }
 
-/// Returns whether this is an answer of etcd's gateway: each success has a header, and each error the code of gRPC.
+/// Returns whether this is an answer of etcd's gateway: each success has a header, and each error has a gRPC code.
 fn is_of_etcd(status: u16, body: &Value) -> bool {
     if status == 200 {
         return body.get("header").is_some() || body.get("result").is_some();
@@ -257,12 +258,12 @@ fn is_of_etcd(status: u16, body: &Value) -> bool {
     error_in(body).get("code").is_some_and(Value::is_u64)
 }
 
-/// An answer that lacks what every etcd sends.
+/// The error for an answer that lacks a field which every etcd sends.
 pub(super) fn odd(what: &str) -> Error {
     Error::backend(BackendFailure::Unknown, format!("the answer of etcd lacks {what}"))
 }
 
-/// Without the login.
+/// Shows no login.
 impl fmt::Debug for EtcdClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdClient")

@@ -1,7 +1,7 @@
 //! Transactions and entries of etcd as JSON.
 //!
-//! A transaction has comparisons and two lists of operations: one is executed if all comparisons hold, the other if not. Both end with our look,
-//! so that a transaction that is refused tells what is there, and no second request asks for it.
+//! A transaction has comparisons and two lists of operations. etcd executes the first list if all comparisons hold, and the second one otherwise.
+//! Both end with our look. So a refused transaction shows the entries, without a second request.
 //!
 //! | check | comparison |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | it has not changed | its last change has this revision |
 //! | nobody waits | each entry with the prefix was created at revision 0: there is none |
 //!
-//! A transaction that only reads is no entry of the log: the server asks a majority whether it still knows all, once for all of its reads.
+//! A transaction that only reads is no entry of the log. The server asks a majority once, for all of its reads, whether it is up to date.
 //!
-//! An entry that is put with a lease belongs to it from then on, and to no other one. So passing the lock to a waiter is one put with its lease.
+//! An entry that is put with a lease belongs to that lease alone from then on. So passing the lock to a waiter is one put with the waiter's lease.
 
 use crate::json::{from_base64, number, to_base64};
 use crate::kv::{Check, Committed, Entry, Transaction, Write};
@@ -24,13 +24,13 @@ pub(super) fn range(prefix: &str) -> Value {
     json!({ "key": to_base64(prefix), "range_end": to_base64(end_of(prefix)) })
 }
 
-/// A request for some of them, from a path on.
+/// A request for some of the entries with a prefix, from a path on.
 pub(super) fn page(prefix: &str, from: &[u8], most: usize) -> Value {
     json!({ "key": to_base64(from), "range_end": to_base64(end_of(prefix)), "limit": most.to_string() })
 }
 
-/// A transaction that only looks, at the first entries with each of these prefixes; of a key from its lock's on, because another program may have
-/// written others before that. It has no comparison, so it always succeeds.
+/// A transaction that only looks at the first entries with each of these prefixes. The look at a key begins with its lock's entry, because another
+/// program may have written entries before it. The transaction has no comparison, so it always succeeds.
 pub(super) fn looks(prefixes: &[String]) -> Value {
     let look = |prefix: &String| {
         let from = if prefix.ends_with('/') { format!("{prefix}{LOCK_ENTRY}") } else { prefix.clone() };
@@ -45,8 +45,8 @@ pub(super) fn looked(answer: &Value, count: usize) -> Option<Vec<Vec<Entry>>> {
     responses.iter().map(|response| entries(response.get("response_range")?)).collect()
 }
 
-/// How many entries of each key such a transaction tells: the lock's, and one of those who wait. The gateway passes on no answer of more than 4 MiB.
-/// What another program has written between both hides that somebody waits: then the holder hears it by the message of the first waiter alone.
+/// How many entries of each key such a transaction returns: the lock's, and one waiter's. The gateway passes on no answer of more than 4 MiB. An
+/// entry that another program has written between both hides the waiter. The holder then hears of it only by the message of the first waiter.
 const FIRST: usize = 2;
 
 /// The first key behind all that have this prefix.
@@ -78,10 +78,10 @@ fn compare(check: &Check) -> Value {
     }
 }
 
-/// One operation. A put replaces value and lease of an entry, whoever had it: the checks of the transaction say whether it may.
+/// One operation. A put replaces the value and the lease of any entry. The checks of the transaction decide whether it may.
 fn operation(write: &Write) -> Value {
     match write {
-        // A message may go with the session of whoever wrote it: the watch has told it then.
+        // A message may disappear with the session of its writer: the watch has told it by then.
         Write::Hold { path, session, value }
         | Write::Pass { path, to: session, value, .. }
         | Write::Say { path, session, value } => {
@@ -91,7 +91,7 @@ fn operation(write: &Write) -> Value {
     }
 }
 
-/// A transaction, as the gateway wants it.
+/// A transaction in the gateway's JSON.
 pub(super) fn transaction(transaction: &Transaction) -> Value {
     let mut success: Vec<_> = transaction.writes.iter().map(operation).collect();
     let mut failure = Vec::new();
@@ -112,12 +112,12 @@ pub(super) fn committed(answer: &Value) -> Option<Committed> {
     let entries = range.map_or(Some(Vec::new()), entries)?;
     match answer.get("succeeded").and_then(Value::as_bool) {
         Some(true) => Some(Committed::Done { index, entries }),
-        // What is false is left out.
+        // etcd leaves out a field that is false.
         _ => Some(Committed::Refused(range.map(|_| entries))),
     }
 }
 
-/// Returns the term of whoever answered; the highest one of a stream of answers.
+/// Returns the term of the server that answered. Of a stream of answers it is the highest term.
 pub(super) fn term(answer: &Value) -> Option<u64> {
     if let Some(answers) = answer.as_array() {
         return answers.iter().filter_map(term).max();
@@ -126,7 +126,7 @@ pub(super) fn term(answer: &Value) -> Option<u64> {
     header(answer).or_else(|| header(answer.get("result")?))
 }
 
-/// Returns the revision up to which an answer is.
+/// Returns the revision of the store at which it answered.
 pub(super) fn revision(answer: &Value) -> Option<u64> {
     number(answer.get("header")?.get("revision")?)
 }
@@ -137,8 +137,8 @@ pub(super) fn entries(range: &Value) -> Option<Vec<Entry>> {
     kvs.iter().map(entry).collect()
 }
 
-/// Reads the entries of a page, and the path of its last one if there are more. What cannot be read is left out: whoever may write here has put
-/// it there. So that path is perhaps no text.
+/// Reads the entries of a page, and the path of its last entry if there are more. An entry that cannot be read is left out: another program has
+/// written it. So that path may be no text.
 pub(super) fn some_entries(range: &Value) -> Option<(Vec<Entry>, Option<Vec<u8>>)> {
     revision(range)?;
     let kvs = range.get("kvs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -147,7 +147,7 @@ pub(super) fn some_entries(range: &Value) -> Option<(Vec<Entry>, Option<Vec<u8>>
     Some((kvs.iter().filter_map(entry).collect(), last))
 }
 
-/// Reads an entry. One without a lease is held, too, and for ever: somebody has put it there by hand.
+/// Reads an entry. An entry without a lease is held, too, and for ever: somebody has put it there by hand.
 pub(super) fn entry(kv: &Value) -> Option<Entry> {
     let bytes = |name: &str| kv.get(name).and_then(Value::as_str).map_or(Some(Vec::new()), from_base64);
     let lease = kv.get("lease").and_then(number).filter(|lease| *lease != 0);

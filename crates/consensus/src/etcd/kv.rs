@@ -1,4 +1,4 @@
-//! What the protocol needs, by requests to etcd.
+//! Sends the protocol's requests to etcd.
 //!
 //! | the protocol's | is |
 //! |---|---|
@@ -6,14 +6,14 @@
 //! | index | a revision: it rises with each transaction that writes |
 //! | check | a comparison of a transaction, also of all entries with a prefix |
 //!
-//! A lease is kept by the leader, and renewing it is no write: the leader counts, and a new leader begins all leases again. So an election makes
-//! leases longer, never shorter. What is shorter than an election is nevertheless no lease to choose: the holder cannot renew it meanwhile.
+//! The leader keeps the leases. Renewing a lease is no write: the leader counts the time, and a new leader begins all leases again. So an election
+//! makes leases longer, never shorter. A lease that is shorter than an election is nevertheless a bad choice: the holder cannot renew it meanwhile.
 //!
-//! Renewals need no order among one another, and each has an answer of its own. So one stream carries many of them, and those that were answered count
-//! even if the stream breaks.
+//! Renewals need no order, and each has an answer of its own. So one stream carries many of them. Those that were answered count even if the stream
+//! breaks.
 //!
-//! etcd grants no lease that is shorter than one and a half of its election time-outs, and makes it longer without saying so in an error. A dead
-//! holder would then keep others out for longer than the lease says, so shorter leases are refused here, by name.
+//! etcd grants no lease that is shorter than one and a half of its election time-outs. It makes such a lease longer, without an error. A dead holder
+//! would then keep others out for longer than the lease says, so shorter leases are refused here, by name.
 
 use super::client::{EtcdClient, odd};
 use super::encode;
@@ -52,7 +52,7 @@ impl Kv for Arc<EtcdClient> {
         Life { time, needed, delay: Duration::ZERO }
     }
 
-    /// Its identity is etcd's choice. If the answer is lost, the lease ends by itself, and it holds nothing.
+    /// etcd chooses its identity. If the answer is lost, the lease ends by itself, and holds nothing until then.
     fn open_session(&self, life: Life, _client: &str, deadline: Deadline) -> Result<String, Error> {
         let body = json!({ "TTL": life.time.as_secs().to_string() });
         let answer = self.call("/v3/lease/grant", &body, false, deadline)?.ok_or_else(|| odd("the lease"))?;
@@ -60,7 +60,7 @@ impl Kv for Arc<EtcdClient> {
         Ok(id.to_owned())
     }
 
-    /// The highest term in any answer. A renewal between two looks with one term was by the leader of that term.
+    /// The highest term in any answer. If two looks show the same term, the leader of that term has made a renewal between them.
     fn term(&self) -> u64 {
         self.term.load(Ordering::SeqCst)
     }
@@ -69,8 +69,8 @@ impl Kv for Arc<EtcdClient> {
         self.renew_one(session, deadline)
     }
 
-    /// One request renews all leases, each by itself, the most urgent ones first. A server that takes long for each has renewed some of them when
-    /// the time is over.
+    /// One request renews all leases, each by itself, the most urgent ones first. So a slow server has renewed the most urgent ones when the time is
+    /// over.
     fn renew_all(&self, sessions: &[&str], deadline: Deadline) -> Vec<Result<bool, Error>> {
         self.renew_some(sessions, deadline)
     }
@@ -79,8 +79,8 @@ impl Kv for Arc<EtcdClient> {
         usize::MAX
     }
 
-    /// The end of a lease is a write: when it is answered, a majority has it, and a transaction that names the lease is refused. A lease that
-    /// is not there any more has ended so before.
+    /// The end of a lease is a write: when it is answered, a majority has it, and a transaction that names the lease is refused. A lease that does
+    /// not exist any more has ended earlier.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
         self.call("/v3/lease/revoke", &json!({ "ID": session }), true, deadline).map(drop)
     }

@@ -2,8 +2,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `processor.rs` | what a program makes: [`EtcdLockProcessor`] |
-//! | `kv.rs` | what the protocol needs |
+//! | `processor.rs` | the public type and its builder: [`EtcdLockProcessor`] |
+//! | `kv.rs` | the requests of the protocol |
 //! | `client.rs` | the requests, as JSON over HTTP |
 //! | `encode.rs` | transactions and entries as JSON |
 //! | `watch.rs` | a stream of changes |

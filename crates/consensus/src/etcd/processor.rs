@@ -1,4 +1,4 @@
-//! What a program makes.
+//! The public type of the store, and its builder.
 
 use super::client::{EtcdClient, Login};
 use crate::public::{certificates, forward_to_store};

@@ -1,18 +1,18 @@
 //! A stream of the changes of one entry.
 //!
-//! etcd sends one JSON document a line: the first says that the watch is there, the others contain changes, each with its revision. A stream
-//! ends after a while, so that a connection that has died silently is noticed; the next one begins with the change after the last.
+//! etcd sends one JSON document a line. The first says that the watch has begun. The others contain changes, each with its revision. A stream ends
+//! after a while, so that a connection that has died silently is noticed. The next stream begins with the change after the last.
 //!
-//! | line | comes to |
+//! | line | effect |
 //! |---|---|
-//! | `created` | the watch is there; the revision is where the next stream would begin |
+//! | `created` | the watch has begun; the next stream would begin at this revision |
 //! | `events` | a message for each `PUT`; deletions are none |
 //! | `canceled` | the end of the inbox: a right that was taken away, or changes that were compacted |
 //! | no line, the stream's time is over | the next stream |
 //! | no line, the connection broke | the end of the inbox: another server is asked by the next one |
 //!
-//! Nothing is missed from the first line on: it has the revision at which the watch was there. A stream that begins with an earlier revision is
-//! told every change since, unless etcd has compacted them; then it ends with a reason, and the client opens the inbox again and asks about all
+//! Nothing is missed from the first line on: it has the revision at which the watch began. A stream that begins with an earlier revision is told
+//! every change since, unless etcd has compacted them. In that case it ends with a reason. The client then opens the inbox again, and asks about all
 //! that it waits for. Deletions are no messages: an inbox is deleted when its client closes.
 
 use super::client::{EtcdClient, odd};
@@ -35,21 +35,21 @@ use ureq::{Agent, BodyReader};
 /// The longest line: many changes at once.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
-/// A stream of changes, and what opens the next one.
+/// A stream of changes, with the means to open the next one.
 pub(super) struct Watch {
     client: Arc<EtcdClient>,
     path: String,
     lines: BufReader<BodyReader<'static>>,
     server: String,
-    /// The agent of the connection, shared with whoever cuts it; `None` once it was cut.
+    /// The agent of the connection, shared with the closures that cut it. `None` once it was cut.
     agent: Arc<Mutex<Option<Agent>>>,
-    /// The index up to which everything was told.
+    /// The index up to which every change was told.
     told: u64,
     ready: VecDeque<Change>,
 }
 
 impl Watch {
-    /// Returns when the watch is there: whatever is written from then on is told.
+    /// Returns once the watch has begun: every change from then on is told.
     pub(super) fn open(client: Arc<EtcdClient>, path: &str, deadline: Deadline) -> Result<Self, Error> {
         let stream = client.watch(path, None, LIFE, deadline)?;
         let (agent, lines, server) = parts(stream);
@@ -59,7 +59,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Reads the first line, and returns the revision at which the watch was there.
+    /// Reads the first line, and returns the revision at which the watch began.
     fn created(&mut self) -> Result<u64, Error> {
         let line = self.line()?.ok_or_else(|| odd("the watch"))?;
         let result = line.get("result").ok_or_else(|| odd("the watch"))?;
@@ -70,14 +70,14 @@ impl Watch {
         encode::revision(result).ok_or_else(|| odd("the revision"))
     }
 
-    /// Reads a line. `None` at the end of the stream's time. A line that is cut off by it is lost, and told again by the next stream, which begins
+    /// Reads a line. `None` at the end of the stream's time. A line that this end cuts off is lost. The next stream tells it again, because it begins
     /// after the last change that was told.
     fn line(&mut self) -> Result<Option<Value>, Error> {
         let mut line = String::new();
         match (&mut self.lines).take(LONGEST).read_line(&mut line) {
             Ok(0) => Ok(None),
             Ok(_) => parse(&line, &self.server).map(Some),
-            // The client of HTTP wraps its errors in those of reading.
+            // The HTTP client wraps its errors in errors of reading.
             Err(e) => match ureq::Error::from(e) {
                 ureq::Error::Timeout(_) => Ok(None),
                 error => Err(failure(&self.server, error)),
@@ -116,14 +116,14 @@ fn refuse_cancelled(result: &Value) -> Result<(), Error> {
     })
 }
 
-/// The parts of a stream that are kept. Its length is not limited: it lasts for a time.
+/// The parts of a stream that are kept. Its length is not limited, because its time is.
 fn parts(stream: Stream) -> (Agent, BufReader<BodyReader<'static>>, String) {
     let Stream { agent, body, server, .. } = stream;
     (agent, BufReader::new(body.into_with_config().limit(u64::MAX).reader()), server)
 }
 
 impl Listening for Watch {
-    /// Several changes may come in one line. They are told one by one, none of them as one of several.
+    /// Several changes may come in one line. They are told one by one, and each counts as a single change.
     fn next(&mut self) -> Result<Option<Change>, Error> {
         if let Some(change) = self.ready.pop_front() {
             return Ok(Some(change));
@@ -136,7 +136,7 @@ impl Listening for Watch {
         refuse_cancelled(result)?;
         let events = result.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         for event in events {
-            // What is left out is `PUT`.
+            // etcd leaves the type out if it is `PUT`.
             if event.get("type").is_none_or(|kind| kind == "PUT") {
                 let entry = event.get("kv").and_then(encode::entry).ok_or_else(|| odd("the changed entry"))?;
                 self.told = self.told.max(entry.changed);

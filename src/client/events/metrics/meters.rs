@@ -152,8 +152,8 @@ impl Meters {
         }
     }
 
-    /// Changes the gauges of a store that fails. Additions give the same result in each order, and two threads may come here in another
-    /// order than that of the changes.
+    /// Changes the gauges of a store that fails. Two threads may come here in another order than that of the changes, so the changes are additions,
+    /// whose order does not matter.
     fn fails(&self, since: u64, begins: bool) {
         change(&self.failing, 1, begins);
         let mut failing = FAILING_SINCE.lock();

@@ -73,11 +73,11 @@ impl<L> Default for KeyState<L> {
 /// The lockers that a hand-over must know.
 #[derive(Clone, Copy, Debug)]
 struct Candidates<N> {
-    /// Whoever asks from within the queue. It counts as heard without an inbox, because its reply tells it that it won.
+    /// The locker that asks from within the queue. It counts as heard without an inbox, because its reply tells it that it won.
     asker: Option<Claimant<N>>,
-    /// The locker that is being released, which is never given the key, whoever left it in the queue.
+    /// The locker that is being released. It is never given the key, even if it is in the queue.
     ended: Option<N>,
-    /// Whoever goes to the end of the queue if somebody else is given the key.
+    /// The locker that goes to the end of the queue if another one is given the key.
     behind: Option<Claimant<N>>,
 }
 
@@ -90,9 +90,9 @@ impl<N> Default for Candidates<N> {
 /// What a hand-over has done.
 #[derive(Debug)]
 struct HandOver<L> {
-    /// Who holds the key now. `None` if nobody is heard: then the key is as it was, and for the caller to give.
+    /// The new holder of the key. `None` if nobody is heard: the key is unchanged, and the caller decides who gets it.
     winner: Option<Claimant<L>>,
-    /// The number of whoever is given the key.
+    /// The number of the locker that is given the key.
     number: u64,
     /// Whether the queue took the one behind, if it was to.
     queued: Result<(), Stop>,

@@ -1,5 +1,5 @@
-//! The core of a Cluster store: the map by which calls find their nodes, the thread that keeps the map new, and the open inboxes. Also posted
-//! calls, whose replies no caller waits for, and commands that concern no lock.
+//! The core of a Cluster store: the map by which calls find their nodes, the thread that keeps the map new, and the open inboxes. This file also has
+//! posted calls, whose replies no caller waits for, and commands that concern no lock.
 
 use super::inbox::listeners::Listeners;
 use super::map::Map;
@@ -50,8 +50,8 @@ impl Cluster {
         &self.map.nodes.reach.endpoint.address
     }
 
-    /// Takes in that a node has redirected a call of a slot to what it calls `host` and `port`. Returns the node to which such calls go now;
-    /// `None` if that is no address, or if the node named itself, and was made again for that a moment ago.
+    /// Notes that a node has redirected a call of a slot to an address, which the node tells as `host` and `port`. Returns the node to which such
+    /// calls go now; `None` if the address cannot be read, or if the node named itself and was made again for that a moment ago.
     pub(super) fn redirect(&self, slot: Slot, by: &Arc<Node>, host: &str, port: u16) -> Option<Arc<Node>> {
         let Some(place) = self.map.place(by, host, port) else {
             self.refresher.want();
@@ -60,12 +60,12 @@ impl Cluster {
         self.follow_to(&place, slot, by)
     }
 
-    /// Takes in that a node has redirected a call of a slot to this place. Returns the node to which such calls go now; `None` if the node
-    /// named itself, and was made again for that a moment ago.
+    /// Notes that a node has redirected a call of a slot to this place. Returns the node to which such calls go now; `None` if the node named itself
+    /// and was made again for that a moment ago.
     pub(super) fn follow_to(&self, place: &Place, slot: Slot, old: &Arc<Node>) -> Option<Arc<Node>> {
-        // A node that sends its caller to itself is not confused. The caller has reached another server under its name, as behind a load
-        // balancer or after a failover that moved an address. Only a new connection can lead to the right one: to call the same connection
-        // again would go on for ever.
+        // A node may send its caller to its own address. The caller has then reached another server at that address, as behind a load balancer, or
+        // after a failover that moved the address. Only a new connection can lead to the right server: on the same connection the call would be
+        // redirected for ever.
         let is_itself = *place == old.transport.endpoint().address.place;
         let next = if is_itself {
             self.map.renew(old)
@@ -80,11 +80,11 @@ impl Cluster {
 
     /// Returns the nodes that own slots, each with its slots. Waits for a map until `deadline`.
     pub(crate) fn masters(&self, deadline: Instant) -> Result<Masters, Error> {
-        // No more than the first: an older map is as good here, since its nodes redirect.
+        // This waits only for the first map: an older map is as good here, because its nodes redirect.
         self.refresher.wait_for_first(deadline)?;
         let view = self.map.view();
         let mut slots = BTreeMap::<usize, Vec<Slot>>::new();
-        // By slots and not by nodes: after a `MOVED` a node may stand in the map that has lost its last slot, and is no master of anything.
+        // The slots tell the masters, and not the list of nodes: after a `MOVED` the list may still have a node that has lost its last slot.
         for slot in 0..SLOTS as Slot {
             if let Some(at) = view.slots.owner(slot) {
                 slots.entry(at).or_default().push(slot);
@@ -95,13 +95,14 @@ impl Cluster {
         Ok(masters.collect())
     }
 
-    // Only a node that has told a map counts. One that answers something else may be no Cluster, and a wrong address is to be told at once.
+    // Only a node that has told a map counts. A server that answers something else may be no node of a Cluster, and the caller is to learn of a wrong
+    // address at once.
     pub(crate) fn has_answered(&self) -> bool {
         self.map.is_known()
     }
 
-    /// Takes a function to call after each rise of a number: when a server may have lost what it knew, because another one answers at a node's
-    /// place, or a node has left the map.
+    /// Takes a function to call after each rise of a number. The number rises when a server may have lost what it knew: another server answers at a
+    /// node's place, or a node has left the map.
     pub(crate) fn tell(&self, on_new_server: Box<identity::OnNewServer>) {
         self.map.changes.tell(on_new_server);
     }
@@ -112,12 +113,11 @@ impl Cluster {
 
     /// Closes the connections. Calls that wait fail, and so does every later one.
     pub(crate) fn close(&self) {
-        // The parent still locks on those sockets. To shut one down here would break it there, and a held lock with it.
         if self.process.is_forked() {
-            // A child process shares its parent's sockets.
+            // A child process shares its parent's sockets. A shutdown here would break the parent's connections, and could cost it a lock.
             return;
         }
-        // Nodes first: who is woken by the other two must find them closed, or it would wait once more.
+        // The nodes are closed first: a thread that the other two wake must find the nodes closed, or it would wait once more.
         self.map.nodes.close();
         self.refresher.close();
         self.listeners.note_map();
@@ -125,7 +125,7 @@ impl Cluster {
 
     /// The error of a call whose slot has no owner.
     pub(super) fn unowned(&self, slot: Slot) -> Error {
-        // If no node has ever told a map, why that is so says more than the slot: a wrong password, or no node at the address.
+        // If no node has ever told a map, the reason for that says more than the slot does: a wrong password, or no node at the address.
         let unanswered = || self.refresher.failure().filter(|_| !self.has_answered());
         unanswered().unwrap_or_else(|| {
             let message = format!("no node of the Cluster at {} owns the slot {slot}", self.refresher);
@@ -141,7 +141,7 @@ impl Cluster {
     /// silent.
     pub(crate) fn post(self: &Arc<Self>, call: &Call<'_>, hash: KeyHash, limit: Duration, done: Callback) {
         let slot = slot_of(call.key.as_bytes());
-        // By the map alone. To wait for one would block the thread that drops a guard.
+        // This looks only at the present map. To wait for a map would block the thread that drops a guard.
         let Some(node) = self.refresher.fresh_view(Instant::now()).owner(slot).cloned() else {
             return done(CallReplies::failed(self.unowned(slot)));
         };
@@ -150,15 +150,15 @@ impl Cluster {
             let message = format!("{}: not tried: it has not answered lately", node.transport.endpoint().address);
             return done(CallReplies::failed(Error::backend(BackendFailure::NotExecuted, message)));
         }
-        // Weak, both: a reply that never comes must keep neither the Cluster nor a node that was replaced. Nor may the last pointer to a
-        // Cluster be here, because its end would then run on a thread that reads replies.
+        // Both pointers are weak: a reply that never comes must not keep the Cluster, or a node that was replaced. The last pointer to a Cluster must
+        // not be here either, because the end of the Cluster would then run on a thread that reads replies.
         let (this, weak_node) = (Arc::downgrade(self), Arc::downgrade(&node));
         let callback = move |mut answer: CallReplies| {
             // `done` is called in every case. The caller counts its releases that are under way, and the end of the main thread waits for
             // them.
             let Some(cluster) = this.upgrade() else { return done(answer) };
             match answer.first() {
-                // The owner has answered, also if the answer is an error: it has executed the script, or refused it.
+                // The owner has answered. If the answer is an error, the owner has executed the script, or refused it.
                 Some(value) if redirect_reply(value) == RedirectReply::Answer => {}
                 Some(value) => {
                     if let RedirectReply::Moved { host, port } = redirect_reply(value)
@@ -173,8 +173,8 @@ impl Cluster {
                 }
                 None => {
                     cluster.refresher.want();
-                    // A node's end is not that of the store. Told as such, the client would give up a release that another node can still
-                    // take.
+                    // The end of a node is not the end of the store. If the client took it for that, it would give up a release that another node can
+                    // still take.
                     if matches!(answer.failure, Some(Error::ShutDown)) && !cluster.is_closed() {
                         // The node was replaced, or has left the Cluster.
                         let message = "the connection to the node was closed";
@@ -182,7 +182,7 @@ impl Cluster {
                     }
                 }
             }
-            // Before `done`, which may run code of any length: this may be the last pointer.
+            // This may be the last pointer. It is dropped before `done` runs, which may take any time.
             drop(cluster);
             done(answer);
         };
@@ -191,11 +191,11 @@ impl Cluster {
 
     /// Takes in the answers that have come for posted calls. Returns `true` if some are still missing.
     pub(crate) fn collect(&self) -> bool {
-        // Visits all nodes; `any` would stop at the first that misses an answer.
+        // This visits all nodes. `any` would stop at the first node whose answers are missing.
         self.map.nodes.all().iter().filter(|node| node.transport.collect()).count() > 0
     }
 
-    /// Sends one command to the first node that answers. Each leaves the nodes behind it their shares of the time.
+    /// Sends one command to the nodes, one after another, until one answers. Each node gets an equal share of the time that is left.
     ///
     /// # Errors
     ///
@@ -203,12 +203,12 @@ impl Cluster {
     pub(crate) fn say(&self, words: &[&str], limit: Duration) -> Result<Value, Error> {
         let deadline = end_of(limit, Instant::now());
         self.refresher.wait_for_first(deadline)?;
-        // For a map without nodes. What follows replaces it with the words of a node.
+        // This is the error for a map without nodes. The error of a node replaces it.
         let mut failure = self.unowned(0);
         let nodes = &self.map.view().nodes;
         for (n, node) in nodes.iter().enumerate() {
             let left = deadline.saturating_duration_since(Instant::now());
-            // A node that hangs uses up its own share alone.
+            // A node that hangs uses up only its own share.
             match node.say(words, left.div_f64((nodes.len() - n) as f64)) {
                 Ok(value) => return Ok(value),
                 Err(error) => failure = error,
@@ -217,8 +217,8 @@ impl Cluster {
         Err(failure)
     }
 
-    /// Returns the first of the masters whose address is not before this one, and the address of the master behind it. Masters are in the
-    /// order of their addresses, so that a change of the map meanwhile repeats none and leaves out none that stays.
+    /// Returns the first master whose address is this one or a later one, and the address of the next master. Masters are in the order of their
+    /// addresses. So a change of the map between two calls repeats no master, and leaves out none that stays.
     ///
     /// # Errors
     ///
@@ -233,17 +233,16 @@ impl Cluster {
         let of = |node: &Arc<Node>| (node.transport.endpoint().address.to_string(), Arc::clone(node));
         let mut masters: Vec<_> = view.nodes.iter().map(of).filter(|(known, _)| known.as_str() >= address).collect();
         masters.sort_by(|(a, _), (b, _)| a.cmp(b));
-        // Two places can have one address by the program's map of addresses. The caller goes on behind an address, and would meet the
-        // second one for ever.
+        // The program's address map may give two places one address. The caller would then be sent to that address for ever.
         masters.dedup_by(|(a, _), (b, _)| a == b);
         let mut masters = masters.into_iter();
         let first = masters.next().map(|(address, node)| (node, address));
         Ok((first, masters.next().map(|(address, _)| address)))
     }
 
-    /// Asks a master for what is asked of all. If it gives no answer, the map is asked for: another node may have its place by now.
+    /// Sends a command to one of all masters. If the master does not answer, asks for a new map: another node may have its place by now.
     pub(crate) fn ask_master(&self, master: &Node, words: &[&str], limit: Duration) -> Result<Value, Error> {
-        // Only to have an old map renewed: the masters were chosen by the caller, who may list for minutes.
+        // This only has an old map renewed. The caller has chosen the masters, and its list may take minutes.
         drop(self.refresher.fresh_view(Instant::now()));
         let reply = master.say(words, limit);
         if reply.is_err() {

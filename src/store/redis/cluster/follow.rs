@@ -58,7 +58,7 @@ pub(crate) struct RoutedBatch<'c> {
     urgent: bool,
     /// How long the calls may pause in all.
     pauses: Duration,
-    /// Whether the calls are a batch, after which other batches wait. They do not wait for a new map either.
+    /// Whether the calls are a batch. Other batches wait behind a batch, so its calls do not wait for a new map.
     is_batch: bool,
 }
 
@@ -71,7 +71,7 @@ impl<'c> RoutedBatch<'c> {
     ) -> Replies {
         let batch = Self::of(cluster, calls.len(), options);
         let Self { begun, limit, .. } = batch;
-        // The map is read once for all calls. That is the only lock of the Cluster that a call takes which goes well.
+        // The map is read once for all calls. A call that succeeds takes no other lock of the Cluster.
         let mut view = cluster.refresher.fresh_view(begun);
         if !view.is_known() {
             if let Err(error) = cluster.refresher.wait_for_first(end_of(limit, begun)) {
@@ -80,15 +80,15 @@ impl<'c> RoutedBatch<'c> {
             view = cluster.map.view();
         }
         let mut routed_calls: Vec<_> = calls.map(|call| RoutedCall::by(&view, call)).collect();
-        // A node that leaves the map meanwhile lives on for the calls that are sent to it, and not for the others.
+        // A node that leaves the map meanwhile lives on only for the calls that are sent to it.
         drop(view);
         batch.send(&mut routed_calls);
         batch.follow(&mut routed_calls);
         routed_calls.into_iter().map(|routed| routed.reply.unwrap_or_else(|| Err(mismatch()))).collect()
     }
 
-    /// Makes a call on which nothing depends. Takes [`PUBLISH_LIMIT`] at most once the map is known: the call that the caller is about to make
-    /// needs its limit.
+    /// Makes a call on which nothing depends. Once the map is known, it takes [`PUBLISH_LIMIT`] at most, because the caller's next call needs the
+    /// rest of the limit.
     pub(crate) fn publish(cluster: &'c Cluster, call: Call<'_>, limit: Duration) -> Reply {
         // The caller's own request needs the map as well, so the wait for it has the caller's limit.
         cluster.refresher.wait_for_first(end_of(limit, Instant::now()))?;
@@ -96,10 +96,10 @@ impl<'c> RoutedBatch<'c> {
         Self::run(cluster, std::iter::once(call), &options).pop().unwrap_or_else(|| Err(mismatch()))
     }
 
-    /// One call that a caller waits for may pause for as long as its caller does.
+    /// A single call may pause for as long as its caller waits.
     fn of(cluster: &'c Cluster, calls: usize, options: &CallOptions) -> Self {
         let CallOptions { limit, at_limit, urgent, .. } = *options;
-        // A renewal alone is a batch of one: others may fall due behind it, and it must not wait for a node that hangs either.
+        // A single renewal is a batch, too: other renewals may fall due behind it, so it must not wait for a node that hangs.
         let is_batch = matches!(at_limit, AtLimit::BreakConnection) || calls > 1;
         let pauses = if is_batch { BATCH_PAUSES } else { limit };
         Self { cluster, begun: Instant::now(), limit, at_limit, urgent, pauses, is_batch }
@@ -114,8 +114,8 @@ impl<'c> RoutedBatch<'c> {
         let mut groups: Vec<(Arc<Node>, Vec<usize>)> = Vec::new();
         for (at, routed) in routed_calls.iter_mut().enumerate().filter(|(_, routed)| !routed.is_over) {
             match &routed.node {
-                // By the node itself, and not by its place: a node that was made again has other connections, and the calls to the earlier
-                // one may still be under way.
+                // The calls are grouped by their nodes, and not by the places of the nodes: a node that was made again has other connections, and
+                // calls to the earlier node may still be under way.
                 Some(node) if !node.transport.is_cooling_down(COOLDOWN) => {
                     match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(known, node)) {
                         Some((_, members)) => members.push(at),
@@ -125,13 +125,12 @@ impl<'c> RoutedBatch<'c> {
                 _ => routed.reply = Some(Err(self.unavailable(routed))),
             }
         }
-        // Replies are awaited in this order, and those of the last groups have arrived meanwhile.
-        // A node that keeps us waiting delays no other.
+        // Replies are awaited in this order, so a node that keeps calls waiting comes last, and delays no other node.
         groups.sort_by_key(|(node, _)| node.keeps_waiting());
         let left = self.left();
         // A single call waits for its node as long as its caller does, because it delays no other call.
         let wait = if self.is_batch { self.patience(&groups, left) } else { left };
-        // A connection is given up only after most of the time that the batch had.
+        // A connection is given up only if it had most of the batch's time.
         let is_most = wait.saturating_mul(2) >= self.limit;
         let at_limit = if is_most { self.at_limit } else { AtLimit::KeepConnection };
         // With one group the caller may read by itself at once. With several it must write to all before it reads from any.
@@ -143,11 +142,11 @@ impl<'c> RoutedBatch<'c> {
             let options = CallOptions { urgent: self.urgent, spare: left - wait, ..CallOptions::within(wait) };
             sent.push(node.begin(calls, options, waits));
         }
-        // All have the same deadline. Those behind a node that hangs are looked at even if it has used the time up (rule 1).
+        // All groups have the same deadline. The replies of each group are looked at, even if a node that hangs has used the time up (rule 1).
         for ((node, members), sent) in groups.iter().zip(sent) {
             let replies = node.end(sent, wait, at_limit);
             if self.is_batch
-                // In less time a healthy node may not have come to it.
+                // In less time, even a healthy node may not answer.
                 && wait >= BATCH_PATIENCE / 2
                 && replies.iter().all(|reply| matches!(reply, Err(Error::Backend { .. })))
             {
@@ -162,7 +161,7 @@ impl<'c> RoutedBatch<'c> {
     fn patience(&self, groups: &[(Arc<Node>, Vec<usize>)], left: Duration) -> Duration {
         let spoken = groups.iter().filter(|(node, _)| !node.is_silent());
         let took = spoken.map(|(node, _)| node.transport.connect_took()).max();
-        // A healthy master may take that long for its replicas. To call it silent would cost its keys the batch of the others.
+        // A healthy master may wait so long for its replicas. If it counted as silent, its keys would lose their place in the common batch.
         let confirmation = self.cluster.map.nodes.reach.acks.map_or(Duration::ZERO, |acks| acks.timeout);
         let calls = groups.iter().map(|(_, members)| members.len()).sum();
         patience(left, groups.len() > 1, took, confirmation, calls)
@@ -175,11 +174,11 @@ impl<'c> RoutedBatch<'c> {
             let mut pause = Duration::ZERO;
             for routed in routed_calls.iter_mut().filter(|routed| !routed.is_over) {
                 match self.next(routed) {
-                    // A pause that leaves no time for an answer is not begun. The call ends with what it was answered, which says why.
+                    // A pause that leaves no time for an answer is not begun. The call ends with its last reply, which says why.
                     Some(wanted) if paused + wanted <= self.pauses && wanted < self.left() => {
                         pause = pause.max(wanted);
                     }
-                    // No further way: redirected too often, or answered.
+                    // The call was answered, or redirected too often.
                     Some(_) | None => routed.end(),
                 }
             }
@@ -187,7 +186,7 @@ impl<'c> RoutedBatch<'c> {
             if routed_calls.iter().all(|routed| routed.is_over) {
                 return;
             }
-            // Once for all, for the longest of them. A pause each would add up, and leases of other keys wait behind this batch.
+            // All calls have one pause, the longest that a call needs. Separate pauses would add up, and leases of other keys wait behind this batch.
             if !pause.is_zero() {
                 std::thread::sleep(pause);
                 paused += pause;
@@ -200,8 +199,8 @@ impl<'c> RoutedBatch<'c> {
     fn next(&self, routed: &mut RoutedCall<'_>) -> Option<Duration> {
         let reply = routed.reply.as_ref()?;
         let Ok(replied) = reply else {
-            // Certain is only what the transport says was not executed. With any other failure the command may be on its way, and a second
-            // one could run after the release that the caller sends next.
+            // Only "not executed" is certain. After any other failure the command may be on its way, and a second one could run after the release
+            // that the caller sends next.
             let is_unsent = matches!(reply, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }));
             return self.after_no_connection(routed, is_unsent);
         };
@@ -211,8 +210,8 @@ impl<'c> RoutedBatch<'c> {
                     && routed.call.has_many_keys()
                     && let Some(node) = &routed.node
                 {
-                    // An `ASK` is followed once. That the whole script ran behind it tells more than the node that has sent it knows.
-                    // All its keys are there: the move may be over, and the node that redirects may not know it yet.
+                    // The whole script ran behind an `ASKING`, so all its keys are at this node. The move may be over, and the node that sent the
+                    // `ASK` may not know it yet.
                     self.cluster.refresher.ask_first(&node.transport.endpoint().address.place);
                     self.cluster.refresher.want();
                 }
@@ -235,14 +234,13 @@ impl<'c> RoutedBatch<'c> {
                 let Some(place) = map.place(routed.node.as_ref()?, host, port) else { return self.again(routed) };
                 routed.node = Some(map.nodes.at(&place));
                 routed.call.asking = true;
-                // The other node may have the lock's key and not the queue beside it. A form that needs the one key alone runs there;
-                // others have none, and are answered `TRYAGAIN` until the move is over.
+                // The other node may have the lock's key, and not the queue. If the call can do with the lock's key alone, it runs there in that
+                // form. Any other call is answered `TRYAGAIN` until the move is over.
                 routed.call = routed.call.alone().unwrap_or(routed.call);
                 routed.budget.redirect()
             }
             RedirectReply::TryAgain => {
-                // A lease must not wait until a slot with many keys has moved. The short form needs one key, which is at one of the two
-                // nodes.
+                // A lease must not wait until a slot with many keys has moved. This form needs one key, which is at one of the two nodes.
                 if let Some(alone) = routed.call.alone() {
                     routed.call = alone;
                     return Some(Duration::ZERO);
@@ -260,7 +258,7 @@ impl<'c> RoutedBatch<'c> {
 
     /// Sends a call to the owner of its slot once more, after a pause.
     fn again(&self, routed: &mut RoutedCall<'_>) -> Option<Duration> {
-        // Not to the node of before: meanwhile the slot may have arrived elsewhere.
+        // The slot may have arrived at another node meanwhile.
         routed.node = self.cluster.map.owner(routed.slot);
         routed.call.asking = false;
         Some(routed.budget.pause())
@@ -268,7 +266,7 @@ impl<'c> RoutedBatch<'c> {
 
     /// Looks for another owner of a slot whose owner could not be reached.
     fn after_no_connection(&self, routed: &mut RoutedCall<'_>, is_unsent: bool) -> Option<Duration> {
-        // Other calls of the slot will meet the same reply, whatever this call was.
+        // Other calls for the slot will fail in the same way, whatever this call was.
         let ended = self.cluster.refresher.want();
         if !is_unsent {
             return None;
@@ -279,7 +277,7 @@ impl<'c> RoutedBatch<'c> {
             self.cluster.refresher.wait(ended, Instant::now() + self.left().min(MAP_WAIT));
         }
         let owner = self.cluster.map.owner(routed.slot)?;
-        // The same node once more would fail the same. There is no second try without news.
+        // The same node would fail in the same way, so it is not tried again.
         if routed.node.as_ref().is_some_and(|node| Arc::ptr_eq(node, &owner)) || self.left().is_zero() {
             return None;
         }
@@ -292,7 +290,7 @@ impl<'c> RoutedBatch<'c> {
     fn unavailable(&self, routed: &RoutedCall<'_>) -> Error {
         match &routed.node {
             Some(node) => {
-                // The connect that has failed has told its caller why. Here the words say that none was made.
+                // The connect that has failed has told its own caller why. This message says that no connect was tried.
                 let address = &node.transport.endpoint().address;
                 let message = format!("{address}: not tried: a connect has failed less than {COOLDOWN:?} ago");
                 Error::backend(BackendFailure::NotExecuted, message)
@@ -302,8 +300,8 @@ impl<'c> RoutedBatch<'c> {
     }
 }
 
-/// How long a batch waits for the replies of its nodes, where `left` is left of its limit. A connect to one of those that are not known to be
-/// silent has taken `took`; there is none if all are. Confirmations, of which a call may wait for two, take so long each.
+/// Returns how long a batch waits for the replies of its nodes. `left` is what is left of its limit. `took` is how long a connect to a node has taken
+/// that is not known to be silent; `None` if all nodes are silent. A call may wait for two confirmations, which may take `confirmation` each.
 fn patience(
     left: Duration,
     is_several: bool,
@@ -334,7 +332,7 @@ impl<'a> RoutedCall<'a> {
         {
             let words = words(&replied.value);
             let message = format!("the nodes redirect the command, and it did not reach its slot in time: {words}");
-            // A redirection says by itself that the node has done nothing. So the caller may ask again, and needs no clean-up.
+            // A redirection says that the node has done nothing. So the caller may ask again, and needs no clean-up.
             self.reply = Some(Err(Error::backend(BackendFailure::NotExecuted, message)));
         }
     }

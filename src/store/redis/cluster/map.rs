@@ -39,7 +39,7 @@ pub(super) struct Map {
     listeners: Arc<Listeners>,
 }
 
-/// The present map. A call looks at it once, and takes no other lock of the Cluster: so its age stands beside it.
+/// The present map. A call reads it once, and takes no other lock of the Cluster, so the age of the map is stored with it.
 struct Present {
     /// Swapped whole.
     view: Arc<MapView>,
@@ -66,7 +66,7 @@ impl MapView {
         self.nodes.get(self.slots.owner(slot)?)
     }
 
-    /// Makes a view with a map that differs by at most one place, that of this node.
+    /// Makes a view of a map that differs from this one by at most one place, that of this node.
     fn with(&self, slots: SlotMap, node: &Arc<Node>) -> Self {
         let own = &node.transport.endpoint().address.place;
         // The places are in their earlier order, perhaps with one more at the end, so that each node stays at its index.
@@ -100,10 +100,10 @@ impl Map {
         Arc::clone(&self.present.read().view)
     }
 
-    /// Returns the map, and whether it is old. Only one caller is told that it is: the others find it young until its next age is over, so that
-    /// one of many threads asks for a new one.
+    /// Returns the map, and whether it is old. Only one caller is told that the map is old. For the others it counts as new for [`OLD_MAP`] more, so
+    /// one of many threads asks for a new map.
     pub(super) fn view_and_age(&self, now: Instant) -> (Arc<MapView>, bool) {
-        // Read first. The lock is exclusive once a minute, for the one caller that finds the map old.
+        // The map is read first. The lock is taken for writing once a minute, by the one caller that finds the map old.
         let is_old = |present: &Present| present.old_at.is_none_or(|at| at <= now);
         let present = self.present.read();
         if !is_old(&present) {
@@ -133,7 +133,7 @@ impl Map {
         self.present.read().view.is_known()
     }
 
-    /// Understands an address that a node tells.
+    /// Returns the place of an address that a node tells. `None` if it is no address.
     pub(super) fn place(&self, by: &Node, host: &str, port: u16) -> Option<Place> {
         let source = MapSource { by: &by.transport.endpoint().address.place, map: self.address_map.as_ref() };
         // `CLUSTER SLOTS`, `MOVED` and `ASK` name nodes as they know one another, which is by addresses of their own network.
@@ -148,10 +148,10 @@ impl Map {
     /// rises if a node of the earlier map is in it no more: the one in its place may lack its last writes.
     pub(super) fn install(&self, reported: &SlotMap, asked_at: Instant) -> bool {
         let (before, view) = loop {
-            // Compared and exchanged. A `MOVED` that was taken in meanwhile must not be undone by an answer that does not know of it.
+            // The map is exchanged only if it is still the one that was read: an answer must not undo a `MOVED` that came meanwhile.
             let before = self.view();
-            // A `MOVED` from before the question is contained in the answer, or the node that answered has not heard of it and will send
-            // the next call on.
+            // A `MOVED` from before the question is not kept. The answer contains it, or the node that answered has not heard of it, and the next
+            // call is redirected again.
             let newer = before.moved.iter().filter(|(_, at)| **at >= asked_at);
             let moved: HashMap<_, _> = newer.map(|(slot, at)| (*slot, *at)).collect();
             let slots = reported.clone().follow(&before.slots, |slot| moved.contains_key(&slot));
@@ -164,15 +164,15 @@ impl Map {
                 break (before, view);
             }
         };
-        // After the exchange, so that no call can find a node by the map that was forgotten here.
+        // This comes after the exchange, so no call can find a node in the map that is forgotten here.
         self.nodes.keep(view.slots.places(), Instant::now());
         let is_new = before.slots != view.slots;
-        // The listening threads compare the owners of their slots with it. The same map again would wake each of them for nothing.
+        // The listening threads compare the owners of their slots with a new map. The same map would wake them for nothing.
         if is_new {
             self.listeners.note_map();
         }
-        // A replica has taken its place, and may lack its last writes; or it gave its slots away, which costs the client some questions
-        // more.
+        // A replica may have taken the place of the node, and may lack its last writes. If the node has given its slots away instead, the client only
+        // asks some questions more than it must.
         if before.slots.has_lost_a_node(&view.slots) {
             self.changes.rise();
         }
@@ -181,10 +181,10 @@ impl Map {
 
     /// Notes the new owner of a slot, and returns it.
     pub(super) fn moved(&self, slot: Slot, place: &Place) -> Arc<Node> {
-        // Before the lock of the map, as in `install`: to make a node takes a mutex of its own.
+        // The node is made before the map is locked, as in `install`, because the making takes another mutex.
         let node = self.nodes.at(place);
         self.exchange(|view| {
-            // Many calls are redirected at once. Only the first makes a new map, of 32 KiB.
+            // Many calls may be redirected at once. Only the first of them makes a new map, of 32 KiB.
             if view.owner(slot).is_some_and(|owner| Arc::ptr_eq(owner, &node)) {
                 return None;
             }
@@ -208,7 +208,7 @@ impl Map {
     fn exchange(&self, new: impl FnOnce(&MapView) -> Option<MapView>) {
         let mut present = self.present.write();
         let Some(new) = new(&present.view) else { return };
-        // What ends with the earlier view ends without the lock.
+        // The earlier view is dropped after the lock is released, and with it nodes that have left.
         let _before = std::mem::replace(&mut present.view, Arc::new(new));
         drop(present);
         self.listeners.note_map();

@@ -87,13 +87,13 @@ impl Nodes {
     /// Returns the node at a place. Does not connect.
     pub(crate) fn at(&self, place: &Place) -> Arc<Node> {
         let mut table = self.table.lock();
-        // Called for each `MOVED` and `ASK`, so also for nodes that the map does not have: being called keeps them from being forgotten.
+        // A `MOVED` or an `ASK` may name a node that the map does not have. Its use is noted here, so that it is not forgotten.
         if let Some(entry) = table.entries.get_mut(place) {
             entry.used = Instant::now();
             return Arc::clone(&entry.node);
         }
-        // Each place has its own history: the number rises when another server answers *there* than before, as after a failover that moved
-        // an address. Two nodes are no two servers at one place.
+        // Each place has its own history: its number rises when another server than before answers *there*, as after a failover that moved an
+        // address.
         let servers = Arc::<Servers>::default();
         let told = Arc::clone(&self.told);
         servers.tell(Box::new(move |_| told()));
@@ -117,19 +117,19 @@ impl Nodes {
         let place = &old.transport.endpoint().address.place;
         let mut table = self.table.lock();
         match table.entries.get(place) {
-            // Another caller has renewed it.
+            // Another caller has already made it again.
             Some(entry) if !Arc::ptr_eq(&entry.node, old) => return Some(Arc::clone(&entry.node)),
-            // It was made again a moment ago, and still sends us to itself: the name leads to the wrong server. The call pauses, as for a
+            // The node was made again a moment ago, and still redirects to itself, so its name leads to the wrong server. The call pauses, as for a
             // node that cannot execute it now.
             Some(entry) if entry.renewed.lasts(now) => return None,
             _ => {}
         }
-        // With the history of the earlier one. So if another server answers now, its first connection makes the number rise, and the client
-        // asks about all that it holds: this is mostly a failover.
+        // The new node has the history of the earlier one. So if another server answers now, the number rises with the first connection, and the
+        // client asks about all that it holds. This is mostly a failover.
         let node = self.make(place, Arc::clone(old.servers()), &table);
         let mut entry = NodeEntry::new(&node);
         entry.renewed.fail(now, RENEWAL);
-        // Callers may still wait for the earlier node. The closing of the Cluster must reach them, so it is remembered, and weakly.
+        // Callers may still wait for the earlier node. The closing of the Cluster must reach them, so a weak pointer to the node is kept.
         let former = table.entries.insert(place.clone(), entry);
         table.former.extend(former.map(|entry| Arc::downgrade(&entry.node)));
         Some(node)
@@ -140,7 +140,7 @@ impl Nodes {
         let endpoint = self.reach.endpoint_at(place, servers);
         // One connection is for renewals alone, as on one server: a script of a batch must not keep a lease from being extended.
         let transport = Transport::new(endpoint, *io_timeout, *polling, NO_STAMP, confirming(acks.as_ref()));
-        // Looked at under the mutex that the closing takes: a node is either closed here, or is among those that the closing finds.
+        // The flag is read under the mutex that the closing takes. So a node is closed here, or the closing finds it.
         if table.is_closed {
             transport.close();
         }
@@ -151,8 +151,7 @@ impl Nodes {
     pub(crate) fn keep(&self, owners: &[Place], now: Instant) {
         let mut gone = Vec::new();
         let mut table = self.table.lock();
-        // Owners are in use even if nobody calls them. Without this, a lock that is taken once an hour would pay a connect each time a map
-        // comes in.
+        // Owners count as used even if no call is sent to them. Otherwise a lock that is taken once an hour would need a new connect each time.
         for (place, entry) in table.entries.iter_mut().filter(|(place, _)| owners.contains(place)) {
             debug_assert_eq!(*place, entry.node.transport.endpoint().address.place);
             entry.used = now;
@@ -164,15 +163,15 @@ impl Nodes {
             }
             stays
         });
-        // Calls may be under way to a node that is forgotten. They keep it alive until they end, and the closing must find it.
+        // Calls may be under way to a node that is forgotten. They keep the node alive until they end, so the closing must find it.
         table.former.extend(gone.iter().map(Arc::downgrade));
-        // So the list is as long as there are calls under way, and not as long as the Cluster has changed.
+        // So the list has no more nodes than calls are under way, however often the Cluster changes.
         table.former.retain(|node| node.strong_count() > 0);
         let stay: Vec<_> = table.entries.values().map(|entry| Arc::clone(&entry.node)).collect();
         drop(table);
-        // Without the mutex, which every redirected call needs: each connection has a mutex of its own, and its callers may have it.
+        // This happens without the mutex, which every redirected call needs: each connection has a mutex of its own, which its callers may hold.
         stay.iter().for_each(|node| node.transport.end_idle(IDLE_CONNECTION));
-        // Their connections end here, without the mutex.
+        // The connections of the forgotten nodes end here, without the mutex.
         drop(gone);
     }
 
@@ -188,7 +187,7 @@ impl Nodes {
     pub(crate) fn close(&self) {
         let mut table = self.table.lock();
         table.is_closed = true;
-        // After the flag: a node that is made from now on is closed from the beginning, so none can be missed.
+        // The flag is set first: a node that is made from now on is closed from the beginning, so no node is missed.
         let former: Vec<_> = table.former.iter().filter_map(Weak::upgrade).collect();
         drop(table);
         self.all().iter().chain(&former).for_each(|node| node.transport.close());

@@ -43,7 +43,7 @@ pub(crate) enum RedirectReply<'a> {
 /// Reads a reply.
 pub(crate) fn redirect_reply(reply: &Value) -> RedirectReply<'_> {
     let Value::ServerError(error) = reply else { return RedirectReply::Answer };
-    // An error that a script raised: what the script had written before stands.
+    // A script raised the error. What the script had written before stays.
     if error.details().is_some_and(|details| details.contains(", on @user_script:")) {
         return RedirectReply::Answer;
     }

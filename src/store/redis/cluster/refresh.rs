@@ -72,11 +72,11 @@ impl Refresher {
         view
     }
 
-    /// Has the map asked for, soon. Returns how many refreshes have ended before: a later one is new to the caller. Does not block.
+    /// Has the map asked for soon. Returns how many refreshes have ended so far, for [`wait`](Self::wait). Does not block.
     pub(super) fn want(self: &Arc<Self>) -> u64 {
         let mut state = self.state.lock();
-        // Noted even while a refresh is under way: its question may have been answered before what the caller has seen. The thread begins
-        // once more then, so no cause is lost.
+        // This is noted even while a refresh is under way: its question may have been answered before the change that the caller has seen. The thread
+        // then asks once more, so no cause is lost.
         state.is_wanted = true;
         let ended = state.ended;
         if state.is_busy || self.map.nodes.is_closed() {
@@ -84,11 +84,11 @@ impl Refresher {
         }
         // The thread holds the refresher weakly between its rounds, so it ends with the Cluster, and nobody joins it.
         let this = Arc::downgrade(self);
-        // It is started with the mutex held. Otherwise two callers that come at once would start two, which ask the same nodes the same.
+        // The thread is started with the mutex held. Otherwise two callers could start two threads, which would ask the same nodes.
         match std::thread::Builder::new().name("dlock-map".to_owned()).spawn(move || on_own_thread(|| refresh(&this))) {
             Ok(_) => state.is_busy = true,
             Err(cause) => {
-                // The calls go on with the map that there is. If there is none, they end with this error, and the next one tries again.
+                // The calls go on with the present map. If there is none, they fail with this error, and the next call tries again.
                 let message = format!("the operating system refused the thread dlock-map: {cause}");
                 state.failure = Some(Error::backend_caused_by(BackendFailure::NotExecuted, message, cause));
             }
@@ -96,16 +96,15 @@ impl Refresher {
         ended
     }
 
-    /// Has the next map asked of this node first, because it knows of a change.
+    /// Has this node asked first for the next map, because it knows of a change.
     pub(super) fn ask_first(&self, place: &Place) {
         self.state.lock().knows = Some(place.clone());
     }
 
-    /// Waits until a refresh has ended that was begun after `ended` others, at most until the deadline.
+    /// Waits until more than `ended` refreshes have ended, at most until the deadline.
     pub(super) fn wait(&self, ended: u64, deadline: Instant) {
         let mut state = self.state.lock();
-        // A refresh that was under way when the caller came does not count: it may know no more than the caller. Without a thread there is
-        // nothing to wait for, and closed nodes answer nobody.
+        // Without a thread there is nothing to wait for, and closed nodes do not answer.
         while state.ended <= ended && state.is_busy && !self.map.nodes.is_closed() {
             if self.ended.wait_until(&mut state, deadline).timed_out() {
                 return;
@@ -117,7 +116,7 @@ impl Refresher {
     ///
     /// # Errors
     ///
-    /// Why no node tells it.
+    /// The reason why no node tells it.
     pub(super) fn wait_for_first(self: &Arc<Self>, deadline: Instant) -> Result<(), Error> {
         if self.map.nodes.is_closed() {
             return Err(Error::ShutDown);
@@ -141,10 +140,10 @@ impl Refresher {
         self.state.lock().failure.clone()
     }
 
-    /// Lets those go on who wait for a map. Call it when the nodes are closed.
+    /// Lets the threads go on that wait for a map. Call it when the nodes are closed.
     pub(super) fn close(&self) {
-        // Who waits looks whether the nodes are closed under this mutex, and sleeps. Without it the notification could come between the
-        // two.
+        // A waiting thread holds this mutex while it looks whether the nodes are closed, and until it sleeps. Without the mutex, the notification
+        // could come between the two.
         let _looked_under = self.state.lock();
         self.ended.notify_all();
     }
@@ -152,7 +151,7 @@ impl Refresher {
     /// Asks until a node tells a map.
     fn ask_for_map(&self, turn: usize, knows: Option<Place>) -> Result<(SlotMap, Instant), Error> {
         let mut places: Vec<Place> = self.map.view().slots.places().to_vec();
-        // In turn, so that the map of one node that is cut off is contradicted by the next one's at the latest.
+        // The nodes are asked in turn, so that the next answer corrects the map of a node that is cut off.
         if !places.is_empty() {
             let turn = turn % places.len();
             places.rotate_left(turn);
@@ -162,8 +161,8 @@ impl Refresher {
             places.retain(|place| *place != first);
             places.insert(0, first);
         }
-        // The configured nodes at last. They may have left the Cluster long ago; but when all masters that are known are gone, as after a
-        // change of addresses, they are the only way back.
+        // The configured nodes come last. They may have left the Cluster long ago. But when all known masters are gone, as after a change of
+        // addresses, they are the only way back.
         for seed in &self.seeds {
             if !places.contains(seed) {
                 places.push(seed.clone());
@@ -171,25 +170,23 @@ impl Refresher {
         }
         let is_quiet = |node: &Arc<Node>| node.is_silent() || node.transport.is_cooling_down(NODE_PATIENCE);
         let quiet: Vec<_> = self.map.nodes.all().into_iter().filter(is_quiet).collect();
-        // The sort keeps the order among equals. A silent node would cost [`NODE_PATIENCE`] before the first that answers.
+        // A silent node would cost [`NODE_PATIENCE`] before the first answer, so silent nodes come last. The sort keeps the order of the others.
         places.sort_by_key(|place| quiet.iter().any(|node| node.transport.endpoint().address.place == *place));
         let timeout = self.map.nodes.reach.endpoint.connect_timeout;
-        // Alone, a node has all the time of a connect: there is nobody else to ask.
+        // A node that is alone has all the time of a connect, because there is no other node to ask.
         let patience = if places.len() > 1 { timeout.min(NODE_PATIENCE) } else { timeout };
         let mut failures = Vec::new();
         for place in places {
             let asked_at = Instant::now();
-            // The moment before the question is what counts for the answer: what a node has said `MOVED` about since is newer than the
-            // answer.
+            // The answer counts as of the moment before the question: a `MOVED` that comes after that moment is newer than the answer.
             match self.ask(&place, asked_at + patience) {
                 Ok(map) => return Ok((map, asked_at)),
                 Err(_) if self.map.nodes.is_closed() => return Err(Error::ShutDown),
                 Err(error) => failures.push((place, error)),
             }
         }
-        // A wrong password or a missing right is told as such. If but one node fails otherwise, the outage may be the cause of all of it,
-        // and the caller must go on trying.
-        // What no node will ever allow is said as it is.
+        // A wrong password or a missing right is returned as it is, if all nodes fail in this way. If a single node fails otherwise, there may be an
+        // outage, and the caller must go on trying.
         let is_final = |(_, error): &(Place, Error)| !error.is_transient();
         if failures.iter().all(is_final)
             && let Some((_, error)) = failures.pop()
@@ -206,20 +203,19 @@ impl Refresher {
         const QUESTION: [&str; 2] = ["CLUSTER", "SLOTS"];
         let endpoint = self.map.nodes.reach.endpoint_at(place, Arc::default());
         let address = &endpoint.address;
-        // On the connection of callers if there is one. A connect of its own would be one more for each client, at the very moment when all
-        // of them ask and a node that comes back is short of everything.
+        // The question goes on the callers' connection, if there is one. Otherwise each client would open one more connection, just when all clients
+        // ask and a node that comes back is busy.
         let reply = match self.map.nodes.connected(place) {
             Some(node) => {
                 let reply = node.say(&QUESTION, deadline.saturating_duration_since(Instant::now()));
-                // The node hangs. Batches must not wait for it, and would find that out only at their own cost.
+                // The node hangs. Batches must not wait for it, and would otherwise have to find that out themselves.
                 if reply.is_err() {
                     node.note_silence();
                 }
                 Some(reply?)
             }
             None => {
-                // To a replica, too: it knows the map as well as a master does, and may be the only one that is left of the nodes that are
-                // known.
+                // A replica is asked, too: it knows the map as well as a master does, and may be the only known node that is left.
                 let mut link = endpoint.connect_to_any(deadline)?;
                 link.ask(&QUESTION, deadline).map_err(|e| handshake::failed(address, e))?
             }
@@ -229,7 +225,7 @@ impl Refresher {
             Error::backend(BackendFailure::NotExecuted, message)
         };
         match &reply {
-            // The connection is dropped with its late answer.
+            // The connection is dropped, and with it the late answer.
             None => Err(strange("too late".to_owned())),
             Some(Value::ServerError(e)) => Err(address.hide(classify(e, ""))),
             Some(reply) => SlotMap::read(reply, MapSource { by: place, map: self.map.address_map.as_ref() })
@@ -242,7 +238,7 @@ impl Refresher {
 impl fmt::Display for Refresher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, place) in self.seeds.iter().enumerate() {
-            // As addresses, which show no login.
+            // They are shown as addresses, which contain no login.
             let address = self.map.nodes.reach.endpoint_at(place, Arc::default()).address;
             write!(f, "{}{address}", if n == 0 { "" } else { "," })?;
         }
@@ -254,7 +250,7 @@ impl fmt::Display for Refresher {
 fn refresh(refresher: &Weak<Refresher>) {
     loop {
         let Some(strong) = refresher.upgrade() else { return };
-        // It sleeps without a strong pointer: a Cluster that is dropped meanwhile ends at once.
+        // The thread sleeps without a strong pointer, so a Cluster that is dropped meanwhile ends at once.
         let not_before = strong.state.lock().not_before;
         drop(strong);
         if let Some(at) = not_before {
@@ -269,8 +265,7 @@ fn refresh(refresher: &Weak<Refresher>) {
             state.turn = state.turn.wrapping_add(1);
             (state.turn, state.knows.take())
         };
-        // A panic would leave `is_busy` set, and no thread would ever ask again.
-        // The address map is the program's, and may panic.
+        // The address map is the program's, and may panic. A panic would leave `is_busy` set, and no thread would ever ask again.
         let told = crate::sync::catch_panic(|| {
             let (map, asked_at) = strong.ask_for_map(turn, knows)?;
             Ok(strong.map.install(&map, asked_at))
@@ -282,17 +277,14 @@ fn refresh(refresher: &Weak<Refresher>) {
             ))
         });
         let now = Instant::now();
-        // Also after a failure: an old map whose nodes do not answer is asked for by the calls that fail, and not once more by each that
-        // begins.
+        // This is noted after a failure, too: while the nodes do not answer, calls that fail ask for a map, and calls that begin do not.
         strong.map.note_asked(now);
         let mut state = strong.state.lock();
         let was_failing = state.failure.is_some();
-        // What was asked for long ago says nothing about how things are now.
-        // The pause grows while the map stays the same. A cause that comes after a quiet second is another one, and begins with the short
-        // pause.
+        // The pause grows while the map stays the same. A cause that comes after a quiet second is a new one, and begins with the short pause.
         let is_new = matches!(told, Ok(true)) || state.not_before.is_none_or(|at| now > at + Duration::from_secs(1));
         state.failure = told.err();
-        // One line in the log for an outage, and not one for each question of it.
+        // An outage has one line in the log, and not one line for each question.
         let news = state.failure.clone().filter(|_| !was_failing && !strong.map.nodes.is_closed());
         state.ended += 1;
         state.unchanged = if is_new { 0 } else { state.unchanged.saturating_add(1) };

@@ -28,7 +28,7 @@ const NOBODY: u16 = u16::MAX;
 /// The most nodes that are believed to own slots. Redis advises against more than a thousand.
 pub(super) const MOST_PLACES: usize = 1024;
 
-/// How the addresses that a node tells are understood.
+/// What is needed to read the addresses that a node tells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapSource<'a> {
     /// The node that tells them.
@@ -76,8 +76,8 @@ impl SlotMap {
                 return None;
             };
             let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
-            // A range from behind its end, or beyond the last slot, makes the whole reply suspect. A map of half a reply would send calls
-            // astray.
+            // If a range ends before it begins, or beyond the last slot, the whole reply is refused: a map of half a reply would send calls to wrong
+            // nodes.
             let owned = map.owners.get_mut(first..=last).filter(|owned| !owned.is_empty())?;
             let [host, Value::Int(port), ..] = master.as_slice() else { return None };
             let host = match host {
@@ -86,7 +86,7 @@ impl SlotMap {
                 Value::SimpleString(text) => text,
                 _ => return None,
             };
-            // The replicas behind the master are passed over: no call of a lock may go to one, since what a replica has may be old.
+            // The replicas behind the master are left out: no call of a lock may go to a replica, because its data may be old.
             if let Some(place) = source.place(host, u16::try_from(*port).ok()?) {
                 owned.fill(index(&mut map.places, place));
             }
@@ -94,8 +94,8 @@ impl SlotMap {
                 return None;
             }
         }
-        // A later range may have covered all of a node's slots. The map names owners only: who compares two maps would take it for a node
-        // that is lost.
+        // A later range may have covered all slots of a node. The map names owners only: in a comparison of two maps, such a node would count as
+        // lost.
         map.drop_idle();
         (!map.places.is_empty()).then_some(map)
     }
@@ -114,11 +114,11 @@ impl SlotMap {
         self.places = places;
     }
 
-    /// Returns this map, as it is taken in after an earlier one: `keeps` tells the slots whose owner in the earlier map is newer.
+    /// Returns this map combined with the earlier one. `keeps` returns whether the owner of a slot in the earlier map is newer.
     pub(crate) fn follow(mut self, earlier: &Self, keeps: impl Fn(Slot) -> bool) -> Self {
         for slot in 0..SLOTS {
-            // A node that is cut off may not know who has taken a slot over, and a Cluster that is down has slots of nobody. The owner of
-            // before is then the best guess: it redirects, or it is the one that comes back.
+            // A node that is cut off may not know the new owner of a slot, and in a Cluster that is down some slots have no owner. The earlier owner
+            // is then the best guess: it redirects the call, or it comes back.
             let Some(owner) = earlier.owner(slot as Slot) else { continue };
             if self.owners[slot] == NOBODY || keeps(slot as Slot) {
                 self.owners[slot] = index(&mut self.places, earlier.places[owner].clone());
@@ -146,7 +146,7 @@ impl SlotMap {
         map
     }
 
-    /// Returns `true` if a node of this map is in the newer one no more: a replica was promoted in its place, or it gave its slots away.
+    /// Returns `true` if a node of this map is not in the newer one: a replica was promoted in its place, or the node gave its slots away.
     pub(crate) fn has_lost_a_node(&self, newer: &Self) -> bool {
         self.places.iter().any(|place| !newer.places.contains(place))
     }

@@ -19,7 +19,7 @@ pub(super) const COOLDOWN: Duration = Duration::from_millis(100);
 /// confirm calls.
 pub(super) const BATCH_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How much longer for each call of the batch: a server takes some microseconds for one, and is not the only program of its machine.
+/// How much longer a batch waits for each of its calls: a server takes some microseconds for a call, and is not the only program of its machine.
 pub(super) const EACH_CALL: Duration = Duration::from_micros(50);
 
 /// How long a batch pauses in all.
@@ -31,8 +31,8 @@ pub(super) const DETOUR: Backoff = Backoff::new(Duration::from_millis(10), Durat
 /// The pauses before a call that no node could execute is sent again.
 pub(super) const AGAIN: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(100)).exact();
 
-/// The pauses between two questions for the map: after a failover, all clients have the same question. They grow while the map stays the same,
-/// and no further: waiters must be heard again within the second for which they keep their places.
+/// The pauses between two questions for the map: after a failover, all clients ask at the same time. The pauses grow while the map stays the same.
+/// They stay short, because waiters must be heard again within the second for which they keep their places.
 pub(super) const MAP_AGAIN: Backoff = Backoff::new(Duration::from_millis(150), Duration::from_millis(300));
 
 /// How old a map becomes before it is asked for without a cause.
@@ -47,8 +47,8 @@ pub(super) const MAP_WAIT: Duration = Duration::from_millis(500);
 /// How long a message may take that nothing depends on.
 pub(super) const PUBLISH_LIMIT: Duration = Duration::from_millis(100);
 
-/// How often a new map is asked for while a place is cooling down, or has kept us waiting for so long: its slots may have another owner by
-/// now, whom the others wait for.
+/// The pause between two questions for a map while a place is cooling down, and how long a place may keep the client waiting before the first
+/// question. The slots of the place may have another owner by now.
 pub(super) const ASK_FOR_MAP: Duration = Duration::from_millis(150);
 
 /// The pauses before a slot is subscribed again that was refused, and before a place is tried again that took no connection.
@@ -57,7 +57,7 @@ pub(super) const SUBSCRIBE_AGAIN: Backoff = Backoff::new(Duration::from_millis(1
 /// For how long slots that are lost, or heard again, are gathered into one message.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 
-/// A line that breaks sooner after its opening counts as one that could not be opened.
+/// A connection that breaks sooner than this after its opening counts as one that could not be opened.
 pub(super) const SHORT_CONNECTION: Duration = Duration::from_secs(1);
 
 /// How often the listening thread looks for slots that no tenure needs.
@@ -66,10 +66,10 @@ pub(super) const LOOK_FOR_IDLE: Duration = Duration::from_secs(5);
 /// How long a slot is heard after it was needed last.
 pub(super) const IDLE_SLOT: Duration = Duration::from_secs(60);
 
-/// How long a slot is needed by a thread that has got ready: it joins a queue within that time, and says then how long it waits there. With
-/// thousands of threads this takes seconds.
+/// How long a slot is needed by a thread that has got ready. The thread joins a queue within this time, and then says for how long it needs the slot.
+/// With thousands of threads this takes seconds.
 pub(super) const READY: Duration = Duration::from_secs(30);
 
-/// After this long without a byte from the server a PING is sent. A half-open connection would stay silent for ever, and the waiters of a
+/// After this long without a byte from the server, the client sends a PING. A half-open connection would stay silent for ever, and waiters at a
 /// server that hangs must find its successor soon.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);

@@ -69,7 +69,7 @@ impl Address {
     /// [`Error::InvalidConfig`], which shows nothing of the URL except a scheme that means Redis.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let invalid = |hint: &str| Error::invalid_config("URL", not_shown(url), hint);
-        // Asked before the crate `redis` is: it would report a URL with TLS, in a build without, as one that cannot be read.
+        // This is checked before the crate `redis` reads the URL: in a build without TLS, it would report a URL with TLS as one that cannot be read.
         let tls = matches!(scheme_of(url), Some("rediss" | "valkeys"));
         if tls && cfg!(not(feature = "tls")) {
             return Err(invalid("for TLS enable the feature `tls` of the crate redis-dlock"));
@@ -79,13 +79,13 @@ impl Address {
                 "`#insecure` is not supported: give the server's root certificate with `tls_root_certificates` instead",
             ));
         }
-        // Its words may quote the URL, and with it the password. So they choose one of our own sentences, and are dropped (`reason`).
+        // The words of `redis` may quote the URL, and with it the password. So they only choose one of our own messages (`reason`), and are dropped.
         let info = url.into_connection_info().map_err(|e| {
             let reason = reason(url, &e);
             invalid(&format!("{reason}; {FORMS}"))
         })?;
         let settings = info.redis_settings();
-        // Under RESP3 messages and replies come as other types, and interleaved. The reader knows the five types of RESP2.
+        // Under RESP3, messages have other types, and come between replies. The reader knows only the five types of RESP2.
         if settings.protocol() != ProtocolVersion::RESP2 {
             return Err(invalid("RESP3 is not supported: leave `protocol` out"));
         }
@@ -98,7 +98,7 @@ impl Address {
         if let Some(hint) = fault(url, &place) {
             return Err(invalid(hint));
         }
-        // It would be left out of the handshake, and the server would take the client for `default`.
+        // The user would be left out of the handshake, and the server would take the client for `default`.
         if settings.username().is_some_and(|user| !user.is_empty()) && settings.password().is_none() {
             return Err(invalid(
                 "there is a user without a password: give both, and any password if the user needs none",
@@ -128,7 +128,7 @@ fn scheme_of(url: &str) -> Option<&str> {
 /// Why a URL cannot be read.
 fn reason(url: &str, cause: &RedisError) -> &'static str {
     let cause = cause.to_string();
-    // By the beginning alone: the end of a message is where the quotation stands.
+    // Only the beginnings are compared: a message quotes the URL at its end.
     let known = REASONS.iter().find(|(words, _)| cause.starts_with(words)).map(|(_, reason)| *reason);
     let is_redis = |scheme: &str| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
     // A scheme that is not known may be the beginning of a password, so it is not shown.
@@ -161,8 +161,8 @@ fn has_stray_at(url: &str) -> bool {
 
 /// Why a URL that can be read cannot be used.
 fn fault(url: &str, place: &Place) -> Option<&'static str> {
-    // From the first `?` or `#` on. A password with one of them that is not escaped ends there for the crate `redis`, and what follows it
-    // would be read as settings, and the part before as a host.
+    // The settings begin at the first `?` or `#`. If a password has one of these characters unescaped, the crate `redis` reads what stands before it
+    // as a host, and what follows as settings.
     let (_, settings) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
     // The crate `redis` silently drops a setting that it does not know.
     let has_only = |known: &[&str]| {
@@ -170,7 +170,7 @@ fn fault(url: &str, place: &Place) -> Option<&'static str> {
         let is_known = |name: &String| name.is_empty() || known.contains(&name.as_str());
         !settings.contains('#') && settings.trim_start_matches('?').split('&').map(name).all(|name| is_known(&name))
     };
-    // Whatever is not refused here is shown when the server cannot be reached.
+    // Whatever passes these checks is shown if the server cannot be reached.
     match place {
         Place::Tcp { .. } if has_stray_at(url) => Some(STRAY_AT),
         // The crate `redis` decodes the login and not the host. So a `%` there is one of a login whose `@` was encoded, too.
@@ -198,7 +198,7 @@ fn fault(url: &str, place: &Place) -> Option<&'static str> {
 
 /// Whether a text contains a setting that names a password.
 fn names_password(text: &str) -> bool {
-    // Programs write these settings as they like; a path is shown in errors.
+    // Programs may write these names in any case, and a path is shown in errors.
     let text = text.to_ascii_lowercase();
     ["pass=", "passwd=", "password="].iter().any(|name| text.contains(name))
 }
@@ -222,11 +222,11 @@ impl Address {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
         let (mut shown, mut rest) = (String::with_capacity(words.len()), words);
         while let Some(at) = rest.find(user) {
-            // Byte offsets: a user's name is found whole, and so begins and ends between characters.
+            // These are byte offsets. A match is a whole name, so it begins and ends between characters.
             let end = at + user.len();
             // The character before may lie in what was shown already: two occurrences may touch.
             let before = rest[..at].chars().next_back().or_else(|| shown.chars().next_back());
-            // Only as a word of its own: a user `app` must not blank out half of `application`, or the message says nothing any more.
+            // The name is hidden only where it is a whole word: a user `app` must not hide a part of `application`.
             let is_word = !before.is_some_and(is_part) && !rest[end..].starts_with(is_part);
             shown.push_str(&rest[..at]);
             shown.push_str(if is_word { HIDDEN } else { user });
@@ -237,7 +237,7 @@ impl Address {
 
     /// Does as [`hide_user`](Self::hide_user) for an error made from a reply.
     pub(crate) fn hide(&self, mut error: Error) -> Error {
-        // The kinds whose words may be a server's. All others are our own.
+        // The words of these errors may be a server's. Those of all other errors are our own.
         if let Error::Backend { message, .. } | Error::Denied { message } | Error::Unsupported { message } = &mut error
         {
             *message = self.hide_user(message);
@@ -257,7 +257,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Without the login: a generator shows its store in its own `Debug`, and that ends up in logs.
+/// Shows the address without the login: a generator shows its store in its `Debug`, and programs write that to logs.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}/{}", self.db)

@@ -33,10 +33,10 @@ pub(crate) fn dial(address: &Address, deadline: Instant) -> Result<Socket, Error
         Place::Service { .. } => Err(failed(ErrorKind::NotFound.into())),
         Place::Tcp { host, port, .. } => {
             let socket = connect_tcp(host, *port, deadline).map_err(failed)?;
-            // One write is one batch of commands. With Nagle's algorithm the next one would wait for the acknowledgement of the one before.
+            // One write is one batch of commands. With Nagle's algorithm, the next write would wait for the acknowledgement of this one.
             socket.set_nodelay(true).map_err(failed)?;
-            // For a connection that nobody uses for long: a firewall forgets it, and the next call would learn of that only after its
-            // limit.
+            // Keep-alives are for a connection that nobody uses for long: a firewall may forget it, and the next call would learn of that only after
+            // its limit.
             SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE)).map_err(failed)?;
             Ok(Socket::of(socket))
         }
@@ -82,10 +82,10 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream
         if left.is_zero() {
             return Err(timed_out());
         }
-        // Each has all that is left, as one that hangs is rare and an order of preference is the resolver's.
+        // Each address gets all the time that is left: an address that hangs is rare, and the resolver returns the best address first.
         match TcpStream::connect_timeout(&address, left) {
             Ok(socket) => return Ok(socket),
-            // The last failure stands for all: where all fail it is mostly the same one.
+            // The last failure is returned: if all addresses fail, the failures are mostly the same.
             Err(e) => last = e,
         }
     }
@@ -94,15 +94,15 @@ fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream
 
 /// Resolves a name on a thread of its own, because the system's resolver has no deadline.
 fn resolve(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
-    // An address needs no thread. That is so for most of what servers name: a Cluster, and Sentinels.
+    // An address needs no look-up, and no thread. The nodes of a Cluster and Sentinels mostly name addresses.
     if let Ok(ip) = host.parse() {
         return Ok(vec![SocketAddr::new(ip, port)]);
     }
     // The channel has room for the one answer, so that the thread ends even if its caller has left.
     let (send, receive) = crossbeam_channel::bounded(1);
     let name = host.to_owned();
-    // It ends with the resolver's answer, which may take half a minute where a name server is gone. It has nothing but the name, so it may
-    // stay.
+    // The thread ends with the resolver's answer, which may take half a minute if a name server is gone. It owns only the name, so it may outlive its
+    // caller.
     std::thread::Builder::new().name("dlock-resolve".to_owned()).spawn(move || {
         // After the deadline no thread receives the result.
         let _ = send.send((name.as_str(), port).to_socket_addrs().map(Vec::from_iter));

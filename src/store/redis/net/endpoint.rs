@@ -99,7 +99,7 @@ impl Endpoint {
     /// [`Error::Backend`] (not executed; also for a replica), [`Error::Denied`], [`Error::Unsupported`], [`Error::InvalidConfig`] for a
     /// database that does not exist.
     pub(crate) fn connect(&self, deadline: Instant) -> Result<Link, Error> {
-        // One address needs no search, and cannot become wrong while it is connected to.
+        // A fixed address needs no search, and cannot become wrong meanwhile.
         let Some(finder) = &self.finder else { return self.connect_to(&self.address, deadline, &|| true) };
         let mut before: Option<(Address, Error)> = None;
         loop {
@@ -113,11 +113,11 @@ impl Endpoint {
                 log::debug!(TRANSPORT, "{}: no master is found at {address}", self.address);
                 return Err(error);
             }
-            // A host that swallows what is sent there leaves time for another one.
+            // The first address gets half of the time, so that a host that drops all packets leaves time for another one.
             let now = Instant::now();
             let half = if before.is_none() { now + deadline.saturating_duration_since(now) / 2 } else { deadline };
             let link = self.connect_to(&found, half, &|| finder.is_followed(&found));
-            // Before the second try: the finder then knows that this address is none, and names another one if it can.
+            // The finder is told before the second try, so that it names another address if it can.
             finder.note(&found, link.is_ok());
             match link {
                 // The finder may know another address now.
@@ -129,7 +129,8 @@ impl Endpoint {
         }
     }
 
-    /// Does as [`connect`](Self::connect) at a known address, unless the server is not to be found there any more when it has answered.
+    /// Does as [`connect`](Self::connect) at a known address. The link is not used if the server has moved to another address by the time it has
+    /// answered.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl Endpoint {
         let mut link = self.dialer.dial(address, deadline)?;
         let (part, identity) = handshake::run(&mut link, address, deadline)?;
         if part.is_in_cluster && !self.in_cluster {
-            // By this mark a builder that was given a plain URL learns of the Cluster, and connects again in the other way.
+            // By this mark, a builder with a plain URL learns that the server is a node of a Cluster, and connects again as to a Cluster.
             self.servers.note_cluster();
         }
         part.check_kind(self.in_cluster, address)?;
@@ -163,7 +164,7 @@ impl Endpoint {
     pub(crate) fn connect_to_any(&self, deadline: Instant) -> Result<Link, Error> {
         let mut link = self.dialer.dial(&self.address, deadline)?;
         let (part, _) = handshake::run(&mut link, &self.address, deadline)?;
-        // A replica may be asked for the map. What it says of it is as good as a master's.
+        // A replica may be asked for the map: its answer is as good as a master's.
         part.check_kind(self.in_cluster, &self.address)?;
         Ok(link)
     }

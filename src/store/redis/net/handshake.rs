@@ -40,8 +40,7 @@ impl Part {
     ///
     /// [`Error::Backend`] (not executed) for a replica. One that is promoted says so to the next connection.
     pub(crate) fn check_master(self, address: &Address) -> Result<(), Error> {
-        // A replica refuses writes; but an old master that was made a replica answers reads, and a probe that it answers would be of no
-        // worth.
+        // A replica refuses writes. But an old master that became a replica still answers reads, and its answer to a probe would be worthless.
         if self.is_replica {
             let message = format!("{address} is a replica, which takes no locks: give the address of the master");
             return Err(Error::backend(BackendFailure::NotExecuted, message));
@@ -82,7 +81,7 @@ pub(crate) fn run(link: &mut Link, address: &Address, deadline: Instant) -> Resu
     {
         let error = address.hide(classify(&e, ""));
         return Err(match error {
-            // Said in the words of the one mistake that leads there, and not as a refusal of `SELECT`.
+            // Only one mistake leads here, so the error names that mistake, and not a refusal of `SELECT`.
             Error::Backend { .. } if part.is_in_cluster => no_database_of_a_cluster(address.db),
             Error::Backend { failure: BackendFailure::Unknown, message, .. } => {
                 let hint = format!(
@@ -120,7 +119,7 @@ pub(crate) fn run_with_sentinel(link: &mut Link, address: &Address, deadline: In
 fn introduction(address: &Address) -> Packed {
     let mut words = vec!["HELLO", "2"];
     if let Some(password) = &address.password {
-        // In the one command: a server with a password answers nothing else before, and a command of its own would cost a round trip.
+        // The login is a part of `HELLO`, because a server with a password answers nothing else before. A separate command would cost a round trip.
         words.extend(["AUTH", address.user.as_deref().unwrap_or("default"), password]);
     }
     words.extend(["SETNAME", CLIENT_NAME]);
@@ -151,7 +150,7 @@ pub(crate) fn check_hello(reply: &Value, address: &Address) -> Result<Part, Erro
     if mode == "sentinel" {
         return Err(unsupported(address, "it is a Sentinel: write redis+sentinel://host:26379/service"));
     }
-    // After the kind: a Sentinel of an old version is not to be updated but to be addressed as one.
+    // The version is checked after the kind: the URL of an old Sentinel is wrong, whatever its version is.
     if major.is_none_or(|major| major < OLDEST_MAJOR) {
         return Err(unsupported(address, &format!("its version is {version:?}, 7.0 or newer is needed")));
     }
@@ -168,7 +167,7 @@ fn hello<'a>(reply: &'a Value, address: &Address) -> Result<&'a [Value], Error> 
     }
 }
 
-/// The text of a field, empty if the server does not send it: with protocol 2 a map is a list of names and values in turn.
+/// Returns the text of a field; empty if the server does not send it. In protocol 2, a map is a list in which names and values alternate.
 fn field<'a>(fields: &'a [Value], name: &str) -> &'a str {
     let pair = fields.chunks_exact(2).find(|pair| text(&pair[0]) == Some(name));
     pair.and_then(|pair| text(&pair[1])).unwrap_or_default()
@@ -194,8 +193,8 @@ fn refusal(reply: &ServerError, address: &Address) -> Error {
     }
 }
 
-/// Whether an error's words may contain our login: a server that does not know `HELLO` quotes it with its arguments. Redis does so too,
-/// and cuts some of them off.
+/// Returns whether an error's words may contain our login. A server that does not know `HELLO` quotes its arguments. Redis quotes them, too, and cuts
+/// some of them off.
 fn repeats_login(words: &str, address: &Address) -> bool {
     address.password.as_deref().is_some_and(|password| {
         // The first characters are enough. Redis cuts an argument off that it quotes, and part of a password is a secret, too.

@@ -36,16 +36,16 @@ pub(crate) fn host_and_port(text: &str, default_port: u16) -> Option<(String, u1
             host.parse::<std::net::Ipv6Addr>().ok()?;
             (host, port)
         }
-        // Without brackets a second colon is left in the port, which is then no number: the address of IPv6 is refused, and not cut in two.
+        // Without brackets, the rest of an IPv6 address stands in the port, which is then no number. So the address is refused, and not cut in two.
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
     let port = match port.strip_prefix(':') {
         Some(port) => port.parse().ok().filter(|port| *port != 0)?,
-        // A host alone. Anything else behind the brackets is a mistake, and not a part of the host.
+        // There is only a host. Anything else behind the brackets is a mistake.
         None if port.is_empty() => default_port,
         None => return None,
     };
-    // A host is shown in errors and in the log. What may be the rest of a login (`@`, `%`) or may break a line is none.
+    // A host is shown in errors and in the log. A text that may be the rest of a login (`@`, `%`), or that may break a line, is refused.
     let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '%' | '[' | ']' | '@');
     (!host.is_empty() && host.chars().all(is_plain)).then(|| (host.to_owned(), port))
 }

@@ -28,8 +28,8 @@
 //!
 //! After each rise, the thread that has connected calls the functions that were given to [`tell`](Servers::tell), so no code needs to
 //! compare the number after an answer. The client then makes every wait and every hold due. The plain attempt no longer trusts fence
-//! numbers that it has read before. Fence numbers that were read from the earlier server later than that are not used either: their
-//! connection is cut, or led to another server all along.
+//! numbers that it has read before. Fence numbers that are read from the earlier server after that are not used either: their connection was cut, or
+//! always led to another server.
 
 use super::address::{Address, Place};
 use super::connector::Shutdown;
@@ -183,8 +183,8 @@ impl Servers {
         tell();
     }
 
-    /// Raises the number. Returns what calls the functions that wait for that: it is called without the mutex, because threads that they wake
-    /// may call methods of [`Servers`] at once.
+    /// Raises the number. Returns a closure that calls the functions that wait for a rise. Call it without the mutex, because threads that these
+    /// functions wake may call methods of [`Servers`] at once.
     fn rise_in(&self, last: &Last) -> impl FnOnce() + use<> {
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1; // ORDERING: Relaxed: see the field.
         let on_new_server = last.on_new_server.clone();

@@ -66,7 +66,7 @@ impl Link {
     ///
     /// Those of TLS.
     pub(crate) fn new(socket: Socket, #[cfg(feature = "tls")] tls: Option<TlsSession>) -> io::Result<Self> {
-        // Shared, since either half may be the last that is dropped: the socket closes then.
+        // The halves share this. The socket closes when the last half is dropped, whichever that is.
         let ends = Arc::new(Ends {
             socket: Arc::new(socket),
             #[cfg(feature = "tls")]
@@ -83,7 +83,7 @@ impl Link {
             reader: Parser::default(),
         };
         #[cfg(feature = "tls")]
-        // What has come with the handshake lies in the session, and no read of the socket would ever bring it out.
+        // Text that came with the handshake is in the session. No read of the socket would return it.
         if let Some(tls) = &inbound.ends.tls {
             tls.first_words(&mut inbound.buffer)?;
             inbound.end = inbound.buffer.len();
@@ -105,7 +105,7 @@ impl Link {
     /// Waits for one more reply. Returns `None` if there is none by the deadline.
     pub(crate) fn reply(&mut self, deadline: Instant) -> io::Result<Option<Value>> {
         loop {
-            // What was not sent yet goes first: the server cannot answer it before.
+            // Unsent bytes go first, because the server cannot answer before it has them.
             self.outbound.flush(deadline)?;
             if let Some(value) = self.inbound.take_reply()? {
                 return Ok(Some(value));
@@ -121,17 +121,18 @@ impl WriteHalf for Outbound {
     fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<bool> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
-            // The record goes behind the bytes that are unsent already. A record that was made must be sent, and in its order: each has a
-            // number that the peer counts along.
+            // The record goes behind the bytes that are still unsent. Each record must be sent, and in its order, because the peer counts the
+            // records.
             tls.encrypt(bytes, &mut self.unsent)?;
             return self.flush(deadline);
         }
         if !self.unsent.is_empty() {
-            // Behind the bytes that are unsent: the server would take the middle of one command for the beginning of another.
+            // The bytes go behind those that are still unsent. Otherwise the server would take the middle of one command for the beginning of
+            // another.
             self.unsent.extend_from_slice(bytes);
             return self.flush(deadline);
         }
-        // Nothing waits before it, so it goes from the caller's own buffer, and is copied only as far as there is no room for it.
+        // No bytes are unsent, so these are written from the caller's buffer. Only the rest for which there is no room is copied.
         let sent = self.ends.socket.write(bytes, &mut self.timeout, deadline)?;
         self.unsent.extend_from_slice(&bytes[sent..]);
         Ok(self.unsent.is_empty())
@@ -142,7 +143,7 @@ impl WriteHalf for Outbound {
             self.sent += self.ends.socket.write(&self.unsent[self.sent..], &mut self.timeout, deadline)?;
             if self.sent == self.unsent.len() {
                 self.unsent.clear();
-                // A batch of thousands is rare. Its buffer would stay with each connection.
+                // A batch of thousands of commands is rare. Without this, each connection would keep the buffer for it.
                 self.unsent.shrink_to(KEPT);
                 self.sent = 0;
             }
@@ -162,8 +163,7 @@ impl ReadHalf for Inbound {
             .map_err(|Malformed(what)| io::Error::new(ErrorKind::InvalidData, format!("the server sent {what}")))?
         {
             None => {
-                // The part of a reply moves to the front when it is known that its end has not come: once for each read, and not once for
-                // each reply.
+                // The beginning of an incomplete reply moves to the front here, so bytes are moved once for each read, and not for each reply.
                 self.buffer.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, self.end - self.start);
                 Ok(None)
@@ -187,11 +187,11 @@ impl ReadHalf for Inbound {
 impl Inbound {
     /// Reads more bytes, by the deadline if there is one, or else without waiting.
     fn read(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
-        // It grows with a reply that is longer, and no faster than its bytes arrive: a length that a server only claims costs nothing.
+        // The buffer grows with a long reply, but only as its bytes arrive: a length that a server only claims costs no memory.
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);
         }
-        // The bytes go behind those that were read before, so that a reply lies in one piece, however many reads it came in.
+        // The bytes go behind those that were read before, so a reply lies in one piece, however many reads it took.
         let (socket, room) = (&self.ends.socket, &mut self.buffer[self.end..]);
         let n = match deadline {
             Some(deadline) => socket.read(room, &mut self.timeout, deadline)?,
@@ -202,14 +202,14 @@ impl Inbound {
         }
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.ends.tls {
-            // A record may have come in part. Then there is no text yet, and the caller reads on.
+            // Only a part of a record may have come. Then there is no text yet, and the caller reads on.
             let mut plain = Vec::new();
             let read = tls.decrypt(&self.buffer[self.end..self.end + n], &mut plain);
             // The text before the end of the stream is delivered first; the next read reports the end again.
             if plain.is_empty() {
                 read?;
             }
-            // The encrypted bytes were read into the place that the text takes now.
+            // The text takes the place of the encrypted bytes.
             self.buffer.truncate(self.end);
             self.buffer.extend_from_slice(&plain);
             self.end = self.buffer.len();

@@ -33,11 +33,11 @@ pub(crate) type Stamp = [u8; 5];
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Word<'a> {
     Text(&'a str),
-    /// A value of somebody else that is no text.
+    /// A value of another program, which is no text.
     Bytes(&'a [u8]),
-    /// The parts of one text. The server gets one word, and nobody has to join the parts before.
+    /// The parts of one text. The server gets one word, and the caller need not join the parts.
     Parts(&'a [&'a str]),
-    /// The same. A stamp may replace the bytes at its end. A command has one such word at most.
+    /// The same, but a stamp may replace the bytes at its end. A command has at most one such word.
     Stamped(&'a [&'a str]),
 }
 
@@ -65,7 +65,7 @@ struct Command {
 impl Packed {
     /// An empty buffer with capacity for one call.
     pub(crate) fn for_one() -> Self {
-        // Enough for a plain attempt, and for a script in its short form, on a lock with a name of usual length.
+        // This is enough for a plain attempt, and for a script in its short form, if the lock has a name of usual length.
         Self { bytes: Vec::with_capacity(320), commands: SmallVec::new(), is_confirmed: false }
     }
 
@@ -147,7 +147,7 @@ impl Packed {
         {
             command.short = Some((start..end, full));
         }
-        // The server finds the keys by their number: without it, it would take arguments for keys, and a Cluster would refuse the call.
+        // The server tells keys from arguments by this number.
         let number = ["0", "1", "2", "3", "4"][keys.len()];
         self.bulks([Word::Text(number)].iter().chain(keys).chain(args).copied());
     }
@@ -165,7 +165,7 @@ impl Packed {
                 Word::Text(text) => (text.as_bytes(), &[]),
                 Word::Parts(parts) | Word::Stamped(parts) => (&[], parts),
             };
-            // The server wants to know the length of the whole word before its first byte.
+            // The length of the whole word comes before its first byte.
             self.header(b'$', bytes.len() + parts.iter().copied().map(str::len).sum::<usize>());
             self.bytes.extend_from_slice(bytes);
             for part in parts {
@@ -181,14 +181,14 @@ impl Packed {
     /// Notes where in the command that was begun a stamp is written over what is there.
     pub(crate) fn stamp_from(&mut self, offset: usize) {
         if let Some(command) = self.commands.last_mut() {
-            // Never zero: the command's own header comes before.
+            // The offset is never zero, because the command's header comes before it.
             command.stamp_at = NonZeroUsize::new(offset);
         }
     }
 
     fn header(&mut self, kind: u8, n: usize) {
         match n {
-            // Nearly all words are shorter than a hundred bytes, and each has a header.
+            // Each word has a header, and nearly all words are shorter than a hundred bytes.
             0..10 => self.bytes.extend_from_slice(&[kind, b'0' + n as u8, b'\r', b'\n']),
             10..100 => {
                 self.bytes.extend_from_slice(&[kind, b'0' + (n / 10) as u8, b'0' + (n % 10) as u8, b'\r', b'\n']);
@@ -235,7 +235,7 @@ impl Parser {
     /// Returns the first reply in `bytes` and its length, or `None` if it is not complete. After `None`, the next call's `bytes` must start
     /// with the same bytes; after a reply, the next call starts a new one.
     pub(crate) fn next(&mut self, bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
-        // Without recursion: how deep a reply nests is the server's choice, and the stack is the caller's.
+        // This does not recurse: the server chooses how deep a reply nests, and the stack is the caller's.
         while let Some(mut value) = self.element(bytes)? {
             loop {
                 let Some((items, lacking)) = self.open.last_mut() else {
@@ -258,10 +258,10 @@ impl Parser {
         loop {
             if let Some(length) = self.bulk {
                 let end = self.at + length;
-                // What has come of a long string is not looked at again until its end has come.
+                // The bytes of a long string are not looked at before its end has come.
                 let Some(crlf) = bytes.get(end..end + 2) else { return Ok(None) };
-                // The length is all that delimits a bulk string. If something else stands at its end, what follows would be read as
-                // replies to other commands.
+                // Only its length delimits a bulk string. If something else stood at its end, the bytes that follow would be read as replies to other
+                // commands.
                 if crlf != b"\r\n" {
                     return Err(Malformed("a bulk string without its end"));
                 }
@@ -279,13 +279,13 @@ impl Parser {
                 b'-' => ::redis::parse_redis_value(&bytes[start..self.at]).map_err(|_| NO_TEXT)?,
                 b':' => Value::Int(number(rest)?),
                 _ => match (kind, number(rest)?) {
-                    // A nil array is what `EXEC` answers, and a nil bulk string what `GET` does: both say that there is nothing.
+                    // `EXEC` answers a nil array, and `GET` a nil bulk string. Both mean that there is nothing.
                     (_, -1) => Value::Nil,
                     (b'$', n) => {
                         self.bulk = Some(length(n, MAX_BULK)?);
                         continue;
                     }
-                    // It is complete: no element follows that could close it.
+                    // An empty array is complete: no element follows that could complete it.
                     (_, 0) => Value::Array(Vec::new()),
                     (_, n) => {
                         let lacking = length(n, MAX_ELEMENTS)?;
@@ -293,7 +293,7 @@ impl Parser {
                             // No command of this crate has such a reply. A server that sends it is broken, or wants to use up memory.
                             return Err(Malformed("too many nested arrays"));
                         }
-                        // Room for what is usual, and not for what is claimed: a length costs a server nothing to write.
+                        // There is room for a usual number of elements, and not for the claimed number: any server can claim any length.
                         self.open.push((Vec::with_capacity(lacking.min(EXPECTED)), lacking));
                         continue;
                     }
@@ -323,8 +323,8 @@ fn text(bytes: &[u8]) -> Result<&str, Malformed> {
 
 /// Reads a number as `str::parse` does.
 fn number(line: &[u8]) -> Result<i64, Malformed> {
-    // Nearly every reply has a number, and nearly all are like these. They are read in half the time that `str::parse` takes, which wants a
-    // text. Eighteen digits do not overflow.
+    // Nearly every reply has a number, and nearly all numbers have this form. This loop takes half the time of `str::parse`. Eighteen digits do not
+    // overflow.
     if (1..=18).contains(&line.len()) && line.iter().all(u8::is_ascii_digit) {
         let mut number = 0;
         for digit in line {
@@ -339,8 +339,8 @@ fn length(n: i64, limit: usize) -> Result<usize, Malformed> {
     usize::try_from(n).ok().filter(|n| *n <= limit).ok_or(Malformed("an absurd length"))
 }
 
-/// Describes a reply's types, without its contents. An array nested deeper than ours is described only as an array: what a stranger
-/// nests would fill the log.
+/// Describes a reply's types, without its contents. An array that nests deeper than our replies is described only as an array, so that it does not
+/// fill the log.
 pub(crate) fn shape(value: &Value) -> String {
     match value {
         Value::Array(items) => {

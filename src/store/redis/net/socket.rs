@@ -106,7 +106,7 @@ impl Socket {
     #[cfg(unix)]
     fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
         match self.send(bytes, SendFlags::DONTWAIT) {
-            // No room, or a signal: the caller waits for room with a time-out.
+            // There is no room, or a signal came. The caller waits for room with a time-out.
             Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => Ok(0),
             written => written,
         }
@@ -120,14 +120,14 @@ impl Socket {
 
     #[cfg(unix)]
     fn send(&self, bytes: &[u8], flags: SendFlags) -> io::Result<usize> {
-        // On Apple's systems this is an option that every socket has from its making.
+        // On Apple's systems, every socket has this option from its creation.
         #[cfg(not(target_vendor = "apple"))]
         let flags = flags | SendFlags::NOSIGNAL;
         Ok(send(&self.0, bytes, flags)?)
     }
 
-    /// Writes nothing: there is no flag for a single write that does not wait, and to make the socket non-blocking for a moment would be seen by
-    /// the thread that reads. The write with a time-out follows.
+    /// Writes nothing. There is no flag for a single write that does not wait, and a socket that is non-blocking for a moment would disturb the
+    /// thread that reads. The write with a time-out follows.
     #[cfg(not(unix))]
     fn write_now(&self, _bytes: &[u8]) -> io::Result<usize> {
         Ok(0)
@@ -141,8 +141,8 @@ impl Socket {
     /// Wakes all threads that read or write: they see the end of the stream. Bytes that were written but not yet sent are thrown away
     /// when the socket is closed, because the server must not execute them later.
     pub(crate) fn cut(&self) {
-        // First the option, then the shutdown: who is woken by it may close the socket at once, and the close must find the option set. What
-        // is written to a local socket is in the server's queue at once, so nothing is left there to throw away.
+        // The option is set before the shutdown: a thread that the shutdown wakes may close the socket at once, and the close must find the option
+        // set. Bytes that are written to a local socket are in the server's queue at once, so nothing is left to throw away.
         let _ = self.0.set_linger(Some(Duration::ZERO));
         // An error means that the connection is already gone.
         let _ = self.0.shutdown(Shutdown::Both);
@@ -168,7 +168,7 @@ impl Timeout {
     fn renew(&mut self, deadline: Instant) -> Option<Duration> {
         let left = deadline.saturating_duration_since(Instant::now()).max(SHORTEST_TIMEOUT);
         // A time-out between half of the time left and all of it can stay: if it ends early, the caller's loop goes round once more.
-        // One of three quarters stays in that range while the time left changes by a quarter or a half.
+        // A time-out of three quarters stays in that range until the time left has grown by a half or shrunk by a quarter.
         if self.0 <= left && self.0 >= left / 2 {
             return None;
         }

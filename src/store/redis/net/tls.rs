@@ -49,7 +49,7 @@ impl Tls {
 
     /// A session with a host, before its handshake.
     fn session(&self, host: &str) -> io::Result<ClientConnection> {
-        // The host as it was dialled, also where one of several servers named it: it is what the certificate must name.
+        // The certificate must name the host as it was dialled, even if another server has named that host.
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         ClientConnection::new(Arc::clone(&self.0), name).map_err(io::Error::other)
     }
@@ -66,8 +66,8 @@ impl TlsSession {
     /// Those of the socket and of TLS, such as a certificate that does not fit.
     pub(crate) fn start(tls: &Tls, host: &str, socket: &Socket, deadline: Instant) -> io::Result<Self> {
         let mut session = tls.session(host)?;
-        // A batch of renewals may have any length.
-        // The session holds the text only until it is encrypted, a moment later, so the limit would bound nothing but a write.
+        // A batch of renewals may have any length. The session holds the text only for a moment, until it is encrypted, so a limit would only bound
+        // the length of a write.
         session.set_buffer_limit(None);
         let (mut read, mut write) = (Timeout::default(), Timeout::default());
         let (mut buffer, mut out) = ([0u8; 4096], Vec::new());
@@ -84,7 +84,7 @@ impl TlsSession {
                 }
             }
             out.clear();
-            // After the writing: the server needs our last message of the handshake, and none of its own may follow.
+            // This comes after the writing: the server needs our last message of the handshake, and may have none left to send.
             if !session.is_handshaking() {
                 return Ok(Self(Mutex::new(session)));
             }
@@ -99,8 +99,8 @@ impl TlsSession {
     /// Encrypts `plain` into records to be written.
     pub(crate) fn encrypt(&self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut session = self.0.lock();
-        // Encrypting and collecting the records are one step. Two writers that took turns here would mix their records, and a peer refuses
-        // those.
+        // Encrypting and collecting the records is one step. Two writers that took turns here would mix their records, and the peer would refuse
+        // them.
         session.writer().write_all(plain)?;
         while session.wants_write() {
             session.write_tls(out)?;
@@ -112,7 +112,7 @@ impl TlsSession {
     pub(crate) fn decrypt(&self, mut read: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut session = self.0.lock();
         while !read.is_empty() {
-            // A part at a time. The session takes in no more than it has room for, and its text is taken out before the next part.
+            // The records go in part by part: the session takes in only what it has room for, and its text is taken out before the next part.
             let taken = session.read_tls(&mut read)?;
             session.process_new_packets().map_err(io::Error::other)?;
             drain(&mut session, out)?;
@@ -143,7 +143,7 @@ fn take_in(session: &mut ClientConnection, mut read: &[u8]) -> io::Result<()> {
 /// Takes all plain text out of a session.
 fn drain(session: &mut ClientConnection, out: &mut Vec<u8>) -> io::Result<()> {
     match session.reader().read_to_end(out) {
-        // The end of the text is the end of the session, told by the peer itself. A stranger who cuts the connection cannot forge it.
+        // The end of the text is the end of the session. The peer itself has announced it: somebody who cuts the connection cannot forge that.
         Ok(_) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
         Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(()),
         Err(e) => Err(e),

@@ -78,7 +78,7 @@ impl<'u> HostsUrl<'u> {
         if [Some(path), query, fragment].into_iter().flatten().any(|part| part.contains('@')) {
             return Err(read.invalid(STRAY_AT));
         }
-        // The last `@`: a password may contain one, and a host may not.
+        // The login ends at the last `@`: a password may contain one, and a host may not.
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         read.read_login(login, kind)?;
         read.read_hosts(hosts, kind)?;
@@ -88,7 +88,7 @@ impl<'u> HostsUrl<'u> {
     fn read_login(&mut self, login: &str, kind: &Kind) -> Result<(), Error> {
         let (user, password) = match login.split_once(':') {
             Some((user, password)) => (user, Some(password)),
-            // Redis's own tools write a password without a user in front of the `@`. For stores whose tools do not, it is a user.
+            // In Lettuce's URLs, a login without a colon is a password. In all others it is a user.
             None if kind.lone_password && !login.is_empty() => ("", Some(login)),
             None => (login, None),
         };
@@ -138,7 +138,7 @@ fn decode(text: &str) -> Option<String> {
         rest = after;
         if *first == b'%' {
             let code = std::str::from_utf8(rest.get(..2)?).ok()?;
-            // `from_str_radix` takes a sign, which is no digit.
+            // `from_str_radix` accepts a sign, which is no digit here.
             bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| !code.starts_with('+'))?);
             rest = &rest[2..];
         } else {

@@ -208,8 +208,8 @@ fn read(replies: &[&Value], claim: &Claim<'_>) -> Result<Found, Error> {
 /// is never tried in plain commands.
 const SUCCESSES: u8 = 4;
 
-/// Which keys were contended recently. Each entry is the number of scripted acquires in a row that must still succeed before the key counts
-/// as free of contention. A key without contention is likely to be free.
+/// Which keys were contended recently. An entry is the number of scripted acquires in a row that must still succeed before the key counts as
+/// uncontended. An uncontended key is likely to be free.
 // ORDERING: Relaxed: a guess that decides only whether a key is first tried in plain commands. A stale value or a lost update costs a
 // round trip.
 #[derive(Debug)]

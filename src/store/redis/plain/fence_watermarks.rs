@@ -1,11 +1,9 @@
-//! Decides when a fence number from an unchecked `INCR` on a connection may be trusted: one that no script has compared with the
-//! server's clock.
+//! Decides when a fence number from an unchecked `INCR` on a connection may be trusted. No script has compared such a number with the server's clock.
 //!
-//! A *watermark* is a number that a script issued: at that moment it was at the server's clock, or behind it by at most the slack. For one
-//! second after it, counting up is good enough. Whatever loses the fence leaves it far below the last number, so the next count is not
-//! above that number; a number that is above it was counted up from it. Only an event that throws the fence back by less than about two
-//! seconds (the greatest age of a watermark when its number is read) goes unnoticed, and no such event happens while the connection stays
-//! open and the server stays master.
+//! A *watermark* is a number that a script issued: at that moment it was at the server's clock, or behind it by at most the slack. For one second
+//! after that, counting up is good enough. Whatever loses the fence leaves it far below the last number, so the next count is not above that number;
+//! a number that is above it was counted up from it. Only an event that throws the fence back by less than about two seconds (the greatest age of a
+//! watermark when its number is read) goes unnoticed, and no such event happens while the connection stays open and the server stays master.
 //!
 //! A server can stop being master, let another one issue numbers, and become master again without closing a connection. It refuses
 //! every command in between, and a refusal ends the watermark. But if no command was sent in between, nobody notices. So a watermark holds
@@ -138,8 +136,8 @@ impl FenceWatermarks {
         if epoch != asked.epoch || state.ends != asked.ends {
             return Verdict::Expired;
         }
-        // The number must be above those read before the request, but not above all that were read since: each thread looks at its own
-        // reply, in any order.
+        // The number must be above those that were read before the request. It need not be above those that were read since, because threads look at
+        // their replies in any order.
         if number <= asked.highest {
             return Verdict::FenceReset;
         }

@@ -1,8 +1,8 @@
-//! What a plain attempt has got and must not keep, and a request that too few replicas have acknowledged, is taken back by a release. If that is not
-//! answered, the locker is given up.
+//! A plain attempt may get a key that it must not keep, and too few replicas may acknowledge a request that got a key. A release takes the key back.
+//! If the release is not answered, the locker is *given up*.
 //!
-//! The release may be executed late. If a poll found such a locker holding, or an extension confirmed a grant that was heard, the hold would
-//! end unnoticed. So a release is sent in place of both.
+//! The release may be executed late. If a poll found that such a locker holds the key, or an extension confirmed a grant that was heard, the hold
+//! would end unnoticed. So a release is sent in place of the poll or the extension.
 
 use crate::log;
 use crate::port::{ExtendOutcome, NotOurs, Outcome, PollOutcome, Request};
@@ -21,9 +21,8 @@ const MOST: usize = 65_536;
 pub(crate) struct GivenUp {
     lockers: Mutex<Lockers>,
     /// Whether there are any. Every call reads this first, without the mutex.
-    // ORDERING: it changes only under the mutex of `lockers`, with Release; `any` loads it with Acquire. Whoever asks about a locker that
-    // was given up has learned of it from the thread that added it, by the error that followed, and so sees the flag. Then it reads the
-    // list under the mutex.
+    // ORDERING: it changes only under the mutex of `lockers`, with Release; `any` loads it with Acquire. A thread that asks about a given-up locker
+    // has learned of it from the thread that added it, by the error that followed. So it sees the flag, and reads the list under the mutex.
     any: AtomicBool,
 }
 

@@ -124,9 +124,8 @@ impl RedisBuilder {
     }
 
     /// Lets a lock count only when `replicas` replicas of the server have acknowledged it: a hold that begins, and a lease that is extended.
-    /// The server waits for them for at most `timeout`. So a hold that was acknowledged by all replicas survives a failover, and what a
-    /// master says that has no replica any more is not believed. The page
-    /// [Failover](crate::manual::failover#acknowledgement-by-replicas) says what this does not cover.
+    /// The server waits for them for at most `timeout`. So a hold that all replicas have acknowledged survives a failover, and a grant of a master
+    /// without replicas does not count. The page [Failover](crate::manual::failover#acknowledgement-by-replicas) says what this does not cover.
     ///
     /// An attempt that is not acknowledged is undone. It fails as
     /// [`BackendFailure::Unacknowledged`](crate::BackendFailure::Unacknowledged); a `lock()` without a limit goes on trying. An extension that

@@ -33,9 +33,9 @@ impl Directory for RedisLockProcessor {
                 Ok(Inspection { holder, waiting, .. }) if is_queue && (holder.is_some() || waiting == 0) => {}
                 Ok(Inspection { holder: None, .. }) if !is_queue => {}
                 Ok(found) => locks.push((key.to_owned(), found)),
-                // Somebody else's, with a name like that of a lock.
+                // The key is another program's, with a name like that of a lock.
                 Err(Error::Conflict { .. }) => {}
-                // A master of several: the others' locks are listed.
+                // One of several masters does not answer. The locks of the others are listed.
                 Err(error) if error.is_transient() && matches!(self.topology, Topology::Cluster(_)) => {
                     missing.get_or_insert_with(|| unlisted(&error));
                 }
@@ -61,7 +61,7 @@ impl Directory for RedisLockProcessor {
         let keys: Vec<_> = clients.iter().map(|client| record_key(client)).collect();
         let read = |reply: crate::store::redis::transport::Reply| match reply?.value {
             Value::BulkString(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            // Such as a value of another type, which no client wrote.
+            // The value is of another type, for example: no client wrote it.
             _ => Ok(None),
         };
         let calls = keys.iter().map(|key| Call::record(key, &[]));
@@ -102,11 +102,11 @@ fn scan(store: &RedisLockProcessor, from: Option<&str>, limit: Duration) -> Resu
         return Ok((Vec::new(), None, None));
     };
     let behind = behind.map(|behind| format!("0 {behind}"));
-    // If the node is gone, the one behind it begins again.
+    // If the node is gone, the scan of the next node begins at its start.
     let cursor = if own == address { cursor } else { "0" };
     let reply = match cluster.ask_master(&node, &reply::scan(cursor), limit) {
         Ok(reply) => reply,
-        // The others know of their locks all the same.
+        // The other masters can still list their locks.
         Err(error) if error.is_transient() => {
             return Ok((Vec::new(), behind, Some(format!("{own}: {}", unlisted(&error)))));
         }

@@ -25,7 +25,7 @@ pub struct Server {
 
 impl Server {
     pub(super) fn at(endpoint: &Endpoint, address: Address, slots: Vec<Slot>) -> Self {
-        // What is found out here about the server's identity is not the store's business.
+        // The store must not take the identity of this server for that of its own.
         let endpoint = Endpoint { address, finder: None, servers: Arc::default(), ..endpoint.clone() };
         Self { endpoint, slots, link: None }
     }
@@ -62,8 +62,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The one by which a lock would fail if the server had answered so. After [`Error::Backend`] with a
-    /// [`source`](std::error::Error::source) the connection is opened again for the next command.
+    /// The error with which a lock would fail after the same answer. After [`Error::Backend`] with a [`source`](std::error::Error::source) the
+    /// connection is opened again for the next command.
     pub fn ask(&mut self, words: &[&str], limit: Duration) -> Result<Vec<String>, Error> {
         let deadline = end_of(limit, Instant::now());
         let mut link = match self.link.take() {
@@ -123,7 +123,7 @@ fn flatten<'a>(reply: &'a Value, texts: &mut Vec<String>) -> Result<(), &'a ::re
         Value::BulkString(bytes) => texts.push(String::from_utf8_lossy(bytes).into_owned()),
         Value::SimpleString(text) => texts.push(text.clone()),
         Value::Okay => texts.push("OK".to_owned()),
-        // RESP2 has nothing else.
+        // RESP2 has no other types.
         _ => {}
     }
     Ok(())

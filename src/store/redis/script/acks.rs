@@ -4,10 +4,10 @@
 //! reply to a confirmed request is given out with that of the `WAIT`, which says how many replicas have the write. `WAIT` covers the last
 //! write that its own connection made, and all that the server wrote before that. So one is enough for the requests of many threads.
 //!
-//! Since Redis 7.2, a command that writes nothing is not covered: a `WAIT` behind it alone says nothing about what others have written. So
-//! every outcome that gives a right must be a write by its own command, even where the key is the locker's already: a poll that finds it
-//! so issues a number and sets the lease, and an extension sets the lease, even to the end that it has. Replicas get writes in their
-//! order, so whoever has that write has the one that gave the key to the locker.
+//! Since Redis 7.2, a command that writes nothing is not covered: a `WAIT` behind it alone says nothing about what others have written. So every
+//! outcome that gives a right must be a write by its own command, even if the key already contains the locker: such a poll issues a number and sets
+//! the lease, and an extension sets the lease, even to the same end. Replicas get writes in their order, so a replica that has that write has the one
+//! that gave the key to the locker.
 //!
 //! | outcome without enough acknowledgements | then |
 //! |---|---|
@@ -29,7 +29,7 @@
 //! * *An extension without them fails.* The master keeps the key for longer than the client believes, which is the safe way round.
 //! * *A grant that another client's release made is confirmed by its receiver.* The message says nothing of replicas, so the client extends the
 //!   lease before `lock()` returns (`StoreLimits::extends_heard_grants`). If the extension fails, the grant is given back.
-//! * *A release is not confirmed, nor is a forced break.* If a failover loses it, the key is taken for the rest of the lease. So it is if the
+//! * *A release is not confirmed, nor is a forced break.* If a failover loses it, the key is taken for the rest of the lease. The same happens if the
 //!   process is killed while its release is behind a `WAIT`: Redis drops what it has not executed when the connection ends.
 //!
 //! See the `WAIT` page of Redis: a replica that did not acknowledge may be promoted nevertheless.
@@ -49,14 +49,13 @@ pub(crate) struct ReplicaAcks {
 }
 
 impl ReplicaAcks {
-    /// The acknowledgements that are wanted, if any are.
+    /// Returns `None` if no acknowledgement is wanted.
     pub(crate) fn new(wanted: u32, timeout: Duration) -> Option<Self> {
         (wanted > 0).then_some(Self { wanted, timeout })
     }
 
-    /// How long replicas may keep the answer to one request, beyond the time that it takes anyway: while the server waits for them on behalf of
-    /// earlier requests of the connection, and then of its own; both again if the server did not know the script; and, before what must be
-    /// undone is undone, on behalf of others.
+    /// How much longer one request may take because the server waits for replicas: twice, once for earlier requests of the connection and once for
+    /// this one; twice more if the server did not know the script; and once more, for others, before the release that undoes the request.
     pub(crate) fn longest(&self) -> Duration {
         self.timeout * 5
     }

@@ -8,8 +8,8 @@
 /// The fence of the whole server.
 pub(crate) const FENCE: &str = "DLOCK:1:fence";
 
-/// The queue of a lock key, in the lock key's slot. These are the parts of its name, because every call has it, and needs no memory for it.
-/// `tag` is the text of the tag [for](tag_for) the key.
+/// The queue of a lock key, in the lock key's slot. Returns the parts of its name, so that a call needs no memory for it. `tag` is the text of the
+/// tag [for](tag_for) the key.
 pub(crate) const fn queue_name<'a>(tag: &'a str, key: &'a str) -> [&'a str; 4] {
     ["DLOCK:1:{", tag, "}:queue:", key]
 }
@@ -117,7 +117,7 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 /// time on the search than on its lock.
 static TAGS: [u32; SLOTS] = {
     let (mut tags, mut missing) = ([u32::MAX; SLOTS], SLOTS);
-    // The CRC of each number that is the head of another one: `110` is that of `1107`. The head of a single digit is empty, and its CRC is 0.
+    // The CRC of each number that is the head of another number: `110` is the head of `1107`. The head of a single digit is empty, and its CRC is 0.
     let mut crcs = [0; 11_000];
     let mut n = 0;
     while missing > 0 {

@@ -1,7 +1,7 @@
 //! The messages that the scripts publish: `granted {number} {waiting} {locker} {key}`, `contended {locker} {key}` and `broken {locker} {key}`.
 //! One space separates the fields; the key is everything after the last of them.
 //!
-//! Clients send `describe …` and `described …` to one another, and `here …` to whoever has their identity, too. Version 0.1.0 ignores all three.
+//! Clients send `describe …` and `described …` to one another, and `here …` to a copy of themselves. Version 0.1.0 ignores all three.
 
 use super::reply::HIGHEST_NUMBER;
 use crate::port::{Grant, Message};

@@ -226,7 +226,7 @@ fn broken(reply: &Value) -> Option<Option<Broken>> {
     }
 }
 
-/// Reads what the key says. Whoever wrote it, the result is on one line.
+/// Reads the text of the key. The result is on one line, even if another program wrote the key.
 pub(super) fn read_words(bytes: &[u8]) -> Broken {
     let text: String = String::from_utf8_lossy(bytes).chars().take(MOST_READ).collect();
     let text = OneLine(text).to_string();
@@ -290,8 +290,8 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// Shows a holder, which may be any bytes, because another program may have written the key. Bytes that are no text are escaped, and so are the
-/// backslashes of a text that looks as if it were: two that differ must not look alike to whoever breaks one of them.
+/// Shows a holder, which may be any bytes, because another program may have written the key. Bytes that are no text are escaped. So are the
+/// backslashes of a text that looks escaped: two different holders must not look alike to an operator who breaks one of them.
 pub(crate) fn holder_text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if text.contains("\\x") => text.replace('\\', "\\\\"),

@@ -270,7 +270,7 @@ impl<'a> Call<'a> {
             }
             Request::Probe(claim) => to.call(&PROBE, &keys[..1], &[Text(claim.locker)]),
             Request::Inspect { .. } => to.call(&INSPECT, &keys[..2], &[]),
-            // It leaves word to the holder unless it must do without that key.
+            // The order is noted for the holder, unless the call must do without the key for that.
             Request::Break(order) if self.is_alone => {
                 to.call(&BREAK, &keys, &[Text(order.locker), Text(""), Stamped(&[NO_SLACK])]);
             }
@@ -333,7 +333,7 @@ impl CallWriter<'_> {
 /// The longest locker that is told by whom it was broken. Those of this crate are shorter, and nobody else asks.
 const LONGEST_LOCKER: usize = 256;
 
-/// The key in which the order for a forced break is noted. What is noted for a locker that is too long is never looked at.
+/// Returns the key in which the order for a forced break is noted. An order about a locker that is too long has a key that nobody reads.
 fn told_key(order: &Break<'_>) -> String {
     broken_key(order.key, if is_told(order) { order.locker } else { "" })
 }
@@ -342,7 +342,7 @@ fn is_told(order: &Break<'_>) -> bool {
     order.locker.len() <= LONGEST_LOCKER
 }
 
-/// What the key says of an order: by whom, a space, and why. Nothing for a locker that is not told.
+/// Returns what is noted of an order: who gave it, a space, and why. Nothing is noted for a locker that is not told.
 fn words(order: &Break<'_>) -> String {
     if is_told(order) { [order.by, " ", order.reason].concat() } else { String::new() }
 }

@@ -15,7 +15,7 @@ use ::redis::Value;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Whether a limit leaves a Sentinel all of its time: one that had less is not to blame for giving no answer.
+/// Returns whether a limit leaves a Sentinel all of its time. A Sentinel that had less is not to blame if it gives no answer.
 pub(super) fn is_whole(start: Instant, deadline: Instant) -> bool {
     deadline >= start + PATIENCE
 }
@@ -30,7 +30,7 @@ pub(super) struct Sentinel {
 struct SentinelConnection {
     /// The connection, if it is in step.
     link: Option<Link>,
-    /// Lasts after questions that had no answer, from the last one on.
+    /// Lasts for a while after the last question without an answer.
     cooldown: Cooldown<Instant>,
 }
 
@@ -99,7 +99,7 @@ impl Sentinel {
             Error::backend(BackendFailure::NotExecuted, message)
         };
         let mut line = self.line.try_lock_until(deadline).ok_or_else(busy)?;
-        // A kept connection may have been closed since: that is no failure of the Sentinel.
+        // A kept connection may have been closed meanwhile, which is no failure of the Sentinel.
         let kept = line.link.take().and_then(|mut link| Some((link.ask(words, deadline).ok()??, link)));
         let asked_anew = || {
             let mut link = dialer.dial(&self.address, deadline)?;

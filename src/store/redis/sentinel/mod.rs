@@ -8,7 +8,7 @@
 //! | `watch.rs` | the thread `dlock-watch`, which notices a new master before a command fails |
 //!
 //! Each connect asks where the master is ([`Finder`]). One thread asks at a time; the others take its answer if it is young. The server at
-//! that address must say itself that it is a master (`net/handshake`), so nothing rests on what a Sentinel says alone.
+//! that address must say itself that it is a master (`net/handshake`), so nothing depends only on what a Sentinel says.
 //!
 //! Redis's guide for clients ("Guidelines for Redis clients with support for Redis Sentinel") asks for these steps.
 
@@ -38,25 +38,25 @@ const MOST_LEARNT: usize = 64;
 
 /// The Sentinels of a service.
 pub(crate) struct Sentinels {
-    /// The service in the place of an address, with the login for its servers.
+    /// The service in place of an address, with the login for its servers.
     service: Address,
     name: String,
     /// How to reach the servers, without a search.
     servers: Endpoint,
     map: Option<AddressMap>,
     this: Weak<Self>,
-    /// How many the URL has.
+    /// How many Sentinels the URL names.
     configured: usize,
-    /// Never held while a Sentinel is asked: one that hangs would keep the answers of the others from every connect.
+    /// This mutex is never held while a Sentinel is asked: a Sentinel that hangs would keep every connect from the answers of the others.
     known: Mutex<Known>,
-    /// Held by the thread that asks for a connect. What it found last, when, and the Sentinel that said so.
+    /// The last address that was found, when, and by which Sentinel. The thread that asks for a connect holds this mutex.
     found: Mutex<Option<(Address, Instant, usize)>>,
     watch: Watch,
 }
 
 /// What is known of the service.
 struct Known {
-    /// Those of the URL first, then those that they name.
+    /// The Sentinels of the URL come first, then the Sentinels that they name.
     sentinels: Vec<Arc<Sentinel>>,
     view: MasterView,
     /// The longest `down-after-milliseconds` that was told.
@@ -119,7 +119,7 @@ impl Sentinels {
                 known.view.hear(index, Some(report), fails_over);
                 Ok(true)
             }
-            // It had no time to answer, so what it said before stands.
+            // It had too little time to answer, so its earlier answer still counts.
             Err(error) if !ask::is_whole(start, deadline) => Err(error),
             unknown => {
                 self.known.lock().view.hear(index, None, false);
@@ -147,7 +147,7 @@ impl Sentinels {
         self.choice().is_some_and(|choice| choice.place == address.place)
     }
 
-    /// Knows, besides those of the URL, the Sentinels that one of them names.
+    /// Adds the Sentinels that another one names to those of the URL.
     fn learn(&self, report: Vec<(String, u16)>) {
         // The map is the program's: no mutex is held while it runs.
         let report: Vec<_> = report.into_iter().take(MOST_LEARNT).map(|at| self.mapped(at)).collect();
@@ -178,10 +178,10 @@ impl Sentinels {
                 continue;
             }
             match self.hear(index, &all[index], deadline) {
-                // The first answer of all may be of one that was cut off: a new client hears more than half of them.
+                // The first answer may come from a Sentinel that was cut off, so a new client hears more than half of them.
                 Ok(true) if is_first_time && 2 * (n + 1) <= self.configured => {}
                 Ok(true) => {
-                    // If it is stale or refuted, another Sentinel may know better.
+                    // If the answer is stale or refuted, another Sentinel may have a better one.
                     let now = Instant::now();
                     let view = &mut self.known.lock().view;
                     if let Some(choice) = view.choice(now).cloned()
@@ -195,7 +195,7 @@ impl Sentinels {
             }
         }
         if let Some(choice) = self.choice() {
-            // All that answered know less than what was heard before, or nobody was found where they say.
+            // All answers are older than an earlier one, or name an address without a master.
             return Ok((choice, first));
         }
         if unknown > 0 && is_first_time {
@@ -294,7 +294,7 @@ impl Finder for Sentinels {
         self.is_choice(found)
     }
 
-    /// By what the Sentinels say.
+    /// Returns the outage that the settings of the Sentinels allow for.
     fn outage(&self) -> Duration {
         self.known.lock().down_after.unwrap_or(DOWN_AFTER) + AGREEMENT
     }

@@ -15,8 +15,8 @@ pub(super) const DOWN_AFTER: Duration = Duration::from_secs(30);
 /// How long Sentinel needs beyond `down-after-milliseconds`, to agree and to promote a replica (measured: 1 to 2 s).
 pub(super) const AGREEMENT: Duration = Duration::from_secs(2);
 
-/// How long one Sentinel may take to answer, its connect included: Redis's guide for clients asks for "a few hundred milliseconds", so
-/// that one that hangs does not keep a client from asking the next.
+/// How long one Sentinel may take to answer, its connect included. Redis's guide for clients asks for "a few hundred milliseconds", so that a
+/// Sentinel that hangs does not keep a client from the next one.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 
 /// A limit that leaves a Sentinel all of that.

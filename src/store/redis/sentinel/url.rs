@@ -5,8 +5,8 @@
 //! redis-sentinel://[password@]host[:26379][,host…][/db]?sentinelMasterId=service        (Lettuce; also #service)
 //! ```
 //!
-//! `rediss` in place of `redis` means TLS to Sentinels and servers. User and password before the `@` are those of the servers. As with
-//! other URLs, nothing of one that cannot be used is shown, except its scheme.
+//! `rediss` in place of `redis` means TLS to Sentinels and servers. User and password before the `@` are those of the servers. As with other URLs,
+//! only the scheme of a URL that cannot be used is shown.
 
 use crate::error::Error;
 use crate::store::redis::net::address::{Address, Place};

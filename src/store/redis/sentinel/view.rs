@@ -17,18 +17,18 @@
 //!    old address, with the flag `failover_in_progress`, for up to some seconds after the others know the new one.
 //! 2. *A majority may begin again.* After `SENTINEL REMOVE` and `MONITOR` the epochs begin at zero. When more than half of the configured
 //!    Sentinels agree in their last answers on a lower epoch and its address, and each of them has told a higher epoch before, that is
-//!    the best one. Sentinels that have only not heard of a failover yet have never told a higher epoch, however many they are. What
-//!    the others go on saying, of the epochs before, counts no more.
+//!    the best one. Sentinels that have not heard of a failover yet have never told a higher epoch, however many they are. Answers with the earlier,
+//!    higher epochs do not count any more.
 //! 3. *An address that turns out not to be a master's is rejected for a while.* A connect that finds a replica, or no server, rejects it. Then
 //!    an address on which a majority of the configured Sentinels agrees is tried in its place, unless it is of an epoch before the one at
 //!    which a master was last found. Nothing less replaces it: the master of a minority may be the old one.
 //!
-//! Only the Sentinels of the URL have a vote. The learnt ones may be others by other names, or be long gone.
+//! Only the Sentinels of the URL have a vote. A learnt Sentinel may be one of them under another name, or be long gone.
 
 use super::timing::REFUTED;
 use std::time::Instant;
 
-/// How many addresses of an epoch are remembered as left: one that lies may tell a new one each time.
+/// How many addresses of an epoch are remembered as left. A Sentinel that lies may tell a new address each time.
 const MOST_LEFT: usize = 16;
 
 /// What a Sentinel says of the master.

@@ -5,9 +5,8 @@
 //!
 //! 1. While no connect fails, a round begins each second; while connects fail, each tenth of one.
 //! 2. A Sentinel that does not answer is asked less and less often, so that it does not slow down the round.
-//! 3. When the address to follow is not that of the last connection, or connects fail, the thread connects there. If that server says that
-//!    it is a master, all connections to the
-//!    earlier one are cut (`net/identity`), and the next calls connect to the new one.
+//! 3. When the address to follow is not that of the last connection, or connects fail, the thread connects there. If that server says that it is a
+//!    master, all connections to the earlier one are cut (`net/identity`), and the next calls connect to the new one.
 //! 4. At the first round, and once a minute, it asks for the other Sentinels of the service.
 
 use super::Sentinels;

@@ -109,8 +109,8 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     /// The number of muxes that callers share.
     callers: usize,
     /// The muxes that may have posted calls which wait for the next batch, a bit for each.
-    // ORDERING: Relaxed: the calls are in the queues of their muxes, under the mutexes. A poster sets the bit after it has queued the call. Whoever
-    // takes the bit locks that mux afterwards, and finds the call: had it locked the mux before the poster did, it would have looked for the bit
+    // ORDERING: Relaxed: the calls are in the queues of their muxes, under the mutexes. A poster sets the bit after it has queued the call. A thread
+    // that takes the bit locks that mux afterwards, and finds the call: had it locked the mux before the poster did, it would have looked for the bit
     // before it was set. If nobody has taken the bit, the poster sees it in the batch that it begins next.
     kept: AtomicU64,
     /// While this cooldown lasts, no further connection is opened if one is open.

@@ -54,7 +54,7 @@ fn holds(stage: &mut Stage) -> Report {
     })
 }
 
-/// It cannot be told of a grant. The others wait until the lease of that is over, or until it is forgotten.
+/// The process cannot be told of a grant. The others wait until the lease of that grant is over, or until the process is forgotten.
 fn waits(stage: &mut Stage) -> Report {
     let lost = lease_here() + Duration::from_secs(1);
     let bounds = Bounds { expired: 2, waited: lost, ..bounds(false) };

@@ -35,7 +35,7 @@ fn five(name: &'static str, lease: Duration) -> Setup {
     setup.work(|work| (work.threads, work.tries, work.hold) = (1, 0, (5, 20)))
 }
 
-/// Who waits is served a second after the nodes agree on the new owner: that is twice the longest pause between two subscriptions.
+/// A waiter is served within a second after the nodes agree on the new owner: twice the longest pause between two subscriptions.
 pub(crate) fn bounds(lossy: bool) -> Bounds {
     Bounds { lossy, told: leases(0.5), waited: Duration::from_secs(1), expired: 0 }
 }

@@ -53,7 +53,7 @@ pub(super) fn move_slot(scene: &mut Scene, mut pause: impl FnMut(&mut Scene, &St
     }
     scene.server.cluster().wait_for_owner(slot, to);
     scene.server.follow(to);
-    // Whoever had the lock at one of these moments, nobody could get it after that.
+    // A process may have had the lock at one of these moments, but nobody could get it after that.
     let until = now();
     scene.kept.extend(steps.into_iter().map(|at| Kept { at, until }));
 }

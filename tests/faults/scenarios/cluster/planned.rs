@@ -1,4 +1,4 @@
-//! An operator asks a replica to take over (`CLUSTER FAILOVER`). The master stops to serve until the replica has everything, so nothing is lost.
+//! An operator asks a replica to take over (`CLUSTER FAILOVER`). The master stops serving until the replica has all data, so nothing is lost.
 
 use super::{bounds, fail_over, five, lease_here, serve_in_order};
 use crate::checker::waits::Kept;

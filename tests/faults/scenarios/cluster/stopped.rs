@@ -1,4 +1,4 @@
-//! A master's process stands still, and goes on when its replica is the master: it executes what lies in its sockets, and says `OK` to that, until it
+//! A master's process stands still, and goes on when its replica is the master. It executes the requests in its sockets, and answers `OK`, until it
 //! hears of its successor some hundredths of a second later.
 
 use super::{assert_kept, bounds, fail_over, five, lease_here, serve_in_order};
@@ -21,8 +21,8 @@ fn a_master_of_a_cluster_that_stands_still_for_two_seconds_costs_neither_the_hol
     handed_over(&mut stage, "Cluster: master stopped for 2 s in a hand-over", SHORT);
 }
 
-/// Whoever asks the master waits for its answer for as long as a lease of the locks on other nodes lasts, and some renewals always do.
-/// Shows: G3, G10, L1.
+/// A thread that asks the master waits for its answer as long as a lease of the locks on other nodes lasts. Some renewals always do. Shows: G3, G10,
+/// L1.
 #[test]
 fn a_master_of_a_cluster_that_stands_still_delays_nothing_on_the_others() {
     others_watched(None).assert_clean();

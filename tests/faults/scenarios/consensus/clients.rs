@@ -39,7 +39,7 @@ fn a_process_without_a_network_or_without_replies_costs_nobody_the_lock<V: Conse
     assert_safe(requests_late(&mut stage));
 }
 
-/// What a request without an answer has done, is settled before anybody waits for its lease.
+/// The effect of a request without an answer is settled before anybody waits for its lease.
 pub(crate) fn replies_lost<V: ConsensusStore>(stage: &mut Stage<V>, mutant: Option<&'static str>) -> Report {
     // Less than a session lives.
     let bounds = Bounds { waited: Duration::from_secs(3), ..bounds() };
@@ -66,7 +66,7 @@ pub(crate) fn replies_lost<V: ConsensusStore>(stage: &mut Stage<V>, mutant: Opti
 /// Longer than a request waits for its answer.
 const LATE: Duration = Duration::from_secs(4);
 
-/// What a process has sent is executed when it has given up waiting for that. Its sessions have ended by then, so it does nothing.
+/// A request is executed after its process has given up waiting for it. The process's session has ended by then, so the request does nothing.
 fn requests_late<V: ConsensusStore>(stage: &mut Stage<V>) -> Report {
     stage.play(many("requests late by 4 s"), bounds(), |scene| {
         for process in scene.processes() {

@@ -1,6 +1,6 @@
-//! Consensus stores, etcd and Consul, on three servers. Whatever becomes of the servers, M, F, X, O and Q are judged as on one server that never
-//! fails, and no holder needs a store that checks tokens: there is no time in which two may have the lock. Only an operator who takes the lock
-//! from its holder makes one.
+//! Consensus stores, etcd and Consul, on three servers. Whatever happens to the servers, M, F, X, O and Q are judged as on one server that never
+//! fails. No holder needs a store that checks tokens, because two never have the lock at once, except after an operator has taken the lock from its
+//! holder.
 //!
 //! Each process has a network of its own between it and each server, and asks another server first.
 
@@ -63,8 +63,8 @@ impl<V: ConsensusStore> Stage<V> {
     }
 }
 
-/// Who waits is served within this, once the servers agree again: a request may wait three seconds for a server that stands still, and what
-/// came of it is asked after that.
+/// A waiter is served within this, once the servers agree again. A request may wait three seconds for a server that stands still, and its outcome is
+/// only asked after that.
 fn bounds() -> Bounds {
     Bounds { lossy: false, told: leases(0.5), waited: Duration::from_secs(6), expired: 0 }
 }

@@ -1,4 +1,4 @@
-//! A client is cut off together with the old master: it reaches that alone, and everybody else reaches everything but that.
+//! A client is cut off together with the old master. It only reaches that master, and all others reach everything else.
 //!
 //! Process 0 goes to the servers directly. All others, the Sentinels and the other servers go by networks that can be cut.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The process that is cut off.
 const APART: Process = 0;
 
-/// After how many seconds without a word from its replicas a master refuses writes, and how much later it may notice.
+/// After how many seconds without a message from its replicas a master refuses writes, and how much later it may notice.
 const LAG: u64 = 2;
 const NOTICED: u64 = 2;
 
@@ -157,7 +157,7 @@ fn holds_with_min_replicas(stage: &mut Stage) {
         scene.promoted(&failover);
         let others = scene.all_but(&[APART]);
         scene.followed_past_lost_releases(&failover, &others);
-        // Who is cut off knows nothing of the others, and is told by its own deadline.
+        // The process that is cut off knows nothing of the others, and learns of its loss by its own deadline.
         scene.gone_at = None;
         // The new master refuses, too, until another server replicates it.
         eventually("the new master takes writes", || {

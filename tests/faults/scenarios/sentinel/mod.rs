@@ -1,12 +1,12 @@
 //! A service that Sentinels watch, whose master fails: while the lock is held, while it is waited for, and in the middle of a hand-over.
 //!
-//! The master acknowledges writes alone, so a failover may lose some. What the manual says of that (page "Failover") is all that may come of
-//! it: each scene notes the time in which two may have the lock ([`Window`](crate::checker::windows::Window)), and the checker judges the
-//! rest. Scenes in which the replicas have everything before the fault, and nothing is granted until all follow, may lose nothing at all.
+//! Only the master acknowledges writes, so a failover may lose some. The manual (page "Failover") says all that may follow from that. Each scene
+//! notes the time in which two may have the lock ([`Window`](crate::checker::windows::Window)), and the checker judges the rest. A scene in which the
+//! replicas have all data before the fault, and nothing is granted until all processes follow, may lose nothing at all.
 //!
-//! With acknowledgement by all replicas no such time is allowed: tokens rise with every hold, and no two are valid at once. That is so but for an
-//! empty restart. The scenarios that isolate a client with the old master also run with the acknowledgement of one replica. The
-//! isolated side has no replica, and the others go on with the one that is left at the new master, so two holds at once would be seen.
+//! With acknowledgement by all replicas no such time is allowed, except after an empty restart: tokens rise with every hold, and no two are valid at
+//! once. The scenarios that isolate a client with the old master also run with the acknowledgement of one replica. The isolated side has no replica,
+//! and the others go on with the one that is left at the new master, so two holds at once would be seen.
 
 pub(crate) mod cut_off;
 pub(crate) mod emptied;
@@ -40,8 +40,8 @@ fn five(name: &'static str, acks: u8) -> Setup {
     setup.work(|work| (work.threads, work.tries, work.hold) = (1, 0, (5, 20)))
 }
 
-/// Who waits is served two seconds after a Sentinel names the new master: one until all Sentinels are asked again, and one to connect and
-/// to find one's place. Without that the old master would be left after ten.
+/// A waiter is served within two seconds after a Sentinel names the new master: one until all Sentinels are asked again, and one to connect and to
+/// find its place. Without that question clients would leave the old master after ten seconds.
 fn bounds(lossy: bool) -> Bounds {
     Bounds { lossy, told: lease_here() / 12, waited: Duration::from_secs(2), expired: 0 }
 }

@@ -1,5 +1,5 @@
-//! The master's process stands still, and goes on when another server is the master: it executes what lies in its sockets, and says `OK` to
-//! everything, until Sentinel makes it a replica ten seconds later.
+//! The master's process stands still, and goes on when another server is the master. It executes the requests in its sockets, and answers `OK`, until
+//! Sentinel makes it a replica ten seconds later.
 
 use super::{ALL, assert_kept, bounds, bounds_with, fail_over, five, serve_in_order};
 use crate::failovers::Failover;
@@ -73,7 +73,8 @@ fn handed_over(stage: &mut Stage, name: &'static str, length: Duration, acks: u8
         scene.let_go(0);
         scene.promoted(&failover);
         if length == SHORT {
-            // Those who have not left yet hear what the woken master grants. Before it is named, Sentinel may leave everything as it was.
+            // Processes that have not left yet hear of the woken master's grants. Until the new master is named, Sentinel may leave everything as it
+            // was.
             scene.named(&failover);
             wake_after(scene, &failover, length);
         }

@@ -11,10 +11,10 @@ use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What an operator does about a token that Consul does not know.
+/// The advice for a token that Consul does not know.
 const TOKEN: &str = "correct the token: token@host";
 
-/// What Consul says of such a token.
+/// Consul's error for such a token.
 const UNKNOWN: &str = "ACL not found";
 
 pub(in super::super) fn examine(store: &ConsulLockProcessor, limit: Duration) -> Result<Vec<Finding>, Error> {
@@ -22,7 +22,7 @@ pub(in super::super) fn examine(store: &ConsulLockProcessor, limit: Duration) ->
     Ok(examine_each(&store.servers()?, limit, of_itself, |examination| of_locks(examination, prefix, lease)))
 }
 
-/// What the server or agent says of itself. Returns whether it answers.
+/// Examines what the server or agent says of itself. Returns whether it answers.
 fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
     let leader = match examination.ask("/v1/status/leader", &Value::Null) {
         Ok(leader) => leader,
@@ -32,7 +32,7 @@ fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
         }
     };
     examination.findings.fine(Subject::Connection, "it answers");
-    // It is told to whoever has the right `agent`, which locks do not need.
+    // Only a token with the right `agent` sees this, and locks do not need that right.
     if let Ok(own) = examination.ask("/v1/agent/self", &Value::Null) {
         let of = |name: &str| own["Config"][name].as_str().unwrap_or_default().to_owned();
         let kind = if own["Config"]["Server"] == true { "a server" } else { "an agent" };
@@ -71,7 +71,7 @@ fn no_majority(examination: &mut ServerExamination<'_>, why: &str) {
     );
 }
 
-/// What locks do, by one server: sessions, each right by itself, and how long a write takes.
+/// Does with one server what locks do: tries sessions and each right by itself, and measures how long a write takes.
 fn of_locks(examination: &mut ServerExamination<'_>, prefix: &str, lease: Duration) {
     autopilot(examination);
     let Some((session, is_lasting)) = session(examination, lease) else { return };
@@ -98,11 +98,11 @@ fn of_locks(examination: &mut ServerExamination<'_>, prefix: &str, lease: Durati
         examination.findings.fine(Subject::Rights, format!("the token may read and write {prefix}"));
         examination.time_of_writes(|examination| write(examination, prefix, PLACES[0], &session));
     }
-    // What it holds goes with it.
+    // The entries of the session go with it.
     let _ = examination.ask(&format!("/v1/session/destroy/{}", session.as_str().unwrap_or_default()), &json!({}));
 }
 
-/// The entry of an examination in one of these places.
+/// The path of an examination's entry in one of these places.
 fn entry(prefix: &str, place: &str) -> String {
     format!("{prefix}{place}{}/doctor", std::process::id())
 }
@@ -114,7 +114,7 @@ fn write(examination: &ServerExamination<'_>, prefix: &str, place: &str, session
     refusal(&answer).map_or(Ok(answer), Err)
 }
 
-/// Returns whether it finds what was written: a token without the right is told that nothing is there.
+/// Returns whether the entry that was written is found. A token without the right is told that there is none.
 fn read(examination: &ServerExamination<'_>, prefix: &str, place: &str) -> Result<bool, Error> {
     let get = json!([{ "KV": { "Verb": "get", "Key": entry(prefix, place) } }]);
     let found = examination.ask("/v1/txn?consistent", &get)?;
@@ -140,16 +140,16 @@ fn refusal(answer: &Value) -> Option<Error> {
     Some(if is_denied { Error::denied(words) } else { Error::backend(BackendFailure::Refused, words) })
 }
 
-/// The servers that are not there. One that has just begun is unhealthy for some seconds, too, and is not among them; nor is one that answers the
-/// other servers' gossip but lags behind their log.
+/// The servers that have failed. A server that has just begun is unhealthy for some seconds, too, but does not count as failed. Nor does one that
+/// answers the other servers' gossip but lags behind their log.
 fn failed(state: &Value) -> impl Iterator<Item = &str> {
     let servers = state["Servers"].as_object().into_iter().flat_map(|servers| servers.values());
     let failed = servers.filter(|server| server["Healthy"] == false && server["NodeStatus"] != "alive");
     failed.filter_map(|server| server["Name"].as_str())
 }
 
-/// How many servers vote and may die, as autopilot sees it. It is told to whoever has the right `operator`, which locks do not need; the
-/// number of servers that vote is told to all. `state`, and not `health`: that one has the status 429 while a server fails.
+/// Examines how many servers vote, and how many may die, as autopilot sees it. Only a token with the right `operator` sees this, and locks do not
+/// need that right. Any token sees the number of voting servers. It asks for `state`, because `health` has the status 429 while a server fails.
 fn autopilot(examination: &mut ServerExamination<'_>) {
     match examination.ask("/v1/operator/autopilot/state", &Value::Null) {
         Ok(state) if state["FailureTolerance"] == 0 && failed(&state).next().is_some() => {
@@ -167,7 +167,7 @@ fn autopilot(examination: &mut ServerExamination<'_>) {
 /// The right to register the node of the sessions.
 const NODE: &str = "node \"dlock\" { policy = \"write\" }";
 
-/// Creates a session as a lock does, with the shortest lease. Returns it, and whether it ends by its time alone. `None` if there is none.
+/// Creates a session as a lock does, with the shortest lease. Returns it, and whether only its time to live ends it. `None` if it was not created.
 fn session(examination: &mut ServerExamination<'_>, lease: Duration) -> Option<(Value, bool)> {
     let create = |node: Option<&str>| {
         let mut body = json!({
@@ -181,7 +181,7 @@ fn session(examination: &mut ServerExamination<'_>, lease: Duration) -> Option<(
     };
     let mut made = examination.ask("/v1/session/create", &create(Some("dlock")));
     if matches!(&made, Ok(none) if none.is_null()) {
-        // Nobody has registered the node yet. A lock does it.
+        // Nobody has registered the node yet. A lock would do so.
         let node =
             json!({ "Node": "dlock", "Address": "192.0.2.1", "NodeMeta": { "purpose": "sessions of redis-dlock" } });
         made = match examination.ask("/v1/catalog/register", &node) {

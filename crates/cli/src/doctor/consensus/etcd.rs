@@ -9,13 +9,13 @@ use redis_dlock::Error;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long an entry of an examination lives that was not deleted, in seconds.
+/// How long an entry of an examination lives if it is not deleted, in seconds.
 const LIFE: u64 = 10;
 
-/// What an operator does about a login that is not accepted.
+/// The advice for a login that is not accepted.
 const LOGIN: &str = "correct the user and the password: user:password@host";
 
-/// What the library says where users are enabled and the URL has none.
+/// The library's error if users are enabled and the URL has no user.
 const NO_LOGIN: &str = "wants to know its users";
 
 pub(in super::super) fn examine(store: &EtcdLockProcessor, limit: Duration) -> Result<Vec<Finding>, Error> {
@@ -23,7 +23,7 @@ pub(in super::super) fn examine(store: &EtcdLockProcessor, limit: Duration) -> R
     Ok(examine_each(&store.servers()?, limit, of_itself, |examination| of_locks(examination, prefix)))
 }
 
-/// What the server says of itself. Returns whether it answers.
+/// Examines what the server says of itself. Returns whether it answers.
 fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
     let status = match examination.ask("/v3/maintenance/status", &json!({})) {
         Ok(status) => status,
@@ -82,14 +82,14 @@ fn version(examination: &mut ServerExamination<'_>, version: &str) {
     }
 }
 
-/// What locks do, by one server: each right by itself, and how long a write takes.
+/// Does with one server what locks do: tries each right by itself, and measures how long a write takes.
 fn of_locks(examination: &mut ServerExamination<'_>, prefix: &str) {
     match examination.ask("/v3/cluster/member/list", &json!({})) {
         Ok(list) => {
             let members = list["members"].as_array().map(Vec::as_slice).unwrap_or_default();
             examination.majority(members.iter().filter(|member| member["isLearner"] != true).count());
         }
-        // It is told to whoever may see it.
+        // Locks do not need this right.
         Err(Error::Denied { .. }) => {}
         Err(error) => {
             let advice = "bring back a majority of the servers: until then nobody can lock, and nobody can unlock";
@@ -113,7 +113,7 @@ fn of_locks(examination: &mut ServerExamination<'_>, prefix: &str) {
             .into_iter()
             .find_map(|(right, call, body)| Some((right, examination.ask(call, &body).err()?)));
         if let Some((_, error)) = refused.as_ref().filter(|(_, error)| words_of(error).contains(NO_LOGIN)) {
-            // It says what it is to everybody, and does nothing for whoever has no login.
+            // The server answers the status to everybody, but executes nothing without a login.
             examination.unreachable(error, LOGIN);
             break;
         }
@@ -131,11 +131,11 @@ fn of_locks(examination: &mut ServerExamination<'_>, prefix: &str) {
             examination.ask("/v3/kv/put", &json!({ "key": path, "value": "", "lease": lease }))
         });
     }
-    // What it holds goes with it.
+    // The entries of the lease go with it.
     let _ = examination.ask("/v3/lease/revoke", &json!({ "ID": lease }));
 }
 
-/// Adds why something failed that locks do.
+/// Adds why a step that locks need has failed.
 fn failed(examination: &mut ServerExamination<'_>, what: &str, error: &Error, prefix: &str) {
     let message = format!("{what}: {}", words_of(error));
     match error {

@@ -1,7 +1,7 @@
 //! What is wrong with the servers of a consensus store: etcd, Consul.
 //!
-//! Each server of the URL is asked for what it says of itself, and the first one that answers for what locks do. An examination writes entries below
-//! the prefix with names that no lock has, and deletes them; a session of its own holds them, so they go if it is interrupted.
+//! An examination asks each server of the URL about itself. With the first server that answers, it does what locks do. It writes entries below the
+//! prefix with names that no lock has, and deletes them. A session of its own holds them, so they go if it is interrupted.
 
 #[cfg(feature = "consul")]
 pub(super) mod consul;
@@ -16,22 +16,23 @@ use serde_json::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where locks write: the lock and who waits, messages, marks of sessions, records, who broke a hold. An examination adds a name of its own.
+/// Where locks write: the lock and its waiters, messages, marks of sessions, records, orders that broke a hold. An examination adds a name of its
+/// own.
 const PLACES: [&str; 5] = ["DLOCK_doctor_", ".inbox/doctor-", ".session/doctor-", ".client/doctor-", ".broken/doctor-"];
 
-/// How often a write is tried for its time: the median counts.
+/// How many writes are measured. The median counts.
 const TIMES: usize = 5;
 
-/// What an operator does about a server that does not answer.
+/// The advice for a server that does not answer.
 const UNREACHABLE: &str = "check the address, the network, TLS, and whether the server runs";
 
-/// What an operator does about a datacenter that Consul does not know, beside what the error says.
+/// The advice for a datacenter that Consul does not know, in addition to the error.
 const PLACE: &str = "`consul catalog datacenters` names those that the server knows; a new one may take a minute";
 
-/// What an operator does about slow writes.
+/// The advice for slow writes.
 const SLOW: &str = "look at the disks of the servers and the network between them: each lock waits for two such writes";
 
-/// One server that is examined, and what was found so far.
+/// The server that is being examined, and its findings so far.
 struct ServerExamination<'s> {
     server: &'s Server,
     deadline: Instant,
@@ -53,7 +54,7 @@ impl<'s> ServerExamination<'s> {
             .map_err(|e| Error::backend_caused_by(BackendFailure::Unknown, "an answer that is no JSON", e))
     }
 
-    /// Adds that the server cannot be used, and why.
+    /// Adds the finding that the server cannot be used, and why.
     fn unreachable(&mut self, error: &Error, login: &str) {
         let advice = match error {
             Error::Denied { .. } => login,
@@ -64,7 +65,7 @@ impl<'s> ServerExamination<'s> {
         self.findings.wrong(Subject::Connection, words_of(error), advice);
     }
 
-    /// Adds how long a write takes on which a majority agrees.
+    /// Adds how long a majority takes to agree on a write.
     fn time_of_writes(&mut self, write: impl Fn(&Self) -> Result<Value, Error>) {
         let mut times = Vec::new();
         for _ in 0..TIMES {
@@ -104,7 +105,7 @@ impl<'s> ServerExamination<'s> {
     }
 }
 
-/// What a server says of a failure, without the library's advice for programs.
+/// The server's words about a failure, without the library's advice for programs.
 fn words_of(error: &Error) -> String {
     match error {
         Error::Denied { message, .. } | Error::Backend { message, .. } => message.clone(),
@@ -112,7 +113,7 @@ fn words_of(error: &Error) -> String {
     }
 }
 
-/// Examines each of these servers, and then what locks do by the first one that answers.
+/// Examines each of these servers, and then does what locks do with the first one that answers.
 fn examine_each(
     servers: &[Server],
     limit: Duration,

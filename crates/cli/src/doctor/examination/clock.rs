@@ -20,7 +20,7 @@ pub(super) fn look(examination: &mut Examination) {
         let (sent_at, begun) = (SystemTime::now(), Instant::now());
         let reply = match examination.ask(&["TIME"]) {
             Ok(reply) => reply,
-            // The right is examined with the others.
+            // `rights.rs` examines the right.
             Err(Error::Denied { .. }) => return,
             Err(error) => return examination.findings.failed(Subject::RoundTrip, &error),
         };

@@ -29,11 +29,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Asks the server what it says of itself.
+/// Examines what the server says of itself.
 pub(super) fn look(examination: &mut Examination) {
     let text = match examination.ask(&["INFO"]) {
         Ok(texts) => texts.concat(),
-        // The right to ask is examined with the others.
+        // `rights.rs` examines the right to ask.
         Err(Error::Denied { .. }) => return,
         Err(error) => return examination.findings.failed(Subject::Version, &error),
     };
@@ -136,7 +136,7 @@ fn persistence(examination: &mut Examination, fields: &Fields<'_>) {
     }
 }
 
-/// Looks at the replicas that follow: one that still gets its first copy of the data has none.
+/// Looks at the replicas. A replica that still gets its first copy of the data does not count as one with a copy.
 fn replicas(examination: &mut Examination, fields: &Fields<'_>) {
     let listed: Vec<_> = (0..).map_while(|n| fields.0.get(&*format!("slave{n}")).copied().map(Replica::read)).collect();
     let late = listed.iter().filter(|replica| replica.state != "online").count();
@@ -189,7 +189,7 @@ impl<'a> Replica<'a> {
         Self { host: field("ip"), port: field("port"), state: field("state") }
     }
 
-    /// Where it is, if it has a copy of the data.
+    /// The address of the replica, if it has a copy of the data.
     fn place(&self) -> Option<(String, u16)> {
         let port = self.port.parse().ok().filter(|_| self.state == "online" && !self.host.is_empty())?;
         Some((self.host.to_owned(), port))

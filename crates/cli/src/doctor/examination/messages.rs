@@ -7,10 +7,10 @@ use redis_dlock::Error;
 /// The commands of a single server: to subscribe, to ask for subscribers, to publish.
 const SERVER: [&str; 3] = ["SUBSCRIBE", "NUMSUB", "PUBLISH"];
 
-/// The same in a Cluster.
+/// The commands of a Cluster, in the same order.
 const CLUSTER: [&str; 3] = ["SSUBSCRIBE", "SHARDNUMSUB", "SPUBLISH"];
 
-/// Returns how many subscribers scripts see, and tells them something.
+/// A script that returns how many subscribers it sees, and publishes a message.
 const TELL: &str = "\
 local seen = redis.pcall('PUBSUB', ARGV[1], KEYS[1])
 if seen.err then return seen end
@@ -41,7 +41,7 @@ pub(super) fn look(examination: &mut Examination) {
             return examination.findings.wrong(Subject::Messages, HIDDEN, PAST_THE_PROXY);
         }
         Ok(_) => {}
-        // The right is examined with the others.
+        // `rights.rs` examines the right.
         Err(Error::Denied { .. }) => return,
         Err(error) => return examination.findings.failed(Subject::Messages, &error),
     }
@@ -57,7 +57,7 @@ pub(super) fn look(examination: &mut Examination) {
     }
 }
 
-/// The channel of a client that nobody is.
+/// The channel of a client that does not exist.
 pub(super) fn inbox(examination: &Examination) -> String {
     let slot = examination.tag.map_or_else(String::new, |tag| format!("{{{tag}}}:"));
     format!("DLOCK:1:{slot}inbox:doctor-{}-0", std::process::id())

@@ -1,7 +1,7 @@
 //! Whether the login may do what locks do.
 //!
-//! Each command is sent once, with arguments with which it changes nothing that anybody needs: about a key of its own that is a number, so that
-//! the commands for lists are refused after the rights were checked. A replica checks the rights before it says that it is none to write to.
+//! Each command is sent once, with arguments by which it changes nothing that anybody needs. It concerns a key of the examination, whose value is a
+//! number: the server refuses commands for lists after it has checked the rights. A replica also checks the rights before it refuses a write.
 
 use super::messages::inbox;
 use super::{Examination, Part, words_of};
@@ -23,14 +23,14 @@ const OPTIONAL: [(&str, &str); 2] = [
     ),
 ];
 
-/// What a server answers to a command that it would have executed with other arguments, or as a master of this slot.
+/// The errors of a server that would have executed the command with other arguments, or as the master of this slot.
 const REACHED: [&str; 4] = ["NOSCRIPT", "READONLY", "MOVED", "not an integer"];
 
 /// A command that tries a right.
 struct Trial<'a> {
     right: &'static str,
     words: Vec<&'a str>,
-    /// Whether it would leave something behind if the key were missing.
+    /// Whether the command would leave something behind if the key were missing.
     needs_key: bool,
 }
 
@@ -46,12 +46,12 @@ fn is_optional(right: &str) -> bool {
     OPTIONAL.iter().any(|(known, _)| *known == right)
 }
 
-/// What became of a trial.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tried {
     Allowed,
     Denied,
-    /// The server does not do it, for another reason.
+    /// The server refused the command for another reason.
     Failed,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn look(examination: &mut Examination) {
     examination.findings.fine(Subject::Rights, format!("the login {which}: {}", has.join(" ")));
 }
 
-/// Tries a right. What is wrong becomes a finding.
+/// Tries a right. Adds a finding if something is wrong.
 fn attempt(examination: &mut Examination, trial: &Trial<'_>) -> Tried {
     let error = match examination.ask(&trial.words) {
         Ok(_) => return Tried::Allowed,
@@ -123,7 +123,7 @@ fn attempt(examination: &mut Examination, trial: &Trial<'_>) -> Tried {
             }
             return Tried::Denied;
         }
-        // A wrong type.
+        // The key has another type, so the right was checked.
         Error::Conflict { .. } => return Tried::Allowed,
         _ if REACHED.iter().any(|answer| words.contains(answer)) && may_refuse(examination, &words) => {
             return Tried::Allowed;
@@ -140,7 +140,7 @@ fn attempt(examination: &mut Examination, trial: &Trial<'_>) -> Tried {
     Tried::Failed
 }
 
-/// Whether a server of this part may refuse a command with these words and be sound.
+/// Whether a sound server with this part may refuse a command with these words.
 fn may_refuse(examination: &Examination, words: &str) -> bool {
     examination.part == Part::Replica || !words.contains("READONLY") && !words.contains("MOVED")
 }

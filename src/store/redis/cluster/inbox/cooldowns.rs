@@ -10,7 +10,7 @@ use std::time::Instant;
 
 #[derive(Default)]
 pub(super) struct PlaceCooldowns {
-    /// Each with the error of its last connect.
+    /// The places that are cooling down, each with the error of its last connect.
     places: HashMap<Place, (Cooldown<Instant>, Error)>,
     /// When to ask for a map again.
     ask_at: Option<Instant>,
@@ -19,7 +19,7 @@ pub(super) struct PlaceCooldowns {
 impl PlaceCooldowns {
     /// Notes that a place could not be reached. Returns until when it is cooling down.
     pub(super) fn fail(&mut self, place: Place, error: Error, now: Instant) -> Instant {
-        // The pauses of a place go on where they were. To begin again with each failure would try a dead node a hundred times a second.
+        // The pauses of a place go on growing. If they began again with each failure, a dead node would be tried a hundred times a second.
         let mut cooldown = self.places.get(&place).map_or_else(Cooldown::default, |(known, _)| *known);
         let until = cooldown.fail(now, SUBSCRIBE_AGAIN);
         self.places.insert(place, (cooldown, error));
@@ -31,7 +31,7 @@ impl PlaceCooldowns {
         self.places.remove(place);
     }
 
-    /// Returns until when a place is cooling down, and why, if it does now.
+    /// Returns until when a place is cooling down, and the error of its last connect. `None` if it is not cooling down.
     pub(super) fn of(&self, place: &Place, now: Instant) -> Option<(Instant, Error)> {
         let (cooldown, error) = self.places.get(place)?;
         Some((cooldown.lasts_until(now)?, error.clone()))
@@ -39,14 +39,15 @@ impl PlaceCooldowns {
 
     /// Keeps only what is known of these places.
     pub(super) fn keep(&mut self, places: &[Place]) {
-        // What has left the map is not tried, and would keep the client asking for maps for ever.
+        // A place that has left the map is not tried again, so it would keep the client asking for maps for ever.
         self.places.retain(|place, _| places.contains(place));
     }
 
-    /// Returns when a new map is to be asked for; `None` if no place is cooling down, and none keeps us waiting. Calls `ask` if it is time.
+    /// Returns when a new map is to be asked for; `None` if no place is cooling down, and no place keeps the client waiting. Calls `ask` if it is
+    /// time.
     pub(super) fn ask_for_map(&mut self, now: Instant, is_kept_waiting: bool, ask: impl FnOnce()) -> Option<Instant> {
-        // While something is wrong the map is asked for again and again, at a fixed pause: the map decides when the slots are heard again,
-        // and a waiter keeps its place in a queue for a second only. With nothing wrong the next trouble asks at once.
+        // While something is wrong, the map is asked for again and again, at a fixed pause: the map decides when the slots are heard again, and a
+        // waiter keeps its place in a queue for a second only. After a time with nothing wrong, the next trouble asks at once.
         if self.places.is_empty() && !is_kept_waiting {
             self.ask_at = None;
         } else if self.ask_at.is_none_or(|at| at <= now) {

@@ -7,7 +7,8 @@ use crate::sync::unseen::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module. What each of them hears. An inbox may be opened before an earlier one of its client has ended; the later one counts.
+/// See the module. The entries say what each client hears. An inbox may be opened before an earlier inbox of its client has ended; the later one
+/// counts.
 #[derive(Default)]
 pub(crate) struct Listeners(RwLock<Vec<Arc<SlotSubscriptions>>>);
 
@@ -21,9 +22,9 @@ impl Listeners {
         self.0.write().retain(|other| !Arc::ptr_eq(other, subscriptions));
     }
 
-    /// Looks at what a client hears, for a moment: nothing may be waited for meanwhile.
+    /// Calls `look` with what a client hears. `look` must not wait for anything.
     fn look<R>(&self, client: &str, look: impl FnOnce(&Arc<SlotSubscriptions>) -> R) -> Option<R> {
-        // The latest first: while a client reopens its inbox, the earlier one is still here and hears nothing any more.
+        // The latest inbox is found first. While a client reopens its inbox, the earlier one is still here, and hears nothing any more.
         self.0.read().iter().rev().find(|subscriptions| subscriptions.client == client).map(look)
     }
 
@@ -36,7 +37,7 @@ impl Listeners {
     ///
     /// # Errors
     ///
-    /// Why it does not hear yet.
+    /// The reason why it does not hear yet.
     pub(crate) fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
         match self.look(client, Arc::clone) {
             Some(subscriptions) => subscriptions.get_ready(slot_of(key.as_bytes()), key, limit),

@@ -80,7 +80,7 @@ pub(crate) struct ClusterInbox {
     /// How often in a row the subscription of a slot was redirected.
     detours: HashMap<Slot, u32>,
     messages: VecDeque<Message>,
-    /// When to tell the client of these slots.
+    /// When to tell the client of the `changed` slots.
     tell_at: Option<Instant>,
     /// The map by which the slots were subscribed.
     view: Arc<MapView>,
@@ -107,7 +107,8 @@ impl Inbox for ClusterInbox {
     fn next(&mut self, limit: Duration) -> Result<Option<Message>, Error> {
         let deadline = end_of(limit, Instant::now());
         loop {
-            // In every round. Another thread may close the inbox while this one reads, and nothing would come any more to end the wait.
+            // This is checked in every round. Another thread may close the inbox while this one reads, and then nothing more would come to end the
+            // wait.
             if self.subscriptions.is_closed() || self.cluster.is_closed() {
                 let message = "the subscriptions at the Cluster's nodes were ended";
                 return Err(Error::backend(BackendFailure::Unknown, message));
@@ -116,7 +117,7 @@ impl Inbox for ClusterInbox {
                 return Ok(Some(message));
             }
             let now = Instant::now();
-            // Before each wait, not only when something is due: a thread that gets ready to hear wakes this one, and waits for it.
+            // This comes before each wait, and not only when something is due: a thread that gets ready to hear wakes this one, and waits for it.
             let next = self.subscribe(now);
             self.look(now);
             // Slots are gathered for a moment. The end of a connection loses thousands of them, one after another, and each message costs
@@ -127,7 +128,7 @@ impl Inbox for ClusterInbox {
                 return Ok(Some(Message::ChangedAmong { keys }));
             }
             let times = self.subscribers.iter().map(Subscriber::due).chain(next).chain(self.tell_at);
-            // The earliest of all that is to come: no node has a timer of its own.
+            // The wait ends at the earliest of all these moments: no node has a timer of its own.
             let until = times.fold(deadline.min(self.look_at), Instant::min);
             self.hear(until.saturating_duration_since(now));
             if self.messages.is_empty() && Instant::now() >= deadline {
@@ -148,8 +149,8 @@ impl ClusterInbox {
     ///
     /// [`Error::Backend`] if the operating system has no more sockets.
     pub(crate) fn open(cluster: &Arc<Cluster>, client: &str) -> Result<Self, Error> {
-        // Only this may fail here. The listening thread asks the nodes later. So the inbox opens even while the Cluster is down: it costs a
-        // lock nothing then, and needs no retry of its own.
+        // Nothing else may fail here, because the listening thread asks the nodes later. So the inbox opens even while the Cluster is down. A lock
+        // loses no time by that, and the opening needs no retry.
         let waker = Waker::new().map_err(|cause| {
             let message = format!("the operating system refused a pair of sockets: {cause}");
             Error::backend_caused_by(BackendFailure::NotExecuted, message, cause)
@@ -169,7 +170,7 @@ impl ClusterInbox {
             detours: HashMap::new(),
             messages: VecDeque::new(),
             tell_at: None,
-            // No slot has a wrong owner by the present map. The first newer map is compared with it.
+            // No slot is subscribed yet, so none is at a wrong owner. The first newer map is compared with this one.
             view: cluster.map.view(),
             look_at: Instant::now(),
             last_subscriber: SubscriberId(0),
@@ -177,15 +178,16 @@ impl ClusterInbox {
         })
     }
 
-    /// Waits until something comes, for at most this time, and takes it in.
+    /// Waits for at most this time until a server sends something, and takes that in.
     fn hear(&mut self, time: Duration) {
         let sockets: Vec<_> =
             self.subscribers.iter().map(|subscriber| (subscriber.socket(), subscriber.is_behind)).collect();
         let sockets: Vec<_> = sockets.iter().map(|(socket, is_behind)| (&**socket, *is_behind)).collect();
-        // If it cannot be waited for, all are read.
+        // If the wait fails, all sockets are read.
         let ready = self.subscriptions.waker.wait(&sockets, time).unwrap_or_else(|_| vec![true; sockets.len()]);
         let now = Instant::now();
-        // Taken out and put back one by one, because what one says may change what is known of its neighbours, such as the map.
+        // The connections are taken out and put back one by one, because what one server says may change what is known of the others, such as the
+        // map.
         for (mut subscriber, is_ready) in std::mem::take(&mut self.subscribers).into_iter().zip(ready) {
             let (events, mut result) =
                 if is_ready { subscriber.read(&self.subscriptions.client) } else { (Vec::new(), Ok(())) };
@@ -201,16 +203,16 @@ impl ClusterInbox {
         }
     }
 
-    /// Keeps a connection, unless it has failed. Its slots are then subscribed again: at once if it was of use for a while, else after a
-    /// pause.
+    /// Keeps a connection, unless it has failed. The slots of a failed connection are subscribed again: at once if the connection has worked for a
+    /// while, and otherwise after a pause.
     fn keep(&mut self, subscriber: Subscriber, result: io::Result<()>, now: Instant) {
-        // What came before the failure was taken in already.
+        // What came before the failure is already taken in.
         let Err(cause) = result else { return self.subscribers.push(subscriber) };
         let address = self.cluster.map.nodes.reach.endpoint_at(&subscriber.place, Arc::default()).address;
         log::info!(HAND_OVER, "the subscription at {address} is broken: {cause}; subscribing again");
         self.cluster.refresher.want();
-        // It worked for a while: its server was restarted, or a network has lost it. To pause would cost a second of deafness for nothing.
-        // One that breaks as soon as it is open would be opened in a circle, so that one pauses.
+        // The connection worked for a while, so its server was restarted, or the network has lost the connection. A pause would leave the client deaf
+        // for a second without need. A connection that breaks as soon as it is open would be opened again and again, so that one pauses.
         if subscriber.has_answered && now.saturating_duration_since(subscriber.opened) >= SHORT_CONNECTION {
             subscriber.slots.iter().for_each(|slot| self.lose(*slot, subscriber.id, now));
             return;
@@ -221,24 +223,24 @@ impl ClusterInbox {
         subscriber.slots.iter().for_each(|slot| self.refuse(*slot, Some(subscriber.id), error.clone(), |_| until));
     }
 
-    /// Takes in what a server sends. Returns the slot if it is not wanted on this connection any more.
+    /// Takes in what a server sends. Returns the slot of a subscription that is not wanted on this connection any more.
     fn take_in(&mut self, event: ServerPush, subscriber: &Subscriber, now: Instant) -> Option<Slot> {
         match event {
             ServerPush::Message(payload) => self.messages.extend(message::parse(&payload)),
             ServerPush::Confirmed(slot) => {
                 // The slot is not wanted there any more. It is unsubscribed, so that no slot is heard on two connections (rule 1).
                 let Some(late) = self.subscriptions.confirm(slot, subscriber.id) else { return Some(slot) };
-                // A confirmation is what proves a place; a connect alone does not. A proxy may accept connections for a node that is gone.
+                // Only a confirmation proves that a place works. A connect alone does not: a proxy may accept connections for a node that is gone.
                 self.cooldowns.end(&subscriber.place);
                 self.detours.remove(&slot);
-                // The threads that went on without it ask once more: a grant of the time between may have found no subscriber.
+                // The threads that went on without the subscription ask once more: a grant in between may have found no subscriber.
                 self.messages.extend(late.into_iter().map(|key| Message::Changed { key: Some(key) }));
                 if self.lost.remove(&slot) {
                     self.note_change(slot, now);
                 }
             }
             ServerPush::Ended(slot) => {
-                // The node has just given the slot away, so it knows to whom. Another one may hear of it up to a second later.
+                // This node has just given the slot away, so it knows the new owner. Another node may hear of it up to a second later.
                 self.cluster.refresher.ask_first(&subscriber.place);
                 self.cluster.refresher.want();
                 self.lose(slot, subscriber.id, now);
@@ -248,16 +250,16 @@ impl ClusterInbox {
         None
     }
 
-    /// Subscribes a slot elsewhere, or later, that a server has refused.
+    /// Subscribes a slot at another server, or later, after a server has refused the subscription.
     fn redirect(&mut self, slot: Slot, error: &ServerError, subscriber: &Subscriber, now: Instant) {
         let reply = Value::ServerError(error.clone());
         if let RedirectReply::Moved { host, port } = redirect_reply(&reply) {
-            // This is the node to which the connection was opened. If it is gone, the node that is at its place now serves as well, because
-            // only the address is used.
+            // This is the node to which the connection was opened. If it is gone, the node that has its place now will do, because only the address
+            // is used.
             let node = subscriber.node.upgrade().unwrap_or_else(|| self.cluster.map.nodes.at(&subscriber.place));
             if let Some(owner) = self.cluster.map.place(&node, host, port) {
                 self.cluster.follow_to(&owner, slot, &node);
-                // The first redirection is followed at once. Two nodes that send the slot to and fro are asked ever more rarely.
+                // The first redirection is followed at once. Two nodes that redirect the slot to each other are asked less and less often.
                 let detours = self.detours.entry(slot).or_insert(0);
                 let pause = if *detours == 0 { Duration::ZERO } else { SUBSCRIBE_AGAIN.after(*detours) };
                 *detours += 1;
@@ -268,7 +270,7 @@ impl ClusterInbox {
         self.cluster.refresher.want();
         let error = self.cluster.map.nodes.reach.endpoint.address.hide(classify(error, ""));
         self.warn(&error);
-        // A right that is missing may be given later, so it is tried for ever, ever more rarely. The threads poll meanwhile.
+        // A missing right may be given later. So the subscription is tried for ever, less and less often, and the threads poll meanwhile.
         self.refuse(slot, Some(subscriber.id), error, |failures| now + SUBSCRIBE_AGAIN.after(failures));
     }
 
@@ -288,13 +290,13 @@ impl ClusterInbox {
         }
     }
 
-    /// Has the client asked about the keys of a slot, soon.
+    /// Has the client ask about the keys of a slot soon.
     fn note_change(&mut self, slot: Slot, now: Instant) {
         self.changed.insert(slot);
         self.tell_at.get_or_insert(now + GATHER);
     }
 
-    /// Says once that the client polls, if it will not hear without somebody's help.
+    /// Logs once that the client polls, if the client cannot hear until somebody intervenes.
     fn warn(&mut self, error: &Error) {
         if !error.is_transient() && !std::mem::replace(&mut self.has_warned, true) {
             log::warn!(HAND_OVER, "cannot subscribe, falling back to polling: {error}");
@@ -309,7 +311,7 @@ impl ClusterInbox {
         self.look_at = now + LOOK_FOR_IDLE;
         let idle = self.subscriptions.take_idle(now);
         let forgotten: HashSet<_> = idle.iter().copied().collect();
-        // A slot that nobody needs is no loss to tell of when it is heard once more.
+        // If one of these slots is heard again later, there is no loss to tell of.
         self.lost.retain(|slot| !forgotten.contains(slot));
         self.detours.retain(|slot, _| !forgotten.contains(slot));
         for mut subscriber in std::mem::take(&mut self.subscribers) {
@@ -332,14 +334,14 @@ impl ClusterInbox {
         // The slots are grouped by their owners, so that each node is sent one write.
         let mut by_owner: HashMap<Place, (Arc<Node>, Vec<Slot>)> = HashMap::new();
         for slot in self.subscriptions.take_due(now) {
-            // The newest map is asked, and not `self.view`: another thread may have followed a `MOVED` since then.
+            // The owner is that of the newest map, and not of `self.view`: another thread may have followed a `MOVED` since then.
             match self.cluster.map.owner(slot) {
                 Some(node) => {
                     let place = node.transport.endpoint().address.place.clone();
                     by_owner.entry(place).or_insert_with(|| (node, Vec::new())).1.push(slot);
                 }
-                // No node owns the slot. The threads that wait for it are told so at once. They poll, which fails for the same reason. The
-                // slot is tried again after a pause that grows.
+                // No node owns the slot. The threads that wait for it are told so at once, and poll, which fails for the same reason. The slot is
+                // tried again after pauses that grow.
                 None => {
                     self.cluster.refresher.want();
                     let error = self.cluster.unowned(slot);
@@ -359,9 +361,9 @@ impl ClusterInbox {
         [self.subscriptions.next_due(), ask_at, slow_at.filter(|at| *at > now)].into_iter().flatten().min()
     }
 
-    /// Returns from when on a place keeps us waiting: its connect, or an answer on its connection, takes long.
+    /// Returns the moment from which a place keeps the client waiting, because its connect, or an answer on its connection, takes long.
     fn slow_at(&self) -> Option<Instant> {
-        // A connect counts like a missing answer: if the machine is gone, the connect lasts for its whole time-out.
+        // A connect counts like an answer that is due: if the machine is gone, the connect lasts for its whole time-out.
         let connects = self.pending.values().map(|pending| pending.since);
         let answers = self.subscribers.iter().filter_map(Subscriber::owes_since);
         connects.chain(answers).min().map(|since| since + ASK_FOR_MAP)
@@ -389,16 +391,15 @@ impl ClusterInbox {
             let subscriber = self.last_subscriber;
             if let Err(cause) = self.subscriptions.open(subscriber, place.clone(), node.transport.endpoint().clone()) {
                 let message = format!("the operating system refused the thread dlock-connect: {cause}");
-                // As a place that takes no connection: without a pause, a process at its limit of threads would try at each turn of this
-                // loop.
+                // This counts as a failed connect: without a pause, a process at its limit of threads would try again in each round of the thread.
                 let error = Error::backend_caused_by(BackendFailure::NotExecuted, message, cause);
                 let until = self.cooldowns.fail(place, error.clone(), now);
                 slots.into_iter().for_each(|slot| self.refuse(slot, None, error.clone(), |_| until));
                 return;
             }
             self.subscriptions.ask(&slots, subscriber);
-            // At most one connect a place is waited for. What was to go on an earlier one, to the node before it was made again, is due at
-            // once; if that connect still ends, its number is no longer the one that is expected, and it is closed.
+            // The thread waits for at most one connect to a place. An earlier connect leads to the node before that was made again: its slots are due
+            // at once. If it still succeeds, its number is not the expected one, and the connection is closed.
             let earlier = self
                 .pending
                 .insert(place, OpeningConnection { subscriber, node: Arc::downgrade(node), slots, since: now });
@@ -411,7 +412,7 @@ impl ClusterInbox {
     /// Takes in the outcome of a connect.
     fn take_subscriber(&mut self, opened: Opened, now: Instant) {
         let Opened { subscriber, place, link } = opened;
-        // If no slot waits for this connect any more, the map has changed meanwhile, and its slots have another owner.
+        // If no slot waits for this connect any more, the map has changed meanwhile, and the slots have another owner.
         let Some(pending) = self.pending.remove(&place) else { return };
         if pending.subscriber != subscriber {
             // This is an earlier connect to the same place. The one that is waited for is still under way.
@@ -448,23 +449,22 @@ impl ClusterInbox {
         for mut subscriber in std::mem::take(&mut self.subscribers) {
             let gone: Vec<_> =
                 subscriber.slots.iter().copied().filter(|slot| !owns(&view, &subscriber.node, *slot)).collect();
-            // Without an `SUNSUBSCRIBE`: the earlier owner would refuse it, and a node that hangs would keep its slots until it answers
-            // (rule 1).
+            // No `SUNSUBSCRIBE` is sent: the earlier owner would refuse it, and a node that hangs would keep its slots until it answers (rule 1).
             subscriber.leave(&gone);
-            // Lost, not only moved: a grant that was published at the new owner since then has found no subscriber, so the client asks.
+            // These slots count as lost: a grant that the new owner has published since then found no subscriber, so the client asks.
             gone.into_iter().for_each(|slot| self.lose(slot, subscriber.id, now));
             // Behind the name of a node that was made again there may be another server.
             if view.nodes.iter().all(|node| {
                 is_same(&subscriber.node, node) || node.transport.endpoint().address.place != subscriber.place
             }) {
-                // It stays even without slots: the next look for idle connections closes it, and a slot may come back before that.
+                // The connection stays even without slots: a slot may come back before the next look for idle connections closes it.
                 self.subscribers.push(subscriber);
             } else {
                 self.cooldowns.end(&subscriber.place);
             }
         }
         let mut moved = Vec::new();
-        // The same for connects. One that has no slot left is forgotten, and its outcome is dropped when it comes.
+        // Connects lose their slots in the same way. A connect without slots is forgotten, and its outcome is dropped when it comes.
         self.pending.retain(|_, pending| {
             let OpeningConnection { subscriber, node, slots, .. } = pending;
             let gone = |slot: &mut Slot| !owns(&view, node, *slot);
@@ -472,10 +472,9 @@ impl ClusterInbox {
             !slots.is_empty()
         });
         moved.into_iter().for_each(|(slot, subscriber)| self.lose(slot, subscriber, now));
-        // A place that has left the map may come back as another server. What it refused before says nothing about that one.
+        // A place that has left the map may come back as another server, about which the earlier failures say nothing.
         self.cooldowns.keep(view.slots.places());
-        // A slot that could not be subscribed at its earlier owner waits out a pause that was meant for that owner. It does not for the new
-        // one.
+        // A slot that could not be subscribed at its earlier owner has a pause, which was meant for that owner. The new owner is tried at once.
         let owner = |view: &MapView, slot| view.owner(slot).map(Arc::as_ptr);
         self.subscriptions.hasten(|slot| owner(&view, slot) != owner(&before, slot), now);
     }

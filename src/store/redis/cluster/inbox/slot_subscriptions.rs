@@ -38,7 +38,7 @@ pub(crate) struct SlotSubscriptions {
     pub(super) client: String,
     pub(super) waker: Waker,
     state: Mutex<SlotsState>,
-    /// For each slot whether it is absent, known or heard, for the threads that lock: a lock that nobody waits for takes no mutex here.
+    /// For each slot whether it is absent, known or heard. The threads that lock read this, so a lock that nobody waits for takes no mutex here.
     // ORDERING: SeqCst. Stored with the mutex of `state` held, and loaded without it, as if the loader had had the mutex for that moment.
     seen: Box<[AtomicU8]>,
     changed: Condvar,
@@ -59,11 +59,11 @@ pub(super) struct Opened {
 #[derive(Default)]
 struct SlotsState {
     slots: HashMap<Slot, SlotSubscription>,
-    /// Those of them that are `Off`, so that a message costs no look at all others.
+    /// The slots that are `Off`, so that a message need not look at all slots.
     off: HashSet<Slot>,
     /// Keys whose threads went on without hearing.
     late: HashMap<Slot, HashSet<String>>,
-    /// The connections that were opened for the listening thread, and why others were not.
+    /// The connections that were opened for the listening thread, and the errors of failed connects.
     opened: Vec<Opened>,
     is_closed: bool,
 }
@@ -136,14 +136,13 @@ impl SlotSubscriptions {
         let subscriptions = Arc::clone(self);
         let open = move || {
             let deadline = Instant::now() + endpoint.connect_timeout;
-            // A connect may last for the whole time-out of one. The listening thread must not: it has the grants of all other nodes to
-            // deliver.
-            // The log may panic.
+            // A connect may last for the whole connect time-out. The listening thread must not wait so long, because it delivers the grants of all
+            // other nodes. The program's logger may panic.
             let link = catch_panic(|| endpoint.connect(deadline)).unwrap_or_else(|| {
                 let message = "opening a connection panicked; please report it";
                 Err(Error::backend(BackendFailure::NotExecuted, message))
             });
-            // Whatever came of it is handed over. A connect that nobody hears of again would keep its slots in `Asked` for ever.
+            // The outcome is handed over in every case. Without an outcome, the slots of the connect would stay `Asked` for ever.
             subscriptions.state.lock().opened.push(Opened { subscriber, place, link });
             subscriptions.waker.wake();
         };
@@ -160,8 +159,7 @@ impl SlotSubscriptions {
         self.sees(slot) == HEARD
     }
 
-    /// Notes that a tenure with this lease needs the slot now, if anybody has got ready there, whether or not it is heard at the moment: the
-    /// tenure asks again before a lease is over.
+    /// Notes that a tenure with this lease needs the slot now, unless the slot is absent. The tenure asks again before its lease is over.
     pub(crate) fn note_need(&self, slot: Slot, lease: Duration) {
         if self.sees(slot) != ABSENT
             && let Some(subscription) = self.state.lock().slots.get_mut(&slot)
@@ -174,7 +172,7 @@ impl SlotSubscriptions {
     ///
     /// # Errors
     ///
-    /// Why it is not heard yet.
+    /// The reason why it is not heard yet.
     pub(crate) fn get_ready(&self, slot: Slot, key: &str, limit: Duration) -> Result<(), Error> {
         let now = Instant::now();
         let deadline = crate::timing::end_of(limit, now);
@@ -192,7 +190,7 @@ impl SlotSubscriptions {
                 waiting: 0,
             }
         });
-        // Before the wait: who looks for idle slots meanwhile must not take this one away.
+        // This comes before the wait: the look for idle slots must not remove this slot meanwhile.
         subscription.need(READY);
         subscription.waiting += 1;
         if is_new {
@@ -204,9 +202,8 @@ impl SlotSubscriptions {
             let subscription = state.slots.get(&slot);
             let failure = match subscription {
                 Some(SlotSubscription { phase: SlotPhase::Heard(_), .. }) => break None,
-                // The thread does not wait for the next try. It polls meanwhile, as everybody does who cannot hear, and is told when it can
-                // (rule 3).
-                // It was refused, and is not tried again at once.
+                // The subscription was refused, and is not tried again at once. The thread does not wait for the next try. It polls meanwhile, and is
+                // told when the slot is heard (rule 3).
                 Some(SlotSubscription { failure: Some(failure), .. }) => Some(failure.clone()),
                 None | Some(_) if state.is_closed => Some(Error::ShutDown),
                 _ => None,
@@ -222,20 +219,19 @@ impl SlotSubscriptions {
         match failure {
             None => Ok(()),
             Some(failure) => {
-                // Under the mutex of the last look. A confirmation later than that finds the key here, and the thread asks once more: a
-                // grant of the time between may have found no subscriber.
+                // This happens under the mutex of the last look, so a later confirmation finds the key here. The thread then asks once more: a grant
+                // in between may have found no subscriber.
                 state.late.entry(slot).or_default().insert(key.to_owned());
                 Err(failure)
             }
         }
     }
 
-    /// Takes the slots that are due to be subscribed: each is to be [asked](Self::ask) for or [lost](Self::lose) now.
+    /// Takes the slots that are due to be subscribed. The caller must call [`ask`](Self::ask) or [`lose`](Self::lose) for each.
     pub(super) fn take_due(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let SlotsState { slots, off, .. } = &mut *state;
-        // The slots leave `off`, so the caller must subscribe each of them or give it back. A slot may be among them that was forgotten
-        // meanwhile. Both calls ignore such a slot.
+        // A slot that was forgotten meanwhile may be among them. Both calls ignore such a slot.
         off.extract_if(|slot| slots.get(slot).is_none_or(|subscription| subscription.due <= now)).collect()
     }
 
@@ -245,7 +241,7 @@ impl SlotSubscriptions {
         state.off.iter().filter_map(|slot| Some(state.slots.get(slot)?.due)).min()
     }
 
-    /// Makes slots due that could not be subscribed before.
+    /// Makes the slots due now that could not be subscribed before and whose owner has changed.
     pub(super) fn hasten(&self, has_changed: impl Fn(Slot) -> bool, now: Instant) {
         let mut state = self.state.lock();
         let SlotsState { slots, off, .. } = &mut *state;
@@ -273,7 +269,7 @@ impl SlotSubscriptions {
         let mut state = self.state.lock();
         let subscription =
             state.slots.get_mut(&slot).filter(|subscription| subscription.phase.subscriber() == Some(subscriber))?;
-        // Only for the connection that was asked (rule 1). An earlier one may confirm late, and end the moment after.
+        // Only the connection that was asked counts (rule 1). An earlier one may confirm late, and end a moment later.
         (subscription.phase, subscription.failures, subscription.failure) = (SlotPhase::Heard(subscriber), 0, None);
         let late = state.late.remove(&slot).unwrap_or_default();
         self.show(&state, slot);
@@ -282,9 +278,9 @@ impl SlotSubscriptions {
         Some(late.into_iter().collect())
     }
 
-    /// Notes that the slot is not heard on a connection any more, or not yet, and is to be subscribed at `due`; without a connection, that
-    /// a slot that was due is not asked for. Does nothing if the slot is in another connection's care. Returns `true` if it was heard.
-    /// With a failure, those who wait for it go on.
+    /// Notes that the slot is not heard on a connection any more, or was not subscribed there, and is to be subscribed at `due`. Without a
+    /// connection, notes that a slot that was due is not asked for. Does nothing if the slot belongs to another connection. Returns `true` if it was
+    /// heard. With a failure, the threads that wait for the slot go on.
     pub(super) fn lose(
         &self,
         slot: Slot,
@@ -298,7 +294,7 @@ impl SlotSubscriptions {
         else {
             return false;
         };
-        // A loss of what was heard is news for the client: messages may have been lost. A refusal of what was never heard is not.
+        // The loss of a slot that was heard is news for the client: messages may have been lost. The refusal of a slot that was never heard is not.
         let was_heard = subscription.phase.is_heard();
         subscription.failures =
             if failure.is_some() { subscription.failures.saturating_add(1) } else { subscription.failures };
@@ -316,15 +312,15 @@ impl SlotSubscriptions {
     pub(super) fn take_idle(&self, now: Instant) -> Vec<Slot> {
         let mut state = self.state.lock();
         let may_go = |subscription: &SlotSubscription| {
-            // A slot stays while a thread waits for it. It also stays while its confirmation is on the way, because that could not be
-            // matched to a slot any more. A tenure says with each request until when it needs the slot, and asks again before that.
+            // A slot stays while a thread waits for it. It also stays while its confirmation is on the way, because the confirmation of a forgotten
+            // slot could not be matched. A tenure says with each request until when it needs the slot, and asks again before that.
             subscription.waiting == 0
                 && !matches!(subscription.phase, SlotPhase::Asked(_))
                 && subscription.needed_until < now
         };
         let unneeded = state.slots.iter().filter(|(_, subscription)| may_go(subscription));
         let mut unneeded: Vec<_> = unneeded.map(|(slot, subscription)| (subscription.needed_until, *slot)).collect();
-        // The ones that were needed longest ago first: of too many, they are the likeliest not to be needed again.
+        // The slots that were needed longest ago go first, because they are the least likely to be needed again.
         unneeded.sort_unstable();
         let too_many = state.slots.len().saturating_sub(MANY);
         let goes = |(at, (until, _)): &(usize, (Instant, Slot))| *at < too_many || *until + IDLE_SLOT < now;

@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Tells connections apart, also those to one place one after the other.
+/// Tells connections apart, even successive connections to one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SubscriberId(pub(super) u64);
 
@@ -92,7 +92,7 @@ impl Subscriber {
     /// Subscribes a client's channels in some slots. The replies come later.
     pub(super) fn subscribe(&mut self, slots: &[Slot], client: &str) -> io::Result<()> {
         let mut packed = Packed::default();
-        // All in one write: after a failover a client may subscribe thousands of slots at once.
+        // All commands go in one write: after a failover a client may subscribe thousands of slots at once.
         for slot in slots {
             packed.words(&["SSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
             self.slots.insert(*slot);
@@ -107,7 +107,7 @@ impl Subscriber {
     /// Ends the subscriptions in some slots, which the server owns.
     pub(super) fn unsubscribe(&mut self, slots: &[Slot], client: &str) -> io::Result<()> {
         let mut packed = Packed::default();
-        // Only what is subscribed here: a slot that has left belongs to its new owner.
+        // Only slots that are subscribed here are unsubscribed: a slot that has left belongs to its new owner.
         for slot in slots.iter().filter(|slot| self.slots.remove(slot)) {
             packed.words(&["SUNSUBSCRIBE", &slot_inbox_channel(*slot, client)]);
             self.asked.push_back(Asked::Unsubscribe(*slot));
@@ -122,7 +122,7 @@ impl Subscriber {
         self.leaving.extend(slots.iter().filter(|slot| self.slots.remove(slot)));
     }
 
-    /// Sends without waiting for room: the same thread listens to the other servers.
+    /// Sends commands. Does not wait for room in the socket, because the same thread listens to the other servers.
     fn send(&mut self, packed: &Packed) -> io::Result<()> {
         let now = Instant::now();
         // The time-out starts only if no earlier command waits for its reply. Otherwise a server that hangs would get more time with each

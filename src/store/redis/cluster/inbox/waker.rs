@@ -20,7 +20,7 @@ mod imp {
         ///
         /// Those of the operating system, which may have no more sockets.
         pub(crate) fn new() -> io::Result<Self> {
-            // A pair of sockets, because `poll` waits for files alone. A condition variable would need a thread for each connection.
+            // The waker is a pair of sockets, because `poll` waits only for files. With a condition variable, each connection would need a thread.
             let (near, far) = UnixStream::pair()?;
             // Neither end may block: a thread that wakes the listening thread may hold the mutex of the slots, and the listening thread
             // waits in `poll` alone.
@@ -31,7 +31,7 @@ mod imp {
 
         /// Ends the wait that is under way, or else the next one. Does not block.
         pub(crate) fn wake(&self) {
-            // If there is no room, enough bytes lie there.
+            // If there is no room, the bytes that lie there end the wait.
             let _ = (&self.near).write(&[0]);
         }
 
@@ -41,7 +41,7 @@ mod imp {
             let flags = |writes| if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let mut polled: Vec<_> =
                 sockets.iter().map(|(socket, writes)| PollFd::new(*socket, flags(*writes))).collect();
-            // Behind all others, so that the flags of the sockets keep their places.
+            // The waker comes last, so that the flags of the sockets keep their places.
             polled.push(PollFd::new(&self.far, PollFlags::IN));
             // A time that does not fit is longer than any program runs.
             let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
@@ -52,7 +52,7 @@ mod imp {
                 Err(errno) => return Err(errno.into()),
             }
             let mut ready: Vec<_> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
-            // A few bytes for many wakes. What is left over ends the next wait at once, which costs a look and loses nothing.
+            // One read takes the bytes of up to 64 wakes. A byte that is left over ends the next wait at once, which costs one look.
             if ready.pop() == Some(true) {
                 let _ = (&self.far).read(&mut [0; 64]);
             }
@@ -85,7 +85,7 @@ mod imp {
         }
 
         pub(crate) fn wake(&self) {
-            // If there is no room, a message waits there.
+            // If there is no room, the message that lies there ends the wait.
             let _ = self.near.try_send(());
         }
 

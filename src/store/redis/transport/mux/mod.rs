@@ -642,7 +642,7 @@ impl<C: Connector> Mux<C> {
         match opened {
             Ok(open) => {
                 let took = u64::try_from(now().duration_since(start).as_nanos()).unwrap_or(u64::MAX).max(1);
-                // ORDERING: Relaxed: `has_answered` and `has_time_to_connect` load the value alone.
+                // ORDERING: Relaxed: the readers load the value alone.
                 self.settings.connect_took.store(took, Ordering::Relaxed);
                 // A mux that was closed meanwhile keeps no connection: this one ends when `open` is dropped.
                 if !state.closed {

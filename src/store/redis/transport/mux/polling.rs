@@ -32,9 +32,9 @@ const MOST_SKIPS: u32 = 128;
 /// How many times each of several callers polls before it sleeps.
 const POLLS: u32 = 4;
 
-/// What late yields have cost is forgiven as time passes: the time since the last one, divided by the first number if a caller is alone, by
-/// the second if several share the connection. One that is alone saves no more than its own wake-up. Several save more, because one write
-/// carries the commands of all.
+/// What late yields have cost is forgiven as time passes. The time since the last late yield is divided by one of these numbers: the first one if a
+/// caller is alone, and the second one if several share the connection. A caller that is alone saves only its own wake-up. Several callers save more,
+/// because one write carries the commands of all.
 const FORGIVEN_PARTS: [u32; 2] = [32, 4];
 
 /// Whether a thread that waits for the answer to a command polls for it before it sleeps. See
@@ -160,7 +160,7 @@ impl PollPolicy {
         let (until, began_with) = (at + self.bound, callers());
         let is_alone = began_with < 2 && poller.is_first;
         let (mut polls, mut is_over) = (0, false);
-        // One that is not alone lets the others run first.
+        // A caller that is not alone lets the others run first.
         while !((is_alone || polls > 0) && find(at)) {
             if is_over {
                 return self.note(false);
@@ -202,8 +202,8 @@ impl PollPolicy {
 
     #[cold]
     fn note_late(&self, begin: Instant, end: Instant, kind: usize) {
-        // What several yields lose at the same time is counted once. A caller does not wait for another one here: that may be of low priority, and
-        // kept from its core.
+        // The loss of several yields at the same time is counted once. A caller does not wait for the mutex: the thread that has it may be of low
+        // priority, and kept from its core.
         let Some(mut late) = self.late.try_lock() else { return };
         let forgiven = begin.saturating_duration_since(late.until) / FORGIVEN_PARTS[kind];
         late.lost = late.lost.saturating_sub(forgiven) + end.saturating_duration_since(begin.max(late.until));
