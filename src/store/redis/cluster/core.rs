@@ -228,10 +228,9 @@ impl Cluster {
         address: &str,
         limit: Duration,
     ) -> Result<(Option<Master>, Option<String>), Error> {
-        self.refresher.wait_for_first(end_of(limit, Instant::now()))?;
-        let view = self.map.view();
-        let of = |node: &Arc<Node>| (node.transport.endpoint().address.to_string(), Arc::clone(node));
-        let mut masters: Vec<_> = view.nodes.iter().map(of).filter(|(known, _)| known.as_str() >= address).collect();
+        let masters = self.masters(end_of(limit, Instant::now()))?.into_iter();
+        let named = masters.map(|(node, _)| (node.transport.endpoint().address.to_string(), node));
+        let mut masters: Vec<_> = named.filter(|(known, _)| known.as_str() >= address).collect();
         masters.sort_by(|(a, _), (b, _)| a.cmp(b));
         // The program's address map may give two places one address. The caller would then be sent to that address for ever.
         masters.dedup_by(|(a, _), (b, _)| a == b);

@@ -44,6 +44,8 @@ struct Refreshing {
     is_busy: bool,
     /// Whether the map must be asked for once more.
     is_wanted: bool,
+    /// Whether the thread asks the nodes now.
+    is_asking: bool,
     /// How many refreshes have ended.
     ended: u64,
     /// When the next one may begin.
@@ -72,13 +74,14 @@ impl Refresher {
         view
     }
 
-    /// Has the map asked for soon. Returns how many refreshes have ended so far, for [`wait`](Self::wait). Does not block.
+    /// Has the map asked for soon. Returns how many refreshes will have ended before the first one that asks after this call, for
+    /// [`wait`](Self::wait). Does not block.
     pub(super) fn want(self: &Arc<Self>) -> u64 {
         let mut state = self.state.lock();
-        // This is noted even while a refresh is under way: its question may have been answered before the change that the caller has seen. The thread
-        // then asks once more, so no cause is lost.
+        // A question that was sent may have been answered before the change that the caller has seen. The thread then asks once more, so no cause is
+        // lost.
         state.is_wanted = true;
-        let ended = state.ended;
+        let ended = state.ended + u64::from(state.is_asking);
         if state.is_busy || self.map.nodes.is_closed() {
             return ended;
         }
@@ -261,7 +264,7 @@ fn refresh(refresher: &Weak<Refresher>) {
             let mut state = strong.state.lock();
             // Clear this before the nodes are asked. A thread that wants a map from now on may know of a change that comes too late for
             // this answer, so the nodes are then asked once more.
-            state.is_wanted = false;
+            (state.is_wanted, state.is_asking) = (false, true);
             state.turn = state.turn.wrapping_add(1);
             (state.turn, state.knows.take())
         };
@@ -286,6 +289,7 @@ fn refresh(refresher: &Weak<Refresher>) {
         state.failure = told.err();
         // An outage has one line in the log, and not one line for each question.
         let news = state.failure.clone().filter(|_| !was_failing && !strong.map.nodes.is_closed());
+        state.is_asking = false;
         state.ended += 1;
         state.unchanged = if is_new { 0 } else { state.unchanged.saturating_add(1) };
         state.not_before = Some(now + MAP_AGAIN.after(state.unchanged + 1));
@@ -301,3 +305,7 @@ fn refresh(refresher: &Weak<Refresher>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "../../../../tests/white_box/store/redis/cluster/refresh.rs"]
+mod tests;
