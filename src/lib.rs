@@ -82,8 +82,6 @@ mod description;
 mod error;
 pub mod event;
 mod fields;
-mod glob;
-mod in_words;
 mod lock;
 mod log;
 #[cfg(doc)]

@@ -37,7 +37,7 @@ use crate::log;
 use crate::state::key::Key;
 use crate::state::machine::{AskedBy, Phase, State, Taker, Waiter};
 use crate::state::owner;
-use crate::state::tenure::{Tenure, Unsettled};
+use crate::state::tenure::Tenure;
 use crate::sync::{MutexGuard, thread};
 use crate::timing;
 use park::{Parked, Patience};
@@ -99,8 +99,7 @@ impl<'c> Acquire<'c> {
     /// Gets the hold for the owner, which must not have it yet. Returns the hold's token, or `None` if the limit ends first.
     pub(crate) fn lock(mut self) -> Result<Option<u64>, Error> {
         let (parts, key) = (self.parts, self.key);
-        // Check this before a lingering tenure is taken up, too: in a forked child it belongs to the parent.
-        parts.core.process.check()?;
+        // Before a lingering tenure is taken up, too: in a forked child it belongs to the parent.
         let _inside = Inside::of(parts)?;
         if self.limit.is_cancelled() {
             return Ok(None);
@@ -417,6 +416,7 @@ impl Asker<'_, '_> {
         let mut asking = Asking::new(self.acquire.limit.is_one_attempt, parts.core.limits.remaining_known);
         let mut question = self.question(QueuePlace::IfHeard);
         loop {
+            self.acquire.key.state.lock().ask_about(&question.about.locker);
             let sent_at = parts.core.clock.now();
             let wants_place = question.wait;
             let answer = self.put(question, sent_at);
@@ -433,7 +433,7 @@ impl Asker<'_, '_> {
                     if !after.is_zero() {
                         thread::sleep(after);
                     }
-                    self.question_again(unsettled)
+                    Question::again(unsettled)
                 }
                 Step::End { abandoned, failure } => {
                     parts.retries.abandon(&self.acquire.key.name, abandoned);
@@ -502,15 +502,7 @@ impl Asker<'_, '_> {
                 parts.subscription.get_ready_to_hear(&parts.core, key, || self.acquire.command_limit() / 4)
             }
         };
-        let locker = parts.core.next_locker(self.acquire.settings);
-        key.state.lock().ask_about(&locker);
-        Question::fresh(locker, Arc::clone(self.acquire.settings), wait)
-    }
-
-    fn question_again(&self, unsettled: Unsettled) -> Question {
-        let question = Question::again(unsettled);
-        self.acquire.key.state.lock().ask_about(&question.about.locker);
-        question
+        Question::fresh(parts.core.next_locker(self.acquire.settings), Arc::clone(self.acquire.settings), wait)
     }
 
     /// Sends a question, and interprets the reply.

@@ -43,8 +43,10 @@ use std::sync::Arc;
 pub(crate) struct Inside<'a>(&'a Parts);
 
 impl<'a> Inside<'a> {
-    /// Counts the calling thread in. Fails with [`Error::ShutDown`] after the closing. The caller is not counted then.
+    /// Counts the calling thread in. Fails with [`Error::ShutDown`] after the closing, and with [`Error::Forked`] in a child of the process that
+    /// has made the client. The caller is not counted then.
     pub(crate) fn of(parts: &'a Parts) -> Result<Self, Error> {
+        parts.core.process.check()?;
         let activity = &parts.core.activity;
         if !activity.enter() {
             return Err(Error::ShutDown);

@@ -6,7 +6,7 @@ use super::loss;
 use super::orders::EndedTenure;
 use super::parts::Parts;
 use super::question::Answer;
-use super::releases::{self, Post, PostReleases, ReleaseTries};
+use super::releases::{self, PostReleases, ReleaseTries};
 use super::turn::Turn;
 use super::turn_end::end_retry;
 use super::twin;
@@ -92,23 +92,22 @@ impl<'c> GiveBack<'c> {
 
     /// Posts the release. Nobody waits for the reply.
     pub(super) fn post(self) {
-        let (parts, at) = (self.parts, self.ended.at);
-        let (post, _turn) = self.into_post();
-        releases::post(parts, post, at);
+        let parts = self.parts;
+        let (ended, _turn) = self.into_posted();
+        releases::post(parts, ended);
     }
 
     /// Posts several releases together.
     pub(super) fn post_all(parts: &Parts, posted: Vec<Self>, send: PostReleases) {
-        let (posts, _turns): (_, Vec<_>) = posted.into_iter().map(Self::into_post).unzip();
-        releases::post_all(parts, posts, parts.core.clock.now(), send);
+        let (ended, _turns): (_, Vec<_>) = posted.into_iter().map(Self::into_posted).unzip();
+        releases::post_all(parts, ended, parts.core.clock.now(), send);
     }
 
-    /// Returns what is posted, and the turn, which ends after the posting.
-    fn into_post(self) -> (Post, Turn<'c>) {
-        let EndedTenure { key, tenure, watchers, at, .. } = self.ended;
-        let events = &self.parts.core.events;
-        events.queue_released(&tenure, tenure.tokens.current(), at, HoldEnd::Sent).finish();
-        (Post { key: Arc::clone(&key.name), tenure, watchers }, self.turn)
+    /// Tells that the release is sent. Returns what is posted, and the turn, which ends after the posting.
+    fn into_posted(self) -> (EndedTenure, Turn<'c>) {
+        let EndedTenure { tenure, at, .. } = &self.ended;
+        self.parts.core.events.queue_released(tenure, tenure.tokens.current(), *at, HoldEnd::Sent).finish();
+        (self.ended, self.turn)
     }
 
     /// Returns the request that gives the tenure back. It also takes the place in the store's queue, if there is a next locker, whose lease counts

@@ -145,7 +145,6 @@ struct RenewalTask {
     key: Arc<Key>,
     locker: Arc<str>,
     lock: Arc<DLockConfig>,
-    kept: Duration,
     deadline: Moment,
     extend: bool,
 }
@@ -176,16 +175,15 @@ impl RenewalTask {
             return None;
         }
         let (locker, lock, deadline) = (Arc::clone(&tenure.locker), Arc::clone(&tenure.settings), tenure.deadline());
-        let kept = tenure.store_time();
         let extend = now >= tenure.lease.extend_at(pace);
         // The thread must notice when the deadline passes, whatever happens in this round.
         parts.renewals.look_at(&key, tenure, deadline);
         drop(state);
-        Some(Self { key, locker, lock, kept, deadline, extend })
+        Some(Self { key, locker, lock, deadline, extend })
     }
 
     fn request<'a>(&'a self, parts: &'a Parts) -> Request<'a> {
-        let claim = parts.core.claim(&self.key.name, &self.locker, self.kept);
+        let claim = parts.core.claim(&self.key.name, &self.locker, self.lock.store_time());
         if self.extend { Request::Extend(claim) } else { Request::Probe(claim) }
     }
 }

@@ -164,10 +164,8 @@ impl Client {
 
     /// Describes a key.
     pub(crate) fn describe(&self, name: &Arc<str>) -> Result<Description, Error> {
-        let core = self.core();
-        core.process.check()?;
         let _inside = Inside::of(&self.parts)?;
-        self.parts.describe.describe(core, &self.parts.subscription, name)
+        self.parts.describe.describe(self.core(), &self.parts.subscription, name)
     }
 
     /// Polls a pause that has this number, and ends at a moment, or when the client is closed.

@@ -17,6 +17,7 @@ use super::core::Core;
 use super::delayed::Delayed;
 use super::events::Events;
 use super::loss;
+use super::orders::EndedTenure;
 use super::parts::Parts;
 use super::retries::Retries;
 use super::twin;
@@ -136,42 +137,15 @@ impl ReleaseTries {
     }
 }
 
-/// A tenure whose release is posted, with the watchers of its hold.
-pub(super) struct Post {
-    pub(super) key: Arc<str>,
-    pub(super) tenure: Box<Tenure>,
-    pub(super) watchers: Vec<Watcher>,
-}
-
-impl Post {
-    /// Returns how long the sending may take.
-    fn limit(&self, parts: &Parts, now: Moment) -> Duration {
-        release_limit(&parts.core, self.tenure.deadline().since(now))
-    }
-
-    /// Returns what receives the reply.
-    fn done(self, parts: &Parts) -> ReleaseDone {
-        let posted = Posted {
-            retries: Arc::clone(&parts.retries),
-            events: Arc::clone(&parts.core.events),
-            posted_at: parts.core.events.metered_now(),
-            key: self.key,
-            in_flight: parts.retries.unanswered.add(),
-        };
-        let Self { tenure, watchers, .. } = self;
-        Box::new(move |answer| posted.answered(tenure, watchers, answer))
-    }
-}
-
 /// How a store posts releases: at once, or with the requests that the caller runs next. If it runs none, it collects replies.
 pub(super) type PostReleases = fn(&dyn Posting, Vec<(Claim<'_>, ReleaseDone)>, Duration) -> bool;
 
 /// Releases a tenure without waiting for the reply, which is handled when it arrives.
-pub(super) fn post(parts: &Parts, post: Post, now: Moment) {
-    let (key, locker) = (Arc::clone(&post.key), Arc::clone(&post.tenure.locker));
-    let claim = Claim { poller_gap: post.tenure.gap, ..parts.core.claim(&key, &locker, post.tenure.store_time()) };
-    let limit = post.limit(parts, now);
-    let done = post.done(parts);
+pub(super) fn post(parts: &Parts, ended: EndedTenure) {
+    let (key, locker, now) = (Arc::clone(&ended.key.name), Arc::clone(&ended.tenure.locker), ended.at);
+    let claim = Claim { poller_gap: ended.tenure.gap, ..parts.core.claim(&key, &locker, ended.tenure.store_time()) };
+    let limit = release_limit(&parts.core, ended.tenure.deadline().since(now));
+    let done = done(parts, ended);
     match parts.core.processor.posting() {
         Some(posting) => {
             if posting.post_release(&claim, limit, done) {
@@ -183,16 +157,17 @@ pub(super) fn post(parts: &Parts, post: Post, now: Moment) {
 }
 
 /// Does the same for several tenures, whose releases are sent together.
-pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, send: PostReleases) {
-    let Some(limit) = posts.iter().map(|post| post.limit(parts, now)).max() else { return };
-    let ended = |post: &Post| {
-        let tenure = &post.tenure;
-        (Arc::clone(&post.key), Arc::clone(&tenure.locker), tenure.store_time(), tenure.gap)
+pub(super) fn post_all(parts: &Parts, posted: Vec<EndedTenure>, now: Moment, send: PostReleases) {
+    let limit = |ended: &EndedTenure| release_limit(&parts.core, ended.tenure.deadline().since(now));
+    let Some(limit) = posted.iter().map(limit).max() else { return };
+    let claimed = |EndedTenure { key, tenure, .. }: &EndedTenure| {
+        (Arc::clone(&key.name), Arc::clone(&tenure.locker), tenure.store_time(), tenure.gap)
     };
-    let ended: Vec<_> = posts.iter().map(ended).collect();
-    let claims =
-        ended.iter().map(|(key, locker, kept, gap)| Claim { poller_gap: *gap, ..parts.core.claim(key, locker, *kept) });
-    let done = posts.into_iter().map(|post| post.done(parts));
+    let claimed: Vec<_> = posted.iter().map(claimed).collect();
+    let claims = claimed
+        .iter()
+        .map(|(key, locker, kept, gap)| Claim { poller_gap: *gap, ..parts.core.claim(key, locker, *kept) });
+    let done = posted.into_iter().map(|ended| done(parts, ended));
     match parts.core.processor.posting() {
         Some(posting) => {
             if send(posting, claims.zip(done).collect(), limit) {
@@ -205,6 +180,19 @@ pub(super) fn post_all(parts: &Parts, posts: Vec<Post>, now: Moment, send: PostR
             done.zip(results).for_each(|(done, result)| done(result.and_then(ReleaseOutcome::try_from)));
         }
     }
+}
+
+/// Returns what receives the reply to a posted release.
+fn done(parts: &Parts, ended: EndedTenure) -> ReleaseDone {
+    let EndedTenure { key, tenure, watchers, .. } = ended;
+    let posted = Posted {
+        retries: Arc::clone(&parts.retries),
+        events: Arc::clone(&parts.core.events),
+        posted_at: parts.core.events.metered_now(),
+        key: Arc::clone(&key.name),
+        in_flight: parts.retries.unanswered.add(),
+    };
+    Box::new(move |answer| posted.answered(tenure, watchers, answer))
 }
 
 /// Interprets `NotOurs` for a release of a tenure whose hold ended in time: a loss, unless the lease, which

@@ -67,8 +67,8 @@ impl Renewals {
         if doubted_until != 0 && tenure.lease.renewed_at.as_nanos() <= doubted_until {
             tenure.lease.doubt(now);
         }
-        self.put(key, &tenure);
         key.hold.begin(to, &tenure);
+        self.put(key, &tenure);
         state.phase = Phase::Held(tenure);
     }
 

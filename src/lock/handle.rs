@@ -87,9 +87,7 @@ impl Handle {
 
     fn acquire_for(&self, owner: u64, limit: &WaitLimit<'_>) -> Result<Option<u64>, Error> {
         let ended = Acquire::new(&self.client.parts, &self.key, &self.settings, limit, owner).lock();
-        if !matches!(ended, Ok(Some(_))) {
-            self.client.parts.core.events.note_call(&self.settings, limit, &ended);
-        }
+        self.client.parts.core.events.note_call(&self.settings, limit, &ended);
         ended
     }
 
@@ -136,26 +134,26 @@ impl Handle {
         self.key.held_since(token).map_or(Duration::ZERO, |since| self.now().since(since))
     }
 
-    /// Leaves once the hold of the calling thread, or of a [`Hold`](crate::Hold) with this number, that has this token; without a token, whichever
-    /// hold the thread has.
-    pub(crate) fn leave(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Exit {
-        let exit = self.key.hold.leave(owner_of(number), token);
-        if matches!(exit, Exit::Last) && number.is_none() {
+    /// Leaves once the hold of this owner that has this token; without a token, whichever hold the owner has.
+    pub(crate) fn leave(&self, owner: u64, token: Option<u64>) -> Exit {
+        let exit = self.key.hold.leave(owner, token);
+        if matches!(exit, Exit::Last) && owner::is_thread(owner) {
             owner::hold_ends();
         }
         exit
     }
 
-    /// Unlocks once, as [`leave`](Self::leave) says.
+    /// Unlocks once the hold of the calling thread, or of a [`Hold`](crate::Hold) with this number, as [`leave`](Self::leave) says.
     #[inline]
     pub(crate) fn unlock(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Result<(), Error> {
-        if self.key.hold.leave_inner(owner_of(number), token) { Ok(()) } else { self.unlock_last(number, token) }
+        let owner = owner_of(number);
+        if self.key.hold.leave_inner(owner, token) { Ok(()) } else { self.unlock_last(owner, token) }
     }
 
     /// Unlocks a hold that probably ends. This is a separate function so that inner unlocks need no room for it on the stack.
     #[inline(never)]
-    fn unlock_last(&self, number: Option<&HoldNumber>, token: Option<u64>) -> Result<(), Error> {
-        self.end(self.leave(number, token), AfterRelease::Awaited)
+    fn unlock_last(&self, owner: u64, token: Option<u64>) -> Result<(), Error> {
+        self.end(self.leave(owner, token), AfterRelease::Awaited)
     }
 
     /// Unlocks once, and keeps everybody from the key until `at_least` has passed since the hold began. Returns how much of that is left.
@@ -165,8 +163,9 @@ impl Handle {
         token: u64,
         at_least: Duration,
     ) -> Result<Duration, Error> {
-        let until = self.delay_release(owner_of(number), token, at_least);
-        match self.leave(number, Some(token)) {
+        let owner = owner_of(number);
+        let until = self.delay_release(owner, token, at_least);
+        match self.leave(owner, Some(token)) {
             Exit::Inner => until.map(|_| Duration::ZERO),
             exit => {
                 let until = self.end(exit, AfterRelease::Awaited).and(until)?;
@@ -178,15 +177,16 @@ impl Handle {
     /// Unlocks for a guard or a hold that was dropped.
     #[inline]
     pub(crate) fn unlock_dropped(&self, number: Option<&HoldNumber>, token: u64) {
-        if !self.key.hold.leave_inner(owner_of(number), Some(token)) {
-            self.unlock_last_dropped(number, token);
+        let owner = owner_of(number);
+        if !self.key.hold.leave_inner(owner, Some(token)) {
+            self.unlock_last_dropped(owner, token);
         }
     }
 
     /// The same for a hold that probably ends: see [`unlock_last`](Self::unlock_last).
     #[inline(never)]
-    fn unlock_last_dropped(&self, number: Option<&HoldNumber>, token: u64) {
-        if let Err(error) = self.end(self.leave(number, Some(token)), AfterRelease::Unawaited) {
+    fn unlock_last_dropped(&self, owner: u64, token: u64) {
+        if let Err(error) = self.end(self.leave(owner, Some(token)), AfterRelease::Unawaited) {
             self.note_dropped(&error);
         }
     }
@@ -206,7 +206,7 @@ impl Handle {
         token: u64,
         released: Option<ReleaseReply>,
     ) -> Result<bool, Error> {
-        let exit = self.leave(number, Some(token));
+        let exit = self.leave(owner_of(number), Some(token));
         Unlock::new(&self.client.parts, &self.key, AfterRelease::Elsewhere).unlock_for_task(exit, released)
     }
 
@@ -246,6 +246,6 @@ pub(crate) fn without_limit<T>(acquired: Result<Option<T>, Error>) -> Result<T, 
 
 /// Returns the number of the hold that belongs to no thread, or that of the calling thread.
 #[inline]
-fn owner_of(number: Option<&HoldNumber>) -> u64 {
+pub(crate) fn owner_of(number: Option<&HoldNumber>) -> u64 {
     number.map_or_else(current_thread, HoldNumber::get)
 }

@@ -1,7 +1,6 @@
 //! The store's answer about a lock.
 
-use crate::description::DelayedRelease;
-use crate::in_words;
+use crate::description::{self, DelayedRelease};
 use std::fmt;
 use std::time::Duration;
 
@@ -45,7 +44,7 @@ impl Holder {
 /// Shows the locker, for a line such as `held by {holder}`. [`describe`](crate::DLockGenerator::describe) tells more.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&in_words::locker(&self.locker))
+        f.write_str(&description::locker_in_words(&self.locker))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::client::unlock::{AfterRelease, unlock_all};
 use crate::client::wait_limit::{CancelToken, WaitLimit};
 use crate::error::{BackendFailure, Error, LeaseLoss};
 use crate::lock::guard::OfThisThread;
-use crate::lock::handle::Handle;
+use crate::lock::handle::{Handle, owner_of};
 #[cfg(feature = "async")]
 use crate::lock::held_lock::HeldLock;
 #[cfg(feature = "async")]
@@ -387,7 +387,7 @@ impl TakenLock {
 
     /// Unlocks once, without what is left to do after that.
     fn leave(&self) -> Exit {
-        self.handle().leave(self.number.as_ref(), Some(self.token))
+        self.handle().leave(owner_of(self.number.as_ref()), Some(self.token))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The list of locks, for people and tools.
 
+use super::glob;
 use crate::client::Client;
 use crate::config::PREFIX;
 use crate::description::{DelayedRelease, ListedLock};
 use crate::error::{BackendFailure, Error};
-use crate::glob;
 use crate::port::{Inspection, KeyFilter};
 use crate::state::locker::lock_delay_left;
 use std::collections::VecDeque;

@@ -2,6 +2,7 @@
 
 mod builder;
 mod describe;
+mod glob;
 
 pub use builder::GeneratorBuilder;
 pub use describe::ListedLocks;

@@ -82,7 +82,7 @@ impl RedisInbox {
                 }
             }
             let patience = self.heard + if self.pinged { SILENCE + self.io_timeout } else { SILENCE };
-            if link.inbound.fill(deadline.min(patience))? {
+            if link.inbound.fill(Some(deadline.min(patience)))? {
                 self.heard = Instant::now();
                 self.pinged = false;
             } else if Instant::now() >= patience {

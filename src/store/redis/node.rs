@@ -108,8 +108,7 @@ impl Node {
 
     /// Runs calls in one batch.
     pub(crate) fn call<'a>(&self, calls: impl Iterator<Item = Call<'a>>, options: CallOptions) -> Replies {
-        let (limit, at_limit) = (options.limit, options.at_limit);
-        self.end(self.begin(calls, options, WaitOrder::AtOnce), limit, at_limit)
+        self.end(self.begin(calls, options, WaitOrder::AtOnce))
     }
 
     /// Sends calls in one batch; [`end`](Self::end) must follow, and `waits` says when.
@@ -119,7 +118,7 @@ impl Node {
         options: CallOptions,
         waits: WaitOrder,
     ) -> Sent {
-        let CallOptions { limit, spare, urgent, .. } = options;
+        let CallOptions { limit, spare, at_limit, urgent } = options;
         let at = now();
         let mut batch = if urgent { self.transport.urgent_batch(limit) } else { self.transport.batch(limit) };
         let mut askings = SmallVec::new();
@@ -135,16 +134,16 @@ impl Node {
             }
         }
         let mut begun = self.transport.begin(batch, at, limit, waits);
-        begun.spare = spare;
+        (begun.until.spare, begun.until.at_limit) = (spare, at_limit);
         Sent { begun, asking: askings }
     }
 
     /// Waits for the replies to calls that were sent. If an `ASKING` fails, its call is redirected, and the error of the `ASKING` becomes
     /// the reply. If the call was executed nevertheless, because the server has become the owner of the slot meanwhile, its own reply
     /// counts.
-    pub(crate) fn end(&self, sent: Sent, limit: Duration, at_limit: AtLimit) -> Replies {
+    pub(crate) fn end(&self, sent: Sent) -> Replies {
         let Sent { begun, asking } = sent;
-        let mut replies = self.transport.end(begun, limit, at_limit);
+        let mut replies = self.transport.end(begun);
         if asking.contains(&true) {
             replies = without_askings(replies, &asking);
         }

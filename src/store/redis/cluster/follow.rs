@@ -139,12 +139,12 @@ impl<'c> RoutedBatch<'c> {
         // All are sent before the first reply is awaited, so a batch takes as long as its slowest node, and not as all of them together.
         for (node, members) in &groups {
             let calls = members.iter().map(|at| routed_calls[*at].call);
-            let options = CallOptions { urgent: self.urgent, spare: left - wait, ..CallOptions::within(wait) };
+            let options = CallOptions { limit: wait, spare: left - wait, at_limit, urgent: self.urgent };
             sent.push(node.begin(calls, options, waits));
         }
         // All groups have the same deadline. The replies of each group are looked at, even if a node that hangs has used the time up (rule 1).
         for ((node, members), sent) in groups.iter().zip(sent) {
-            let replies = node.end(sent, wait, at_limit);
+            let replies = node.end(sent);
             if self.is_batch
                 // In less time, even a healthy node may not answer.
                 && wait >= BATCH_PATIENCE / 2

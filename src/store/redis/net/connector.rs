@@ -48,11 +48,8 @@ pub(crate) trait WriteHalf: Send {
 
 /// The half that is read from.
 pub(crate) trait ReadHalf: Send {
-    /// Reads more; returns `false` if nothing came until the deadline.
-    fn fill(&mut self, deadline: Instant) -> io::Result<bool>;
-
-    /// Reads the bytes that have arrived, without waiting; returns `false` if there are none.
-    fn fill_now(&mut self) -> io::Result<bool>;
+    /// Reads more; returns `false` if nothing came until the deadline. Without a deadline it does not wait, and reads what has arrived.
+    fn fill(&mut self, deadline: Option<Instant>) -> io::Result<bool>;
 
     /// Returns the next reply that was read completely.
     fn take_reply(&mut self) -> io::Result<Option<Value>>;

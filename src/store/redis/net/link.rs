@@ -110,7 +110,7 @@ impl Link {
             if let Some(value) = self.inbound.take_reply()? {
                 return Ok(Some(value));
             }
-            if !self.inbound.fill(deadline)? {
+            if !self.inbound.fill(Some(deadline))? {
                 return Ok(None);
             }
         }
@@ -175,18 +175,7 @@ impl ReadHalf for Inbound {
         }
     }
 
-    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
-        self.read(Some(deadline))
-    }
-
-    fn fill_now(&mut self) -> io::Result<bool> {
-        self.read(None)
-    }
-}
-
-impl Inbound {
-    /// Reads more bytes, by the deadline if there is one, or else without waiting.
-    fn read(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+    fn fill(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         // The buffer grows with a long reply, but only as its bytes arrive: a length that a server only claims costs no memory.
         if self.buffer.len() < self.end + CHUNK {
             self.buffer.resize(self.end + CHUNK, 0);

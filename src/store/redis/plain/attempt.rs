@@ -84,8 +84,9 @@ impl Attempt<'_> {
             });
             tried.push(taken);
         }
-        let begun = self.transport.begin(batch, start, limit, WaitOrder::AtOnce);
-        let mut replies = self.transport.end(begun, limit, self.at_limit).into_iter();
+        let mut begun = self.transport.begin(batch, start, limit, WaitOrder::AtOnce);
+        begun.until.at_limit = self.at_limit;
+        let mut replies = self.transport.end(begun).into_iter();
         let mut answered = |(request, tried): (&Exchange<'_>, Option<_>)| match tried {
             Some((claim, watermark)) => {
                 let replies: SmallVec<[_; COMMANDS]> = replies.by_ref().take(COMMANDS).collect();

@@ -81,7 +81,7 @@ use timing::NO_MORE;
 
 pub use mux::Polling;
 pub(crate) use mux::{CallReplies, Callback, Confirming, Replied};
-pub(crate) use routes::{AtLimit, Batch, KeyHash, PostTime, Route, WaitOrder};
+pub(crate) use routes::{AnswerLimit, AtLimit, Batch, KeyHash, PostTime, Route, WaitOrder};
 
 /// The most connections that callers share.
 const CALLERS: usize = 4;
@@ -124,10 +124,9 @@ pub(crate) struct Begun {
     calls: SmallVec<[(usize, Arc<PendingCall>); 1]>,
     /// The index of each command's call.
     order: SmallVec<[u8; 16]>,
-    deadline: Instant,
-    /// How much longer than the deadline a command may take whose short form the server did not know.
-    pub(crate) spare: Duration,
     waits: WaitOrder,
+    /// How long its caller waits. A connection is kept at the limit, and there is no spare time, unless the caller sets that.
+    pub(crate) until: AnswerLimit,
 }
 
 impl Transport {
@@ -219,7 +218,9 @@ impl<C: Connector> Transport<C> {
 
     /// Sends commands and waits for all their replies, at most `limit`. Returns one reply for each command, in their order.
     pub(crate) fn round_trip(&self, batch: Batch<'_>, limit: Duration, at_limit: AtLimit) -> Replies {
-        self.end(self.begin(batch, now(), limit, WaitOrder::AtOnce), limit, at_limit)
+        let mut begun = self.begin(batch, now(), limit, WaitOrder::AtOnce);
+        begun.until.at_limit = at_limit;
+        self.end(begun)
     }
 
     /// Sends commands. Their limit counts from the moment `at`, when the batch was begun. [`end`](Self::end) must follow, and `waits` says
@@ -257,18 +258,19 @@ impl<C: Connector> Transport<C> {
             // Some of the calls may not have been written, and what was kept for them neither.
             send_kept(kept & carried);
         }
-        Begun { calls, order, deadline, spare: Duration::ZERO, waits }
+        let until = AnswerLimit { deadline, limit, spare: Duration::ZERO, at_limit: AtLimit::KeepConnection };
+        Begun { calls, order, waits, until }
     }
 
     /// Waits for the replies to a batch that was begun, until its deadline at most. Returns what [`round_trip`](Self::round_trip) returns.
-    pub(crate) fn end(&self, begun: Begun, limit: Duration, at_limit: AtLimit) -> Replies {
-        let Begun { calls, order, deadline, spare, waits } = begun;
+    pub(crate) fn end(&self, begun: Begun) -> Replies {
+        let Begun { calls, order, waits, until } = begun;
         let mut answers = SmallVec::<[_; 1]>::with_capacity(calls.len());
         for (mux, call) in calls {
             if matches!(waits, WaitOrder::AfterOthers) {
-                self.muxes[mux].attend(&call, deadline);
+                self.muxes[mux].attend(&call, until.deadline);
             }
-            let CallReplies { replies, failure } = self.finish(mux, &call, deadline, spare, limit, at_limit);
+            let CallReplies { replies, failure } = self.finish(mux, &call, &until);
             answers.push((replies.into_iter(), failure));
         }
         let mut all = Replies::with_capacity(order.len());
@@ -280,16 +282,8 @@ impl<C: Connector> Transport<C> {
     }
 
     /// Waits for the answer to a call that was begun. If its mux could not connect, sends the call on the first mux instead.
-    fn finish(
-        &self,
-        mux: usize,
-        call: &Arc<PendingCall>,
-        deadline: Instant,
-        spare: Duration,
-        limit: Duration,
-        at_limit: AtLimit,
-    ) -> CallReplies {
-        let answer = self.muxes[mux].finish(call, deadline, spare, limit, at_limit);
+    fn finish(&self, mux: usize, call: &Arc<PendingCall>, until: &AnswerLimit) -> CallReplies {
+        let answer = self.muxes[mux].finish(call, until);
         if matches!(answer.failure, Some(Error::Backend { failure: BackendFailure::NotExecuted, .. })) {
             self.note_unsent(mux);
         }
@@ -298,10 +292,10 @@ impl<C: Connector> Transport<C> {
             && let Some((packed, mut route)) = call.unconnected()
         {
             // Without time left there is nothing to gain on the first mux, whose callers may be stuck as well.
-            if now() < deadline && route.turn(0) {
+            if now() < until.deadline && route.turn(0) {
                 let again = Arc::new(PendingCall::new(packed, route, WaitOrder::AtOnce, None));
-                self.muxes[0].begin(&again, now(), deadline, WaitOrder::AtOnce);
-                return self.muxes[0].finish(&again, deadline, spare, limit, at_limit);
+                self.muxes[0].begin(&again, now(), until.deadline, WaitOrder::AtOnce);
+                return self.muxes[0].finish(&again, until);
             }
         }
         answer

@@ -21,6 +21,7 @@ use crate::store::redis::net::resp::Packed;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The bits below this one count the calls in flight of an entry; the other bits are the number of the mux.
 const MUX_SHIFT: u32 = 24;
@@ -167,6 +168,18 @@ pub(crate) enum AtLimit {
     KeepConnection,
     /// The connection is cut, so that the next attempt uses a fresh one.
     BreakConnection,
+}
+
+/// How long a caller waits for the answer to what it has begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerLimit {
+    pub(crate) deadline: Instant,
+    /// The caller's limit. It stands in the error, and tells which connections are older than the call.
+    pub(crate) limit: Duration,
+    /// How much longer than the deadline a call may take that was sent again in its full form: its caller may have waited for something else
+    /// until the deadline, and sees the refusal only then.
+    pub(crate) spare: Duration,
+    pub(crate) at_limit: AtLimit,
 }
 
 impl<'t> Batch<'t> {

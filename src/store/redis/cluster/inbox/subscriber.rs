@@ -173,7 +173,7 @@ impl Subscriber {
             self.is_behind = !self.link.outbound.flush(Instant::now())?;
         }
         let mut unwanted = Packed::default();
-        while self.link.inbound.fill_now()? {
+        while self.link.inbound.fill(None)? {
             let now = Instant::now();
             // Any byte proves that the server works, and restarts the time-out. A server that answers thousands of subscriptions one after
             // another is slow, but does not hang.

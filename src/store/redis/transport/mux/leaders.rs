@@ -344,10 +344,7 @@ impl<'a, C: Connector> Reader<'a, C> {
     fn fill(&mut self, until: Option<Instant>) -> Arrived {
         let (inbound, mut replies) = (&mut self.inbound, SmallVec::new());
         let result = guarded(|| {
-            let more = match until {
-                Some(until) => inbound.fill(until)?,
-                None => inbound.fill_now()?,
-            };
+            let more = inbound.fill(until)?;
             while more && let Some(value) = inbound.take_reply()? {
                 replies.push(value);
             }

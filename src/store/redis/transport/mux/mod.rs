@@ -118,7 +118,7 @@ mod pending;
 mod polling;
 mod state;
 
-use super::routes::{AtLimit, PostTime, WaitOrder};
+use super::routes::{AnswerLimit, AtLimit, PostTime, WaitOrder};
 use crate::error::{BackendFailure, Error};
 use crate::log;
 use crate::one_line::OneLine;
@@ -276,17 +276,9 @@ impl<C: Connector> Mux<C> {
         self.hand_on(state, reads);
     }
 
-    /// Waits for the answer to a call, until the deadline at most. A call that was sent again in its full form has `spare` more time: its
-    /// caller may have waited for something else until the deadline, and sees the refusal only now. `limit` is the caller's time limit. It
-    /// stands in the error message, and tells which connections are older than the call.
-    pub(crate) fn finish(
-        &self,
-        call: &Arc<PendingCall>,
-        deadline: Instant,
-        spare: Duration,
-        limit: Duration,
-        at_limit: AtLimit,
-    ) -> CallReplies {
+    /// Waits for the answer to a call, until the deadline at most, or until the end of its spare time if it was sent again.
+    pub(crate) fn finish(&self, call: &Arc<PendingCall>, until: &AnswerLimit) -> CallReplies {
+        let AnswerLimit { deadline, spare, .. } = *until;
         let mut waited = self.wait(call, deadline);
         if !matches!(waited, Waited::Answered(_)) {
             Reader::look(self, Some(call));
@@ -303,7 +295,7 @@ impl<C: Connector> Mux<C> {
             return answer;
         }
         Reader::look(self, Some(call));
-        self.depart(call, limit, at_limit)
+        self.depart(call, until)
     }
 
     /// Writes, without waiting, what is queued and has no writer. Returns `true` if a posted call may still have no answer.
@@ -476,7 +468,8 @@ impl<C: Connector> Mux<C> {
 
     /// Removes a caller whose time is over, or that leaves while it is promoted. Returns what came, with the failure that its phase
     /// implies.
-    fn depart(&self, call: &Arc<PendingCall>, limit: Duration, at_limit: AtLimit) -> CallReplies {
+    fn depart(&self, call: &Arc<PendingCall>, until: &AnswerLimit) -> CallReplies {
+        let AnswerLimit { limit, at_limit, .. } = *until;
         let mut state = self.state.lock();
         let (phase, promotion, mut answer, written_in) = call.leave();
         let server = &self.settings.server;

@@ -457,7 +457,7 @@ impl<C: Connector> Session<C> {
             return Ok(());
         }
         let Some(inbound) = &mut self.inbound else { return Ok(()) };
-        while inbound.fill_now()? {
+        while inbound.fill(None)? {
             if inbound.take_reply()?.is_some() {
                 return Err(unasked());
             }

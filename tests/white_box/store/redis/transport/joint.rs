@@ -65,18 +65,18 @@ impl WriteHalf for Server {
 }
 
 impl ReadHalf for Server {
-    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
-        let is_there = self.0.lock().unread > 0;
+    fn fill(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        let mut state = self.0.lock();
+        let is_there = state.unread > 0;
+        let Some(deadline) = deadline else {
+            state.looks += 1;
+            return Ok(!state.is_far && is_there);
+        };
+        drop(state);
         if !is_there {
             thread::sleep(deadline.saturating_duration_since(Instant::now()));
         }
         Ok(is_there)
-    }
-
-    fn fill_now(&mut self) -> io::Result<bool> {
-        let mut state = self.0.lock();
-        state.looks += 1;
-        Ok(!state.is_far && state.unread > 0)
     }
 
     fn take_reply(&mut self) -> io::Result<Option<Value>> {
@@ -119,8 +119,9 @@ fn begin(transport: &Transport<Server>, at: Instant, limit: Duration) -> Begun {
     transport.begin(batch(transport, SHORT), at, limit, WaitOrder::AfterOthers)
 }
 
-fn is_answered(transport: &Transport<Server>, begun: Begun, limit: Duration) -> bool {
-    transport.end(begun, limit, AtLimit::BreakConnection).pop().expect("one").is_ok()
+fn is_answered(transport: &Transport<Server>, mut begun: Begun) -> bool {
+    begun.until.at_limit = AtLimit::BreakConnection;
+    transport.end(begun).pop().expect("one").is_ok()
 }
 
 /// Its caller had no time left when it came to this answer, because it had waited for another one.
@@ -132,9 +133,9 @@ fn an_answer_that_has_come_is_read_after_the_deadline_too() {
     hung.0.lock().hangs = true;
     let at = Instant::now();
     let [first, second] = transports.each_ref().map(|transport| begin(transport, at, SHORT));
-    assert!(!is_answered(&transports[0], first, SHORT));
+    assert!(!is_answered(&transports[0], first));
     assert!(Instant::now() >= at + SHORT);
-    assert!(is_answered(&transports[1], second, SHORT));
+    assert!(is_answered(&transports[1], second));
     assert_eq!([&hung, &healthy].map(|server| server.0.lock().cuts), [1, 0]);
 }
 
@@ -144,7 +145,7 @@ fn a_batch_without_time_breaks_no_connection() {
     let server = Server::default();
     let transport = open(&server);
     let begun = begin(&transport, Instant::now(), Duration::ZERO);
-    assert!(!is_answered(&transport, begun, SHORT));
+    assert!(!is_answered(&transport, begun));
     let mut state = server.0.lock();
     assert_eq!((state.cuts, state.writes.len()), (0, 1));
     state.unread = 0;
@@ -161,8 +162,8 @@ fn a_full_connection_keeps_nobody_from_beginning_elsewhere() {
     let [first, second] = transports.each_ref().map(|transport| begin(transport, at, LONG));
     assert!(full.0.lock().writes[1..].iter().all(|may_wait| !may_wait), "{:?}", full.0.lock().writes);
     full.0.lock().is_full = false;
-    assert!(is_answered(&transports[0], first, LONG));
-    assert!(is_answered(&transports[1], second, LONG));
+    assert!(is_answered(&transports[0], first));
+    assert!(is_answered(&transports[1], second));
 }
 
 /// A connection that nobody uses is closed, and another one is opened when it is needed; one with a reply due stays.
@@ -179,7 +180,7 @@ fn an_idle_connection_is_closed() {
     assert_eq!(server.0.lock().cuts, 0, "a reply is due");
     server.0.lock().unread = 1;
     server.0.lock().hangs = false;
-    assert!(is_answered(&transport, due, LONG));
+    assert!(is_answered(&transport, due));
     thread::sleep(2 * SHORT);
     transport.end_idle(SHORT);
     assert_eq!((server.0.lock().cuts, transport.is_connected()), (1, false));

@@ -67,12 +67,8 @@ impl WriteHalf for End {
 }
 
 impl ReadHalf for End {
-    fn fill(&mut self, _deadline: Instant) -> io::Result<bool> {
-        self.check()
-    }
-
-    fn fill_now(&mut self) -> io::Result<bool> {
-        self.check().map(|_| false)
+    fn fill(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        self.check().map(|is_there| is_there && deadline.is_some())
     }
 
     fn take_reply(&mut self) -> io::Result<Option<Value>> {

@@ -110,12 +110,10 @@ impl WriteHalf for End {
 }
 
 impl ReadHalf for End {
-    fn fill(&mut self, _deadline: Instant) -> io::Result<bool> {
-        self.crowded.wait_until(|state| state.connections[self.connection].1 > 0);
-        Ok(true)
-    }
-
-    fn fill_now(&mut self) -> io::Result<bool> {
+    fn fill(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        if deadline.is_some() {
+            self.crowded.wait_until(|state| state.connections[self.connection].1 > 0);
+        }
         Ok(self.crowded.with(|state| state.connections[self.connection].1 > 0))
     }
 

@@ -107,9 +107,10 @@ impl In {
 }
 
 impl ReadHalf for In {
-    fn fill(&mut self, deadline: Instant) -> io::Result<bool> {
-        self.network.may_panic();
+    fn fill(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         let network = self.network.clone();
+        let Some(deadline) = deadline else { return self.take(&mut network.net.0.lock()) };
+        network.may_panic();
         let mut net = network.net.0.lock();
         loop {
             if self.take(&mut net)? {
@@ -119,12 +120,6 @@ impl ReadHalf for In {
                 return Ok(false);
             }
         }
-    }
-
-    fn fill_now(&mut self) -> io::Result<bool> {
-        let network = self.network.clone();
-        let mut net = network.net.0.lock();
-        self.take(&mut net)
     }
 
     fn take_reply(&mut self) -> io::Result<Option<Value>> {

@@ -61,13 +61,9 @@ impl WriteHalf for End {
 }
 
 impl ReadHalf for Arc<Steps> {
-    fn fill(&mut self, _: Instant) -> io::Result<bool> {
+    fn fill(&mut self, _: Option<Instant>) -> io::Result<bool> {
         self.step();
         Ok(self.unread.load(Ordering::SeqCst) > 0)
-    }
-
-    fn fill_now(&mut self) -> io::Result<bool> {
-        self.fill(Instant::now())
     }
 
     fn take_reply(&mut self) -> io::Result<Option<Value>> {

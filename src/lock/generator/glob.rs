@@ -32,5 +32,5 @@ pub(crate) fn matches(pattern: &[char], text: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "../tests/white_box/glob.rs"]
+#[path = "../../../tests/white_box/lock/glob.rs"]
 mod tests;

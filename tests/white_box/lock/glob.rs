@@ -1,4 +1,4 @@
-//! Unit tests of `src/glob.rs`.
+//! Unit tests of `src/lock/generator/glob.rs`.
 
 use super::*;
 
