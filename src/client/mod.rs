@@ -145,12 +145,6 @@ impl Client {
         self.core().activity.is_closed()
     }
 
-    /// Fails if this is a forked child, or if the client is closed.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        self.core().process.check()?;
-        if self.is_closed() { Err(Error::ShutDown) } else { Ok(()) }
-    }
-
     /// Returns the reason why the calling thread may not enter again, although it has the hold of the key.
     #[cold]
     pub(crate) fn why_not_again(&self, key: &Key, refused: Reentry) -> Error {

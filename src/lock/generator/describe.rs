@@ -42,7 +42,10 @@ impl ListedLocks {
     }
 
     fn fetch(&mut self) -> Result<(), Error> {
-        self.client.check()?;
+        self.client.core().process.check()?;
+        if self.client.is_closed() {
+            return Err(Error::ShutDown);
+        }
         let page = self.client.core().directory()?.list(
             &self.keys,
             self.from.as_deref(),

@@ -537,7 +537,10 @@ impl DLockGenerator {
     ) -> Result<BreakOutcome, Error> {
         let name = DLockConfig::new(lock_type, lock_target);
         check_name(&name)?;
-        self.client.check()?;
+        self.client.core().process.check()?;
+        if self.client.is_closed() {
+            return Err(Error::ShutDown);
+        }
         if !self.client.core().limits.breaks {
             return Err(Error::unsupported("the store cannot break locks: end the holder's process"));
         }

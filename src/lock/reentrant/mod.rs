@@ -312,7 +312,7 @@ impl DistributedReentrantLock {
     /// # Ok::<_, redis_dlock::Error>(())
     /// ```
     pub fn inspect(&self) -> Result<LockState, Error> {
-        self.handle.client.check()?;
+        self.handle.client.core().process.check()?;
         let Inspection { holder, remaining, waiting } =
             self.handle.client.core().processor.inspect(self.key(), self.handle.client.core().limits.command)?;
         let holder = holder.map(|locker| {
