@@ -19,6 +19,10 @@ pub(crate) const NOT_SHOWN: &str = "(not shown: it may contain a password)";
 /// How a URL is written.
 const FORMS: &str = "write redis://[user][:password@]host[:port][/db] or unix:///path";
 
+/// What to do about an `@` behind the hosts: see [`has_stray_at`].
+pub(crate) const STRAY_AT: &str =
+    "there is an `@` after a `/`, `?` or `#`: write %2F, %3F, %23 and %40 for those of a password";
+
 /// The messages of the crate `redis` about a URL, and ours. Its own are not passed on, because some quote a part of the URL.
 const REASONS: &[(&str, &str)] = &[
     ("Missing hostname", "missing host"),
@@ -128,6 +132,10 @@ fn reason(url: &str, cause: &RedisError) -> &'static str {
     let known = REASONS.iter().find(|(words, _)| cause.starts_with(words)).map(|(_, reason)| *reason);
     let is_redis = |scheme: &str| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
     // A scheme that is not known may be the beginning of a password, so it is not shown.
+    match scheme_of(url) {
+        Some(scheme) if is_redis(scheme) && has_stray_at(url) => return STRAY_AT,
+        _ => {}
+    }
     known.unwrap_or_else(|| match scheme_of(url) {
         None => "missing scheme",
         Some("etcd" | "etcd+https") => {
@@ -144,6 +152,13 @@ fn reason(url: &str, cause: &RedisError) -> &'static str {
     })
 }
 
+/// Whether an `@` stands behind the hosts, which end at the first `/`, `?` or `#`. A password with one of these characters that is not escaped
+/// ends there, and the rest of it would be read as a path or as settings. The path of a socket may have an `@`.
+fn has_stray_at(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else { return false };
+    !scheme.ends_with("unix") && rest.find(['/', '?', '#']).is_some_and(|end| rest[end..].contains('@'))
+}
+
 /// Why a URL that can be read cannot be used.
 fn fault(url: &str, place: &Place) -> Option<&'static str> {
     // From the first `?` or `#` on. A password with one of them that is not escaped ends there for the crate `redis`, and what follows it
@@ -157,13 +172,11 @@ fn fault(url: &str, place: &Place) -> Option<&'static str> {
     };
     // Whatever is not refused here is shown when the server cannot be reached.
     match place {
-        Place::Tcp { .. } if settings.contains('@') => {
-            Some("there is an `@` after a `?` or `#`: write %3F and %23 for those of a password")
-        }
+        Place::Tcp { .. } if has_stray_at(url) => Some(STRAY_AT),
         // The crate `redis` decodes the login and not the host. So a `%` there is one of a login whose `@` was encoded, too.
-        Place::Tcp { host, .. } if host.contains('%') => {
-            Some("the host name has a `%` in it: write user and password before a plain `@`")
-        }
+        Place::Tcp { host, .. } if host.contains('%') => Some(
+            "the host name has a `%` or a letter that is not ASCII: write user and password before a plain `@`, and such a name as xn--…",
+        ),
         Place::Tcp { host, port, .. } if *port == 0 || host.contains('\0') => {
             Some("nobody can connect there: give a host name or address, and a port from 1 to 65535")
         }

@@ -12,7 +12,7 @@
 //! unencoded `/`, `?` or `#` ends the list of hosts too early. An `@` behind the hosts shows that, and is refused before any other part is
 //! looked at.
 
-use super::address::{NOT_SHOWN, Place};
+use super::address::{NOT_SHOWN, Place, STRAY_AT};
 use super::hosts::host_and_port;
 use crate::error::Error;
 
@@ -76,8 +76,7 @@ impl<'u> HostsUrl<'u> {
         // A password with one of these characters that is not escaped ends there, and the rest of it would be read as a path and shown in
         // errors. An `@` behind them gives that away.
         if [Some(path), query, fragment].into_iter().flatten().any(|part| part.contains('@')) {
-            let hint = "there is an `@` after a `/`, `?` or `#`: write %2F, %3F, %23 and %40 for those of a password";
-            return Err(read.invalid(hint));
+            return Err(read.invalid(STRAY_AT));
         }
         // The last `@`: a password may contain one, and a host may not.
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
