@@ -30,7 +30,8 @@ pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
     let text = String::from_utf8(bytes).map_err(|e| {
         Error::invalid_config("properties file", name.clone(), format!("it is not UTF-8 ({e}); save it as UTF-8"))
     })?;
-    parse(&text, &name)
+    // Some editors begin a file so. It is no part of the first type.
+    parse(text.strip_prefix('\u{feff}').unwrap_or(&text), &name)
 }
 
 /// Parses the text of a properties file; `name` is for messages. Fails with [`Error::InvalidConfig`], which names the first wrong line.

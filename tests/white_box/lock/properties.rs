@@ -51,6 +51,14 @@ fn a_missing_file_is_named() {
     assert!(error.contains("/no/such.properties"), "{error}");
 }
 
+#[test]
+fn a_byte_order_mark_belongs_to_no_type() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(&file, "\u{feff}ORDER=1000\nUSER=2000\n").expect("written");
+    let leases = read(file.path()).expect("valid");
+    assert_eq!((ms(&leases, "ORDER"), ms(&leases, "USER")), (Some(1000), Some(2000)));
+}
+
 /// A character of a lock type as Java may write it.
 fn written(c: char, as_hex: bool) -> String {
     match c {
