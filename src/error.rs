@@ -50,7 +50,7 @@ pub enum Error {
     /// The key exists with a value of a type that no lock ever writes. Nothing was written.
     #[non_exhaustive]
     #[error(
-        "key {key:?} is in use by something else: {}; choose another lock type or target, or remove that key",
+        "lock {key:?} needs a key that is in use by something else: {}; remove that key, or choose another lock type or target",
         OneLine(message)
     )]
     Conflict {

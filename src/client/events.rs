@@ -332,10 +332,10 @@ impl Events {
         let thread = owner::current_thread();
         let wait = self.long_waits.enter(thread, key);
         if !wait.circle.is_empty() {
-            let name = owner::name_of(thread).and_then(|name| name.name).unwrap_or_default();
+            let name = owner::name_of(thread).unwrap_or_default();
             log::warn!(
                 ACQUIRE,
-                "lock {:?}: thread {name:?} is in a deadlock, which will not end by itself: each of the locks {:?} is held by the thread \
+                "lock {:?}: {name} is in a deadlock, which will not end by itself: each of the locks {:?} is held by the thread \
                  that waits for the next one, and the last one by this thread; lock them in one order everywhere",
                 key.name,
                 wait.circle

@@ -1,6 +1,7 @@
 //! The builder's `on_slow_wait`: told once of each wait that lasts, while the waiter keeps its place.
 
 use crate::support::crew::{HANG, answered, eventually, spawn_named, wait_for};
+use crate::support::journal;
 use crate::support::lab::{Lab, config, on_both_stores};
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use redis_dlock::{CancelToken, DLockGenerator, SlowWait};
@@ -76,6 +77,7 @@ fn short_waits_are_not_told_of(lab: &Lab) {
 }
 
 fn threads_that_wait_for_one_another_are_told_of_their_circle(lab: &Lab) {
+    journal::keep();
     let (generator, waits) = told(lab, Duration::from_secs(3600));
     let locks = ["a", "b", "c"].map(|target| generator.generate_with(config(target, 30_000)).unwrap());
     let (held, cancel) = (Barrier::new(3), CancelToken::new());
@@ -99,6 +101,9 @@ fn threads_that_wait_for_one_another_are_told_of_their_circle(lab: &Lab) {
         let first = locks.iter().position(|lock| lock.key() == wait.key).unwrap();
         let around: Vec<_> = (0..3).map(|n| locks[(first + n) % 3].key().to_owned()).collect();
         assert_eq!(wait.circle, around);
+        let warned = journal::warnings(&wait.key);
+        let named = warned.iter().filter(|line| line.contains(": thread ") && line.contains("is in a deadlock"));
+        assert!(named.count() > 0 && !warned.iter().any(|line| line.contains("thread \"\"")), "{warned:?}");
     });
     drop((locks, generator));
     assert_eq!(
