@@ -18,7 +18,10 @@ use std::{fs, io, process};
 ///
 /// It fails while this process has more than one thread.
 pub(super) fn split_off<T>(name: &CStr, things: T, work: impl FnOnce(T) -> u8) -> io::Result<(Pid, T)> {
-    let threads = fs::read_dir("/proc/self/task")?.count();
+    let unreadable = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot read /proc/self/task: {error}: mount a /proc for this process"))
+    };
+    let threads = fs::read_dir("/proc/self/task").map_err(unreadable)?.count();
     if threads != 1 {
         return Err(io::Error::other(format!("{threads} threads run where there must be one")));
     }

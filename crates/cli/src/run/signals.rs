@@ -55,6 +55,12 @@ impl Signals {
     pub(crate) fn block() -> Result<Self, Failure> {
         let own = fs::read_to_string("/proc/self/status")
             .map_err(|error| Failure::system("cannot read /proc/self/status", error))?;
+        // There the numbers of processes are others than those by which this process is told of its children, and sends them signals.
+        if of_field(&own, "Pid:").and_then(|pid| pid.parse().ok()) != Some(process::id()) {
+            let message = "/proc belongs to another PID namespace, and would name the wrong processes: mount one for this namespace, for \
+                           example with `unshare --pid --fork --mount-proc`";
+            return Err(Failure::new(status::SYSTEM, message));
+        }
         let is_ignored = ignored(&own);
         if is_ignored(Signal::SIGCHLD) {
             let message = "was started with SIGCHLD ignored, and could not learn the command's exit status: start it with \
@@ -166,10 +172,14 @@ pub(super) fn die_of(signal: Signal) {
     let _ = raise(signal);
 }
 
+/// Reads a field of `/proc/self/status`.
+fn of_field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
 /// Reads the mask `SigIgn` of `/proc/self/status`.
 fn ignored(status: &str) -> impl Fn(Signal) -> bool + use<> {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let mask = of_field(status, "SigIgn:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
     move |signal| mask >> (signal as i32 - 1) & 1 == 1
 }
 

@@ -6,6 +6,7 @@ use super::support::free_port;
 use super::support::sentinels::Service;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
@@ -194,6 +195,30 @@ fn a_start_with_sigchld_ignored_is_70() {
     command.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_dlock"), "run", "JOB", "x", "--", "true"]);
     let ended = command.env("DLOCK_URL", kit.server.url()).end().expect(70);
     assert!(ended.err.contains("--default-signal=CHLD"), "{ended:?}");
+}
+
+/// In the `/proc` of another PID namespace the numbers are those of strangers, which `dlock` would end with the command. Where the system lets nobody
+/// make a namespace, nothing is judged.
+#[test]
+fn a_proc_that_is_missing_or_anothers_is_70() {
+    let kit = Kit::new();
+    let inside = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"];
+    let in_namespace = |options: &[&str], words: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(inside).args(options).args(words).env("DLOCK_URL", kit.server.url()).env("HOME", kit.home.path());
+        command
+    };
+    if !in_namespace(&[], &["true"]).status().is_ok_and(|status| status.success()) {
+        let _ = writeln!(io::stderr(), "SKIPPED: no namespaces of processes here");
+        return;
+    }
+    let run = [env!("CARGO_BIN_EXE_dlock"), "run", "JOB", "x", "--", "true"];
+    let hidden = [&["sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"][..], &run].concat();
+    for (words, said) in [(&run[..], "/proc belongs to another PID namespace"), (&hidden, "mount a /proc")] {
+        let ended = in_namespace(&[], words).end().expect(70);
+        assert!(ended.err.contains(said), "{ended:?}");
+    }
+    in_namespace(&["--mount-proc"], &run).end().expect(0);
 }
 
 #[test]
