@@ -9,10 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 /// A waiter that polls asks again within a part of it.
-const LEASE: Duration = Duration::from_millis(900);
+const LEASE: Duration = Duration::from_millis(3000);
 
+/// The lock, which is extended long before its lease ends.
 fn lock(generator: &DLockGenerator) -> DistributedReentrantLock {
-    generator.generate_with(DLockConfig::new("HIDDEN", "x").with_lease(LEASE)).unwrap()
+    generator.generate_with(DLockConfig::new("HIDDEN", "x").with_lease(LEASE).with_renew_at(0.1)).unwrap()
 }
 
 /// Two clients hold a lock in turn, in rounds: each waits while the other holds.
@@ -21,8 +22,8 @@ fn play(clients: &[DLockGenerator; 2], rounds: usize) {
         let [holder, waiter] = [round, round + 1].map(|n| lock(&clients[n % 2]));
         let guard = holder.lock_owned().unwrap();
         let waits = spawn(move || waiter.lock_owned().unwrap().unlock().unwrap());
-        // Some polls long.
-        thread::sleep(LEASE / 3);
+        // A poll long.
+        thread::sleep(LEASE / 5);
         assert!(!waits.is_finished());
         guard.unlock().unwrap();
         waits.join();

@@ -1,5 +1,6 @@
 //! The lock-delay: after a tenure that ended by its lease, the key stays taken for a while; after an orderly release it does not.
 
+use crate::support::clock_shim::ClockShim;
 use crate::support::crew::{HANG, answered, eventually, spawn_with, wait_by, wait_for};
 use crate::support::holder::Holder;
 use crate::support::lab::{Lab, connect, is_listener_on, on_both_stores};
@@ -245,8 +246,16 @@ fn a_waiter_gets_the_lock_of_a_dead_holder_when_the_delay_is_over() {
     }
 }
 
-const LEASE: Duration = ms(900);
-const DELAY: Duration = ms(1500);
+/// In these tests the server's clock is moved by hand, and that of the process that holds goes on: so long that it extends nothing.
+const LEASE: Duration = Duration::from_secs(3600);
+const DELAY: Duration = Duration::from_secs(50);
+
+/// A server whose clock is moved by hand.
+fn server_by_hand() -> (RedisServer, ClockShim, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new());
+    let shim = ClockShim::following(&clock);
+    (RedisServer::start_in(&shim.variables(), &[]), shim, clock)
+}
 
 /// Who holds the key, and what is left of it.
 fn key(server: &RedisServer) -> (Option<String>, Duration) {
@@ -280,11 +289,12 @@ fn last_lease(executed: &[Executed], of: &str) -> (u64, Duration) {
 /// Shows: G4.
 #[test]
 fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
-    let server = RedisServer::start();
+    let (server, _shim, clock) = server_by_hand();
+    let time = Time::by_hand(clock);
     for polls in [false, true] {
         let monitor = Monitor::start(&server);
         let mut dead = Holder::holding(&server, &config(LEASE, DELAY));
-        let generator = DLockGenerator::builder().listener(is_listener_on() && !polls);
+        let generator = time.builder().listener(is_listener_on() && !polls);
         let generator = generator.build(redis_dlock::RedisLockProcessor::connect(&server.url()).unwrap()).unwrap();
         let lock = generator.generate_with(config(LEASE, ms(0))).unwrap();
         let waiter = wait_by(&lock, move |other| {
@@ -295,10 +305,9 @@ fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
         });
         let holder = key(&server).0.unwrap();
         dead.kill();
-        assert!(key(&server).1 > DELAY, "its lease has just been extended, or had a while to go");
-        // A busy server tells a command some time after the moment from which it counts the lease.
+        assert_eq!(key(&server).1, LEASE + DELAY);
         let end: u64 = server.run(&["PEXPIRETIME", lock.key()]);
-        let next = waiter.join();
+        let next = time.join(waiter);
         let executed = monitor.stop(&server);
         assert_eq!(last_lease(&executed, &holder).1, LEASE + DELAY);
         let (granted, _) = last_lease(&executed, &next);
@@ -308,7 +317,9 @@ fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
 
 #[test]
 fn the_delay_of_a_killed_holder_says_who_that_was() {
-    let server = RedisServer::start();
+    // The record of a client that is dead stays for 90 s.
+    const LEASE: Duration = Duration::from_secs(60);
+    let (server, _shim, clock) = server_by_hand();
     let mut dead = Holder::holding(&server, &config(LEASE, FOR_EVER));
     let asker = connect(&server.url());
     let found = || asker.describe("TEST", "x").unwrap();
@@ -316,27 +327,23 @@ fn the_delay_of_a_killed_holder_says_who_that_was() {
     eventually("its record is written", || client().is_some());
     assert_eq!(found().lock_delay, None);
     dead.kill();
-    eventually("its delay has begun", || found().lock_delay.is_some());
+    clock.advance(LEASE + ms(1));
+    assert!(found().lock_delay.is_some());
     assert_eq!(client().unwrap().pid, Some(dead.pid()));
 }
 
 /// Shows: G4.
 #[test]
 fn a_jvm_waits_for_the_delay_too() {
-    let server = RedisServer::start();
+    let (server, _shim, clock) = server_by_hand();
     let (mut jvm, mut dead) = (Jvm::new(&server), Holder::holding(&server, &config(LEASE, DELAY)));
     dead.kill();
     let name = config(LEASE, DELAY).unique_key().to_owned();
-    let holder = key(&server).0;
-    let mut least = key(&server).1;
-    assert!(least > DELAY);
-    while !jvm.update_for_lock(&name, LEASE) {
-        let (now, left) = key(&server);
-        // Between the two it may have ended.
-        least = if now == holder { left } else { ms(0) };
-        std::thread::sleep(ms(1));
-    }
-    assert!(least <= ms(200), "it had the key when hardly anything was left: {least:?}");
+    clock.advance(LEASE + DELAY);
+    assert!(!jvm.update_for_lock(&name, LEASE));
+    // Redis counts milliseconds, and drops a key in the one after its end.
+    clock.advance(ms(1));
+    assert!(jvm.update_for_lock(&name, LEASE));
     assert!(jvm.update_for_unlock(&name));
 }
 
@@ -344,7 +351,7 @@ fn a_jvm_waits_for_the_delay_too() {
 #[test]
 fn a_stopped_holder_that_unlocks_late_ends_the_delay() {
     let server = RedisServer::start();
-    let mut stopped = Holder::holding(&server, &config(LEASE, FOR_EVER));
+    let mut stopped = Holder::holding(&server, &config(ms(900), FOR_EVER));
     let holder = key(&server).0;
     stopped.signal(Signal::STOP);
     eventually("its lease is over", || key(&server).1 < FOR_EVER);

@@ -34,7 +34,7 @@ impl Lab {
 
     /// Another way to the store.
     pub(crate) fn processor(&self) -> Arc<dyn LockProcessor> {
-        self.store.processor()
+        self.time.keep_up(self.store.processor())
     }
 
     /// What all clients in this store have in common.
@@ -44,12 +44,12 @@ impl Lab {
 
     /// Another way to the store, and what is asked on it.
     pub(crate) fn watched(&self) -> (Watched, Arc<Watch>) {
-        Watched::by(self.time.clone(), self.store.processor())
+        Watched::by(self.time.clone(), self.processor())
     }
 
     /// A new client.
     pub(crate) fn generator(&self) -> DLockGenerator {
-        self.builder().build(Watched::unseen(self.store.processor())).unwrap()
+        self.builder().build(Watched::unseen(self.processor())).unwrap()
     }
 
     /// A new client, and what it asks of the store.

@@ -7,6 +7,8 @@ use crate::acl;
 use crate::support::commands::Commands;
 use crate::support::crew::{eventually, queue_by, spawn};
 use crate::support::sentinels::{Plan, Service};
+use crate::support::time::Time;
+use crate::support::watched::{Kind, Watched, When};
 use crate::support::{LONG, Proxy, RedisServer, cause, journal};
 use redis_dlock::{
     BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LockProcessor, LossCause,
@@ -188,19 +190,30 @@ fn an_attempt_that_is_not_acknowledged_is_undone_and_fails_by_name() {
 fn an_extension_that_is_not_acknowledged_moves_no_deadline() {
     let service = replicated(1);
     let master = &service.servers[0];
-    let generator = generator(&master.url(), 1);
-    let lease = Duration::from_secs(3);
-    let lock = generator.generate_with(DLockConfig::new("ACKS", "extended").with_lease(lease)).unwrap();
-    let guard = lock.lock_owned().unwrap();
+    let time = Time::by_hand(Arc::default());
+    let store = time.keep_up(Arc::new(builder(&master.url(), 1).connect().unwrap()));
+    let (store, seen) = Watched::by(time.clone(), store);
+    let lock = lock_of(&time.builder().build(store).unwrap(), "extended");
+    let guard = time.during(|| lock.lock_owned().unwrap());
     let lost = guard.lost();
-    // With acknowledgements it lives on for as long as it is held.
-    assert!(lost.recv_timeout(lease * 3 / 2).is_err());
+    let deadline = || time.now() + guard.remaining();
+    // With acknowledgements it moves.
+    let before = deadline();
+    seen.wait_for_more(Kind::Extend, 1);
+    eventually("the deadline has moved", || deadline() > before);
     signal_replicas(&service, Signal::STOP);
+    Commands::forget(master);
+    let before = deadline();
+    let extended = seen.stop_next(Kind::Extend, When::Coming);
+    extended.wait_till_due();
+    assert_eq!(Commands::of(master).count("pexpire"), 1, "the server itself has extended it");
+    extended.open();
+    // It is tried again when the answer has been looked at.
+    seen.wait_for_more(Kind::Extend, 1);
+    assert_eq!(deadline(), before);
+    time.jump(guard.remaining());
     lost.recv_timeout(LONG).expect("told of the loss");
     assert_eq!(cause(guard.ensure_valid()), LossCause::Deadline);
-    // The server itself has extended it: only the deadline of the client has not moved.
-    let left: i64 = master.run(&["PTTL", lock.key()]);
-    assert!(left > 0, "{left} ms");
     signal_replicas(&service, Signal::CONT);
     drop(guard);
 }

@@ -26,7 +26,8 @@ on_both_stores!(
 
 /// The kind of the one call by which a client has looked since a break, and found it. If there is none, the last call was under way before.
 fn look_since(watch: &Watch, broken: Moment) -> Kind {
-    let calls = watch.calls();
+    let mut calls = watch.calls();
+    calls.retain(|call| !call.unanswered);
     assert!(calls.iter().filter(|call| call.at > broken).count() <= 1, "{calls:?}");
     calls.last().expect("a call").kind
 }

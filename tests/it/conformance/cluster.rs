@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A store on all masters of a cluster; the clients know only the first node.
 pub(crate) fn store(cluster: &Cluster) -> RedisStore {
-    let masters = cluster.masters().into_iter().map(|node| cluster.url(node)).collect();
-    RedisStore::on_cluster(cluster.url_of_seeds(&[0]), masters)
+    let masters: Vec<_> = cluster.masters().into_iter().map(|node| cluster.url(node)).collect();
+    RedisStore::on_cluster(cluster.url_of_seeds(&[0]), &masters)
 }
 
 /// A release hands over with a number, and a Cluster sets the fence to the clock for each. So where `SET` is denied, nothing is done, and

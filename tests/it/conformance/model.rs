@@ -250,7 +250,6 @@ impl<'s> Side<'s> {
 }
 
 pub(crate) fn random_requests_are_answered_as_by_the_embedded_store(store: RedisStore) {
-    let stand_still = store.stand_still();
     let suite = &Suite::on(store);
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     let keys = AtomicU64::new(0);
@@ -258,7 +257,7 @@ pub(crate) fn random_requests_are_answered_as_by_the_embedded_store(store: Redis
         let key = format!("k{}", keys.fetch_add(1, Ordering::Relaxed));
         // Its clients have the same names.
         let embedded = Suite::beside(suite, MemoryStore::start());
-        play(Side::new(suite, &key), Side::new(&embedded, &key), &steps, &stand_still)?;
+        play(Side::new(suite, &key), Side::new(&embedded, &key), &steps)?;
         suite.assert_nothing_is_left();
         embedded.assert_nothing_is_left();
         Ok(())
@@ -268,18 +267,12 @@ pub(crate) fn random_requests_are_answered_as_by_the_embedded_store(store: Redis
     }
 }
 
-fn play(
-    mut real: Side<'_>,
-    mut embedded: Side<'_>,
-    steps: &[(Step, Denied)],
-    stand_still: &impl Fn(),
-) -> Result<(), TestCaseError> {
+fn play(mut real: Side<'_>, mut embedded: Side<'_>, steps: &[(Step, Denied)]) -> Result<(), TestCaseError> {
     for (step, denied) in steps {
         let is_held = embedded.look().0.is_some();
         let denied = denied.filter(|command| may_be_denied(step, command, is_held));
         let chosen = embedded.chosen(step);
         let expected = embedded.play(step, chosen, denied);
-        stand_still();
         prop_assert_eq!(real.play(step, chosen, denied), expected, "at {:?}, without {:?}", step, denied);
         prop_assert_eq!(real.look(), embedded.look(), "after {:?}, without {:?}", step, denied);
         for client in 0..LISTENERS {

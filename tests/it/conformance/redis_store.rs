@@ -1,14 +1,14 @@
-//! [`Store`] for Redis: a server for each test, or the master of a service or the masters of a cluster that several cases share, and real
-//! time.
+//! [`Store`] for Redis: a server for each test, whose clock is moved by hand, or the master of a service or the masters of a cluster that
+//! several cases share, and real time.
 
 use crate::support::RedisServer;
+use crate::support::clock_shim::ClockShim;
 use crate::support::crew::eventually;
-use crate::support::queue::begin_the_time_of_the_unheard;
 use crate::support::sentinels::Service;
 use dlock_conformance::Store;
 use parking_lot::Mutex;
-use redis_dlock::RedisLockProcessor;
 use redis_dlock::processor::{Claim, LockProcessor, Operations};
+use redis_dlock::{ManualClock, RedisLockProcessor};
 use std::any::Any;
 use std::sync::Arc;
 use std::thread;
@@ -29,35 +29,49 @@ pub(crate) struct RedisStore {
     name: &'static str,
     /// What processors connect to.
     url: String,
-    /// What an administrator connects to: the server, or all masters.
-    server_urls: Vec<String>,
     admins: Mutex<Vec<redis::Connection>>,
     /// Whether processors come with a connection that has had a number, so that they try plain commands first.
     proved: bool,
     is_cluster: bool,
+    /// The clock that the server follows.
+    clock: Option<Arc<ManualClock>>,
     /// What must run as long as the store is used.
     _servers: Arc<dyn Any + Send + Sync>,
 }
 
 impl RedisStore {
     pub(crate) fn start() -> Self {
-        let server = RedisServer::start();
-        Self::of("redis", server.url(), vec![server.url()], Arc::new(server))
+        Self::by(Arc::default())
     }
 
-    fn of(name: &'static str, url: String, server_urls: Vec<String>, servers: Arc<dyn Any + Send + Sync>) -> Self {
-        let admins = Mutex::new(connections(&server_urls));
-        Self { name, url, server_urls, admins, proved: false, is_cluster: false, _servers: servers }
+    /// On a clock of its own.
+    pub(crate) fn in_real_time() -> Self {
+        let server = RedisServer::start();
+        Self::of("redis", server.url(), &[server.url()], Arc::new(server))
+    }
+
+    /// On a clock that others move, too.
+    pub(crate) fn by(clock: Arc<ManualClock>) -> Self {
+        let shim = ClockShim::following(&clock);
+        let server = RedisServer::start_in(&shim.variables(), &[]);
+        let store = Self::of("redis", server.url(), &[server.url()], Arc::new((server, shim)));
+        Self { clock: Some(clock), ..store }
+    }
+
+    /// An administrator connects to the server, or to all masters.
+    fn of(name: &'static str, url: String, server_urls: &[String], servers: Arc<dyn Any + Send + Sync>) -> Self {
+        let admins = Mutex::new(connections(server_urls));
+        Self { name, url, admins, proved: false, is_cluster: false, clock: None, _servers: servers }
     }
 
     /// A store on the first master of a service, reached by its Sentinels. The master is as empty as a new one; nobody else uses it.
     pub(crate) fn behind(service: &Arc<Service>) -> Self {
         let url = service.servers[0].url();
-        Self::of("redis behind Sentinels", service.url(), vec![url], service.clone()).emptied()
+        Self::of("redis behind Sentinels", service.url(), &[url], service.clone()).emptied()
     }
 
     /// A store on the masters of a cluster, which are as empty as new ones; nobody else uses them.
-    pub(crate) fn on_cluster(url: String, masters: Vec<String>) -> Self {
+    pub(crate) fn on_cluster(url: String, masters: &[String]) -> Self {
         let store = Self::of("redis cluster", url, masters, Arc::new(()));
         Self { is_cluster: true, ..store }.emptied()
     }
@@ -77,12 +91,6 @@ impl RedisStore {
 
     pub(crate) fn start_proved() -> Self {
         Self { proved: true, ..Self::start() }
-    }
-
-    /// Returns what lets no time pass for the waiters that nobody hears, however long it is until it is called.
-    pub(crate) fn stand_still(&self) -> impl Fn() + use<> {
-        let admins = Mutex::new(connections(&self.server_urls));
-        move || admins.lock().iter_mut().for_each(begin_the_time_of_the_unheard)
     }
 
     /// Runs a command about a key where the key belongs.
@@ -162,14 +170,22 @@ impl Store for RedisStore {
 
     fn flush(&self) {
         self.everywhere::<()>(&redis::cmd("FLUSHALL"));
+        // A lost counter begins again at the time, which does not stand as still as this clock.
+        self.clock.iter().for_each(|clock| clock.advance(Duration::from_millis(10)));
     }
 
     fn pass_time(&self, time: Duration) {
         // Redis cuts times to milliseconds and drops a key in the one after its end.
-        thread::sleep(time + Duration::from_millis(10));
+        match &self.clock {
+            Some(clock) => clock.advance(time + Duration::from_millis(1)),
+            None => thread::sleep(time + Duration::from_millis(10)),
+        }
     }
 
     fn pass_time_of_gaps(&self, key: &str, time: Duration) {
+        if self.clock.is_some() {
+            return self.pass_time(time);
+        }
         // What would end earlier is made to: the queue, what keeps the time since the last gap, the gap itself, and the time for
         // which places are kept.
         let script = "local time = tonumber(ARGV[1])

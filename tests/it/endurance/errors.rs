@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-alone_on_both_stores!(nothing_breaks_where_three_commands_of_ten_fail);
+alone_on_both_stores!(crate::support::lab::on_redis_in_real_time: nothing_breaks_where_three_commands_of_ten_fail);
 
 const LEASE_MS: u64 = 1000;
 

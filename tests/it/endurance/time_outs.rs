@@ -11,7 +11,7 @@ use redis_dlock::{DistributedReentrantLock, Error};
 use std::thread;
 use std::time::{Duration, Instant};
 
-alone_on_both_stores!(waits_that_fail_leave_nothing_and_keep_their_time);
+alone_on_both_stores!(crate::support::lab::on_redis_in_real_time: waits_that_fail_leave_nothing_and_keep_their_time);
 
 /// How long each wait is.
 const WAIT: Duration = Duration::from_millis(1);

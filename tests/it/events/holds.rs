@@ -140,6 +140,7 @@ fn a_loss_that_only_a_posted_release_shows_follows_it(lab: &Lab) {
     lab.delete(lock.key());
     drop(guard);
     assert_eq!(next_released(&events, HoldEnd::Sent).token, acquired.token);
+    lab.time.until("the answer to the release is taken in", || !events.is_empty());
     assert_eq!(next_lost(&events).cause, LossCause::Deleted);
 }
 

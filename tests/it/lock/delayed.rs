@@ -2,12 +2,12 @@
 
 use crate::support::cause;
 use crate::support::crew::{eventually, spawn, wait_by};
-use crate::support::lab::{Lab, config, is_listener_on, running_on_both_stores};
+use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{BackendFailure, DLockConfig, DelayedRelease, DistributedReentrantLock, Error, LossCause};
 use std::time::Duration;
 
-running_on_both_stores!(
+on_both_stores!(
     nobody_gets_the_lock_before_the_time_since_the_beginning_is_over,
     a_time_that_is_over_releases_the_lock,
     an_inner_unlock_is_remembered_and_the_longest_time_counts,

@@ -2,12 +2,12 @@
 
 use crate::support::cause;
 use crate::support::crew::eventually;
-use crate::support::lab::{Lab, config, running_on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, Watch, When};
 use redis_dlock::{BackendFailure, DLockConfig, DLockGuard, LossCause};
 use std::time::Duration;
 
-running_on_both_stores!(
+on_both_stores!(
     a_deletion_is_noticed_before_the_next_extension,
     a_take_over_is_noticed_before_the_next_extension,
     without_probes_the_next_extension_notices,

@@ -1,12 +1,12 @@
 //! A limit on holding: the holder is told when it is reached, and the others come in when the lease has run out.
 
 use crate::support::cause;
-use crate::support::lab::{Lab, config, running_on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use redis_dlock::{DLockConfig, LossCause};
 use std::time::Duration;
 
-running_on_both_stores!(
+on_both_stores!(
     who_holds_too_long_is_told_while_the_store_still_keeps_the_others_out,
     after_it_the_lease_is_not_extended_and_another_process_gets_the_lock,
     who_comes_back_in_time_notices_nothing,

@@ -2,14 +2,14 @@
 
 use crate::support::crew::{HANG, eventually, spawn, spawn_with};
 use crate::support::journal;
-use crate::support::lab::{Lab, config, running_on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::Kind;
 use crossbeam_channel::unbounded;
 use redis_dlock::{DistributedReentrantLock, LossCause};
 use std::mem;
 use std::time::Duration;
 
-running_on_both_stores!(
+on_both_stores!(
     a_thread_that_ends_while_it_holds_is_noticed_and_its_lease_runs_out,
     a_thread_that_panics_while_it_holds_is_noticed,
     a_guard_that_was_forgotten_is_noticed_when_its_thread_ends,

@@ -1,14 +1,14 @@
 //! The lease thread: what it extends and probes, when, and in how many round trips.
 
 use crate::support::crew::{eventually, spawn};
-use crate::support::lab::{Lab, config, running_on_both_stores};
+use crate::support::lab::{Lab, config, on_both_stores};
 use crate::support::watched::{Kind, When};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-running_on_both_stores!(
+on_both_stores!(
     a_hold_outlives_ten_leases,
     it_extends_at_three_quarters_and_probes_in_between,
     without_probes_it_only_extends,

@@ -122,7 +122,8 @@ fn each_has_a_token_in_the_order_of_the_list(lab: &Lab) {
     assert!(guards.remaining() <= Duration::from_secs(5) && !guards.remaining().is_zero(), "the shortest");
     let lost = guards.lost();
     drop(guards);
-    assert!(lost.recv().is_err(), "all have ended without a loss");
+    // The answers to the releases are taken in a while later.
+    assert!(lab.time.during(|| lost.recv().is_err()), "all have ended without a loss");
 }
 
 fn a_list_names_each_lock_once_and_at_least_one(lab: &Lab) {

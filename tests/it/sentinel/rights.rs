@@ -1,9 +1,10 @@
 //! The user that the manual (page "failover", "Rights") tells an operator to make on Sentinels can do all that a client needs there,
 //! and with any one of its rights missing something is denied: the line is neither too short nor too long.
 
+use crate::support::LONG;
 use crate::support::crew::eventually;
 use crate::support::sentinels::{Plan, SERVICE, Sentinel, Service};
-use redis_dlock::{DLockGenerator, Error};
+use redis_dlock::{DLockGenerator, Error, RedisLockProcessor};
 
 /// The words of the manual's line after the user's name and password.
 fn rights() -> Vec<String> {
@@ -30,10 +31,11 @@ fn service_with(rights: &[String]) -> Service {
 
 const LOGIN: &str = "sentinel_username=watcher&sentinel_password=watch";
 
-/// A client that is told of the first Sentinel.
+/// A client that is told of the first Sentinel, and waits for a busy machine: a server that is late is no denial.
 fn connect(service: &Service, servers: &str, sentinels: &str) -> Result<DLockGenerator, Error> {
     let place = service.sentinels[0].place();
-    DLockGenerator::connect(&format!("redis+sentinel://:{servers}@{place}/{SERVICE}?{sentinels}"))
+    let builder = RedisLockProcessor::builder(&format!("redis+sentinel://:{servers}@{place}/{SERVICE}?{sentinels}"))?;
+    DLockGenerator::new(builder.connect_timeout(LONG).io_timeout(LONG).connect()?)
 }
 
 fn locks(generator: &DLockGenerator) {

@@ -2,38 +2,78 @@
 //!
 //! The test itself builds it with `cc`, which exists wherever Rust links.
 
+use parking_lot::Mutex;
+use redis_dlock::{Clock, ManualClock};
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::{Arc, LazyLock};
+use std::time::UNIX_EPOCH;
 use tempfile::TempDir;
+
+/// The library, which each process of the tests builds once. Servers of others that have an earlier one keep that.
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+    let [built, library] = [format!("clock_shim.{}", process::id()), "clock_shim.so".to_owned()]
+        .map(|name| Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
+    compile("clock_shim.c", &built);
+    fs::rename(built, &library).unwrap();
+    library
+});
 
 /// A movable wall clock: see the module. It is right at first.
 pub(crate) struct ClockShim {
     dir: TempDir,
+    file: File,
+    /// Takes the time of the clock that is followed.
+    follow: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl ClockShim {
+    /// A clock that can be stepped. It stands right at first.
     pub(crate) fn build() -> Self {
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
-        compile("clock_shim.c", &dir.path().join("shim.so"));
-        fs::write(dir.path().join("offset"), 0_i64.to_ne_bytes()).unwrap();
-        Self { dir }
+        let file = OpenOptions::new().write(true).create_new(true).open(dir.path().join("clock")).unwrap();
+        write(&file, 0);
+        Self { dir, file, follow: None }
+    }
+
+    /// A clock that goes with one that is moved by hand, a moment behind it.
+    pub(crate) fn following(clock: &Arc<ManualClock>) -> Self {
+        let shim = Self::build();
+        let origin = i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap();
+        let (file, leader) = (Mutex::new(shim.file.try_clone().unwrap()), Arc::clone(clock));
+        let follow: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+            // Who comes second reads a later time.
+            let file = file.lock();
+            write(&file, origin + i64::try_from(leader.now().as_nanos()).unwrap());
+        });
+        follow();
+        clock.wake_on_move(Arc::downgrade(&follow));
+        Self { follow: Some(follow), ..shim }
     }
 
     /// The environment of a process whose wall clock this moves.
-    pub(crate) fn variables(&self) -> [(String, String); 2] {
-        let path = |name: &str| OsStr::to_str(self.dir.path().join(name).as_os_str()).unwrap().to_owned();
-        [("LD_PRELOAD".to_owned(), path("shim.so")), ("CLOCK_SHIM".to_owned(), path("offset"))]
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let text = |path: &Path| OsStr::to_str(path.as_os_str()).unwrap().to_owned();
+        let mut variables = vec![("LD_PRELOAD", text(&LIBRARY)), ("CLOCK_SHIM", text(&self.dir.path().join("clock")))];
+        if self.follow.is_some() {
+            variables.push(("CLOCK_STANDS", String::new()));
+        }
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     /// Steps the clock: so many seconds off from now on.
     pub(crate) fn set(&self, seconds: i64) {
         // The file is written in place by one write, because the process has it mapped.
-        let file = OpenOptions::new().write(true).open(self.dir.path().join("offset")).unwrap();
-        file.write_all_at(&(seconds * 1_000_000_000).to_ne_bytes(), 0).unwrap();
+        write(&self.file, seconds * 1_000_000_000);
     }
+}
+
+/// In place, in one write: the process has the file mapped.
+fn write(file: &File, nanos: i64) {
+    file.write_all_at(&nanos.to_ne_bytes(), 0).unwrap();
 }
 
 /// Builds the library that stands in a file beside this one.

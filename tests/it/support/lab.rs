@@ -1,8 +1,9 @@
-//! The stores of these tests, each fresh, and the clients that meet there. The time of the embedded one is moved by hand.
+//! The stores of these tests, each fresh, and the clients that meet there. Time is moved by hand, that of a Redis server, too.
 
 #[path = "../../support/lab.rs"]
 mod shared;
 
+use super::stalls::on_a_running_machine;
 use super::time::Time;
 use crate::conformance::suite::{MemoryStore, RedisStore};
 use redis_dlock::{DLockConfig, DLockGenerator, ManualClock, RedisLockProcessor};
@@ -19,18 +20,34 @@ impl Lab {
         Self::on(MemoryStore::by(clock.clone()), Time::by_hand(clock))
     }
 
+    /// A server whose clock is its own, for tests of real time.
+    pub(crate) fn redis_in_real_time() -> Self {
+        Self::on(RedisStore::in_real_time(), Time::default())
+    }
+
     /// A server of its own; with [`ON_CLUSTER`], the masters of that cluster.
     pub(crate) fn redis() -> Self {
-        let store = match std::env::var(ON_CLUSTER) {
-            Ok(masters) => {
-                let masters: Vec<_> = masters.split(',').map(str::to_owned).collect();
-                let seed = masters[0].replace("redis://", "redis+cluster://");
-                RedisStore::on_cluster(seed, masters)
-            }
-            Err(_) => RedisStore::start(),
+        let Ok(masters) = std::env::var(ON_CLUSTER) else {
+            let clock = Arc::new(ManualClock::new());
+            return Self::on(RedisStore::by(clock.clone()), Time::by_hand(clock));
         };
-        Self::on(store, Time::default())
+        let masters: Vec<_> = masters.split(',').map(str::to_owned).collect();
+        let seed = masters[0].replace("redis://", "redis+cluster://");
+        Self::on(RedisStore::on_cluster(seed, &masters), Time::default())
     }
+}
+
+/// Runs a test on Redis in real time.
+pub(crate) fn on_redis_in_real_time(test: impl Fn(&Lab)) {
+    test(&Lab::redis_in_real_time());
+}
+
+/// Runs a test on Redis. On a cluster, whose leases run in real time, a test that fails while the machine stands still is played again.
+pub(crate) fn on_redis(test: impl Fn(&Lab)) {
+    if std::env::var_os(ON_CLUSTER).is_some() {
+        return on_a_running_machine(STALL, || test(&Lab::redis()));
+    }
+    test(&Lab::redis());
 }
 
 /// A new client of the server at `url`.
@@ -50,30 +67,17 @@ macro_rules! on_both_stores {
             $(#[test] fn $name() { super::$name(&crate::support::lab::Lab::memory()); })+
         }
         mod redis {
-            $(#[test] fn $name() { super::$name(&crate::support::lab::Lab::redis()); })+
+            $(#[test] fn $name() { crate::support::lab::on_redis(super::$name); })+
         }
     };
 }
 
-/// As [`on_both_stores!`], for tests of leases: one that fails while the machine stands still is played again.
-macro_rules! running_on_both_stores {
-    ($($name:ident),+ $(,)?) => {
-        mod memory {
-            $(#[test] fn $name() { super::$name(&crate::support::lab::Lab::memory()); })+
-        }
-        mod redis {
-            $(#[test] fn $name() {
-                crate::support::stalls::on_a_running_machine(crate::support::lab::STALL, || {
-                    super::$name(&crate::support::lab::Lab::redis());
-                });
-            })+
-        }
-    };
-}
-
-/// As [`on_both_stores!`], each test in a process of its own.
+/// As [`on_both_stores!`], each test in a process of its own. `on_redis` is how the one on Redis is run.
 macro_rules! alone_on_both_stores {
     ($($name:ident),+ $(,)?) => {
+        $crate::support::lab::alone_on_both_stores!($crate::support::lab::on_redis: $($name),+);
+    };
+    ($on_redis:path: $($name:ident),+) => {
         mod memory {
             $(#[test] fn $name() {
                 let path = concat!(module_path!(), "::", stringify!($name));
@@ -83,10 +87,10 @@ macro_rules! alone_on_both_stores {
         mod redis {
             $(#[test] fn $name() {
                 let path = concat!(module_path!(), "::", stringify!($name));
-                crate::support::process::alone(path, || super::$name(&crate::support::lab::Lab::redis()));
+                crate::support::process::alone(path, || $on_redis(super::$name));
             })+
         }
     };
 }
 
-pub(crate) use {alone_on_both_stores, on_both_stores, running_on_both_stores};
+pub(crate) use {alone_on_both_stores, on_both_stores};

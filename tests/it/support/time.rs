@@ -1,10 +1,14 @@
 //! The time of a store and its clients: real, or moved by hand while a test waits for an effect.
 
+#[path = "at_work.rs"]
+mod at_work;
+
 use super::crew::{Member, eventually, hang};
+use at_work::{AtWork, Noting};
 use crossbeam_channel::Receiver;
 use parking_lot::Mutex;
 use redis_dlock::{
-    Clock, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, ManualClock, Moment, SystemClock,
+    Clock, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, ManualClock, Moment, SystemClock,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,12 +28,13 @@ pub(crate) struct Time {
     by_hand: Option<Arc<ManualClock>>,
     /// Until when calls of a silent store wait.
     silent: Arc<Mutex<Vec<Moment>>>,
+    at_work: Arc<AtWork>,
 }
 
 impl Time {
     /// A time that is moved by hand.
     pub(crate) fn by_hand(clock: Arc<ManualClock>) -> Self {
-        Self { by_hand: Some(clock), silent: Arc::default() }
+        Self { by_hand: Some(clock), ..Self::default() }
     }
 
     pub(crate) fn is_by_hand(&self) -> bool {
@@ -53,6 +58,11 @@ impl Time {
         self.set(DLockGenerator::builder())
     }
 
+    /// A store whose callers are not left behind when time is moved.
+    pub(crate) fn keep_up(&self, store: Arc<dyn LockProcessor>) -> Arc<dyn LockProcessor> {
+        if self.is_by_hand() { Arc::new(Noting { store, at_work: Arc::clone(&self.at_work) }) } else { store }
+    }
+
     /// Moves a clock that is moved by hand to the next wake-up, and by `at_most`. Pauses while a thread is at work.
     fn step(&self, clock: &ManualClock, at_most: Duration) {
         let (now, mut next) = (clock.now(), clock.next_wake());
@@ -65,10 +75,11 @@ impl Time {
             thread::sleep(LOOK_AGAIN);
             next = now + TICK;
         }
-        if next > now {
-            clock.advance(next.since(now).min(at_most));
-        } else {
+        let allowed = self.at_work.allows(next.since(now).min(at_most));
+        if allowed.is_zero() {
             thread::sleep(LOOK_AGAIN);
+        } else {
+            clock.advance(allowed);
         }
     }
 
@@ -96,9 +107,10 @@ impl Time {
 
     /// Lets so much time pass. What becomes due on the way is done.
     pub(crate) fn pass(&self, time: Duration) {
-        match &self.by_hand {
-            Some(clock) => clock.pass(time),
-            None => thread::sleep(time),
+        let Some(clock) = &self.by_hand else { return thread::sleep(time) };
+        let end = clock.now() + time;
+        while clock.now() < end || clock.next_wake() <= clock.now() {
+            self.step(clock, end.since(clock.now()));
         }
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Call {
     pub(crate) limit: Duration,
     /// Which round trip carried it.
     pub(crate) trip: usize,
+    /// Whether the store itself has not answered it, as one that is late on a busy machine.
+    pub(crate) unanswered: bool,
 }
 
 /// When a gate stops a call.
@@ -248,7 +250,7 @@ impl Watch {
         *self.fault.lock() = Fault::None;
     }
 
-    fn record(&self, requests: &[(Kind, &str, &str)], limit: Duration) {
+    fn record(&self, requests: &[(Kind, &str, &str)], limit: Duration) -> usize {
         let mut calls = self.calls.lock();
         let at = self.time.now();
         calls.1 += 1;
@@ -260,7 +262,17 @@ impl Watch {
             at,
             limit,
             trip,
+            unanswered: false,
         }));
+        trip
+    }
+
+    fn record_unanswered(&self, trip: usize, results: &[Result<Outcome, Error>]) {
+        if results.iter().any(Result::is_err) {
+            let mut calls = self.calls.lock();
+            let of_trip = calls.0.iter_mut().filter(|call| call.trip == trip);
+            of_trip.zip(results).for_each(|(call, result)| call.unanswered = result.is_err());
+        }
     }
 
     fn pass_gates(&self, requests: &[(Kind, &str, &str)], when: When) {
@@ -341,7 +353,7 @@ impl Watched {
     ) -> Vec<Result<Outcome, Error>> {
         let Some(watch) = &self.watch else { return work() };
         let fail = |error: Error| requests.iter().map(|_| Err(error.clone())).collect();
-        watch.record(requests, limit);
+        let trip = watch.record(requests, limit);
         // First, so that a gate stops no thread that is barred.
         watch.wait_at_bar(requests);
         watch.pass_gates(requests, When::Going);
@@ -350,6 +362,7 @@ impl Watched {
             return fail(error);
         }
         let results = work();
+        watch.record_unanswered(trip, &results);
         watch.pass_gates(requests, When::Coming);
         watch.lose_answer_if_told(requests).map_or_else(fail, |()| results)
     }

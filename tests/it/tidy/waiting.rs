@@ -7,7 +7,7 @@ use std::fs;
 
 /// What stands in a file that sleeps, and in one whose tests may be played again.
 const SLEEPS: [&str; 1] = ["thread::sleep("];
-const NEEDS_A_RUNNING_MACHINE: [&str; 3] = ["on_a_running_machine(", "running_on_both_stores!(", "Stalls::watch("];
+const NEEDS_A_RUNNING_MACHINE: [&str; 2] = ["on_a_running_machine(", "Stalls::watch("];
 
 /// The files that the first cells of a table of tests/README.md name.
 fn named(head: &str) -> BTreeSet<String> {

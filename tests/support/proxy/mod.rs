@@ -42,6 +42,8 @@ struct Shared {
 struct Freight {
     at: Instant,
     bytes: Vec<u8>,
+    /// It waits until commands are let through.
+    is_stopped: bool,
     /// The connection ends with it.
     is_last: bool,
 }
@@ -165,6 +167,12 @@ impl Proxy {
         self.shared.toxics.lock().set_trap(what, before, lot)
     }
 
+    /// Lets through the commands whose lot is [`Lot::StopRequest`], and what came after them.
+    pub(crate) fn let_requests_through(&self) {
+        self.shared.toxics.lock().let_go();
+        self.shared.released.notify_all();
+    }
+
     /// Keeps what the server sends on the connections that have subscribed, or on the others, new ones included.
     pub(crate) fn hold_back(&self, inboxes: bool) {
         self.shared.toxics.lock().hold(inboxes, true);
@@ -246,7 +254,10 @@ impl Shared {
                     }
                 }
                 let command = if is_foreign { &[] } else { frame.as_slice() };
-                let fate = self.toxics.lock().judge(number, way, command);
+                let (fate, is_stopped) = {
+                    let mut toxics = self.toxics.lock();
+                    (toxics.judge(number, way, command), toxics.is_stopped(number, way))
+                };
                 let (late, is_last) = match fate {
                     Fate::Goes(late) => (late, false),
                     Fate::IsCut(length) => {
@@ -255,7 +266,7 @@ impl Shared {
                     }
                     Fate::IsLost => continue,
                 };
-                if to.send(Freight { at: Instant::now() + late, bytes: frame, is_last }).is_err() {
+                if to.send(Freight { at: Instant::now() + late, bytes: frame, is_stopped, is_last }).is_err() {
                     return;
                 }
             }
@@ -263,10 +274,12 @@ impl Shared {
     }
 
     fn write(&self, number: usize, way: Way, mut to: &TcpStream, from: &Receiver<Freight>) {
-        for Freight { at, bytes, is_last } in from {
+        for Freight { at, bytes, is_stopped, is_last } in from {
             thread::sleep(at.saturating_duration_since(Instant::now()));
             let mut toxics = self.toxics.lock();
-            while toxics.is_held(number, way) && !self.over.load(Ordering::SeqCst) {
+            let waits =
+                |toxics: &mut Toxics| toxics.is_held(number, way) || is_stopped && toxics.is_stopped(number, way);
+            while waits(&mut toxics) && !self.over.load(Ordering::SeqCst) {
                 self.released.wait(&mut toxics);
             }
             let (lost, slice) = (toxics.is_lost(number, way), toxics.slice);

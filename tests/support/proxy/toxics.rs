@@ -23,6 +23,8 @@ pub(crate) enum Lot {
     LoseRequest,
     /// It reaches the server so much later; also when the client has gone meanwhile.
     DelayRequest(Duration),
+    /// It reaches the server when it is let through; also when the client has gone meanwhile.
+    StopRequest,
     /// It is executed, and so many bytes of its reply come; then the connection ends.
     CutReply(usize),
     /// It is executed, and instead of its reply comes a reset (RST).
@@ -57,6 +59,8 @@ pub(super) struct Link {
     dead: [bool; 2],
     /// Nothing goes to the client for now.
     is_held: bool,
+    /// What comes for the server from now on waits.
+    is_stopped: bool,
     /// By way: later by so much.
     late: [Duration; 2],
     /// The lots of the replies that are due.
@@ -77,6 +81,7 @@ impl Link {
             server,
             dead: [false; 2],
             is_held: false,
+            is_stopped: false,
             late: [Duration::ZERO; 2],
             due: VecDeque::new(),
             is_answered: false,
@@ -186,6 +191,11 @@ impl Toxics {
         }
     }
 
+    /// Lets go the commands that were stopped, and what came after them.
+    pub(super) fn let_go(&mut self) {
+        self.live().for_each(|link| link.is_stopped = false);
+    }
+
     pub(super) fn reset(&mut self) {
         self.live().for_each(Link::reset);
     }
@@ -193,6 +203,7 @@ impl Toxics {
     pub(super) fn close(&mut self) {
         self.held = [false; 2];
         self.hold_new(false);
+        self.let_go();
         self.live().for_each(|link| link.close());
     }
 
@@ -220,6 +231,7 @@ impl Toxics {
         match lot {
             Some(Lot::LoseRequest) => link.dead[Way::ToServer as usize] = true,
             Some(Lot::DelayRequest(late)) => link.late[Way::ToServer as usize] = late,
+            Some(Lot::StopRequest) => link.is_stopped = true,
             _ => {}
         }
         link.due.push_back(lot);
@@ -266,6 +278,11 @@ impl Toxics {
     pub(super) fn is_held(&mut self, number: usize, way: Way) -> bool {
         let held = self.held;
         way == Way::ToClient && self.link(number).is_some_and(|link| link.is_held || held[usize::from(link.is_inbox)])
+    }
+
+    /// Whether a frame that comes now waits until commands are let go.
+    pub(super) fn is_stopped(&mut self, number: usize, way: Way) -> bool {
+        way == Way::ToServer && self.link(number).is_some_and(|link| link.is_stopped)
     }
 
     /// Whether a frame that is to be written is lost.

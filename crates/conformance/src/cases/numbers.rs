@@ -4,6 +4,7 @@ use crate::suite::Suite;
 use crate::tenure::Tenure;
 use redis_dlock::port::{ExtendOutcome, Extension, ReleaseOutcome};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// Collects numbers in the order in which they were issued.
 #[derive(Default)]
@@ -17,11 +18,11 @@ impl Rising {
 }
 
 /// A fresh range. There may be none for the moment (the fence is up to the clock), but not for long.
-fn fresh_range(tenure: &Tenure) -> RangeInclusive<u64> {
+fn fresh_range(suite: &Suite, tenure: &Tenure) -> RangeInclusive<u64> {
     for _ in 0..1000 {
         match tenure.extend_fresh() {
             ExtendOutcome::Extended(Extension { numbers: Some(numbers), .. }) => return numbers,
-            ExtendOutcome::Extended(_) => {}
+            ExtendOutcome::Extended(_) => suite.store().pass_time(Duration::from_millis(1)),
             other => panic!("{other:?}"),
         }
     }
@@ -81,7 +82,7 @@ pub(crate) fn rise_over_a_flush(suite: &Suite) {
         a.poll_gone();
         let b = suite.client().tenure("k");
         numbers.push(b.acquire().number);
-        let range = fresh_range(&b);
+        let range = fresh_range(suite, &b);
         numbers.push(*range.start());
         numbers.0 = *range.end();
         suite.store().flush();
@@ -109,7 +110,7 @@ pub(crate) fn of_a_fresh_range_are_unissued(suite: &Suite) {
         of_l.push(l.acquire().number);
         for tenure in [&k, &l, &k] {
             let numbers = if tenure.key == "k" { &mut of_k } else { &mut of_l };
-            let range = fresh_range(tenure);
+            let range = fresh_range(suite, tenure);
             assert!(!range.is_empty() && range.end() - range.start() < 10_000, "{range:?}");
             numbers.push(*range.start());
             numbers.0 = *range.end();

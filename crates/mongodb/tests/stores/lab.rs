@@ -54,4 +54,4 @@ macro_rules! on_both_stores {
     };
 }
 
-pub(crate) use {on, on_both_stores, on_both_stores as running_on_both_stores};
+pub(crate) use {on, on_both_stores};
