@@ -288,48 +288,78 @@ fn a_program_that_traces_sees_its_locks_in_spans() {
     assert!(has(["INFO hold{key=\"DLOCK_ORDER_4711\" token=", "how=\"free\"", "released held="]), "{text}");
 }
 
-/// A thousand requests for one order at once: one works, and all others are told by whom.
+/// How many requests there are at once.
+const REQUESTS: usize = 1000;
+
+/// How long a request waits for the lock.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Sends a request after a pause: how long the answer took, with the pause, and the answer.
+async fn ask(address: String, line: String, pause: Duration) -> (Duration, String) {
+    let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
+    let begin = Instant::now();
+    tokio::time::sleep(pause).await;
+    let head = format!("{line} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    connection.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    (begin.elapsed(), answer)
+}
+
+/// The median time, in seconds, of as many requests at once. None is answered before its time is over, and each as `is_right` wants.
+fn median(
+    runtime: &Runtime,
+    address: &str,
+    line: impl Fn(usize) -> String,
+    pause: Duration,
+    is_right: impl Fn(&str) -> bool,
+) -> f64 {
+    let running: Vec<_> = (0..REQUESTS).map(|n| runtime.spawn(ask(address.to_owned(), line(n), pause))).collect();
+    let mut waits: Vec<_> = running
+        .into_iter()
+        .map(|running| {
+            let (wait, answer) = runtime.block_on(running).unwrap();
+            assert!(is_right(&answer), "{answer}");
+            assert!(wait >= PATIENCE, "{wait:?}");
+            wait
+        })
+        .collect();
+    waits.sort();
+    waits[REQUESTS / 2].as_secs_f64()
+}
+
+/// A thousand requests for one order at once: one works, and all others are told by whom. They take hardly longer than as many that wait for a timer
+/// and then ask who works on it. Both are compared by their best rounds, since a busy machine makes any of them longer.
 #[test]
 fn a_web_service_answers_409_with_the_holder() {
-    const REQUESTS: usize = 1000;
+    const ROUNDS: std::ops::RangeInclusive<usize> = 2..=10;
     let server = Server::start();
     let service =
         Command::new(example("web")).args([&*server.0.url(), "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut service = process::Killed(service);
     let mut address = String::new();
     BufReader::new(service.0.stdout.take().unwrap()).read_line(&mut address).unwrap();
-    let address = address.trim().strip_prefix("http://").unwrap().to_owned();
+    let address = address.trim().strip_prefix("http://").unwrap();
     let runtime = runtime();
-    let request = |user: String| {
-        let address = address.clone();
-        async move {
-            let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
-            let begin = Instant::now();
-            let head = format!(
-                "POST /orders/TASKS/from/{user} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-            );
-            connection.write_all(head.as_bytes()).await.unwrap();
-            let mut answer = String::new();
-            connection.read_to_string(&mut answer).await.unwrap();
-            (begin.elapsed(), answer)
-        }
-    };
-    let first = runtime.spawn(request("anna".to_owned()));
-    eventually("she works on it", || !server.leftovers().is_empty());
-    let others: Vec<_> = (0..REQUESTS).map(|n| runtime.spawn(request(format!("user{n}")))).collect();
-    let mut waits: Vec<_> = others
-        .into_iter()
-        .map(|other| {
-            let (wait, answer) = runtime.block_on(other).unwrap();
-            assert!(answer.starts_with("HTTP/1.1 409") && answer.ends_with("anna works on it"), "{answer}");
-            assert!(wait >= Duration::from_millis(200), "{wait:?}");
-            wait
-        })
-        .collect();
-    let (_, answer) = runtime.block_on(first).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
-    waits.sort();
-    println!("the median of {REQUESTS} waits is {:?}", waits[REQUESTS / 2]);
+    let (mut working, mut best) = (Vec::new(), [f64::INFINITY; 2]);
+    while !ROUNDS.contains(&working.len()) || best[0] > 1.2 * best[1] {
+        assert!(working.len() < *ROUNDS.end(), "the waits are too long: {best:?}");
+        let order = format!("TASKS{}", working.len());
+        let of = |user: String| format!("POST /orders/{order}/from/{user}");
+        working.push(runtime.spawn(ask(address.to_owned(), of("anna".to_owned()), Duration::ZERO)));
+        eventually("she works on it", || server.leftovers().iter().any(|key| key.ends_with(&order)));
+        let is_told = |answer: &str| answer.starts_with("HTTP/1.1 409") && answer.ends_with("anna works on it");
+        let wait = median(&runtime, address, |n| of(format!("user{n}")), Duration::ZERO, is_told);
+        // On a very busy machine, her work may be done by now.
+        let is_answered = |answer: &str| answer.starts_with("HTTP/1.1 200");
+        let of_timers = median(&runtime, address, |_| format!("GET /orders/{order}"), PATIENCE, is_answered);
+        println!("the median of {REQUESTS} waits is {:.0} ms, of timers {:.0} ms", 1e3 * wait, 1e3 * of_timers);
+        best = [best[0].min(wait), best[1].min(of_timers)];
+    }
+    for anna in working {
+        let (_, answer) = runtime.block_on(anna).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("done"), "{answer}");
+    }
 }
 
 /// A config is needed for nothing else: its lease is the default.
