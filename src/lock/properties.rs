@@ -30,12 +30,13 @@ pub(crate) fn read(path: &Path) -> Result<Leases, Error> {
     let text = String::from_utf8(bytes).map_err(|e| {
         Error::invalid_config("properties file", name.clone(), format!("it is not UTF-8 ({e}); save it as UTF-8"))
     })?;
-    // Some editors begin a file so. It is no part of the first type.
-    parse(text.strip_prefix('\u{feff}').unwrap_or(&text), &name)
+    parse(&text, &name)
 }
 
 /// Parses the text of a properties file; `name` is for messages. Fails with [`Error::InvalidConfig`], which names the first wrong line.
 pub(crate) fn parse(text: &str, name: &str) -> Result<Leases, Error> {
+    // Some editors begin a file with a byte order mark. It is no part of the first type.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut leases = Leases::new();
     for (number, line) in logical_lines(text) {
         let wrong = |hint: String| Error::invalid_config(WHAT, line.clone(), format!("{name}, line {number}: {hint}"));

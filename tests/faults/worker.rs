@@ -293,11 +293,11 @@ impl Hand {
             if let Some(at) = unnoted {
                 begin(at.min(now()));
             }
-            self.note(failed(&error, self.count()));
+            self.note(&failed(&error, self.count()));
         }
     }
 
-    fn note(&self, what: What) {
+    fn note(&self, what: &What) {
         self.note_at(now(), |_| what.clone());
     }
 
@@ -330,7 +330,7 @@ impl Hand {
     }
 
     fn acquire_by<'a>(&self, op: Op, lock: &'a DistributedReentrantLock, form: Form) -> Option<Taken<'a>> {
-        self.note(What::Begin(op));
+        self.note(&What::Begin(op));
         let limit = |limit| Duration::from_millis(limit);
         let got = match (op, form) {
             _ if self.work.together => self.take_together(op, form),
@@ -354,11 +354,11 @@ impl Hand {
                 Some(taken)
             }
             Ok(None) => {
-                self.note(What::Fail { count, why: "busy".to_owned() });
+                self.note(&What::Fail { count, why: "busy".to_owned() });
                 None
             }
             Err(error) => {
-                self.note(failed(&error, count));
+                self.note(&failed(&error, count));
                 None
             }
         }
@@ -399,7 +399,7 @@ impl Hand {
         let mut holds_on = false;
         loop {
             match lost.recv_timeout(LOOK) {
-                Ok(()) => break self.note(What::Lost),
+                Ok(()) => break self.note(&What::Lost),
                 Err(_) => self.look(&taken),
             }
             if now() >= end {
@@ -425,7 +425,7 @@ impl Hand {
     fn look(&self, taken: &Taken<'_>) {
         // What was left when it was looked at may be over by now: that is not what a loss is.
         match taken.known() {
-            (_, 0) => self.note(What::Lost),
+            (_, 0) => self.note(&What::Lost),
             (at, until) => self.note_at(at, |_| What::Valid { until }),
         }
     }
@@ -438,19 +438,19 @@ impl Hand {
         let keeps = can_keep && self.dice.up_to(99) < share && !self.stop.load(Ordering::SeqCst);
         let delay = if keeps { 1 + self.dice.up_to(longest) } else { 0 };
         if keeps {
-            self.note(What::Keeps { until: now() + delay * 1_000_000 });
+            self.note(&What::Keeps { until: now() + delay * 1_000_000 });
         }
-        self.note(What::Begin(Op::Unlock));
+        self.note(&What::Begin(Op::Unlock));
         let left = if keeps { taken.unlock_after(Duration::from_millis(delay)) } else { taken.unlock() };
         let count = self.count();
         let is_lost = matches!(left, Err(Error::LeaseLost(_)));
         match left {
-            Ok(()) => self.note(What::Left { count }),
+            Ok(()) => self.note(&What::Left { count }),
             Err(error) => {
                 if is_lost {
-                    self.note(What::Lost);
+                    self.note(&What::Lost);
                 }
-                self.note(failed(&error, count));
+                self.note(&failed(&error, count));
             }
         }
         is_lost

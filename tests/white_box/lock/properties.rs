@@ -53,9 +53,7 @@ fn a_missing_file_is_named() {
 
 #[test]
 fn a_byte_order_mark_belongs_to_no_type() {
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(&file, "\u{feff}ORDER=1000\nUSER=2000\n").expect("written");
-    let leases = read(file.path()).expect("valid");
+    let leases = parse("\u{feff}ORDER=1000\nUSER=2000\n", "config").expect("valid");
     assert_eq!((ms(&leases, "ORDER"), ms(&leases, "USER")), (Some(1000), Some(2000)));
 }
 
