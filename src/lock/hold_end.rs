@@ -1,19 +1,26 @@
 //! The futures of the end of a [`Hold`](crate::Hold): its release, and its loss.
 
 use crate::client::orders::ReleaseReply;
+use crate::client::parts::Parts;
 use crate::error::Error;
 use crate::lock::handle::Handle;
 use crate::state::owner::HoldNumber;
-use crate::state::task::TaskReply;
+use crate::state::task::{TaskPolling, TaskReply};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 /// The outcome of a release. Made by [`Hold::release_async`](crate::Hold::release_async). The release goes on if this is dropped.
 #[derive(Debug)]
 #[must_use = "the outcome of the release is lost unless this is awaited"]
-pub struct ReleaseFuture(ReleaseReply);
+pub struct ReleaseFuture {
+    released: ReleaseReply,
+    polling: TaskPolling,
+    /// The client, which this does not keep alive.
+    parts: Weak<Parts>,
+    key: Arc<str>,
+}
 
 impl ReleaseFuture {
     /// Releases the hold with this number and token.
@@ -23,15 +30,27 @@ impl ReleaseFuture {
             Ok(true) => {}
             ended => released.set(ended.map(drop)),
         }
-        Self(released)
+        Self {
+            released,
+            polling: TaskPolling::begin(),
+            parts: Arc::downgrade(&handle.client.parts),
+            key: Arc::clone(&handle.key.name),
+        }
     }
 }
 
 impl Future for ReleaseFuture {
     type Output = Result<(), Error>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(cx.waker()).map_or(Poll::Pending, Poll::Ready)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let released = self.released.poll(cx.waker());
+        if released.is_none() {
+            let Self { polling, parts, key, .. } = &mut *self;
+            let is_soon =
+                |since| parts.upgrade().is_some_and(|parts| parts.core.processor.is_expected_soon(key, since));
+            polling.again(cx.waker(), is_soon);
+        }
+        released.map_or(Poll::Pending, Poll::Ready)
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::error::{BackendFailure, Error};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A store of locks (JVM: `DLockProcessor`). A store must implement [`run`](Self::run). Its callers use the methods of
 /// [`Operations`](super::Operations), one for each request.
@@ -35,6 +35,15 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
     /// be cheap. The default is `false`.
     fn keeps_waiting(&self, key: &str) -> bool {
         let _ = key;
+        false
+    }
+
+    /// Returns `true`, after other threads of the machine had the core for a moment, if a task should be polled again at once: it has waited since
+    /// this moment for an answer about the key, and the answer is expected sooner than a sleeping core can be woken, as from a server on the same
+    /// machine. The client calls this on threads that poll tasks, so this method must be cheap, and must not block. The default is `false`: the
+    /// task is polled again when its answer is there. A store that wraps another store should forward the call.
+    fn is_expected_soon(&self, key: &str, since: Instant) -> bool {
+        let _ = (key, since);
         false
     }
 
@@ -203,6 +212,10 @@ macro_rules! forward_to_target {
 
             fn keeps_waiting(&self, key: &str) -> bool {
                 (**self).keeps_waiting(key)
+            }
+
+            fn is_expected_soon(&self, key: &str, since: Instant) -> bool {
+                (**self).is_expected_soon(key, since)
             }
 
             fn between_rounds(&self, limit: Duration) {

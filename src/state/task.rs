@@ -16,7 +16,7 @@ use crossbeam_channel::Sender;
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 thread_local! {
     /// How many wakers the calling thread is running.
@@ -55,6 +55,37 @@ impl WakerCell {
     pub(crate) fn wake(&self) {
         let waker = self.0.lock().take();
         waker.into_iter().for_each(wake);
+    }
+}
+
+/// Whether a task that waits for an answer of the store is polled again at once.
+///
+/// The thread that polls it would otherwise sleep, and a server on the same machine has answered by the time at which that thread can be woken. The task
+/// wakes itself, so other tasks of the thread run in between, and no thread waits.
+#[derive(Debug, Default)]
+pub(crate) struct TaskPolling {
+    /// Since when it waits. `None` if no answer is expected soon.
+    since: Option<Instant>,
+}
+
+impl TaskPolling {
+    /// Begins now.
+    pub(crate) fn begin() -> Self {
+        Self { since: Some(Instant::now()) }
+    }
+
+    /// Ends, because no answer is expected soon any more.
+    pub(crate) fn end(&mut self) {
+        self.since = None;
+    }
+
+    /// Has the task polled again at once, and returns `true`, if `is_expected_soon` says so, which is given the moment since which the task waits.
+    pub(crate) fn again(&mut self, waker: &Waker, is_expected_soon: impl FnOnce(Instant) -> bool) -> bool {
+        self.since = self.since.filter(|since| is_expected_soon(*since));
+        if self.since.is_some() {
+            waker.wake_by_ref();
+        }
+        self.since.is_some()
     }
 }
 
@@ -261,3 +292,7 @@ impl Watcher {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "../../tests/white_box/state/task.rs"]
+mod tests;

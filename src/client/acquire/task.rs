@@ -22,7 +22,7 @@ use crate::error::{BackendFailure, Error};
 use crate::event::How;
 use crate::state::key::Key;
 use crate::state::machine::{AskedBy, Phase, State, Waiter};
-use crate::state::task::{ConfirmingExtension, Task};
+use crate::state::task::{ConfirmingExtension, Task, TaskPolling};
 use crate::sync::MutexGuard;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -38,6 +38,7 @@ pub(crate) struct TaskWait {
     has_alarm: bool,
     /// Whether it is counted among those that wait.
     is_counted: bool,
+    polling: TaskPolling,
 }
 
 #[derive(Debug)]
@@ -52,7 +53,8 @@ enum Stage {
 
 impl TaskWait {
     pub(crate) fn new(limit: WaitLimit<'static>) -> Self {
-        Self { limit, called_at: None, slow_at: None, stage: Stage::New, has_alarm: false, is_counted: false }
+        let polling = TaskPolling::default();
+        Self { limit, called_at: None, slow_at: None, stage: Stage::New, has_alarm: false, is_counted: false, polling }
     }
 
     /// Returns how long the task is willing to wait.
@@ -161,7 +163,11 @@ impl<'c> TaskAcquire<'c> {
         self.call.task = Some(Waiter::of_task(self.call.owner, Arc::clone(self.call.settings), now, task));
         let arrived = self.start_threads().and_then(|()| self.call.arrive());
         match &arrived {
-            Ok(Progress::Waits(waiter)) => self.wait.stage = Stage::Waits(Arc::clone(waiter)),
+            Ok(Progress::Waits(waiter)) => {
+                self.wait.stage = Stage::Waits(Arc::clone(waiter));
+                self.wait.polling = TaskPolling::begin();
+                self.poll_if_next(&self.call.key.state.lock(), waiter);
+            }
             Ok(Progress::Confirmed(_)) => {}
             _ => parts.count_out_task(),
         }
@@ -191,6 +197,7 @@ impl<'c> TaskAcquire<'c> {
             return self.call.limit.outcome(end.err()).map(|()| Progress::Ended);
         }
         let now = parts.core.clock.now();
+        self.poll_if_next(&state, &waiter);
         if !self.call.limit.is_over(now) {
             drop(state);
             if let Some(at) = self.call.slow_at.take_if(|at| *at <= now) {
@@ -198,12 +205,7 @@ impl<'c> TaskAcquire<'c> {
             }
             return Ok(Progress::Waits(waiter));
         }
-        let is_first = state.queue.front().is_some_and(|first| Arc::ptr_eq(first, &waiter));
-        let is_asking = matches!(
-            state.phase,
-            Phase::Asking { by: AskedBy::Arriving | AskedBy::Client, .. } | Phase::Waiting { unsettled: None }
-        );
-        let is_unanswered = is_first && is_asking && !state.was_busy() && state.failure.is_none();
+        let is_unanswered = self.is_unanswered(&state, &waiter);
         let left = self.call.leave(&waiter, state);
         parts.count_out_task();
         match left {
@@ -211,6 +213,29 @@ impl<'c> TaskAcquire<'c> {
                 Err(Error::backend(BackendFailure::Unknown, "the store has not answered within the limit"))
             }
             left => left,
+        }
+    }
+
+    /// Whether the store is asked for this task now, and has not said yet that another one has the lock.
+    fn is_unanswered(&self, state: &State, waiter: &Arc<Waiter>) -> bool {
+        let is_asking = matches!(
+            state.phase,
+            Phase::Asking { by: AskedBy::Arriving | AskedBy::Client, .. } | Phase::Waiting { unsettled: None }
+        );
+        is_asking && self.is_next(state, waiter)
+    }
+
+    /// Whether this task is the first one that waits, and the store has not said yet that another one has the lock.
+    fn is_next(&self, state: &State, waiter: &Arc<Waiter>) -> bool {
+        let is_first = state.queue.front().is_some_and(|first| Arc::ptr_eq(first, waiter));
+        is_first && !state.was_busy() && state.failure.is_none()
+    }
+
+    /// Ends the polling, unless the next answer of the store about the key may give this task the lock.
+    fn poll_if_next(&mut self, state: &State, waiter: &Arc<Waiter>) {
+        let is_released = matches!(state.phase, Phase::Releasing { .. });
+        if !(self.is_unanswered(state, waiter) || is_released && self.is_next(state, waiter)) {
+            self.wait.polling.end();
         }
     }
 
@@ -249,6 +274,11 @@ impl<'c> TaskAcquire<'c> {
         let Some(waiter) = self.call.task.clone() else { return Poll::Pending };
         if !std::mem::replace(&mut self.wait.is_counted, true) {
             self.call.parts.core.events.note_waiting(self.call.settings, true);
+        }
+        let (store, key) = (&self.call.parts.core.processor, &self.call.key.name);
+        if self.wait.polling.again(waker, |since| store.is_expected_soon(key, since)) {
+            self.wait.stage = Stage::Waits(waiter);
+            return Poll::Pending;
         }
         if let Err(error) = self.set_alarm(waker, alarm) {
             self.give_up(&waiter);

@@ -382,6 +382,13 @@ impl LockProcessor for RedisLockProcessor {
         matches!(&self.topology, Topology::Cluster(cluster) if cluster.keeps_waiting(key))
     }
 
+    fn is_expected_soon(&self, key: &str, since: Instant) -> bool {
+        match &self.topology {
+            Topology::One(one) => one.node.transport.yield_for_task(since),
+            Topology::Cluster(cluster) => cluster.yield_for_task(key, since),
+        }
+    }
+
     fn limits(&self) -> StoreLimits {
         let outage = || match &self.topology {
             Topology::One(one) => {

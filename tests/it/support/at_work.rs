@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How far time may be moved while threads are at work, before each of them has got on. Far less than a lease.
 const A_LITTLE: Duration = Duration::from_millis(10);
@@ -134,6 +134,10 @@ impl LockProcessor for Noting {
 
     fn keeps_waiting(&self, key: &str) -> bool {
         self.store.keeps_waiting(key)
+    }
+
+    fn is_expected_soon(&self, key: &str, since: Instant) -> bool {
+        self.store.is_expected_soon(key, since)
     }
 
     fn between_rounds(&self, limit: Duration) {

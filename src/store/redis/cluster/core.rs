@@ -254,6 +254,11 @@ impl Cluster {
     pub(crate) fn keeps_waiting(&self, key: &str) -> bool {
         self.map.owner(slot_of(key.as_bytes())).is_some_and(|node| node.keeps_waiting())
     }
+
+    /// Yields for a task that has waited for an answer about the key since this moment. Returns whether it should be polled again at once.
+    pub(crate) fn yield_for_task(&self, key: &str, since: Instant) -> bool {
+        self.map.owner(slot_of(key.as_bytes())).is_some_and(|node| node.transport.yield_for_task(since))
+    }
 }
 
 /// A master, and its address.

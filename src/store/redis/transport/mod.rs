@@ -115,6 +115,8 @@ pub(crate) struct Transport<C: Connector = Endpoint> {
     kept: AtomicU64,
     /// While this cooldown lasts, no further connection is opened if one is open.
     only_one: Mutex<Cooldown<Instant>>,
+    /// Whether callers poll for their answers.
+    polling: Arc<PollPolicy>,
     /// The process that created the transport.
     process: Process,
 }
@@ -176,6 +178,7 @@ impl<C: Connector> Transport<C> {
             callers: CALLERS,
             kept: AtomicU64::new(0),
             only_one: Mutex::default(),
+            polling: of_callers,
             process: Process::this(),
         }
     }
@@ -184,6 +187,11 @@ impl<C: Connector> Transport<C> {
     pub(crate) fn with_callers(mut self, callers: usize) -> Self {
         self.callers = callers.clamp(1, CALLERS);
         self
+    }
+
+    /// Yields for a task that has waited for an answer since this moment. Returns whether it should be polled again at once.
+    pub(crate) fn yield_for_task(&self, since: Instant) -> bool {
+        self.polling.yield_for_task(since)
     }
 
     /// Opens the first connection, before any call.

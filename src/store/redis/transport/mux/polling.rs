@@ -10,6 +10,9 @@
 //! * *Several callers* want the same cores. Each of them yields before each of its [`POLLS`] polls. The answer has usually come when the
 //!   yield returns. A writer yields once before it writes, so that callers that were answered together with it can queue their calls first.
 //!
+//! * *A task*, for which another thread of the client waits, yields where a caller that is alone would poll. It looks for its answer each time that
+//!   it is polled by its runtime, so the thread of the runtime does not sleep meanwhile.
+//!
 //! In two cases polling or yielding costs more than it gains. Both cases are detected:
 //!
 //! * *The answer takes longer*, because the server is far or busy. After a caller has polled in vain, the next caller sleeps at once. Each
@@ -118,6 +121,15 @@ impl PollPolicy {
             late: Mutex::new(Late { until: origin, lost: Duration::ZERO }),
             origin,
         }
+    }
+
+    /// Yields for a task that has waited since this moment, and returns `true`, if callers poll now, their bound is not over, and the yield has
+    /// returned in time. The callers learn for tasks: another thread waits for the answer.
+    pub(in super::super) fn yield_for_task(&self, since: Instant) -> bool {
+        // ORDERING: Relaxed: a count that may be disturbed.
+        let sleeps = self.skips.load(Ordering::Relaxed) & 0xffff > 0;
+        let at = now();
+        !sleeps && at.saturating_duration_since(since) < self.bound && self.yield_once(at, 1).is_some()
     }
 
     /// Yields to other threads. Returns the moment at which the yield ended, or `None` if no caller may yield now or the yield returned

@@ -63,6 +63,18 @@ fn a_caller_that_is_alone_polls_for_the_bound_or_not_at_all() {
 }
 
 #[test]
+fn a_task_is_polled_again_while_callers_poll_and_the_bound_is_not_over() {
+    let (long_ago, not_yet) = (now() - POLLS_FOR, now() + Duration::from_secs(60));
+    let of_callers = automatic();
+    assert!(of_callers.yield_for_task(not_yet) && !of_callers.yield_for_task(long_ago));
+    assert!(polls(&of_callers, false) && !of_callers.yield_for_task(not_yet), "the next caller sleeps at once");
+    assert!(!polls(&of_callers, true) && of_callers.yield_for_task(not_yet), "the next one polls again");
+    assert!(!polling(Polling::Off).yield_for_task(not_yet));
+    let busy = PollPolicy { in_time: |_| Duration::ZERO, ..automatic() };
+    assert!(!busy.yield_for_task(not_yet), "the yield has returned late");
+}
+
+#[test]
 fn a_caller_polls_no_longer_than_its_deadline_and_that_does_not_count() {
     let polling = polling(Polling::AtMost(Duration::from_secs(60)));
     let hangs_at = now() + Duration::from_secs(25);
