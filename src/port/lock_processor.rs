@@ -38,10 +38,12 @@ pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
         false
     }
 
-    /// Returns `true`, after other threads of the machine had the core for a moment, if a task should be polled again at once: it has waited since
-    /// this moment for an answer about the key, and the answer is expected sooner than a sleeping core can be woken, as from a server on the same
-    /// machine. The client calls this on threads that poll tasks, so this method must be cheap, and must not block. The default is `false`: the
-    /// task is polled again when its answer is there. A store that wraps another store should forward the call.
+    /// Returns whether an answer about this key, for which a task has waited since `since`, is expected sooner than a sleeping core can be woken, as
+    /// from a server on the same machine. If so, the task is polled again at once, and otherwise when its answer is there. The store should yield
+    /// the core to other threads ([`yield_now`](std::thread::yield_now)) before it returns `true`.
+    ///
+    /// The client calls this on threads that poll tasks, so it must be cheap, and must not block. The default is `false`. A store that wraps another
+    /// store should forward the call.
     fn is_expected_soon(&self, key: &str, since: Instant) -> bool {
         let _ = (key, since);
         false

@@ -48,7 +48,7 @@ async fn who_works_on(generator: &Arc<DLockGenerator>, order: &str) -> String {
     let (generator, order) = (Arc::clone(generator), order.to_owned());
     let described = tokio::task::spawn_blocking(move || generator.describe("ORDER", &order)).await;
     let name = described.ok().and_then(Result::ok).and_then(|described| described.holder?.told?.thread);
-    name.map_or_else(|| "nobody has told that".to_owned(), |name| format!("{name} works on it"))
+    name.map_or_else(|| "it is not known who works on it".to_owned(), |name| format!("{name} works on it"))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 enum News {
     /// Somebody holds the lock.
     Held(Holder),
-    /// The holder's description of itself, and the moment of its answer.
+    /// The holder's description of itself, and the moment at which it was asked.
     Named(Instant, Box<Party>),
     /// The wait is over.
     Over(Result<(), Failure>),
@@ -84,10 +84,11 @@ fn outcome(told: &Receiver<News>, lock: &LockName, end: Option<Instant>) -> Resu
     }
 }
 
-/// Returns the holder's answer of that moment, with the present age of its hold.
-fn with_its_age(told_at: Instant, mut holder: Box<Party>) -> Box<Party> {
+/// Returns the answer of the holder that was asked at that moment, with the present age of its hold. The time until the answer counts, so the hold is
+/// never told as younger than it is.
+fn with_its_age(asked_at: Instant, mut holder: Box<Party>) -> Box<Party> {
     if let Some(held) = holder.told.as_mut().and_then(|told| told.held_for.as_mut()) {
-        *held += told_at.elapsed();
+        *held += asked_at.elapsed();
     }
     holder
 }
@@ -144,8 +145,9 @@ impl Looker {
     fn ask_who(&self, generator: &DLockGenerator) -> Result<(), Failure> {
         let (generator, lock, tell) = (generator.clone(), self.lock.clone(), self.tell.clone());
         start(move || {
+            let asked_at = Instant::now();
             if let Some(holder) = show::holder_of(&generator, &lock) {
-                let _ = tell.send(News::Named(Instant::now(), Box::new(holder)));
+                let _ = tell.send(News::Named(asked_at, Box::new(holder)));
             }
         })
     }

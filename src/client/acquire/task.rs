@@ -166,7 +166,7 @@ impl<'c> TaskAcquire<'c> {
             Ok(Progress::Waits(waiter)) => {
                 self.wait.stage = Stage::Waits(Arc::clone(waiter));
                 self.wait.polling = TaskPolling::begin();
-                self.poll_if_next(&self.call.key.state.lock(), waiter);
+                self.end_polling_unless_next(&self.call.key.state.lock(), waiter);
             }
             Ok(Progress::Confirmed(_)) => {}
             _ => parts.count_out_task(),
@@ -197,7 +197,7 @@ impl<'c> TaskAcquire<'c> {
             return self.call.limit.outcome(end.err()).map(|()| Progress::Ended);
         }
         let now = parts.core.clock.now();
-        self.poll_if_next(&state, &waiter);
+        self.end_polling_unless_next(&state, &waiter);
         if !self.call.limit.is_over(now) {
             drop(state);
             if let Some(at) = self.call.slow_at.take_if(|at| *at <= now) {
@@ -232,7 +232,7 @@ impl<'c> TaskAcquire<'c> {
     }
 
     /// Ends the polling, unless the next answer of the store about the key may give this task the lock.
-    fn poll_if_next(&mut self, state: &State, waiter: &Arc<Waiter>) {
+    fn end_polling_unless_next(&mut self, state: &State, waiter: &Arc<Waiter>) {
         let is_released = matches!(state.phase, Phase::Releasing { .. });
         if !(self.is_unanswered(state, waiter) || is_released && self.is_next(state, waiter)) {
             self.wait.polling.end();

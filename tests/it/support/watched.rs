@@ -11,7 +11,7 @@ use redis_dlock::{BackendFailure, Error, Moment};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What was asked of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -383,6 +383,10 @@ impl LockProcessor for Watched {
         }
         let described: Vec<_> = requests.iter().map(of).collect();
         self.pass(&described, limit.time(), || self.inner.run(requests, limit))
+    }
+
+    fn is_expected_soon(&self, key: &str, since: Instant) -> bool {
+        self.inner.is_expected_soon(key, since)
     }
 
     fn between_rounds(&self, limit: Duration) {

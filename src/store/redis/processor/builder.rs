@@ -93,7 +93,8 @@ impl RedisBuilder {
     ///
     /// A near server answers sooner than a core that sleeps can be woken, so a thread that polls has its answer sooner, for about the same
     /// processor time. Where polling finds no answers, because the server is far or busy, threads sleep at once; now and then one tries
-    /// again. Where other programs keep the cores, no thread polls. A thread that waits for a lock that another holds does not poll. See
+    /// again. Where other programs keep the cores, no thread polls. A thread that waits for a lock that another holds does not poll. A task that
+    /// awaits its answer is polled again at once in the same cases and for the same time, so the thread of its runtime does not sleep. See
     /// [Polling](crate::manual::operations#polling) in the manual.
     ///
     /// The time of [`Polling::AtMost`] may be from 1 µs to 10 ms.

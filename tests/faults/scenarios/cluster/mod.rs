@@ -35,6 +35,15 @@ fn five(name: &'static str, lease: Duration) -> Setup {
     setup.work(|work| (work.threads, work.tries, work.hold) = (1, 0, (5, 20)))
 }
 
+/// Kills a master whose replica acknowledges each hold, and waits until all processes follow its successor.
+fn kill_acknowledged(scene: &mut Scene) {
+    let failover = scene.kill_master();
+    scene.promoted(&failover);
+    scene.mend_for_acks(&failover);
+    let all = scene.all_but(&[]);
+    scene.followed_past_lost_releases(&failover, &all);
+}
+
 /// A waiter is served within a second after the nodes agree on the new owner: twice the longest pause between two subscriptions.
 pub(crate) fn bounds(lossy: bool) -> Bounds {
     Bounds { lossy, told: leases(0.5), waited: Duration::from_secs(1), expired: 0 }

@@ -1,7 +1,7 @@
 //! Several locks at once, each of another slot, while the master of one of them fails.
 
 use super::super::together::{assert_together, for_each_of_three};
-use super::{ALL, bounds, five, lease_here};
+use super::{ALL, bounds, five, kill_acknowledged, lease_here};
 use crate::stage::Stage;
 
 /// What its replica has acknowledged is never had by two.
@@ -9,12 +9,6 @@ use crate::stage::Stage;
 #[test]
 fn a_killed_master_of_a_cluster_gives_no_two_one_of_several_locks() {
     let setup = five("Cluster: master killed, several locks", lease_here()).acknowledged(ALL).together();
-    let report = Stage::open_cluster().play(setup, for_each_of_three(bounds(false)), |scene| {
-        let failover = scene.kill_master();
-        scene.promoted(&failover);
-        scene.mend_for_acks(&failover);
-        let all = scene.all_but(&[]);
-        scene.followed_past_lost_releases(&failover, &all);
-    });
+    let report = Stage::open_cluster().play(setup, for_each_of_three(bounds(false)), kill_acknowledged);
     assert_together(report);
 }

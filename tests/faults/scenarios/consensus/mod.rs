@@ -20,6 +20,7 @@ use crate::report::{Bounds, Report};
 use crate::scene::Scene;
 use crate::servers::Servers;
 use crate::setup::{Setup, leases};
+use crate::support::Proxy;
 use crate::support::crew::eventually;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -90,6 +91,34 @@ fn held(scene: &mut Scene, what: impl FnOnce(&mut Scene)) {
     what(scene);
     assert!(scene.is_inside(0), "the hold goes on");
     scene.let_go(0);
+}
+
+/// Plays work of one kind while a server dies, and while a process that holds what it wants has no network, and loses it. Returns both reports.
+fn struck<V: ConsensusStore>(kind: &str, work: fn(Setup) -> Setup) -> [Report; 2] {
+    let mut stage = Stage::<V>::open();
+    let setup = work(many(format!("server killed, {kind}").leak()));
+    let server_died = stage.play(setup, bounds(), |scene| {
+        let server = scene.leader();
+        scene.without_service(|scene| scene.kill_server(server));
+        scene.go_on(6);
+        scene.restart_server(server);
+    });
+    // The others wait for the end of its sessions.
+    let waited = V::longest(V::LEASE) + Duration::from_secs(2);
+    let setup = Setup::of(format!("cut off from all servers for 3 L, {kind}").leak()).on_consensus(V::LEASE);
+    let was_cut_off = stage.play(work(setup), Bounds { waited, ..bounds() }, |scene| {
+        scene.ask_to_hold_on(0);
+        scene.wait_until_it_holds_on(0);
+        scene.fault();
+        scene.ways(0).iter().for_each(Proxy::cut_off);
+        scene.sleep(3.0);
+        scene.ways(0).iter().for_each(Proxy::heal);
+        scene.let_go(0);
+        // It has some again.
+        scene.wait_inside(0);
+    });
+    assert!(was_cut_off.lost >= 1, "{was_cut_off}");
+    [server_died, was_cut_off].map(assert_safe)
 }
 
 /// Nobody has lost anything, nobody was refused, and no two were inside.
