@@ -1,5 +1,5 @@
-//! The threads that use a store, and what they are about when time is to be moved: a thread that the machine keeps off its cores has not
-//! asked for an extension, or does not know yet what it got, and time that ran ahead of it would end its lease.
+//! The threads that use a store, and whether each has run since time was moved last. A thread that the machine keeps off its cores has not asked for
+//! an extension yet, or does not know yet what it got. If time ran ahead of it, its lease would end.
 
 use parking_lot::Mutex;
 use redis_dlock::Error;
