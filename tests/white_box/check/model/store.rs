@@ -9,7 +9,7 @@ use crate::port::{
     Request, StoreLimits, WaitQueue,
 };
 use shuttle::rand::{Rng, thread_rng};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl LockProcessor for Network {
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
@@ -27,6 +27,10 @@ impl LockProcessor for Network {
 
     fn keeps_waiting(&self, _key: &str) -> bool {
         self.shared.seems_silent && thread_rng().gen_bool(0.5)
+    }
+
+    fn is_expected_soon(&self, _key: &str, _since: Instant) -> bool {
+        thread_rng().gen_bool(0.5)
     }
 
     fn limits(&self) -> StoreLimits {
