@@ -169,12 +169,12 @@ pub(crate) fn least_for_attempt(trip: Duration) -> Duration {
 /// Returns how long one attempt to renew may take. `urgent` is the time left to the most urgent tenure, `patient` the time left to the least
 /// urgent tenure of the attempt, and `trip` is a round trip.
 ///
-/// The limit is a third of `urgent`, or four round trips (a new connection needs three) if they fit in half of it. This leaves the most urgent
-/// tenure time for another attempt: this one may have met a connection that fell silent.
+/// The limit is a third of `urgent`. If four round trips take longer (a new connection needs three), it is four round trips, but at most half of
+/// `urgent`. This leaves the most urgent tenure time for another attempt: this one may have met a connection that fell silent.
 ///
 /// A tenure that has less than two round trips left cannot have another attempt. It does not shorten this one for the other tenures: an
-/// attempt that ends before its answer breaks the connection of all of them. The limit is then two round trips, if they fit in half of
-/// `patient`.
+/// attempt that ends before its answer breaks the connection of all of them. The limit is then at least two round trips, or half of `patient` if
+/// that is shorter.
 pub(crate) fn attempt_limit(urgent: Duration, patient: Duration, trip: Duration) -> Duration {
     let limit = (urgent / 3).max((trip * 4).min(urgent / 2));
     let needed = least_for_attempt(trip).max(BUSY_TRIP);

@@ -149,7 +149,7 @@ impl<'c> Acquire<'c> {
         if !self.settings.linger.is_zero() {
             // A client whose tenures may linger must hear when others wait.
             parts.subscription.listen(&parts.core);
-            // A tenure that lingers is taken up without this. The first tenure of a key lingers only if the client hears of the key by its release.
+            // A tenure that lingers is taken up without this. A new tenure lingers at its first release only if the client hears of the key by then.
             // So this may use a little of the caller's time.
             if parts.subscription.is_open()
                 && !parts.subscription.hears(&parts.core, key)

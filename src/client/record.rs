@@ -23,7 +23,7 @@ pub(crate) struct Record {
 struct RecordState {
     /// When it is written next; `None` before the first lock.
     due: Option<Moment>,
-    /// How often the first write was put off, because the client has not got its first lock yet.
+    /// How often the first write was put off, because the client held no key.
     put_off: u32,
     /// Whether the client begins to listen after the first write.
     listens: bool,

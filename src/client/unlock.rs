@@ -2,7 +2,7 @@
 //!
 //! | when the last hold ends | then |
 //! |---|---|
-//! | threads of this process wait, and no other client has waited for longer than a moment | the first of these threads gets the next hold |
+//! | threads of this process wait, and no other client waits, or only [for a moment and a few passes](crate::state::tenure::Tenure::may_pass) | the first of these threads gets the next hold |
 //! | the hold was to last for longer: [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after) | the tenure ends, and the key is kept from everybody until then, also from the threads of this process: they ask the store, and wait in its queue |
 //! | no thread and no other client waits, and the tenure may linger | the tenure is kept: [`Phase::Lingering`] |
 //! | otherwise | the tenure is released; if threads of this process wait, this client goes to the end of the store's queue again |

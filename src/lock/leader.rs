@@ -58,7 +58,8 @@ impl Leader {
     /// `Break`. The term ends when it is dropped: when `lead` returns or panics, unless `lead` has moved it elsewhere.
     ///
     /// Blocks while others lead, also through outages of the store. After a term that was lost it pauses for a sixth of the lease, and for five
-    /// seconds at most. After one that ended without a loss, it campaigns again at once, behind the processes that already wait.
+    /// seconds at most: in real time, whatever the [`Clock`](crate::Clock) of the generator is. After one that ended without a loss, it campaigns
+    /// again at once, behind the processes that already wait.
     ///
     /// # Errors
     ///
@@ -93,8 +94,8 @@ impl Leader {
         Ok(None)
     }
 
-    /// Does the same as [`run`](Self::run) for a task, and awaits `lead`. Never blocks the thread that polls it. To end it, drop the future: a
-    /// campaign leaves its place, and a term ends when `lead`'s future drops it.
+    /// Does the same as [`run`](Self::run) for a task, and awaits `lead`. Never blocks the thread that polls it. Its pause follows the generator's
+    /// clock. To end it, drop the future: a campaign leaves its place, and a term ends when `lead`'s future drops it.
     ///
     /// # Errors
     ///

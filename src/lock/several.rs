@@ -69,7 +69,7 @@ struct Several {
     /// In the order in which they were taken, which is that of their keys.
     taken: Vec<TakenLock>,
     /// Whether a thread of the client gives the locks back when they are dropped, so that the drop does not block. This is so if a task has taken
-    /// them, and for any caller that does not have all of them yet.
+    /// them, and while a caller that may wait does not have all of them.
     goes_back_elsewhere: bool,
 }
 

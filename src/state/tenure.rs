@@ -376,7 +376,7 @@ impl Lease {
         let earliest = self.renewed_at + timing::earliest_extension(self.length);
         let at = if trips <= self.spare { planned } else { planned.min(self.deadline.before(trips).max(earliest)) };
         let beat = self.on_beat(pace, at);
-        // If the last beat is not after the last extension, the beat does not count.
+        // A beat that is not after the last extension does not count.
         if beat > self.renewed_at { beat } else { at }
     }
 

@@ -1,7 +1,7 @@
-//! The locks that workers take together with the scene's own, and what they did to them.
+//! The locks that workers take together with the scene's own, and the histories of these locks.
 //!
-//! A worker takes two of the three locks at once, or all. Any two such choices have a lock in common, so no two holds overlap, and if nothing is
-//! held, somebody gets what it wants. The checker judges each lock by itself, and waits and losses by the holds of all.
+//! A worker takes two of the three locks at once, or all. Any two such choices have a lock in common, so no two holds may overlap. If no lock is
+//! held, one of the workers gets all that it wants. The checker judges each lock by itself, and waits and losses by the holds of all.
 
 use crate::checker::windows::Lossy;
 use crate::checker::{self, Absence, Verdict, Violation};
@@ -18,13 +18,13 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// None where the processes take one lock at a time.
+    /// Returns these locks. There are none if the processes take one lock at a time.
     pub(crate) fn all(setup: &Setup) -> Vec<Self> {
         let wanted = if setup.work.together { &BESIDE[..] } else { &[] };
         wanted.iter().map(|(_, key)| Self { key, events: Vec::new() }).collect()
     }
 
-    /// What its history shows, as if nobody took another lock.
+    /// Judges the history of this lock alone.
     pub(crate) fn judge(self, absences: &mut Vec<Absence>, lossy: Lossy) -> Verdict {
         let mut verdict = checker::judge(self.events, absences, lossy);
         let named = |found: Violation| Violation { story: format!("{}: {}", self.key, found.story), ..found };

@@ -65,11 +65,11 @@ pub(crate) enum What {
     Away {
         since: Nanos,
     },
-    /// Requests of the process begin to fail, by which error.
+    /// Requests of the process begin to fail, with this error.
     StoreFails {
         why: String,
     },
-    /// They are answered again.
+    /// Requests of the process are answered again.
     StoreAnswers,
 }
 

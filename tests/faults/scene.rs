@@ -151,7 +151,7 @@ impl Scene {
         self.events.iter().any(|event| event.actor.process == process && event.at > from && event.what == What::Lost)
     }
 
-    /// The processes of which a request has failed since then, and the first error of each.
+    /// Returns the processes whose requests failed at that moment or later, each with its last error.
     pub(crate) fn failures_since(&mut self, from: Nanos) -> BTreeMap<Process, String> {
         self.refresh();
         let mut failing = BTreeMap::new();

@@ -135,7 +135,7 @@ impl Servers {
         }
     }
 
-    /// For how many milliseconds the key stays; negative if there is none, or if it stays for ever.
+    /// Returns for how many milliseconds the key stays: negative if there is no key, or if it stays for ever.
     pub(crate) fn ttl_of(&self, key: &str) -> i64 {
         match self {
             Self::Cluster(cluster, _) => cluster.run(cluster.owner_of_key(key), &["PTTL", key]),

@@ -148,7 +148,7 @@ impl Setup {
         self.work(|work| (work.tries, work.leads, work.reentries) = (0, 100, 0))
     }
 
-    /// All that the processes do is to take several locks at once. Such holds have no time for which they keep the locks after their end.
+    /// The processes only take several locks at once. Such holds keep no lock after their end.
     pub(crate) fn together(self) -> Self {
         self.work(|work| {
             (work.together, work.tries, work.leads, work.reentries, work.delays) = (true, 50, 0, 0, (0, 0));
@@ -222,7 +222,7 @@ impl Setup {
         let sightings = scene.observer.take().map_or_else(Vec::new, Observer::end);
         violations.extend(entry::check(&sightings, &holds, &windows, |locker| scene.process_of(locker)));
         let mut tenures = if sightings.is_empty() { 0 } else { entry::tenures(&holds) };
-        // Each lock by itself.
+        // Each lock is judged by itself.
         let beside = std::mem::take(&mut scene.beside);
         let keys: Vec<_> = beside.iter().map(|lock| lock.key).chain([KEY.2]).collect();
         for lock in beside {
@@ -232,7 +232,7 @@ impl Setup {
             both.extend(verdict.both);
             holds.extend(verdict.holds);
         }
-        // To who waits, and to who loses one of them, locks that are taken together are one.
+        // For waits and losses, locks that were taken together count as one hold.
         let locks = holds.len();
         holds.sort_by_key(|hold| (hold.since, hold.actor));
         holds.dedup_by_key(|hold| (hold.since, hold.actor));

@@ -1,4 +1,4 @@
-//! What a hand has of the lock, or of several locks at once.
+//! A hold of a worker's thread, on one lock or on several at once.
 
 use crate::history::Nanos;
 use crate::worker::now;
@@ -7,7 +7,7 @@ use redis_dlock::{DLockGuard, DLockGuards, Error, Hold, Holds, Receiver, Term};
 use std::thread;
 use std::time::Duration;
 
-/// In which form a hand takes what it wants.
+/// The form in which a thread takes a lock.
 #[derive(Clone, Copy)]
 pub(crate) enum Form {
     Guard,
@@ -16,7 +16,7 @@ pub(crate) enum Form {
     Awaited,
 }
 
-/// See the module.
+/// A hold: see the module.
 pub(crate) enum Taken<'a> {
     Guard(DLockGuard<'a>),
     Hold(Hold),
@@ -28,12 +28,12 @@ pub(crate) enum Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Whether the thread's count of its holds has it.
+    /// Whether the hold belongs to the thread, and counts in its hold count.
     pub(crate) fn is_of_thread(&self) -> bool {
         matches!(self, Self::Guard(_) | Self::Guards(_))
     }
 
-    /// A token for each lock, in the order in which they were named.
+    /// Returns a token for each lock, in the order in which the locks were named.
     pub(crate) fn tokens(&self) -> Vec<u64> {
         match self {
             Self::Guard(guard) => vec![guard.fencing_token()],
@@ -64,14 +64,14 @@ impl Taken<'_> {
         }
     }
 
-    /// A moment, and until when all is known to be held: never later than it is, and 0 when it is lost.
+    /// Returns a moment, and the moment until which all locks are certainly held: 0 if one is lost.
     pub(crate) fn known(&self) -> (Nanos, Nanos) {
         let at = now();
         let remaining = u64::try_from(self.remaining().as_nanos()).unwrap();
         (now(), if remaining == 0 { 0 } else { at + remaining })
     }
 
-    /// Unlocks, and has nobody get the lock before so long from now, if it is a guard or a hold of a thread.
+    /// Unlocks. If this is a guard or a hold of one lock that no task awaited, nobody gets the lock before this delay is over.
     pub(crate) fn unlock_after(self, delay: Duration) -> Result<(), Error> {
         match self {
             Self::Guard(guard) => {
@@ -86,7 +86,7 @@ impl Taken<'_> {
         }
     }
 
-    /// Unlocks. What belongs to no thread is released by another one.
+    /// Unlocks. A hold that belongs to no thread is released by another thread.
     pub(crate) fn unlock(self) -> Result<(), Error> {
         match self {
             Self::Guard(guard) => guard.unlock(),

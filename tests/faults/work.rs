@@ -41,7 +41,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Where the history goes of a lock that is taken together with the scene's own.
+    /// Returns the file with the history of a lock that is taken together with the scene's own.
     pub(crate) fn file_beside(&self, target: &str) -> String {
         format!("{}-{target}", self.file)
     }

@@ -51,7 +51,7 @@ impl Recorder {
     }
 }
 
-/// A lock that a hand uses, and where what it does to it is noted.
+/// A lock that a thread uses, and the recorder of its history.
 #[derive(Clone)]
 struct Used {
     lock: DistributedReentrantLock,
@@ -61,9 +61,9 @@ struct Used {
 /// A thread of the process.
 struct Hand {
     generator: DLockGenerator,
-    /// The first one is the lock of `leader`.
+    /// The locks. The first one is that of `leader`.
     used: Vec<Used>,
-    /// The places of those that it has, or asks for.
+    /// The places in `used` of the locks that the thread has, or asks for.
     chosen: Vec<usize>,
     actor: Actor,
     leader: Leader,
@@ -301,14 +301,14 @@ impl Hand {
         self.note_at(now(), |_| what.clone());
     }
 
-    /// Notes something of each lock that is chosen, by its place among them.
+    /// Notes an event of each chosen lock. `what` returns the event for the lock's place among the chosen ones.
     fn note_at(&self, at: Nanos, what: impl Fn(usize) -> What) {
         for (n, place) in self.chosen.iter().enumerate() {
             self.used[*place].recorder.note(at, self.actor, what(n));
         }
     }
 
-    /// How often the thread holds one of the locks that are chosen, at most.
+    /// Returns the greatest of the thread's hold counts of the chosen locks.
     fn count(&self) -> u32 {
         let counts = self.chosen.iter().map(|place| u32::try_from(self.used[*place].lock.hold_count()).unwrap());
         counts.max().unwrap_or(0)
@@ -364,7 +364,7 @@ impl Hand {
         }
     }
 
-    /// Takes all locks that are chosen, or none.
+    /// Takes all chosen locks, or none.
     fn take_together(&self, op: Op, form: Form) -> Result<Option<Taken<'static>>, Error> {
         let limit = match op {
             Op::Try => Duration::ZERO,
@@ -412,7 +412,7 @@ impl Hand {
             }
         }
         if let Some((token, value)) = read {
-            // Also by a holder that has lost its hold: that is what the token is for.
+            // A holder that has lost its hold writes, too: the token is there to refuse that.
             fenced.write(token, value);
         }
         // A scene that has a hold go on waits for the lock to be given on.

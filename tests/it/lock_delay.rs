@@ -246,7 +246,7 @@ fn a_waiter_gets_the_lock_of_a_dead_holder_when_the_delay_is_over() {
     }
 }
 
-/// In these tests the server's clock is moved by hand, and that of the process that holds goes on: so long that it extends nothing.
+/// The tests move the server's clock by hand. The clock of the process that holds runs, and this lease is so long that the process extends nothing.
 const LEASE: Duration = Duration::from_secs(3600);
 const DELAY: Duration = Duration::from_secs(50);
 

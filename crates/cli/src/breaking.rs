@@ -44,7 +44,7 @@ pub(crate) fn break_hold(settings: &Settings, wanted: &Break) -> Result<u8, Fail
     }
 }
 
-/// Shows the holder of the lock, and returns its locker if the user says yes.
+/// Returns the locker of the present holder. Unless `yes` is set, shows the holder, and asks the user first.
 fn current(generator: &DLockGenerator, lock: &LockName, yes: bool) -> Result<String, Failure> {
     if !yes && !io::stdin().is_terminal() {
         let message = "--current asks on a terminal, and standard input is none: give --yes, or --locker";

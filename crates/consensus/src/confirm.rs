@@ -22,7 +22,7 @@
 //!    none after the entry has changed for any other reason.
 //! 3. A confirmation also checks that the session of its own tenure holds the entry: a twin has the same locker.
 //! 4. Only time decides when a waiter is passed over, by the clock of the waiter that does it. A clock that runs fast costs the slow waiter its turn,
-//!    but never a hold. A time in which that waiter has not looked does not count, because neither of them may have reached the store then.
+//!    but never a hold. A time in which that waiter has not looked does not count, because the store may have been away from both waiters.
 //! 5. A waiter is offered the key only if its place says that it confirms. A waiter of an earlier version is given the key outright, and is not
 //!    passed over. A waiter of this version takes a key that a holder of an earlier version gives it without an offer.
 //! 6. A tenure that is [doomed](super::sessions) confirms nothing. Its next poll ends its session.

@@ -118,7 +118,7 @@ impl<'c> TaskAcquire<'c> {
         self.end();
     }
 
-    /// Removes the alarm of a wait, and counts the task out of those that wait.
+    /// Removes the alarm of a wait, and tells the metrics that the task waits no longer.
     fn end(&mut self) {
         if std::mem::take(&mut self.wait.has_alarm) {
             self.call.parts.alarms.remove(self.call.owner);

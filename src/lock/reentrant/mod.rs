@@ -264,8 +264,8 @@ impl DistributedReentrantLock {
     ///
     /// # Errors
     ///
-    /// [`Error::Backend`], [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`], [`Error::ShutDown`]; [`Error::Forked`]
-    /// in a child process that inherited the lock.
+    /// [`Error::Backend`], [`Error::Denied`], [`Error::Conflict`], [`Error::Unsupported`]; [`Error::Forked`] in a child process that inherited the
+    /// lock; [`Error::ShutDown`] if the generator is closed and its last hold has ended. The embedded store goes on to answer even then.
     ///
     /// ```
     /// # let lock = redis_dlock::DLockGenerator::new(redis_dlock::MemoryLockProcessor::new())?.generate("ORDER", "4711")?;

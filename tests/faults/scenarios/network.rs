@@ -137,7 +137,8 @@ fn an_extension_that_comes_after_the_release_changes_nothing() {
     extension_after_release(None).assert_clean_without_loss();
 }
 
-/// An extension that was sent in time and arrives too late extends no lease. Shows: G2, S3.
+/// An extension that was sent in time and arrives too late extends no lease.
+/// Shows: G2, S3.
 #[test]
 fn requests_that_come_too_late_change_nothing() {
     let bounds = Bounds { expired: 2, ..Bounds::default() };

@@ -1,12 +1,12 @@
-//! Several locks at once on one server: whoever has some of them fails, and so does its network. The checker judges each lock, and two choices of
-//! locks that were held at once would have one of them in common.
+//! Several locks at once on one server: a process that holds some of them fails, or its network does. The checker judges each lock. Any two choices
+//! of locks have one lock in common, so it would see two that were held at once.
 
 use crate::report::{Bounds, Report};
 use crate::setup::{Setup, leases};
 use crate::support::Proxy;
 use std::time::Duration;
 
-/// Nothing is broken, and each hold was of two locks at least.
+/// No property is violated, and each hold had at least two locks.
 #[track_caller]
 pub(crate) fn assert_together(report: Report) -> Report {
     let report = report.assert_clean();
@@ -14,12 +14,12 @@ pub(crate) fn assert_together(report: Report) -> Report {
     report
 }
 
-/// Whoever takes three locks waits for one after another.
+/// A process that takes three locks waits for one after another, so each bound of a wait counts three times.
 pub(crate) fn for_each_of_three(bounds: Bounds) -> Bounds {
     Bounds { waited: 3 * bounds.waited, ..bounds }
 }
 
-/// Its other thread may wait in the store, too, and be given a lock that it does not take up.
+/// The other thread of the stopped process may wait in the store, too, and be given a lock that it does not take up.
 /// Shows: G1, G2, G5, G7, S3.
 #[test]
 fn who_is_stopped_for_two_leases_with_several_locks_has_lost_them() {
@@ -33,7 +33,7 @@ fn who_is_stopped_for_two_leases_with_several_locks_has_lost_them() {
     assert!(assert_together(report).lost >= 1);
 }
 
-/// Its other thread may wait with some of the locks, too.
+/// The other thread of the killed process may hold some of the locks while it waits, too.
 /// Shows: G1, G4, G7, L1.
 #[test]
 fn who_is_killed_with_several_locks_keeps_each_for_its_lease_and_no_longer() {

@@ -175,8 +175,8 @@ fn release_unheard(name: &'static str, prepare: impl FnOnce(&Scene)) {
     report.assert_clean_without_loss();
 }
 
-/// A process that comes while no waiter is heard is given the lock, without a delay. A later one stays behind all that were passed over. Shows: G8,
-/// G10, S4.
+/// A process that comes while no waiter is heard is given the lock, without a delay. A later one stays behind all that were passed over.
+/// Shows: G8, G10, S4.
 #[test]
 fn waiters_that_are_unheard_when_the_lock_is_released_keep_their_places() {
     release_unheard("all inboxes closed, lock released", |_| {});

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// How far time may be moved while threads are at work, before each of them has got on. Far less than a lease.
+/// How far time may be moved while threads are at work, before each of them has run. This is far less than a lease.
 const A_LITTLE: Duration = Duration::from_millis(10);
 
 /// The calls of a store that are under way, and the threads that have made some.
@@ -53,7 +53,7 @@ impl AtWork {
         result
     }
 
-    /// How far time may be moved now, and by `at_most`: not at all while a thread stands still, and a little while one is at work.
+    /// Returns how far time may be moved now, up to `at_most`: not at all while a thread stands still, and a little while one is at work.
     pub(super) fn allows(&self, at_most: Duration) -> Duration {
         let mut state = self.0.lock();
         if at_most > state.allowed {
@@ -70,16 +70,16 @@ impl AtWork {
 }
 
 impl State {
-    /// Looks at all but the calling thread, and returns whether one is at work, or a call under way. Returns nothing if one has not got on since
-    /// the last such look.
+    /// Looks at all threads but the calling one, and returns whether one is at work, or a call is under way. Returns `None` if a thread or a call
+    /// has made no progress since the last such look.
     fn look(&mut self) -> Option<bool> {
         let mut stands_still = self.calls.first().is_some_and(|&first| first <= self.begun_before);
         let mut computed = HashMap::new();
         let own = thread::current().id();
         self.threads.retain(|&id, thread| {
-            // It is gone.
+            // The thread has ended.
             let Ok(stat) = fs::read_to_string(thread.directory.join("stat")) else { return false };
-            // The name is in parentheses, and may contain some.
+            // The name is in parentheses, and may contain parentheses.
             let is_running = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'));
             if id != own && is_running {
                 let now = fs::read_to_string(thread.directory.join("schedstat")).unwrap_or_default();
@@ -105,7 +105,7 @@ impl State {
     }
 }
 
-/// Ends a call, also by a panic.
+/// Ends a call when dropped, even by a panic.
 struct Ended<'a>(&'a AtWork, u64);
 
 impl Drop for Ended<'_> {
@@ -175,7 +175,7 @@ impl LockProcessor for Noting {
 
 impl WaitQueue for Noting {
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
-        // The thread that opens it reads it, too.
+        // The thread that opens the inbox is noted here. It also reads the inbox.
         self.at_work.call(|| self.inner_queue().open_inbox(client, limit))
     }
 

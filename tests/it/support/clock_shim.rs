@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::UNIX_EPOCH;
 use tempfile::TempDir;
 
-/// The library, which each process of the tests builds once. Servers of others that have an earlier one keep that.
+/// The library, which each process of the tests builds once. It is renamed into its place, so running servers keep an earlier one.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let [built, library] = [format!("clock_shim.{}", process::id()), "clock_shim.so".to_owned()]
         .map(|name| Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
@@ -26,12 +26,12 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
 pub(crate) struct ClockShim {
     dir: TempDir,
     file: File,
-    /// Takes the time of the clock that is followed.
+    /// Sets this clock to the time of the clock that it follows.
     follow: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl ClockShim {
-    /// A clock that can be stepped. It stands right at first.
+    /// Makes a clock that can be stepped.
     pub(crate) fn build() -> Self {
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
         let file = OpenOptions::new().write(true).create_new(true).open(dir.path().join("clock")).unwrap();
@@ -39,13 +39,13 @@ impl ClockShim {
         Self { dir, file, follow: None }
     }
 
-    /// A clock that goes with one that is moved by hand, a moment behind it.
+    /// Makes a clock that follows one that is moved by hand.
     pub(crate) fn following(clock: &Arc<ManualClock>) -> Self {
         let shim = Self::build();
         let origin = i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap();
         let (file, leader) = (Mutex::new(shim.file.try_clone().unwrap()), Arc::clone(clock));
         let follow: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
-            // Who comes second reads a later time.
+            // The clock is read under the mutex, so that a thread never writes an earlier time over a later one.
             let file = file.lock();
             write(&file, origin + i64::try_from(leader.now().as_nanos()).unwrap());
         });
@@ -66,12 +66,11 @@ impl ClockShim {
 
     /// Steps the clock: so many seconds off from now on.
     pub(crate) fn set(&self, seconds: i64) {
-        // The file is written in place by one write, because the process has it mapped.
         write(&self.file, seconds * 1_000_000_000);
     }
 }
 
-/// In place, in one write: the process has the file mapped.
+/// Writes the file in place, by one write, because the process has it mapped.
 fn write(file: &File, nanos: i64) {
     file.write_all_at(&nanos.to_ne_bytes(), 0).unwrap();
 }

@@ -72,7 +72,7 @@ macro_rules! on_both_stores {
     };
 }
 
-/// As [`on_both_stores!`], each test in a process of its own. `on_redis` is how the one on Redis is run.
+/// As [`on_both_stores!`], each test in a process of its own. `$on_redis` runs the test on Redis.
 macro_rules! alone_on_both_stores {
     ($($name:ident),+ $(,)?) => {
         $crate::support::lab::alone_on_both_stores!($crate::support::lab::on_redis: $($name),+);

@@ -58,7 +58,7 @@ impl Time {
         self.set(DLockGenerator::builder())
     }
 
-    /// A store whose callers are not left behind when time is moved.
+    /// Returns the store in a wrapper that notes its callers, so that time does not run ahead of them.
     pub(crate) fn keep_up(&self, store: Arc<dyn LockProcessor>) -> Arc<dyn LockProcessor> {
         if self.is_by_hand() { Arc::new(Noting { store, at_work: Arc::clone(&self.at_work) }) } else { store }
     }

@@ -51,7 +51,7 @@ pub(crate) struct Call {
     pub(crate) limit: Duration,
     /// Which round trip carried it.
     pub(crate) trip: usize,
-    /// Whether the store itself has not answered it, as one that is late on a busy machine.
+    /// Whether the store itself has not answered it, for example because it is late on a busy machine.
     pub(crate) unanswered: bool,
 }
 

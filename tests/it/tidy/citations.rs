@@ -123,6 +123,8 @@ fn citations() -> BTreeMap<Number, BTreeSet<String>> {
             || is_test_only(&file, &text);
         for (place, line) in lines.iter().enumerate() {
             is_test |= begins_tests(line);
+            let is_run_on = line.starts_with("//") && line.contains(". Shows: ");
+            assert!(!is_run_on, "{file}: a citation has a line of its own: {line}");
             let Some(list) = cited(line) else { continue };
             let subject = subject(&lines[place + 1..]);
             let who = format!("{file}: {subject}");

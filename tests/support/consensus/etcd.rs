@@ -86,7 +86,7 @@ impl ConsensusStore for Etcd {
         Duration::from_secs((lease + lease / 4).as_secs() + 2)
     }
 
-    /// Before 3.4.31 and 3.5.13: its [issue 15247](https://github.com/etcd-io/etcd/issues/15247).
+    /// Leaders before 3.4.31 and 3.5.13 do so: [issue 15247](https://github.com/etcd-io/etcd/issues/15247).
     fn resumed_leader_ends_leases() -> bool {
         let output = Command::new(program::<Self>()).arg("--version").output().expect("etcd runs");
         let text = String::from_utf8(output.stdout).unwrap();

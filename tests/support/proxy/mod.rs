@@ -42,7 +42,7 @@ struct Shared {
 struct Freight {
     at: Instant,
     bytes: Vec<u8>,
-    /// It waits until commands are let through.
+    /// Whether it waits until commands are let through.
     is_stopped: bool,
     /// The connection ends with it.
     is_last: bool,

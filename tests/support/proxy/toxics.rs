@@ -59,7 +59,7 @@ pub(super) struct Link {
     dead: [bool; 2],
     /// Nothing goes to the client for now.
     is_held: bool,
-    /// What comes for the server from now on waits.
+    /// Commands that come for the server wait.
     is_stopped: bool,
     /// By way: later by so much.
     late: [Duration; 2],

@@ -52,9 +52,9 @@ pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failur
 /// The outcome of a connect, and how much is left of `--limit`.
 type Connected = (Result<Store, Error>, Duration);
 
-/// Waits for the server as long as `--wait` says, and connects to Redis: the connect detects a Cluster by itself. For other stores the examination
-/// tells why a connect fails. The connect runs on a thread, because it has limits of its own. Returns `None` if it has not ended in time, or if the
-/// store needs none.
+/// Waits for the server as long as `--wait` says, and connects to Redis: the connect detects a Cluster by itself. If the connect fails, the
+/// examination tells why. The connect runs on a thread, because it has limits of its own. Returns `None` if it has not ended in time, or if there is
+/// none: without `--wait`, only Redis needs one.
 fn connect(builder: &Builder, wanted: &Doctor) -> Result<Option<Connected>, Failure> {
     let wait = wanted.wait.unwrap_or_default();
     let of_connect = if matches!(builder, Builder::Redis(_)) { wanted.limit } else { Duration::ZERO };

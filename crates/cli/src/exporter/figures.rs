@@ -152,7 +152,7 @@ impl Figures {
                     let lockers = lockers.iter().take(MOST_WAITING).map(|locker| self.hasher.hash_one(locker));
                     lockers.map(|locker| (locker, since(locker))).collect()
                 }
-                // The store had no time to tell: the earlier waiters count.
+                // The store does not tell, or no time is left: the earlier waiters count.
                 None => earlier.unwrap_or_default(),
             };
             if let Some(first) = waiting.values().min() {

@@ -48,7 +48,7 @@ pub(crate) fn time_of(wanted: &Run, status: u8, held: &DLockGuard<'_>) -> Option
     wanted.at_least.or(since_now)
 }
 
-/// Ends a wait with `--once-every` when the lock is found to be kept, even if the command that holds it has ended meanwhile: this run is done, and
+/// Ends a wait with `--once-every` when the lock is found to be kept, even if the command that holds it ends only now: the job is done, and `dlock`
 /// does not wait for the next time. Looks until the returned value is dropped.
 pub(crate) fn ends_wait(wanted: &Run, lock: &DistributedReentrantLock, cancel: &CancelToken) -> Option<Sender<()>> {
     wanted.once_every?;

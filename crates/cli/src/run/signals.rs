@@ -55,7 +55,7 @@ impl Signals {
     pub(crate) fn block() -> Result<Self, Failure> {
         let own = fs::read_to_string("/proc/self/status")
             .map_err(|error| Failure::system("cannot read /proc/self/status", error))?;
-        // There the numbers of processes are others than those by which this process is told of its children, and sends them signals.
+        // In the `/proc` of another PID namespace, processes have other numbers than those that `wait` and `kill` use here.
         if of_field(&own, "Pid:").and_then(|pid| pid.parse().ok()) != Some(process::id()) {
             let message = "/proc belongs to another PID namespace, and would name the wrong processes: mount one for this namespace, for \
                            example with `unshare --pid --fork --mount-proc`";
@@ -122,7 +122,7 @@ pub(super) fn command_begins() {
 }
 
 /// Notes that the command has ended with this status. From now on this process waits for the store for at most `limit`, and ends as `give_up` says.
-/// If a signal has ended the command, its sender waits for this process, too, so the wait is shorter.
+/// If the command has got a signal, its sender waits for this process, too, so the wait is shorter.
 pub(super) fn command_has_ended(status: u8, limit: Duration, give_up: impl FnOnce() -> u8 + Send + 'static) {
     let _ = ENDED.set(status);
     match PASSED_ON.get() {

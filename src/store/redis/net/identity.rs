@@ -27,7 +27,7 @@
 //!    right. It is asked under the mutex under which the last server is noted.
 //!
 //! After each rise, the thread that has connected calls the functions that were given to [`tell`](Servers::tell), so no code needs to
-//! compare the number after an answer. The client then makes every wait and every hold due. The plain attempt no longer trusts fence
+//! compare the number after an answer. The client then makes every wait, hold and clean-up due. The plain attempt no longer trusts fence
 //! numbers that it has read before. Fence numbers that are read from the earlier server after that are not used either: their connection was cut, or
 //! always led to another server.
 

@@ -21,8 +21,8 @@ fn a_master_of_a_cluster_that_stands_still_for_two_seconds_costs_neither_the_hol
     handed_over(&mut stage, "Cluster: master stopped for 2 s in a hand-over", SHORT);
 }
 
-/// A thread that asks the master waits for its answer as long as a lease of the locks on other nodes lasts. Some renewals always do. Shows: G3, G10,
-/// L1.
+/// A thread that asks the master waits for its answer as long as a lease of the locks on other nodes lasts. Some renewals always ask it.
+/// Shows: G3, G10, L1.
 #[test]
 fn a_master_of_a_cluster_that_stands_still_delays_nothing_on_the_others() {
     others_watched(None).assert_clean();

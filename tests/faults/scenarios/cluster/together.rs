@@ -4,7 +4,7 @@ use super::super::together::{assert_together, for_each_of_three};
 use super::{ALL, bounds, five, kill_acknowledged, lease_here};
 use crate::stage::Stage;
 
-/// What its replica has acknowledged is never had by two.
+/// A lock that the replica has acknowledged never has two holders.
 /// Shows: G1, G7, L1.
 #[test]
 fn a_killed_master_of_a_cluster_gives_no_two_one_of_several_locks() {

@@ -1,6 +1,6 @@
 //! Consensus stores, etcd and Consul, on three servers. Whatever happens to the servers, M, F, X, O and Q are judged as on one server that never
-//! fails. No holder needs a store that checks tokens, because two never have the lock at once, except after an operator has taken the lock from its
-//! holder.
+//! fails. No holder needs a store that checks tokens, because two never have the lock at once. There are two exceptions: an operator has taken the
+//! lock from its holder, or a suspended leader of an earlier etcd has resumed.
 //!
 //! Each process has a network of its own between it and each server, and asks another server first.
 
@@ -93,7 +93,7 @@ fn held(scene: &mut Scene, what: impl FnOnce(&mut Scene)) {
     scene.let_go(0);
 }
 
-/// Plays work of one kind while a server dies, and while a process that holds what it wants has no network, and loses it. Returns both reports.
+/// Plays work of one kind while a server dies, and while a process that holds its locks is cut off, and loses them. Returns both reports.
 fn struck<V: ConsensusStore>(kind: &str, work: fn(Setup) -> Setup) -> [Report; 2] {
     let mut stage = Stage::<V>::open();
     let setup = work(many(format!("server killed, {kind}").leak()));
@@ -114,7 +114,7 @@ fn struck<V: ConsensusStore>(kind: &str, work: fn(Setup) -> Setup) -> [Report; 2
         scene.sleep(3.0);
         scene.ways(0).iter().for_each(Proxy::heal);
         scene.let_go(0);
-        // It has some again.
+        // The process holds something again.
         scene.wait_inside(0);
     });
     assert!(was_cut_off.lost >= 1, "{was_cut_off}");

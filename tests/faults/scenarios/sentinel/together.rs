@@ -4,7 +4,7 @@ use super::super::together::{assert_together, for_each_of_three};
 use super::{ALL, bounds, five, kill_under_load};
 use crate::stage::Stage;
 
-/// What is acknowledged by all replicas is never had by two.
+/// A lock that all replicas have acknowledged never has two holders.
 /// Shows: G1, G7, L1.
 #[test]
 fn a_killed_master_gives_no_two_one_of_several_locks() {

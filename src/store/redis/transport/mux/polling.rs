@@ -9,7 +9,6 @@
 //!   has set).
 //! * *Several callers* want the same cores. Each of them yields before each of its [`POLLS`] polls. The answer has usually come when the
 //!   yield returns. A writer yields once before it writes, so that callers that were answered together with it can queue their calls first.
-//!
 //! * *A task*, for which another thread of the client waits, yields where a caller that is alone would poll. It looks for its answer each time that
 //!   it is polled by its runtime, so the thread of the runtime does not sleep meanwhile.
 //!
@@ -124,7 +123,7 @@ impl PollPolicy {
     }
 
     /// Yields for a task that has waited since this moment, and returns `true`, if callers poll now, their bound is not over, and the yield has
-    /// returned in time. The callers learn for tasks: another thread waits for the answer.
+    /// returned in time. A task does not note whether its polls find the answer: the thread that waits for the answer does.
     pub(in super::super) fn yield_for_task(&self, since: Instant) -> bool {
         // ORDERING: Relaxed: a count that may be disturbed.
         let sleeps = self.skips.load(Ordering::Relaxed) & 0xffff > 0;
