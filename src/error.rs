@@ -203,7 +203,8 @@ pub enum LossCause {
     /// for the remainder of its lease, which is no longer extended.
     HeldTooLong,
     /// An operator has taken the lock away: [`DLockGenerator::break_lock`](crate::DLockGenerator::break_lock). A holder that asks for the
-    /// cause at the moment of the loss may be told `Deleted` or `TakenOver` instead. `unlock`, `on_lost` and the log report `Broken`.
+    /// cause at the moment of the loss may be told `Deleted` or `TakenOver` instead, until the store has said who has taken it. `unlock` asks
+    /// the store for that. `on_lost` and the log wait only for a fraction of a second for its answer.
     #[non_exhaustive]
     Broken {
         /// The client that broke the lock: the beginning of its lockers.

@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::event::HoldEnd;
 use crate::port::{Note, Outcome, ReleaseOutcome, Request};
 use crate::state::tenure::{Tenure, Unsettled};
-use crate::sync::catch_panic;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,13 +47,11 @@ impl<'c> GiveBack<'c> {
         &self.ended.tenure
     }
 
-    /// Asks the store why the tenure was lost, if the thread that has noticed the loss is still asking.
-    pub(super) fn ask_why_lost(&mut self) {
-        let (parts, EndedTenure { key, tenure, .. }) = (self.parts, &mut self.ended);
-        // A store may panic.
+    /// Asks the store why the tenure was lost, if the thread that has noticed the loss is still asking, or got no answer.
+    pub(super) fn ask_why_lost(&mut self, limit: Duration) {
+        let EndedTenure { key, tenure, .. } = &mut self.ended;
         if tenure.may_be_broken()
-            && let Some(Some(cause)) =
-                catch_panic(|| loss::broken(parts, &key.name, tenure, parts.renewals.side_limit()))
+            && let Some(Some(cause)) = loss::broken(self.parts, [(&*key.name, &**tenure)], limit).pop()
         {
             tenure.set_cause(&cause);
         }

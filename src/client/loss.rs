@@ -6,15 +6,14 @@ use crate::client::turn::Turn;
 use crate::clock::Moment;
 use crate::error::{Error, LossCause};
 use crate::log;
-use crate::port::Operations;
+use crate::port::{Broken, Limit, Request};
 use crate::state::key::Key;
 use crate::state::machine::{Phase, State};
 use crate::state::task::Watcher;
 use crate::state::tenure::Tenure;
 use crate::sync::{MutexGuard, catch_panic};
-use crate::timing;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A tenure that is marked lost. The key keeps the channels of its hold until one of two threads reports the loss on them: the thread that
 /// has noticed the loss, or the thread that unlocks before that.
@@ -52,9 +51,9 @@ impl Lost {
         Some(Self { key: Arc::clone(key), tenure, queued })
     }
 
-    /// Announces losses that are marked. If an operator may have broken a hold, this asks the store for the cause first, and so announces
-    /// that loss after the others. The lease thread may be the one that asks, so it waits for a short time only. Without an answer, the
-    /// cause that was seen is announced.
+    /// Announces losses that are marked. If an operator may have broken some of the holds, this asks the store for their causes first, together, and
+    /// so announces these losses after the others. The lease thread may be the one that asks, so it waits for a short time only. Without an answer,
+    /// the cause that was seen is announced.
     pub(super) fn announce(parts: &Parts, losses: impl IntoIterator<Item = Self>) {
         let mut unsure = Vec::new();
         for Self { key, tenure, queued } in losses {
@@ -66,11 +65,10 @@ impl Lost {
         if unsure.is_empty() {
             return;
         }
-        let (begin, limit) = (Instant::now(), parts.renewals.side_limit());
-        for (key, mut tenure) in unsure {
-            let left = limit.saturating_sub(begin.elapsed());
-            // A store may panic.
-            if let Some(Some(cause)) = catch_panic(|| broken(parts, &key.name, &tenure, left)) {
+        let asked = unsure.iter().map(|(key, tenure)| (&*key.name, &**tenure));
+        let causes = broken(parts, asked, parts.renewals.side_limit());
+        for ((key, mut tenure), cause) in unsure.into_iter().zip(causes) {
+            if let Some(cause) = cause {
                 tenure.set_cause(&cause);
                 if let Phase::Held(held) = &mut key.state.lock().phase
                     && held.locker == tenure.locker
@@ -100,18 +98,28 @@ fn notice_deadline(parts: &Parts, key: &Arc<Key>) {
     }
 }
 
-/// Asks the store, within a limit, whether a tenure was broken, whose key contains something else.
-pub(super) fn broken(parts: &Parts, key: &str, tenure: &Tenure, limit: Duration) -> Option<LossCause> {
-    if !parts.core.limits.breaks || limit < timing::SHORTEST_COMMAND {
-        return None;
+/// Asks the store, within a limit, whether tenures were broken, whose keys contain something else. Returns one answer for each of them.
+pub(super) fn broken<'a>(
+    parts: &Parts,
+    lost: impl IntoIterator<Item = (&'a str, &'a Tenure)>,
+    limit: Duration,
+) -> Vec<Option<LossCause>> {
+    let request = |(key, tenure): (&'a str, &'a Tenure)| Request::Broken { key, locker: &tenure.locker };
+    let requests: Vec<_> = lost.into_iter().map(request).collect();
+    if !parts.core.limits.breaks {
+        return vec![None; requests.len()];
     }
-    match parts.core.processor.broken(key, &tenure.locker, limit) {
-        Ok(broken) => broken.map(LossCause::from),
+    // A store may panic.
+    let answers = catch_panic(|| (*parts.core.processor).run(&requests, Limit::Call(limit)));
+    let mut answers = answers.unwrap_or_default().into_iter();
+    let cause = |request: &Request<'_>| match answers.next()?.and_then(TryInto::try_into) {
+        Ok(broken) => Option::<Broken>::map(broken, LossCause::from),
         Err(error) => {
-            log::debug!(LEASE, "lock {key:?}: cannot ask whether it was broken: {error}");
+            log::debug!(LEASE, "lock {:?}: cannot ask whether it was broken: {error}", request.key());
             None
         }
-    }
+    };
+    requests.iter().map(cause).collect()
 }
 
 /// Returns the loss of the current hold, which the caller has seen marked.

@@ -203,7 +203,8 @@ pub(super) fn not_ours(parts: &Parts, key: &str, tenure: &Tenure, other: NotOurs
     if parts.core.clock.now() >= tenure.deadline() {
         return Ok(());
     }
-    let cause = loss::broken(parts, key, tenure, parts.core.limits.command).unwrap_or_else(|| LossCause::from(other));
+    let broken = loss::broken(parts, [(key, tenure)], parts.core.limits.command).pop().flatten();
+    let cause = broken.unwrap_or_else(|| LossCause::from(other));
     let locker = tenure.locker.to_string();
     Err(Error::LeaseLost(Box::new(LeaseLoss { key: key.to_owned(), locker, cause, ago: Duration::ZERO })))
 }

@@ -261,7 +261,7 @@ impl<'c> Errands<'c> {
         }
         let is_awaited = errand.released.is_some();
         if is_awaited {
-            errand.back.ask_why_lost();
+            errand.back.ask_why_lost(self.parts.renewals.side_limit());
         }
         errand.back.plan_next();
         if !is_awaited && errand.back.may_be_posted() && self.parts.core.processor.posting().is_some() {

@@ -265,7 +265,7 @@ impl<'c> Unlock<'c> {
     fn plan(self, ended: EndedTenure) -> GiveBack<'c> {
         let mut back = GiveBack::of(self.parts, ended);
         if matches!(self.after, AfterRelease::Awaited) {
-            back.ask_why_lost();
+            back.ask_why_lost(self.parts.core.limits.command);
         }
         back.plan_next();
         back

@@ -5,7 +5,7 @@
 
 use crate::support::crew::{Member, eventually, spawn, spawn_with};
 use crate::support::watched::{Kind, Watched};
-use crate::support::{Jvm, RedisServer};
+use crate::support::{Jvm, LONG, RedisServer};
 use redis_dlock::{DLockConfig, DLockGenerator, RedisLockProcessor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -226,7 +226,7 @@ fn a_lock_that_is_kept_is_held_for_a_jvm() {
     lock.lock().unwrap().unlock_after(KEPT).unwrap();
     assert!(!jvm.is_lock_free(lock.key()) && !jvm.update_for_lock(lock.key(), LEASE));
     assert!(!jvm.expand_lock_expire(lock.key(), LEASE) && !jvm.update_for_unlock(lock.key()));
-    eventually("it is free", || jvm.update_for_lock(lock.key(), LEASE));
+    eventually("it is free", || jvm.update_for_lock(lock.key(), LONG));
     assert!(begun.elapsed() >= KEPT);
     assert!(lock.try_lock().unwrap().is_none() && jvm.update_for_unlock(lock.key()));
 }

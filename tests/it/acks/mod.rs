@@ -5,7 +5,7 @@ mod own_write;
 
 use crate::acl;
 use crate::support::commands::Commands;
-use crate::support::crew::{eventually, queue_by, spawn};
+use crate::support::crew::{Member, eventually, queue_by, spawn, spawn_with};
 use crate::support::sentinels::{Plan, Service};
 use crate::support::time::Time;
 use crate::support::watched::{Kind, Watched, When};
@@ -23,6 +23,9 @@ use std::time::Duration;
 /// How long the server waits for acknowledgements.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// How long an answer may take: far longer than a busy machine keeps a server off its cores.
+const IO_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// So long that no extension, probe or poll comes within a test.
 const LEASE: Duration = Duration::from_secs(3600);
 
@@ -35,7 +38,8 @@ fn builder(url: &str, acks: u32) -> RedisBuilder {
 }
 
 fn builder_with(url: &str, acks: u32, timeout: Duration) -> RedisBuilder {
-    RedisLockProcessor::builder(url).unwrap().replica_acks(acks, timeout)
+    let builder = RedisLockProcessor::builder(url).unwrap().connect_timeout(LONG).io_timeout(IO_TIMEOUT);
+    builder.replica_acks(acks, timeout)
 }
 
 fn generator(url: &str, acks: u32) -> DLockGenerator {
@@ -109,7 +113,7 @@ fn a_hold_that_begins_is_on_the_replicas() {
 fn a_write_has_one_wait_at_most_and_a_release_none() {
     let service = replicated(1);
     let master = &service.servers[0];
-    for (acks, waits) in [(0, 0), (1, 100)] {
+    for acks in [0, 1] {
         let generator = counted(&master.url(), acks);
         let lock = lock_of(&generator, "counted");
         drop(lock.lock().unwrap());
@@ -118,23 +122,37 @@ fn a_write_has_one_wait_at_most_and_a_release_none() {
             lock.lock().unwrap().unlock().unwrap();
         }
         let calls = Commands::of(master);
-        assert_eq!(calls.count("wait"), waits, "{calls:?}");
+        // Each attempt that got the key ends by one. If its number comes too late to be trusted, it is undone, and made again.
+        assert_eq!(calls.count("wait"), u64::from(acks) * calls.count("del"), "{calls:?}");
         // Once a second a script takes the lock in place of a plain attempt, and may move the fence to the clock.
         let scripts = calls.count("evalsha") - 100;
         assert!((100..=100 + scripts).contains(&calls.count("set")), "{calls:?}");
     }
-    // The calls of many threads go out together while the server confirms earlier ones.
-    let generator = counted(&master.url(), 1);
+}
+
+/// Those that come while the server confirms earlier ones.
+#[test]
+fn the_calls_of_many_threads_are_confirmed_together() {
+    let service = replicated(1);
+    let master = &service.servers[0];
+    let store = builder_with(&master.url(), 1, LONG / 2).io_timeout(LONG).connect().unwrap();
+    let generator = DLockGenerator::builder().client_record(false).build(store).unwrap();
+    let locks: Vec<_> = (0..64).map(|n| lock_of(&generator, &n.to_string())).collect();
+    let use_all = || {
+        let lock = |lock: &DistributedReentrantLock| spawn_with(lock, |lock| lock.lock().unwrap().unlock().unwrap());
+        locks.iter().map(lock).collect::<Vec<_>>()
+    };
+    // This opens the connections: calls that wait for a connection go out together anyway.
+    use_all().into_iter().for_each(Member::join);
+    signal_replicas(&service, Signal::STOP);
     Commands::forget(master);
-    let members: Vec<_> = (0..32)
-        .map(|n| {
-            let lock = lock_of(&generator, &n.to_string());
-            spawn(move || (0..50).for_each(|_| lock.lock().unwrap().unlock().unwrap()))
-        })
-        .collect();
-    members.into_iter().for_each(|member| member.join());
+    let members = use_all();
+    thread::sleep(PATIENCE * 5);
+    signal_replicas(&service, Signal::CONT);
+    members.into_iter().for_each(Member::join);
+    // One for those that came first on each connection, and one for all others. A thread that comes late may have its own.
     let waits = Commands::of(master).count("wait");
-    assert!(waits < 32 * 50 * 2 / 3, "{waits} waits for 1600 locks of 32 threads");
+    assert!(waits < 32, "{waits} waits for 64 locks");
 }
 
 #[test]
@@ -199,8 +217,7 @@ fn an_extension_that_is_not_acknowledged_moves_no_deadline() {
     let deadline = || time.now() + guard.remaining();
     // With acknowledgements it moves.
     let before = deadline();
-    seen.wait_for_more(Kind::Extend, 1);
-    eventually("the deadline has moved", || deadline() > before);
+    time.until("the deadline has moved", || deadline() > before);
     signal_replicas(&service, Signal::STOP);
     Commands::forget(master);
     let before = deadline();
@@ -288,7 +305,8 @@ fn missing_replicas_cost_no_connection() {
     let service = replicated(1);
     let master = &service.servers[0];
     let generator = generator(&master.url(), 1);
-    let locks: Vec<_> = (0..64).map(|n| lock_of(&generator, &n.to_string())).collect();
+    // If each had a `WAIT` of its own, those of one connection would take twice as long as an answer may take.
+    let locks: Vec<_> = (0..256).map(|n| lock_of(&generator, &n.to_string())).collect();
     signal_replicas(&service, Signal::STOP);
     let before = connections(master);
     let members: Vec<_> = locks
@@ -318,7 +336,7 @@ fn nor_do_releases_and_callers_that_leave() {
     let master = &service.servers[0];
     let generator = generator(&master.url(), 1);
     let [impatient, patient] = ["impatient", "patient"].map(|target| lock_of(&generator, target));
-    let held: Vec<_> = (0..200).map(|n| lock_of(&generator, &format!("held-{n}")).lock_owned().unwrap()).collect();
+    let held: Vec<_> = (0..400).map(|n| lock_of(&generator, &format!("held-{n}")).lock_owned().unwrap()).collect();
     signal_replicas(&service, Signal::STOP);
     let before = connections(master);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -335,7 +353,7 @@ fn nor_do_releases_and_callers_that_leave() {
     for guard in held {
         drop(guard);
         assert!(!matches!(impatient.try_lock_for(PATIENCE / 20), Ok(Some(_))));
-        thread::sleep(PATIENCE / 10);
+        thread::sleep(PATIENCE / 20);
     }
     is_over.store(true, Ordering::SeqCst);
     attempts.into_iter().for_each(|attempt| attempt.join());

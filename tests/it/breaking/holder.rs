@@ -15,6 +15,7 @@ on_both_stores!(
     one_that_hears_nothing_is_told_by_its_probe,
     without_probes_it_is_told_by_its_next_extension,
     it_is_told_by_its_unlock_at_the_latest,
+    a_reason_that_comes_late_is_told_by_the_unlock,
     a_message_before_the_answer_that_made_it_the_holder_is_not_lost,
     its_hook_is_told_once,
     many_that_lose_their_locks_are_told_of_the_right_ones,
@@ -100,6 +101,16 @@ fn it_is_told_by_its_unlock_at_the_latest(lab: &Lab) {
     let guard = lock.lock().unwrap();
     take_from_holder(lab, &lock);
     assert!(guard.is_valid(), "nobody has looked yet");
+    assert_broken(&cause(guard.unlock()));
+}
+
+/// Who has noticed the loss does not wait for it.
+fn a_reason_that_comes_late_is_told_by_the_unlock(lab: &Lab) {
+    let (lock, watch) = lab.deaf_lock(probed());
+    watch.delay_reason(lab.processor().limits().command);
+    let guard = lock.lock().unwrap();
+    take_from_holder(lab, &lock);
+    lab.time.recv(&guard.lost());
     assert_broken(&cause(guard.unlock()));
 }
 

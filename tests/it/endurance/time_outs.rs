@@ -24,11 +24,9 @@ const THREADS: [usize; 6] = [4, 12, 1, 1, 1, 1];
 /// these leases at most: the test waits longer for the end of all places.
 const LEASE: u64 = 6000;
 
-/// The holder's lease in milliseconds. It is long enough for a machine on which many other threads want to run, and short enough to be extended in
-/// the run. The long run has other long tests beside it, with some twenty threads each.
-fn holders_lease() -> u64 {
-    if is_long() { 15_000 } else { LEASE }
-}
+/// The holder's lease in milliseconds. It is long enough for a machine on which many other threads want to run, and extended early, so that it is
+/// extended in the run.
+const HOLDERS_LEASE: u64 = 15_000;
 
 /// So many bytes for each wait may be left: a table that was large once keeps its size, but whatever a wait leaves for good is
 /// larger.
@@ -39,7 +37,7 @@ fn waits_that_fail_leave_nothing_and_keep_their_time(lab: &Lab) {
     let waits = if is_long() { 1_000_000 } else { 100_000 };
     let clients = THREADS.map(|_| lab.generator());
     let wanted = clients.each_ref().map(|client| client.generate_with(config("x", LEASE)).unwrap());
-    let lock = clients[0].generate_with(config("x", holders_lease())).unwrap();
+    let lock = clients[0].generate_with(config("x", HOLDERS_LEASE).with_renew_at(0.25)).unwrap();
     let guard = lock.lock().unwrap();
     let token = guard.fencing_token();
 

@@ -1,14 +1,22 @@
 //! The test's side of a worker process; `play.rs` is the other one.
 
+use super::play::CLOCK;
 use super::scene::TARGET;
 use crate::support::history::Hold;
 use crate::support::worker::Worker;
 use redis_dlock::Moment;
 use rustix::process::Signal;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
+use tempfile::NamedTempFile;
 
 /// A worker process with clients of its own.
-pub(super) struct Actor(Worker);
+pub(super) struct Actor {
+    worker: Worker,
+    /// How far its clock is ahead.
+    clock: NamedTempFile,
+    ahead: Duration,
+}
 
 /// What a thread says when it has the lock.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +41,16 @@ pub(super) struct Contest {
 
 impl Actor {
     pub(super) fn start(url: &str) -> Self {
-        Self(Worker::start("hand_over::play::play", url))
+        let clock = NamedTempFile::new().unwrap();
+        let variables = [(CLOCK, clock.path().to_str().unwrap())];
+        let worker = Worker::start_with("hand_over::play::play", url, &variables);
+        let mut actor = Self { worker, clock, ahead: Duration::ZERO };
+        actor.advance(Duration::ZERO);
+        actor
     }
 
     pub(super) fn pid(&self) -> u32 {
-        self.0.pid()
+        self.worker.pid()
     }
 
     /// Starts a thread of this name that locks.
@@ -47,13 +60,13 @@ impl Actor {
 
     /// Starts a thread of this name that locks another lock.
     pub(super) fn lock_another(&mut self, name: &str, client: usize, lease: Duration, target: &str) {
-        self.0.tell(&format!("lock {name} {client} {} {target}", lease.as_millis()));
+        self.worker.tell(&format!("lock {name} {client} {} {target}", lease.as_millis()));
     }
 
     /// Waits until it has the lock.
     #[track_caller]
     pub(super) fn held(&mut self, name: &str) -> Held {
-        let said = self.0.answer_about(&format!("{name} held"));
+        let said = self.worker.answer_about(&format!("{name} held"));
         let [token, begin, valid, remaining] = said.split(' ').collect::<Vec<_>>()[..] else { panic!("{said}") };
         Held {
             token: token.parse().unwrap(),
@@ -66,8 +79,8 @@ impl Actor {
     /// Lets it unlock, and waits until it has: the end of its hold.
     #[track_caller]
     pub(super) fn unlock(&mut self, name: &str) -> Moment {
-        self.0.tell(&format!("unlock {name}"));
-        let said = self.0.answer_about(&format!("{name} free"));
+        self.worker.tell(&format!("unlock {name}"));
+        let said = self.worker.answer_about(&format!("{name} free"));
         let (end, outcome) = said.split_once(' ').unwrap();
         assert_eq!(outcome, "fine", "{name}");
         Moment::from_nanos(end.parse().unwrap())
@@ -76,32 +89,32 @@ impl Actor {
     /// How many threads wait in a client.
     #[track_caller]
     pub(super) fn waiting(&mut self, client: usize) -> usize {
-        self.0.tell(&format!("waiting {client}"));
-        self.0.answer_about("waiting").parse().unwrap()
+        self.worker.tell(&format!("waiting {client}"));
+        self.worker.answer_about("waiting").parse().unwrap()
     }
 
     /// Whether nobody has said anything more.
     pub(super) fn is_silent(&self) -> bool {
-        !self.0.has_answered()
+        !self.worker.has_answered()
     }
 
     /// Starts threads that lock, hold and unlock in a loop.
     pub(super) fn contend(&mut self, contest: &Contest) {
         let Contest { clients, threads, rounds, lease, hold } = contest;
         let (lease, hold) = (lease.as_millis(), hold.as_micros());
-        self.0.tell(&format!("contend {clients} {threads} {rounds} {lease} {hold}"));
+        self.worker.tell(&format!("contend {clients} {threads} {rounds} {lease} {hold}"));
     }
 
     /// How many holds they have had.
     #[track_caller]
     pub(super) fn count(&mut self) -> usize {
-        self.0.tell("count");
-        self.0.answer_about("count").parse().unwrap()
+        self.worker.tell("count");
+        self.worker.answer_about("count").parse().unwrap()
     }
 
     /// Tells them to finish.
     pub(super) fn finish(&mut self) {
-        self.0.tell("finish");
+        self.worker.tell("finish");
     }
 
     /// Their holds, once they have finished.
@@ -109,29 +122,29 @@ impl Actor {
     pub(super) fn holds(&mut self, process: usize) -> Vec<Hold> {
         let mut holds = Vec::new();
         loop {
-            let said = self.0.answer();
+            let said = self.worker.answer();
             let Some(hold) = said.strip_prefix("hold ") else { return holds };
             holds.push(Hold { process, ..hold.parse().unwrap() });
         }
     }
 
-    /// Moves the clock of its clients forward.
-    #[track_caller]
+    /// Moves the clock of its clients forward, also while it is stopped.
     pub(super) fn advance(&mut self, time: Duration) {
-        self.0.tell(&format!("advance {}", time.as_millis()));
-        self.0.answer_about("advanced");
+        self.ahead += time;
+        let ahead = u64::try_from(self.ahead.as_nanos()).unwrap();
+        self.clock.as_file().write_all_at(&ahead.to_ne_bytes(), 0).unwrap();
     }
 
     /// Stops it; it stands still when this returns.
     pub(super) fn stop(&self) {
-        self.0.signal(Signal::STOP);
+        self.worker.signal(Signal::STOP);
     }
 
     pub(super) fn go_on(&self) {
-        self.0.signal(Signal::CONT);
+        self.worker.signal(Signal::CONT);
     }
 
     pub(super) fn kill(&mut self) {
-        self.0.kill();
+        self.worker.kill();
     }
 }

@@ -1,12 +1,12 @@
 //! A worker process: clients, and threads of them that wait for the lock and hold it, as they are told.
 //!
-//! Clients are made as they are named.
+//! Clients are made as they are named. Their clock is ahead by what a file says, so it can be moved while the process is stopped. Threads that sleep do
+//! not notice.
 //!
 //! | order | does | answers |
 //! |---|---|---|
 //! | `lock NAME CLIENT LEASE TARGET` | starts a thread that locks with this lease (ms) | `NAME held TOKEN BEGIN VALID REMAINING` |
 //! | `unlock NAME` | lets it unlock | `NAME free END OUTCOME` |
-//! | `advance TIME` | moves the clock of all clients forward (ms); threads that sleep do not notice | `advanced` |
 //! | `waiting CLIENT` | counts the threads that wait in a client | `waiting N` |
 //! | `contend CLIENTS THREADS ROUNDS LEASE HOLD` | starts so many threads in each client that lock with this lease (ms), hold (µs) and unlock in a loop, for ever if `ROUNDS` is 0 | |
 //! | `count` | counts the holds of all those threads | `count N` |
@@ -18,23 +18,36 @@ use crate::support::worker;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use redis_dlock::{Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, Moment, SystemClock};
 use std::collections::HashMap;
+use std::env;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+/// The variable that names the file of the clock.
+pub(super) const CLOCK: &str = "DLOCK_TEST_CLOCK";
 
 #[test]
 #[ignore = "the worker process of the tests beside it"]
 fn play() {
     let Some(url) = worker::settings() else { return };
-    let mut stage = Stage { url, ..Stage::default() };
+    let clock = Arc::new(FastClock(File::open(env::var(CLOCK).unwrap()).unwrap()));
+    let mut stage = Stage {
+        url,
+        clients: Vec::new(),
+        threads: HashMap::new(),
+        contenders: Vec::new(),
+        contest: Arc::default(),
+        clock,
+    };
     for order in worker::orders() {
         let words: Vec<_> = order.split(' ').collect();
         stage.follow(&words);
     }
 }
 
-#[derive(Default)]
 struct Stage {
     url: String,
     clients: Vec<DLockGenerator>,
@@ -45,13 +58,15 @@ struct Stage {
     clock: Arc<FastClock>,
 }
 
-/// The system's clock, ahead of itself by so many milliseconds. Times that are told to the test are the system's.
-#[derive(Debug, Default)]
-struct FastClock(AtomicU64);
+/// The system's clock, ahead of itself by the nanoseconds in the file. Times that are told to the test are the system's.
+#[derive(Debug)]
+struct FastClock(File);
 
 impl Clock for FastClock {
     fn now(&self) -> Moment {
-        SystemClock.now() + Duration::from_millis(self.0.load(Ordering::SeqCst))
+        let mut ahead = [0; 8];
+        self.0.read_exact_at(&mut ahead, 0).unwrap();
+        SystemClock.now() + Duration::from_nanos(u64::from_ne_bytes(ahead))
     }
 }
 
@@ -73,10 +88,6 @@ impl Stage {
                 self.lock(name.to_owned(), lock);
             }
             ["unlock", name] => self.threads[name].send(()).unwrap(),
-            ["advance", time] => {
-                self.clock.0.fetch_add(time.parse().unwrap(), Ordering::SeqCst);
-                worker::answer("advanced");
-            }
             ["waiting", client] => {
                 let lock = scene::lock(&self.clients[client.parse::<usize>().unwrap()], HOUR);
                 worker::answer(&format!("waiting {}", lock.queue_length()));

@@ -42,7 +42,7 @@ pub(super) fn client(url: &str) -> DLockGenerator {
 
 /// A client's way to a server. It waits long for a reply: some tests hold replies back.
 pub(super) fn processor(url: &str) -> RedisLockProcessor {
-    RedisLockProcessor::builder(url).unwrap().io_timeout(LONG).connect().unwrap()
+    RedisLockProcessor::builder(url).unwrap().connect_timeout(LONG).io_timeout(LONG).connect().unwrap()
 }
 
 /// The settings of the lock.

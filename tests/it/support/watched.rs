@@ -87,6 +87,7 @@ pub(crate) struct Watch {
     barred: Mutex<Vec<Kind>>,
     unbarred: Condvar,
     fault: Mutex<Fault>,
+    reason_takes: Mutex<Duration>,
 }
 
 #[derive(Debug)]
@@ -147,6 +148,7 @@ impl Watch {
             barred: Mutex::new(Vec::new()),
             unbarred: Condvar::new(),
             fault: Mutex::new(Fault::None),
+            reason_takes: Mutex::default(),
         }
     }
 
@@ -243,6 +245,11 @@ impl Watch {
     /// From now on the store does not answer, and does nothing.
     pub(crate) fn silence(&self) {
         *self.fault.lock() = Fault::Silent;
+    }
+
+    /// From now on the store takes so long to say by whose order a lock was lost.
+    pub(crate) fn delay_reason(&self, takes: Duration) {
+        *self.reason_takes.lock() = takes;
     }
 
     /// The store works again.
@@ -345,6 +352,15 @@ impl Watched {
         self.inner.queue().expect("as before")
     }
 
+    /// Asks by whose orders locks were lost. Who asks waits for a fraction of a second, for which a busy machine may stand still: only what
+    /// [`delay_reason`](Watch::delay_reason) says is too late.
+    fn ask_why(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>> {
+        if self.watch.as_ref().is_some_and(|watch| limit.time() < *watch.reason_takes.lock()) {
+            return requests.iter().map(|_| Err(failed(BackendFailure::Unknown))).collect();
+        }
+        self.inner.run(requests, Limit::Call(limit.time().max(HANG)))
+    }
+
     fn pass(
         &self,
         requests: &[(Kind, &str, &str)],
@@ -378,6 +394,9 @@ impl LockProcessor for Watched {
         // Breaks and the certain end of a locker are not watched.
         let is_watched =
             |request: &Request<'_>| !matches!(request, Request::Settle(_) | Request::Break(_) | Request::Broken { .. });
+        if requests.iter().all(|request| matches!(request, Request::Broken { .. })) {
+            return self.ask_why(requests, limit);
+        }
         if !requests.iter().any(is_watched) {
             return self.inner.run(requests, limit);
         }
