@@ -131,13 +131,13 @@ part_lock-elsewhere() {
 # The stores on etcd and Consul, and the command there, on other versions.
 part_other-versions() {
     if ! command -v go >/dev/null; then
-        echo "tests/run.sh: the tests of other versions DID NOT RUN: there is no Go to build them with"
+        echo "SKIPPED: other versions: there is no Go to build them with"
         return
     fi
     local version program other
     for version in "${other_versions[@]}"; do
         if ! build_other_version "$version"; then
-            echo "tests/run.sh: the tests of $version DID NOT RUN: Go could not build it, see above"
+            echo "SKIPPED: $version: Go could not build it, see above"
             continue
         fi
         "$(other_version "$version")" --version

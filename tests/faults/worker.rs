@@ -18,14 +18,15 @@ use futures_lite::future::block_on;
 use parking_lot::Mutex;
 use redis_dlock::port::LockProcessor;
 use redis_dlock::{
-    BackendFailure, Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, Event as LockEvent, Leader,
-    RedisLockProcessor, SystemClock,
+    BackendFailure, CancelToken, Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error,
+    Event as LockEvent, Leader, RedisLockProcessor, SystemClock,
 };
 use std::fs::File;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -314,7 +315,8 @@ impl Hand {
         counts.max().unwrap_or(0)
     }
 
-    /// Takes the lock for the thread, or, each in one of eight draws, for a [`Hold`] and for one that a task awaits.
+    /// Takes the lock for the thread, or, each in one of eight draws, for a [`Hold`] and for one that a task awaits. A thread that waits with a limit
+    /// does so until it is cancelled, in one of two draws.
     fn acquire<'a>(&mut self, lock: &'a DistributedReentrantLock) -> Option<Taken<'a>> {
         let op = match self.dice.up_to(99) {
             n if n >= self.work.tries => Op::Lock,
@@ -326,6 +328,9 @@ impl Hand {
             1 => Form::Awaited,
             _ => Form::Guard,
         };
+        if matches!((op, form), (Op::TryFor(_), Form::Guard | Form::Hold)) && self.dice.up_to(1) == 0 {
+            return self.acquire_until_cancelled(lock, form);
+        }
         self.acquire_by(op, lock, form)
     }
 
@@ -346,6 +351,24 @@ impl Hand {
             (Op::TryFor(ms), Form::Guard) => lock.try_lock_for(limit(ms)).map(|got| got.map(Taken::Guard)),
             (_, Form::Guard) => lock.lock().map(|guard| Some(Taken::Guard(guard))),
         };
+        self.note_outcome(got)
+    }
+
+    /// Takes what it wants, unless a token is cancelled before. That may be at any moment: while the hand waits, or while the lock is given to it.
+    fn acquire_until_cancelled<'a>(&mut self, lock: &'a DistributedReentrantLock, form: Form) -> Option<Taken<'a>> {
+        let after = self.dice.up_to(self.work.lease / 2);
+        // A command that is under way is answered first, or its own limit ends.
+        self.note(&What::Begin(Op::TryFor(after + self.work.io)));
+        let got = cancelled_after(Duration::from_millis(after), |cancel| match form {
+            _ if self.work.together => self.take_together_until(cancel, form),
+            Form::Hold => lock.hold_cancellable(cancel).map(|got| got.map(Taken::Hold)),
+            _ => lock.lock_cancellable(cancel).map(|got| got.map(Taken::Guard)),
+        });
+        self.note_outcome(got)
+    }
+
+    /// Notes what became of a call that asked for the lock.
+    fn note_outcome<'a>(&self, got: Result<Option<Taken<'a>>, Error>) -> Option<Taken<'a>> {
         let is_beside = matches!(&got, Ok(Some(taken)) if !taken.is_of_thread());
         let count = self.count() + u32::from(is_beside);
         match got {
@@ -371,7 +394,7 @@ impl Hand {
             Op::TryFor(limit) => Duration::from_millis(limit),
             _ => Duration::MAX,
         };
-        let locks = self.chosen.iter().map(|place| self.used[*place].lock.config().clone());
+        let locks = self.wanted();
         match form {
             Form::Guard => self.generator.lock_all(locks, limit).map(|got| got.map(Taken::Guards)),
             Form::Hold => self.generator.hold_all(locks, limit).map(|got| got.map(Taken::Holds)),
@@ -379,6 +402,20 @@ impl Hand {
                 block_on(self.generator.hold_all_async(locks, limit)).map(|got| got.map(Taken::AwaitedHolds))
             }
         }
+    }
+
+    /// Takes all locks that are chosen, or none, unless the token is cancelled before.
+    fn take_together_until(&self, cancel: &CancelToken, form: Form) -> Result<Option<Taken<'static>>, Error> {
+        let (generator, locks, limit) = (&self.generator, self.wanted(), Duration::MAX);
+        match form {
+            Form::Hold => generator.hold_all_cancellable(locks, limit, cancel).map(|got| got.map(Taken::Holds)),
+            _ => generator.lock_all_cancellable(locks, limit, cancel).map(|got| got.map(Taken::Guards)),
+        }
+    }
+
+    /// The locks that are chosen.
+    fn wanted(&self) -> impl Iterator<Item = DLockConfig> {
+        self.chosen.iter().map(|place| self.used[*place].lock.config().clone())
     }
 
     fn note_got(&self, taken: &Taken<'_>, count: u32) {
@@ -455,6 +492,22 @@ impl Hand {
         }
         is_lost
     }
+}
+
+/// Calls with a token that is cancelled after this time, if the call is not over by then.
+fn cancelled_after<T>(time: Duration, call: impl FnOnce(&CancelToken) -> T) -> T {
+    let cancel = &CancelToken::new();
+    let (over, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if ended.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout) {
+                cancel.cancel();
+            }
+        });
+        let result = call(cancel);
+        drop(over);
+        result
+    })
 }
 
 fn failed(error: &Error, count: u32) -> What {

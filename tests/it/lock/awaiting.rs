@@ -176,7 +176,7 @@ fn several_are_awaited_together(lab: &Lab) {
     let other = lab.generator();
     let (first, last) = (free.key(), other.generate_with(config("c", 30_000)).unwrap());
     let mut dropped = Box::pin(other.hold_all_async(both([2, 1]), forever));
-    eventually("it has one, and waits for the other", || {
+    lab.time.until_soon("it has one, and waits for the other", || {
         block_on(poll_once(&mut dropped)).is_none() && lab.holder(first).is_some() && last.queue_length() == 1
     });
     drop(dropped);

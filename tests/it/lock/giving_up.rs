@@ -221,7 +221,7 @@ fn nobody_hangs_among_many_impatient_threads(lab: &Lab) {
         crew.into_iter().map(Member::join).sum()
     });
     done.store(true, Ordering::SeqCst);
-    cycler.join();
+    lab.join(cycler);
     // Both outcomes were there, or nothing was tried.
     assert!(got > 0 && got < THREADS * ROUNDS, "{got}");
     assert_eq!(lock.queue_length(), 0);
