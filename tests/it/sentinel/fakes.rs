@@ -185,6 +185,25 @@ fn a_stale_answer_leads_nobody_back_and_a_majority_may_begin_again() {
     eventually("the majority is followed", || who_has(&generator, &servers) == 0);
 }
 
+/// An operator has told one of them of another master. Who would follow it is alone there, and so is who would not follow the majority.
+/// Shows: S1.
+#[test]
+fn of_one_epoch_a_majority_decides() {
+    let (servers, [a, b], fakes, generator) = followed();
+    let servers = [&servers[0], &servers[1]];
+    fakes[0].say(Says::Master(b, 4));
+    let asked = fakes[0].asked();
+    eventually("it was asked again", || fakes[0].asked() > asked + 2);
+    let late = DLockGenerator::connect(&url(&[&fakes[0], &fakes[1], &fakes[2]])).unwrap();
+    assert_eq!([&generator, &late].map(|client| who_has(client, &servers)), [0, 0]);
+    for (port, server) in [(b, 1), (a, 0)] {
+        fakes[..2].iter().for_each(|fake| fake.say(Says::Master(port, 4)));
+        for client in [&generator, &late] {
+            eventually("the majority is followed", || who_has(client, &servers) == server);
+        }
+    }
+}
+
 /// One that hangs is asked less and less often, and what it has said before counts no more.
 #[test]
 fn one_that_hangs_later_is_asked_less_often_than_the_others() {

@@ -181,9 +181,12 @@ impl Sentinels {
                 // The first answer may come from a Sentinel that was cut off, so a new client hears more than half of them.
                 Ok(true) if is_first_time && 2 * (n + 1) <= self.configured => {}
                 Ok(true) => {
-                    // If the answer is stale or refuted, another Sentinel may have a better one.
                     let now = Instant::now();
                     let view = &mut self.known.lock().view;
+                    if is_first_time && view.is_disputed() {
+                        continue;
+                    }
+                    // If the answer is stale or refuted, another Sentinel may have a better one.
                     if let Some(choice) = view.choice(now).cloned()
                         && !view.is_refuted(&choice, now)
                     {

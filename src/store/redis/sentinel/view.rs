@@ -7,19 +7,22 @@
 //! |---|---|---|---|
 //! | newer | higher than the best one | any | it becomes the best one |
 //! | same | the best one's | the best one's | nothing changes |
-//! | moved | the best one's | another one, never left in this epoch | it becomes the best one |
-//! | gone back | the best one's | one that was left in this epoch | ignored |
-//! | failing over | any | the old master's, while the Sentinel that leads a failover has not finished it | ignored, if there is a best one |
+//! | moved | the best one's | another one | ignored, unless a majority says the same |
+//! | failing over | any | the old master's, while the Sentinel that leads a failover has not finished it | ignored if there is a best one; else it counts as an answer of the epoch before |
 //! | stale | lower | any | ignored, unless a majority has gone back to the same |
 //!
-//! 1. *The best one never goes back*: neither to a lower epoch nor, within an epoch, to an address that was left. So a Sentinel that was
-//!    cut off, and still names the old master, leads nobody there. Nor does the leader of a failover, which shows the new epoch beside the
-//!    old address, with the flag `failover_in_progress`, for up to some seconds after the others know the new one.
-//! 2. *A majority may begin again.* After `SENTINEL REMOVE` and `MONITOR` the epochs begin at zero. When more than half of the configured
+//! 1. *The best one never goes back* to a lower epoch. So a Sentinel that was cut off, and still names the old master, leads nobody there.
+//!    Nor does the leader of a failover, which shows the new epoch beside the old address, with the flag `failover_in_progress`, for up to
+//!    some seconds after the others know the new one.
+//! 2. *Within an epoch, a majority decides.* A failover raises the epoch, so two addresses of one epoch come from an operator: by `SENTINEL
+//!    REMOVE` and `MONITOR` on one Sentinel. When more than half of the configured Sentinels agree in their last answers on an address, it
+//!    is the best one. So clients that run and clients that begin do not part, wherever a majority answers. A client that begins asks on
+//!    while the Sentinels that it has heard disagree.
+//! 3. *A majority may begin again.* After `SENTINEL REMOVE` and `MONITOR` the epochs begin at zero. When more than half of the configured
 //!    Sentinels agree in their last answers on a lower epoch and its address, and each of them has told a higher epoch before, that is
 //!    the best one. Sentinels that have not heard of a failover yet have never told a higher epoch, however many they are. Answers with the earlier,
 //!    higher epochs do not count any more.
-//! 3. *An address that turns out not to be a master's is rejected for a while.* A connect that finds a replica, or no server, rejects it. Then
+//! 4. *An address that turns out not to be a master's is rejected for a while.* A connect that finds a replica, or no server, rejects it. Then
 //!    an address on which a majority of the configured Sentinels agrees is tried in its place, unless it is of an epoch before the one at
 //!    which a master was last found. Nothing less replaces it: the master of a minority may be the old one.
 //!
@@ -27,9 +30,6 @@
 
 use super::timing::REFUTED;
 use std::time::Instant;
-
-/// How many addresses of an epoch are remembered as left. A Sentinel that lies may tell a new address each time.
-const MOST_LEFT: usize = 16;
 
 /// What a Sentinel says of the master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +42,6 @@ pub(super) struct MasterReport {
 #[derive(Debug, Default)]
 pub(super) struct MasterView {
     best: Option<MasterReport>,
-    /// The addresses that were left in the epoch of the best answer.
-    left: Vec<(String, u16)>,
     /// What Sentinels said of higher epochs when a majority began again.
     outlived: Vec<MasterReport>,
     /// The epoch of the last answer at whose address a master was found.
@@ -65,7 +63,11 @@ impl MasterView {
     /// Takes in the answer of a Sentinel; `None` if it does not answer, or does not know the service. `fails_over` is set while it leads a
     /// failover that is not finished.
     pub(super) fn hear(&mut self, sentinel: usize, report: Option<MasterReport>, fails_over: bool) {
-        let report = report.filter(|_| !fails_over || self.best.is_none());
+        let mut report = report.filter(|_| !fails_over || self.best.is_none());
+        if let Some(report) = report.as_mut().filter(|_| fails_over) {
+            // The address is that of the epoch before.
+            report.epoch = report.epoch.saturating_sub(1);
+        }
         if let Some((last, highest)) = self.answers.get_mut(sentinel) {
             last.clone_from(&report);
             *highest = report.as_ref().map_or(0, |report| report.epoch).max(*highest);
@@ -80,20 +82,9 @@ impl MasterView {
                     self.begin_again(report);
                 }
             }
-            Some(best) if report.epoch == best.epoch => {
-                if best.at != report.at && !self.left.contains(&report.at) {
-                    self.left.truncate(MOST_LEFT - 1);
-                    self.left.insert(0, best.at.clone());
-                    self.best = Some(report);
-                }
-            }
-            _ => self.begin(report),
+            Some(best) if report.epoch == best.epoch && !self.is_agreed(&report) => {}
+            _ => self.best = Some(report),
         }
-    }
-
-    fn begin(&mut self, report: MasterReport) {
-        self.best = Some(report);
-        self.left.clear();
     }
 
     fn begin_again(&mut self, report: MasterReport) {
@@ -101,7 +92,7 @@ impl MasterView {
         self.outlived = higher.collect();
         self.found_at = 0;
         self.answers.iter_mut().for_each(|(last, highest)| *highest = last.as_ref().map_or(0, |last| last.epoch));
-        self.begin(report);
+        self.best = Some(report);
     }
 
     /// Whether no master was found there just now.
@@ -139,6 +130,15 @@ impl MasterView {
         if !found {
             self.refuted.push((at, now));
         }
+    }
+
+    /// Whether voters name different addresses of the epoch of the best answer, and no majority has decided between them.
+    pub(super) fn is_disputed(&self) -> bool {
+        let differs = |best: &MasterReport, last: &MasterReport| last.epoch == best.epoch && last.at != best.at;
+        self.best.as_ref().is_some_and(|best| {
+            let mut last = self.answers.iter().filter_map(|(last, _)| last.as_ref());
+            !self.is_agreed(best) && last.any(|last| differs(best, last))
+        })
     }
 
     /// Whether more than half of the voters say exactly this.
