@@ -22,7 +22,7 @@ use crate::client::closing::Inside;
 use crate::client::events::{Events, LockCall, Queued};
 use crate::client::lease_thread::{self, Numbers};
 use crate::client::parts::Parts;
-use crate::client::question::{Answer, Question};
+use crate::client::question::{Answer, Question, QuestionKind};
 use crate::client::releases;
 use crate::client::steps::{Asking, QueuePlace, Seen, Step};
 use crate::client::turn::Turn;
@@ -370,7 +370,7 @@ impl<'c> Acquire<'c> {
                 return Ok(Progress::HasTurn);
             }
             let now = parts.core.clock.now();
-            let in_vain = patience.as_mut().is_some_and(|patience| patience.is_in_vain(parts, key, &state));
+            let in_vain = patience.as_mut().is_some_and(|patience| patience.look_at_store(parts, key, &state));
             if parts.core.activity.is_closed() || limit.is_over(now) || in_vain {
                 return self.leave(waiter, state);
             }
@@ -418,7 +418,7 @@ impl Asker<'_, '_> {
         loop {
             self.acquire.key.state.lock().ask_about(&question.about.locker);
             let sent_at = parts.core.clock.now();
-            let wants_place = question.wait;
+            let may_queue = !matches!(question.kind, QuestionKind::Look);
             let answer = self.put(question, sent_at);
             let now = parts.core.clock.now();
             if let Answer::Acquired(tenure) = answer {
@@ -426,7 +426,7 @@ impl Asker<'_, '_> {
                 let how = if asking.attempt.is_busy { How::Granted } else { How::Free };
                 return self.take(tenure, how, now);
             }
-            let seen = self.look(&answer, wants_place, sent_at, now);
+            let seen = self.look(&answer, may_queue, sent_at, now);
             question = match asking.next(answer, &seen) {
                 Step::Ask(place) => self.question(place),
                 Step::Poll { unsettled, after } => {
@@ -492,7 +492,7 @@ impl Asker<'_, '_> {
     /// to receive the grant: the store would pass over a waiter that does not listen, and drop it as dead.
     fn question(&self, place: QueuePlace) -> Question {
         let (parts, key) = (self.acquire.parts, self.acquire.key);
-        let wait = match place {
+        let joins = match place {
             QueuePlace::None => false,
             QueuePlace::ForRecall => true,
             _ if self.acquire.limit.is_one_attempt => false,
@@ -502,7 +502,7 @@ impl Asker<'_, '_> {
                 parts.subscription.get_ready_to_hear(&parts.core, key, || self.acquire.command_limit() / 4)
             }
         };
-        Question::fresh(parts.core.next_locker(self.acquire.settings), Arc::clone(self.acquire.settings), wait)
+        Question::fresh(parts.core.next_locker(self.acquire.settings), Arc::clone(self.acquire.settings), joins)
     }
 
     /// Sends a question, and interprets the reply.
@@ -537,7 +537,7 @@ impl Asker<'_, '_> {
     }
 
     /// Returns what the next step depends on, beside the answer.
-    fn look(&self, answer: &Answer, wants_place: bool, sent_at: Moment, now: Moment) -> Seen {
+    fn look(&self, answer: &Answer, may_queue: bool, sent_at: Moment, now: Moment) -> Seen {
         let (parts, key, limit) = (self.acquire.parts, self.acquire.key, self.acquire.limit);
         let holder = answer.holder();
         if let Answer::Failed { error, .. } = answer {
@@ -549,7 +549,7 @@ impl Asker<'_, '_> {
             is_over: limit.is_over(now),
             is_closed: parts.core.activity.is_closed(),
             has_time: limit.has_time_for_another(now, sent_at),
-            wants_place: wants_place
+            wants_place: may_queue
                 || matches!(answer, Answer::Busy { .. })
                     && !limit.is_one_attempt
                     && parts.subscription.is_open()

@@ -17,9 +17,18 @@ use std::sync::Arc;
 /// One request: the first for a fresh locker (acquire), or a later one for an unsettled locker (poll).
 pub(crate) struct Question {
     pub(super) about: Unsettled,
-    again: bool,
-    /// Whether the store may put the locker in its queue, or may have done so when it was asked first.
-    pub(crate) wait: bool,
+    pub(super) kind: QuestionKind,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum QuestionKind {
+    /// The first request for a locker. The store looks at the key alone.
+    Look,
+    /// The first request for a locker. The store may put the locker in its queue.
+    Join,
+    /// A later request. The store may have put the locker in its queue before.
+    Poll,
 }
 
 /// What came of a request.
@@ -37,24 +46,25 @@ pub(crate) enum Answer {
 }
 
 impl Question {
-    /// Creates the first request for a locker. With `wait`, the locker may join the store's queue, because the inbox will receive a grant.
-    /// Otherwise the store looks at the key alone.
-    pub(super) fn fresh(locker: Arc<str>, settings: Arc<DLockConfig>, wait: bool) -> Self {
-        Self { about: Unsettled { locker, settings, answered: false, counts_from: Moment::NEVER }, again: false, wait }
+    /// Creates the first request for a locker. If the request `joins`, the locker may join the store's queue, because the inbox will receive
+    /// a grant.
+    pub(super) fn fresh(locker: Arc<str>, settings: Arc<DLockConfig>, joins: bool) -> Self {
+        let kind = if joins { QuestionKind::Join } else { QuestionKind::Look };
+        Self { about: Unsettled { locker, settings, answered: false, counts_from: Moment::NEVER }, kind }
     }
 
     /// Takes the turn of the retry thread if threads wait for the key, and returns what to ask.
     pub(crate) fn of_waiters<'c>(parts: &'c Parts, key: &Arc<Key>) -> Option<(Turn<'c>, Self)> {
         let mut state = key.state.lock();
         let settings = Arc::clone(&state.queue.front()?.settings);
-        let wait = match state.first_task().inspect(|task| task.note_asked()) {
+        let joins = match state.first_task().inspect(|task| task.note_asked()) {
             Some(task) if task.is_one_attempt => task.attempt().wants_place,
             _ => parts.subscription.hears(&parts.core, key),
         };
         let Phase::Waiting { unsettled } = &mut state.phase else { return None };
         let question = match unsettled.take() {
             Some(unsettled) => Self::again(unsettled),
-            None => Self::fresh(parts.core.next_locker(&settings), settings, wait),
+            None => Self::fresh(parts.core.next_locker(&settings), settings, joins),
         };
         state.phase = Phase::Asking { by: AskedBy::Client, about: None };
         state.ask_about(&question.about.locker);
@@ -62,7 +72,7 @@ impl Question {
     }
 
     pub(crate) fn again(about: Unsettled) -> Self {
-        Self { about, again: true, wait: true }
+        Self { about, kind: QuestionKind::Poll }
     }
 
     /// Returns the request to send to the store. `thread` is the name of the thread that asks, if it asks for itself.
@@ -71,10 +81,10 @@ impl Question {
         let note = Note { why: settings.reason.as_deref(), thread, host: Some(id.host()) };
         let (client, locker, lease) = (id.as_str(), &self.about.locker, settings.store_time());
         let claim = Claim { key, client, locker, lease, poller_gap: None, note };
-        match (self.again, self.wait) {
-            (true, _) => Request::Poll(claim),
-            (false, true) => Request::Join(claim),
-            (false, false) => Request::Acquire(claim),
+        match self.kind {
+            QuestionKind::Look => Request::Acquire(claim),
+            QuestionKind::Join => Request::Join(claim),
+            QuestionKind::Poll => Request::Poll(claim),
         }
     }
 
@@ -82,11 +92,13 @@ impl Question {
     /// store.
     pub(crate) fn take_in(mut self, turn: &Turn<'_>, result: Result<Outcome, Error>, sent_at: Moment) -> Answer {
         let (parts, key) = (turn.parts, &turn.key);
-        if !self.again {
+        let may_queue = !matches!(self.kind, QuestionKind::Look);
+        let is_poll = matches!(self.kind, QuestionKind::Poll);
+        if !is_poll {
             self.about.counts_from = sent_at;
         }
         // The inbox may have delivered the grant before this reply was read. The grant counts then.
-        let heard = if self.wait { key.state.lock().heard() } else { None };
+        let heard = if may_queue { key.state.lock().heard() } else { None };
         match (result, heard) {
             (
                 Ok(Outcome::Acquire(AcquireOutcome::Acquired(grant)) | Outcome::Poll(PollOutcome::Acquired(grant))),
@@ -105,8 +117,7 @@ impl Question {
             (Ok(Outcome::Acquire(AcquireOutcome::Busy(busy)) | Outcome::Poll(PollOutcome::Waiting(busy))), None) => {
                 self.about.counts_from = sent_at;
                 self.about.answered = true;
-                let keeps = self.wait;
-                self.busy(parts, &key.name, busy, keeps)
+                self.busy(parts, &key.name, busy, may_queue)
             }
             (Ok(Outcome::Acquire(AcquireOutcome::Unqueued { busy, under_way })), None) => {
                 self.busy(parts, &key.name, busy, under_way)
@@ -120,8 +131,8 @@ impl Question {
             (Ok(other), None) => Answer::Failed { error: other.misplaced(), unsettled: Some(self.about) },
             (Err(error), None) => {
                 // The outcome of the earlier acquire is unknown.
-                let error = if self.again && !self.about.answered { error.of_perhaps_sent() } else { error };
-                let unsettled = (self.again || error.is_unknown()).then_some(self.about);
+                let error = if is_poll && !self.about.answered { error.of_perhaps_sent() } else { error };
+                let unsettled = (is_poll || error.is_unknown()).then_some(self.about);
                 Answer::Failed { error, unsettled }
             }
         }
@@ -130,7 +141,7 @@ impl Question {
     /// Returns that another tenure has the key, unless the holder shows that another client has this client's identity. `keeps` says whether
     /// the locker is still to be asked about.
     fn busy(self, parts: &Parts, key: &str, busy: Busy, keeps: bool) -> Answer {
-        let fresh = (!self.again).then_some(&*self.about.locker);
+        let fresh = (!matches!(self.kind, QuestionKind::Poll)).then_some(&*self.about.locker);
         match twin::shown_by(parts, key, fresh, busy.holder.as_deref()) {
             Some(error) => Answer::Failed { error, unsettled: None },
             None => Answer::Busy { busy, unsettled: keeps.then_some(self.about) },

@@ -7,7 +7,7 @@ use crate::error::{Error, LossCause};
 use crate::log;
 use crate::port::{Outcome, Request};
 use crate::state::key::Key;
-use crate::state::machine::{AskedBy, NextTurn, Phase, State, Waiter};
+use crate::state::machine::{AskedBy, Departure, NextTurn, Phase, State, Waiter};
 use crate::state::tenure::{Tenure, Unsettled};
 use crate::sync::MutexGuard;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl<'c> Turn<'c> {
             }
             _ => return None,
         }
-        state.decide_gap(now);
+        state.set_gap(now);
         Self::leave_lingering(parts, key, &mut state, Phase::Releasing { ended: None, about: None })
     }
 
@@ -96,28 +96,33 @@ impl<'c> Turn<'c> {
 
     /// Takes a waiter that gives up out of the queue. Returns a locker that the caller must abandon, without the key's mutex.
     pub(super) fn leave_queue(parts: &Parts, key: &Arc<Key>, state: &mut State, waiter: &Waiter) -> Option<Unsettled> {
-        let (was_last, unsettled) = state.give_up(waiter);
-        if was_last {
+        if let Departure::Idle { unsettled } = state.give_up(waiter) {
             // Do this before the mutex is released: the next one that waits adds an entry of its own.
             parts.retries.forget(key);
+            return unsettled;
         }
-        if !was_last && state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
+        if state.failures == 0 && matches!(state.phase, Phase::Waiting { unsettled: None }) {
             // There may have been no time to ask for a place in the store's queue. Those that still wait have that time.
             parts.retries.ask_at(key, parts.core.clock.now());
         }
-        unsettled
+        None
     }
 
     /// Ends the waits of all tasks for a key with an error.
     pub(super) fn send_tasks_away(parts: &Parts, key: &Arc<Key>, error: &Error) {
         let mut state = key.state.lock();
-        let (waiters, was_last, unsettled) = state.take_tasks();
+        let (waiters, departure) = state.take_tasks();
         for task in waiters.iter().filter_map(|waiter| waiter.task.as_ref()) {
             task.end(Err(error.clone()));
         }
-        if was_last {
-            parts.retries.forget(key);
-        } else if matches!(state.phase, Phase::Waiting { .. }) {
+        let unsettled = match departure {
+            Departure::Idle { unsettled } => {
+                parts.retries.forget(key);
+                unsettled
+            }
+            Departure::Stays => None,
+        };
+        if matches!(state.phase, Phase::Waiting { .. }) {
             // The threads that still wait have a request of their own.
             parts.retries.ask_at(key, parts.core.clock.now());
         }

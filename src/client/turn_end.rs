@@ -124,7 +124,7 @@ pub(super) fn wait_more(
             // is), or the store looked at the key only.
             let late = unsettled.is_none() && parts.subscription.hears(&parts.core, key) && may_ask;
             let left = busy.remaining.map(|left| left.saturating_add(parts.core.limits.tick));
-            let pause = state.busy_pause(left, unsettled.as_ref());
+            let pause = state.note_busy(left, unsettled.as_ref());
             let due = match late || state.about().is_some_and(|about| about.changed) {
                 true => now,
                 false => now + pause,

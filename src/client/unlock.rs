@@ -153,7 +153,7 @@ impl<'c> Unlock<'c> {
         }
         let is_delayed = tenure.hold.delayed_until(now).is_some();
         let is_lost = tenure.is_lost();
-        let leaves_gap = !is_delayed && state.decide_gap(now);
+        let leaves_gap = !is_delayed && state.set_gap(now);
         if hands_over && !is_delayed && !leaves_gap && !is_lost && !parts.core.activity.is_closed() {
             let kept =
                 if state.queue.is_empty() { self.linger(&mut state, now) } else { self.pass_on(&mut state, now) };

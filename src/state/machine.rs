@@ -174,14 +174,12 @@ impl State {
         is_clients && self.queue.is_empty()
     }
 
-    /// Takes all tasks out of the queue. If nobody waits then, and only the retry thread would still ask, returns to `Idle`, as
-    /// [`give_up`](Self::give_up) does.
-    pub(crate) fn take_tasks(&mut self) -> (Vec<Arc<Waiter>>, bool, Option<Unsettled>) {
+    /// Takes all tasks out of the queue. If nobody waits then, and only the retry thread would still ask, returns to `Idle`.
+    pub(crate) fn take_tasks(&mut self) -> (Vec<Arc<Waiter>>, Departure) {
         let waiters = std::mem::take(&mut self.queue).into_iter();
         let (tasks, threads): (Vec<_>, Vec<_>) = waiters.partition(|waiter| waiter.task.is_some());
         self.queue = threads.into();
-        let (was_last, unsettled) = self.leave_waiting();
-        (tasks, was_last, unsettled)
+        (tasks, self.leave_waiting())
     }
 
     /// Takes the first waiter, a task, out of the queue, and ends its wait. The caller must count the task out, and wake it.
@@ -209,8 +207,8 @@ impl State {
         }
     }
 
-    /// Decides, when a hold or a linger ends, whether the release of the tenure leaves the key free for pollers. Returns whether it does.
-    pub(crate) fn decide_gap(&mut self, now: Moment) -> bool {
+    /// Sets, when a hold or a linger ends, for how long the release of the tenure leaves the key free for pollers. Returns whether it does.
+    pub(crate) fn set_gap(&mut self, now: Moment) -> bool {
         let others_wait = !self.queue.is_empty();
         let (Phase::Held(tenure) | Phase::Lingering { tenure, .. }) = &mut self.phase else { return false };
         tenure.gap = tenure.gap_due(self.gap_at, others_wait, now);
@@ -233,9 +231,8 @@ impl State {
         self.queue.push_front(waiter);
     }
 
-    /// Removes a waiter that gives up. If it was the last one and only the retry thread would still ask, returns to
-    /// `Idle`; the first value is then `true`, and the second is the locker that must be cleaned up, if there is one.
-    pub(crate) fn give_up(&mut self, waiter: &Waiter) -> (bool, Option<Unsettled>) {
+    /// Removes a waiter that gives up. If nobody waits then, and only the retry thread would still ask, returns to `Idle`.
+    pub(crate) fn give_up(&mut self, waiter: &Waiter) -> Departure {
         // Thousands of tasks may leave at once, so none looks at all the others.
         let found = self.queue.binary_search_by_key(&waiter.place(), |other| other.place());
         // If the waiter was taken out before, another one may have its place by now.
@@ -245,16 +242,14 @@ impl State {
         self.leave_waiting()
     }
 
-    /// Returns to `Idle` if nobody waits and only the retry thread would still ask.
-    fn leave_waiting(&mut self) -> (bool, Option<Unsettled>) {
-        if !self.queue.is_empty() || !matches!(self.phase, Phase::Waiting { .. }) {
-            return (false, None);
-        }
+    fn leave_waiting(&mut self) -> Departure {
+        let (true, Phase::Waiting { unsettled }) = (self.queue.is_empty(), &mut self.phase) else {
+            return Departure::Stays;
+        };
+        let unsettled = unsettled.take();
+        self.phase = Phase::Idle;
         self.forget_requests();
-        match std::mem::replace(&mut self.phase, Phase::Idle) {
-            Phase::Waiting { unsettled } => (true, unsettled),
-            _ => (true, None),
-        }
+        Departure::Idle { unsettled }
     }
 
     /// Returns whether the store has said that the key is busy since this client last had it or last had no waiter.
@@ -269,7 +264,7 @@ impl State {
 
     /// Notes that another client has the key. Returns the pause before the next question: at most what is `left` of the holder's lease, if that is
     /// known.
-    pub(crate) fn busy_pause(&mut self, left: Option<Duration>, place: Option<&Unsettled>) -> Duration {
+    pub(crate) fn note_busy(&mut self, left: Option<Duration>, place: Option<&Unsettled>) -> Duration {
         // A place in the store's queue expires by the lease with which it was asked for. A thread with a
         // longer lease may have taken the place over from one that gave up.
         let wanted = self.lease_wanted();
@@ -417,6 +412,16 @@ pub(crate) enum NextTurn {
     /// The retry thread, because a task waits, and tasks ask nothing themselves. The key must be put into its schedule, before the key's mutex
     /// is given up.
     Client,
+}
+
+/// What the departure of waiters has made of the phase.
+#[must_use]
+#[derive(Debug)]
+pub(crate) enum Departure {
+    /// Others wait, or a thread still leaves the phase: it stays.
+    Stays,
+    /// Nobody waits, and the phase was `Waiting`: it is `Idle` now. The locker, if there is one, must be cleaned up.
+    Idle { unsettled: Option<Unsettled> },
 }
 
 /// One parked thread, or one task that waits. One thread at a time asks the store for the key, for the whole client; the others wait.

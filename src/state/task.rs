@@ -114,7 +114,7 @@ struct Answers {
 #[derive(Debug, Default)]
 pub(crate) enum ConfirmingExtension {
     #[default]
-    None,
+    NotOrdered,
     /// A thread of the client has been told to send it, for this locker.
     Ordered(Arc<str>),
     /// It has ended for this locker: with a failure, or without one.
@@ -211,19 +211,19 @@ impl Task {
         self.answers.lock().extension = ConfirmingExtension::Over(locker, failure);
     }
 
-    /// Returns how far the confirming extension for the hold of this locker is. [`ConfirmingExtension::None`] means that it counts as ordered from
-    /// now on, and that the caller must order it. An extension that is over is forgotten.
-    pub(crate) fn take_extension(&self, locker: &Arc<str>) -> ConfirmingExtension {
+    /// Returns how far the confirming extension for the hold of this locker is, and forgets one that is over. One that was not ordered
+    /// counts as ordered from now on: the caller must order it.
+    pub(crate) fn take_or_order_extension(&self, locker: &Arc<str>) -> ConfirmingExtension {
         let mut answers = self.answers.lock();
         let ordered = ConfirmingExtension::Ordered(Arc::clone(locker));
         match std::mem::replace(&mut answers.extension, ordered) {
             ConfirmingExtension::Over(of, failure) if of == *locker => {
-                answers.extension = ConfirmingExtension::None;
+                answers.extension = ConfirmingExtension::NotOrdered;
                 ConfirmingExtension::Over(of, failure)
             }
             ConfirmingExtension::Ordered(of) if of == *locker => ConfirmingExtension::Ordered(of),
             // The extension for an earlier hold says nothing about this one.
-            _ => ConfirmingExtension::None,
+            _ => ConfirmingExtension::NotOrdered,
         }
     }
 

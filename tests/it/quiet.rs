@@ -53,14 +53,14 @@ fn patient(builder: RedisBuilder) -> RedisLockProcessor {
 }
 
 /// A store, and the ways to it.
-struct Place {
+struct TestedStore {
     name: &'static str,
     build: Box<dyn Fn(GeneratorBuilder) -> DLockGenerator + Send>,
     /// How many wait for a key in the store's queue.
     waiting: Box<dyn Fn(&str) -> u64 + Send>,
 }
 
-impl Place {
+impl TestedStore {
     fn new<P: LockProcessor>(name: &'static str, processor: impl Fn() -> P + Clone + Send + 'static) -> Self {
         let observer = Mutex::new(None);
         let make = processor.clone();
@@ -100,8 +100,8 @@ impl Place {
     }
 }
 
-fn alone_and_reentrant(place: &Place) {
-    let (generator, lock) = place.client("alone");
+fn alone_and_reentrant(store: &TestedStore) {
+    let (generator, lock) = store.client("alone");
     let guard = lock.lock().unwrap();
     drop(lock.lock().unwrap());
     assert!(lock.is_locked().unwrap());
@@ -111,36 +111,36 @@ fn alone_and_reentrant(place: &Place) {
     assert!(matches!(lock.lock(), Err(Error::ShutDown)));
 }
 
-fn a_drop_just_before_the_end(place: &Place) {
-    let (generator, lock) = place.client("dropped");
+fn a_drop_just_before_the_end(store: &TestedStore) {
+    let (generator, lock) = store.client("dropped");
     drop(lock.lock().unwrap());
     generator.close();
-    let (generator, lock) = place.client("dropped");
+    let (generator, lock) = store.client("dropped");
     drop(lock.lock().unwrap());
     drop(generator);
     drop(lock);
 }
 
-fn threads_that_wait_for_one_another(place: &Place) {
-    let (generator, lock) = place.client("threads");
-    let (_elsewhere, held) = place.client("threads");
+fn threads_that_wait_for_one_another(store: &TestedStore) {
+    let (generator, lock) = store.client("threads");
+    let (_elsewhere, held) = store.client("threads");
     let elsewhere = held.lock().unwrap();
     let crew: Vec<_> =
         (0..4).map(|_| spawn_with(&lock, move |lock| (0..10).for_each(|_| drop(lock.lock().unwrap())))).collect();
-    place.until_waiting(&lock, 1);
+    store.until_waiting(&lock, 1);
     elsewhere.unlock().unwrap();
     crew.into_iter().for_each(|member| member.join());
     generator.close();
 }
 
-fn clients_that_hand_over_to_one_another(place: &Place) {
-    let clients: Vec<_> = (0..3).map(|_| place.client("clients")).collect();
+fn clients_that_hand_over_to_one_another(store: &TestedStore) {
+    let clients: Vec<_> = (0..3).map(|_| store.client("clients")).collect();
     let guard = clients[0].1.lock().unwrap();
     let crew: Vec<_> = clients[1..]
         .iter()
         .map(|(_, lock)| spawn_with(lock, move |lock| (0..10).for_each(|_| lock.lock().unwrap().unlock().unwrap())))
         .collect();
-    place.until_waiting(&clients[0].1, 2);
+    store.until_waiting(&clients[0].1, 2);
     guard.unlock().unwrap();
     crew.into_iter().for_each(|member| member.join());
     // Each ends in another way: closed, closed twice, dropped.
@@ -149,14 +149,14 @@ fn clients_that_hand_over_to_one_another(place: &Place) {
     clients[1].0.close();
 }
 
-fn waits_that_end_without_the_lock(place: &Place) {
-    let (_holding, held) = place.client("in vain");
-    let (generator, lock) = place.client("in vain");
+fn waits_that_end_without_the_lock(store: &TestedStore) {
+    let (_holding, held) = store.client("in vain");
+    let (generator, lock) = store.client("in vain");
     let guard = held.lock().unwrap();
     assert!(lock.try_lock().unwrap().is_none());
     let cancel = CancelToken::new();
     let waiter = wait_with(&lock, &cancel, 1);
-    place.until_waiting(&lock, 1);
+    store.until_waiting(&lock, 1);
     cancel.cancel();
     assert!(!waiter.join());
     assert!(lock.try_lock_for(A_WHILE).unwrap().is_none());
@@ -164,13 +164,13 @@ fn waits_that_end_without_the_lock(place: &Place) {
     generator.close();
 }
 
-fn a_close_beside_holds_and_waiters(place: &Place) {
-    let (_holding, held) = place.client("closing");
-    let (generator, lock) = place.client("closing");
+fn a_close_beside_holds_and_waiters(store: &TestedStore) {
+    let (_holding, held) = store.client("closing");
+    let (generator, lock) = store.client("closing");
     let (guard, own) = (held.lock().unwrap(), generator.generate("QUIET", "own").unwrap());
     let own_guard = own.lock().unwrap();
     let waiter = spawn_with(&lock, |lock| matches!(lock.lock(), Err(Error::ShutDown)));
-    place.until_waiting(&lock, 1);
+    store.until_waiting(&lock, 1);
     generator.close();
     assert!(waiter.join());
     guard.unlock().unwrap();
@@ -178,15 +178,15 @@ fn a_close_beside_holds_and_waiters(place: &Place) {
     own_guard.unlock().unwrap();
 }
 
-fn a_close_at_once_after_a_wait_that_ended(place: &Place) {
-    let (_holding, held) = place.client("left");
+fn a_close_at_once_after_a_wait_that_ended(store: &TestedStore) {
+    let (_holding, held) = store.client("left");
     let guard = held.lock().unwrap();
     for _ in 0..5 {
-        let (generator, lock) = place.client("left");
+        let (generator, lock) = store.client("left");
         let (waiter, cancel) = (lock.clone(), CancelToken::new());
         let waiter =
             spawn_with(&cancel, move |token| waiter.lock_cancellable(token).is_ok_and(|guard| guard.is_some()));
-        place.until_waiting(&lock, 1);
+        store.until_waiting(&lock, 1);
         cancel.cancel();
         // Perhaps before its retry thread has released what stood in the queue.
         generator.close();
@@ -195,26 +195,26 @@ fn a_close_at_once_after_a_wait_that_ended(place: &Place) {
     guard.unlock().unwrap();
 }
 
-fn the_last_handle_goes_on_a_thread_that_waited(place: &Place) {
-    let (holding, held) = place.client("last");
-    let (generator, lock) = place.client("last");
+fn the_last_handle_goes_on_a_thread_that_waited(store: &TestedStore) {
+    let (holding, held) = store.client("last");
+    let (generator, lock) = store.client("last");
     let guard = held.lock().unwrap();
     let waiter = spawn(move || lock.lock().unwrap().unlock().unwrap());
-    place.until_waiting(&held, 1);
+    store.until_waiting(&held, 1);
     drop(generator);
     guard.unlock().unwrap();
     waiter.join();
     drop((holding, held));
 }
 
-fn lingering(place: &Place) {
+fn lingering(store: &TestedStore) {
     let linger = |config: DLockConfig| config.with_linger(HANG);
-    let (generator, lock) = place.client_with("linger", linger);
-    let (other, wanted) = place.client_with("linger", linger);
+    let (generator, lock) = store.client_with("linger", linger);
+    let (other, wanted) = store.client_with("linger", linger);
     // A lock lingers only in a client that is subscribed.
     let guard = wanted.lock().unwrap();
     let waiter = spawn_with(&lock, |lock| lock.lock().unwrap().unlock().unwrap());
-    place.until_waiting(&lock, 1);
+    store.until_waiting(&lock, 1);
     guard.unlock().unwrap();
     waiter.join();
     (0..5).for_each(|_| drop(lock.lock().unwrap()));
@@ -225,10 +225,10 @@ fn lingering(place: &Place) {
     generator.close();
 }
 
-fn a_hold_that_is_renewed(place: &Place) {
+fn a_hold_that_is_renewed(store: &TestedStore) {
     // The first extension is due after a second.
     let settings = |config: DLockConfig| config.with_lease(Duration::from_secs(10)).with_renew_at(0.1);
-    let (generator, lock) = place.client_with("renewed", settings);
+    let (generator, lock) = store.client_with("renewed", settings);
     let guard = lock.lock().unwrap();
     let mut left = guard.remaining();
     eventually("it is extended", || {
@@ -239,8 +239,8 @@ fn a_hold_that_is_renewed(place: &Place) {
     generator.close();
 }
 
-fn without_messages(place: &Place) {
-    let generator = (place.build)(DLockGenerator::builder().listener(false));
+fn without_messages(store: &TestedStore) {
+    let generator = (store.build)(DLockGenerator::builder().listener(false));
     let lock = generator.generate("QUIET", "deaf").unwrap();
     let guard = lock.lock().unwrap();
     let waiter = wait_by(&lock, move |waiter| waiter.lock().unwrap().unlock().unwrap());
@@ -249,22 +249,22 @@ fn without_messages(place: &Place) {
     generator.close();
 }
 
-fn a_lock_that_is_kept_for_a_while_after_its_hold(place: &Place) {
-    let (_elsewhere, wanted) = place.client("kept");
-    let (generator, lock) = place.client("kept");
+fn a_lock_that_is_kept_for_a_while_after_its_hold(store: &TestedStore) {
+    let (_elsewhere, wanted) = store.client("kept");
+    let (generator, lock) = store.client("kept");
     lock.lock().unwrap().unlock_after(A_WHILE / 10).unwrap();
     wanted.lock().unwrap().unlock().unwrap();
     generator.close();
 }
 
-fn tasks(place: &Place) {
-    let (_holding, held) = place.client("tasks");
-    let (generator, lock) = place.client("tasks");
+fn tasks(store: &TestedStore) {
+    let (_holding, held) = store.client("tasks");
+    let (generator, lock) = store.client("tasks");
     block_on(block_on(lock.hold_async()).unwrap().release_async()).unwrap();
     let hold = held.hold().unwrap();
     assert!(block_on(lock.try_hold_async()).unwrap().is_none());
     let waiter = spawn_with(&lock, |lock| drop(block_on(lock.hold_async()).unwrap()));
-    place.until_waiting(&lock, 1);
+    store.until_waiting(&lock, 1);
     hold.release().unwrap();
     waiter.join();
     generator.close();
@@ -272,8 +272,8 @@ fn tasks(place: &Place) {
 
 const TERMS: usize = 3;
 
-fn a_leader(place: &Place) {
-    let (generator, _) = place.client("leader");
+fn a_leader(store: &TestedStore) {
+    let (generator, _) = store.client("leader");
     let leader = generator.leader("QUIET", "led").unwrap();
     let mut terms = 0;
     let lead = |_| {
@@ -284,7 +284,7 @@ fn a_leader(place: &Place) {
     generator.close();
 }
 
-const LIVES: &[fn(&Place)] = &[
+const LIVES: &[fn(&TestedStore)] = &[
     alone_and_reentrant,
     a_drop_just_before_the_end,
     threads_that_wait_for_one_another,
@@ -309,27 +309,27 @@ fn an_orderly_life_logs_nothing_above_debug() {
         let server = RedisServer::start_with(&["--unixsocket", "socket"]);
         let memory = MemoryLockProcessor::new();
         let mut places = vec![
-            Place::new("embedded", move || memory.clone()),
-            Place::redis("TCP", &server.url()),
+            TestedStore::new("embedded", move || memory.clone()),
+            TestedStore::redis("TCP", &server.url()),
             // Another database: the same server, and keys of its own.
-            Place::redis("local socket", &format!("unix://{}?db=1", server.file("socket").display())),
+            TestedStore::redis("local socket", &format!("unix://{}?db=1", server.file("socket").display())),
         ];
         #[cfg(feature = "tls")]
         let tls = crate::tls::TlsServer::start("localhost");
         #[cfg(feature = "tls")]
         places.push({
             let client = tls.client_of_its_authority();
-            Place::new("TLS", move || patient(client.clone()))
+            TestedStore::new("TLS", move || patient(client.clone()))
         });
         let count = places.len();
         let crew: Vec<_> = places
             .drain(..)
-            .map(|place| {
+            .map(|store| {
                 spawn(move || {
                     for life in LIVES {
                         let before = LOG.quiet.load(Ordering::Relaxed);
-                        life(&place);
-                        assert!(LOG.quiet.load(Ordering::Relaxed) > before, "{}: the log is written to", place.name);
+                        life(&store);
+                        assert!(LOG.quiet.load(Ordering::Relaxed) > before, "{}: the log is written to", store.name);
                     }
                 })
             })
@@ -348,12 +348,12 @@ fn a_subscription_that_breaks_in_life_is_logged() {
         log::set_logger(&LOG).expect("no other logger in this process");
         log::set_max_level(LevelFilter::Trace);
         let server = RedisServer::start();
-        let place = Place::redis("TCP", &server.url());
-        let (_holding, held) = place.client("broken");
-        let (generator, lock) = place.client("broken");
+        let store = TestedStore::redis("TCP", &server.url());
+        let (_holding, held) = store.client("broken");
+        let (generator, lock) = store.client("broken");
         let guard = held.lock().unwrap();
         let waiting = spawn_with(&lock, |lock| lock.lock().unwrap().unlock().unwrap());
-        place.until_waiting(&lock, 1);
+        store.until_waiting(&lock, 1);
         server.run::<u32>(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         eventually("it is logged", || LOG.loud.lock().iter().any(|line| line.contains("subscrib")));
         guard.unlock().unwrap();

@@ -2,8 +2,9 @@
 
 #![allow(clippy::doc_markdown, reason = "the comments are what `--help` prints")]
 
+use crate::message::LogFormat;
 use crate::settings::{Reach, Rules, time};
-use crate::status::{LogFormat, NOT_ACQUIRED};
+use crate::status::NOT_ACQUIRED;
 use crate::timing;
 use clap::builder::{NonEmptyStringValueParser, Resettable, Str};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -22,7 +23,7 @@ pub(crate) struct Arguments<A: Subcommand = Action> {
     pub(crate) reach: Reach,
     /// How messages on standard error are written: as text, or as one JSON document a line, {"time", "level", "program", "pid", "message"}.
     /// "level" is error, warn or info. Where they are known, there are also "lock", its key, and "holder", "host" and "reason" of who has it
-    // It is read before all other arguments: see `status::read_format`.
+    // It is read before all other arguments: see `message::read_format`.
     #[arg(
         long,
         global = true,

@@ -12,6 +12,7 @@ mod breaking;
 mod doctor;
 mod exporter;
 mod list;
+mod message;
 mod output;
 mod pages;
 mod process_one;
@@ -37,7 +38,7 @@ pub use store::OtherStore;
 #[must_use]
 pub fn run(others: &'static [OtherStore]) -> ExitCode {
     store::know(others);
-    status::read_format(std::env::args_os());
+    message::read_format(std::env::args_os());
     let processes = run::Helpers::start();
     let arguments = match Arguments::read(processes.is_some()) {
         Ok(arguments) => arguments,
@@ -46,7 +47,7 @@ pub fn run(others: &'static [OtherStore]) -> ExitCode {
     let Arguments { reach, action, .. } = arguments;
     let processes = if matches!(action, Action::Run(_)) { processes } else { None };
     if let Some(lock) = action.lock() {
-        status::are_about(lock.key());
+        message::are_about(lock.key());
     }
     if !matches!(action, Action::Run(_))
         && let Err(failure) = process_one::hear_signals()
@@ -75,6 +76,6 @@ fn explain(said: &clap::Error) -> Result<u8, Failure> {
     if matches!(said.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return output::write(text.as_bytes()).map(|_| 0);
     }
-    status::complain(status::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
+    message::complain(message::without_logins(text.strip_prefix("error: ").unwrap_or(&text)).trim_end());
     Ok(status::USAGE)
 }

@@ -3,10 +3,11 @@
 mod long;
 
 use crate::args::{Ls, Which};
+use crate::message::say;
 use crate::output::{self, Columns, millis, one_line, time};
 use crate::settings::Settings;
 use crate::show;
-use crate::status::{Failure, of, say};
+use crate::status::{Failure, of};
 use redis_dlock::{DLockGenerator, Error, ListedLock};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};

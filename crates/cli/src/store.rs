@@ -1,6 +1,6 @@
 //! The store of the URL, of any kind, and the connection to it.
 
-use crate::status::say;
+use crate::message::say;
 use crate::timing;
 #[cfg(feature = "consul")]
 use dlock_consensus::{ConsulBuilder, ConsulLockProcessor};

@@ -4,9 +4,10 @@
 //! `--timeout`.
 
 use crate::args::{LockName, Wait};
+use crate::message::say;
 use crate::settings::Settings;
 use crate::show;
-use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE, say};
+use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE};
 use crate::timing;
 use redis_dlock::{DLockGenerator, Holder, Party};
 use std::fmt::Display;

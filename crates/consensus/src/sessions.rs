@@ -124,8 +124,15 @@ struct Known {
     idle: Vec<Session>,
     /// The shared sessions, onto which holds are moved.
     shared: Vec<Session>,
-    /// The rounds that are left in which holds are only moved off retired sessions, and the length of the last such pause.
-    pause: [u32; 2],
+    pause: MovePause,
+}
+
+/// A pause after a failed round of moves, in rounds. Holds are only moved off retired sessions meanwhile.
+#[derive(Debug, Default)]
+struct MovePause {
+    left: u32,
+    /// How long the last pause was. Zero if the last round outside a pause has not failed.
+    length: u32,
 }
 
 /// A hold that is to be moved.
@@ -238,7 +245,7 @@ impl Sessions {
         if !is_enough {
             if before.moving.is_some() {
                 // An extension waits for the outcome of the move.
-                *pause = [0, 0];
+                *pause = MovePause::default();
             }
             return Some(false);
         }
@@ -383,7 +390,7 @@ impl Sessions {
     /// the same life. In a pause it returns only those of a retired session, because each of these keeps a hold of another thread alive.
     pub(super) fn to_move(&self, most_own: usize) -> Vec<LongTenure> {
         let (now, known) = (SystemClock.now(), self.known.lock());
-        let is_paused = known.pause[0] > 0;
+        let is_paused = known.pause.left > 0;
         let retired = known.retired(now);
         let is_long = |tenure: &KnownTenure| tenure.key.is_some() && tenure.is_movable() && !tenure.is_over(now);
         let long: Vec<_> = known.tenures.iter().filter(|(_, tenure)| is_long(tenure)).collect();
@@ -431,11 +438,12 @@ impl Sessions {
     /// Notes how a round of moves has ended. One in a pause makes the pause neither longer nor shorter.
     pub(super) fn note_moves(&self, has_failed: bool) {
         let pause = &mut self.known.lock().pause;
-        *pause = match *pause {
-            [0, last] if has_failed => [(2 * last).clamp(1, LONGEST_PAUSE); 2],
-            [0, _] => [0, 0],
-            [left, last] => [left - 1, last],
-        };
+        if pause.left > 0 {
+            pause.left -= 1;
+        } else {
+            pause.length = if has_failed { (2 * pause.length).clamp(1, LONGEST_PAUSE) } else { 0 };
+            pause.left = pause.length;
+        }
     }
 
     /// Notes that a hold is about to be moved. Returns `false` if it must not be moved: it has another session by now, or a request of it had no

@@ -54,10 +54,10 @@ impl Patience {
         self.ends.saturating_duration_since(Instant::now())
     }
 
-    /// Returns whether the limit has passed in real time, and the last request to the store has failed. If the limit has passed and no
-    /// request has failed, this makes the retry thread ask once more, because the clock that would start the next request stands still. The
-    /// next check, after a pause, sees the answer.
-    pub(super) fn is_in_vain(&mut self, parts: &Parts, key: &Arc<Key>, state: &State) -> bool {
+    /// Looks what the store says if the limit has passed in real time. Returns `true` if the last request has failed, so that the wait is in
+    /// vain. If none has, the retry thread asks once more, because the clock that would start the next request stands still. The next look,
+    /// after a pause, sees the answer.
+    pub(super) fn look_at_store(&mut self, parts: &Parts, key: &Arc<Key>, state: &State) -> bool {
         if !self.left().is_zero() {
             return false;
         }

@@ -305,12 +305,12 @@ impl<'c> TaskAcquire<'c> {
             None => {
                 let (locker, kept) =
                     state.tenure_mut().map(|tenure| (Arc::clone(&tenure.locker), tenure.store_time()))?;
-                match task.take_extension(&locker) {
+                match task.take_or_order_extension(&locker) {
                     ConfirmingExtension::Over(_, failure) => {
                         self.call.after_extension(&mut state, self.call.call(how), failure)
                     }
                     ConfirmingExtension::Ordered(_) => return None,
-                    ConfirmingExtension::None => {
+                    ConfirmingExtension::NotOrdered => {
                         drop(state);
                         let (key, waiter) = (Arc::clone(key), Arc::clone(waiter));
                         parts.order(Order::Confirm(Confirmation { key, locker, kept, waiter }));

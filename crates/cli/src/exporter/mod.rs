@@ -8,8 +8,9 @@ mod figures;
 mod http;
 
 use crate::args::Exporter;
+use crate::message::{inform, say};
 use crate::settings::Settings;
-use crate::status::{Failure, UNREACHABLE, inform, say};
+use crate::status::{Failure, UNREACHABLE};
 use crate::store::Store;
 use crate::timing;
 use figures::{Figures, Named};

@@ -3,8 +3,8 @@
 //! `dlock` adopts processes that lose their parent (`PR_SET_CHILD_SUBREAPER`), so it loses none of them: as long as one lives, `dlock` has a child.
 
 use super::group::{self, Group};
+use crate::message::say;
 use crate::output::one_line;
-use crate::status::say;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::HashSet;

@@ -5,7 +5,8 @@
 
 use super::fork::split_off;
 use super::group::Group;
-use crate::status::{CANNOT_EXECUTE, Failure, NOT_FOUND, SYSTEM, are_about, complain};
+use crate::message::{are_about, complain};
+use crate::status::{CANNOT_EXECUTE, Failure, NOT_FOUND, SYSTEM};
 use nix::fcntl::OFlag;
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};

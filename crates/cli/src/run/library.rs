@@ -4,8 +4,8 @@
 //! must not block that thread. A line for which there is no room is dropped.
 
 use super::signals::{self, SignalTarget};
+use crate::message;
 use crate::output::one_line;
-use crate::status;
 use crate::timing;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::sync::OnceLock;
@@ -78,7 +78,7 @@ impl Log for Library {
 fn write(orders: &Receiver<LogOrder>) {
     for order in orders {
         match order {
-            LogOrder::Write(level, text) => status::tell(level, &one_line(&text), None),
+            LogOrder::Write(level, text) => message::tell(level, &one_line(&text), None),
             LogOrder::Confirm(confirm) => drop(confirm),
         }
     }

@@ -47,8 +47,9 @@ mod supervise;
 mod terminal;
 
 use crate::args::{OnLost, Run};
+use crate::message::{self, say};
 use crate::settings::{Reach, Settings};
-use crate::status::{self, Failure, say};
+use crate::status::{self, Failure};
 use crate::store::Builder;
 use crate::timing;
 use daemons::Daemons;
@@ -227,7 +228,7 @@ fn conclude(release: Release, outcome: RunEnd, wanted: &Run, generator: DLockGen
         // The close removes the client record.
         Release::Done => close(generator),
         Release::TooLate(error) if outcome.status != status::LOST => {
-            status::complain(&error.to_string());
+            message::complain(&error.to_string());
             if wanted.on_lost == OnLost::Stop {
                 return RunEnd { status: status::LOST, interrupted: None };
             }

@@ -2,9 +2,9 @@
 
 use super::kept;
 use crate::args::{LockName, Run};
+use crate::message::{HolderFields, inform};
 use crate::output::time;
 use crate::show;
-use crate::status::{HolderFields, inform};
 use crate::timing;
 use redis_dlock::{DLockGenerator, DLockGuard};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -2,7 +2,8 @@
 
 use super::kept;
 use crate::args::Run;
-use crate::status::{Failure, HolderFields, NOT_ACQUIRED, UNREACHABLE};
+use crate::message::HolderFields;
+use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE};
 use crate::timing;
 use redis_dlock::{DLockGenerator, Description, DistributedReentrantLock};
 use std::sync::mpsc::{Sender, channel};

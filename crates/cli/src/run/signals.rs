@@ -5,7 +5,8 @@
 
 use super::terminal::Terminal;
 use super::{RunEvent, group};
-use crate::status::{self, Failure, say};
+use crate::message::say;
+use crate::status::{self, Failure};
 use crate::timing;
 use nix::sys::signal::{SigSet, Signal, raise};
 use redis_dlock::CancelToken;

@@ -13,13 +13,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A place where locks are, and a home directory for who uses it.
-struct Place {
+/// Somebody with a home directory, who asks a store.
+struct Operator {
     url: String,
     home: TempDir,
 }
 
-impl Place {
+impl Operator {
     fn new(url: String) -> Self {
         Self { url, home: tempfile::tempdir().unwrap() }
     }
@@ -77,39 +77,39 @@ fn has(line: &Value, targets: &[&str]) -> bool {
 }
 
 /// Asks all questions about a lock that a `dlock run` holds, and breaks it in the end.
-fn ask_all(place: &Place) {
+fn ask_all(operator: &Operator) {
     let words = ["run", "JOB", "x", "--lease", "60s", "--", "sh", "-c", "echo in > in; exec sleep 100"];
-    let holder = place.dlock(&words).start();
+    let holder = operator.dlock(&words).start();
     let is_in = |home: &Path| std::fs::read_to_string(home.join("in")).is_ok_and(|text| text.ends_with('\n'));
-    eventually("the command runs", || is_in(place.home.path()));
-    let listed: Value = serde_json::from_str(&place.end(&["ls", "JOB_*", "--json"]).expect(0).out).unwrap();
+    eventually("the command runs", || is_in(operator.home.path()));
+    let listed: Value = serde_json::from_str(&operator.end(&["ls", "JOB_*", "--json"]).expect(0).out).unwrap();
     assert_eq!(listed["key"], "DLOCK_JOB_x");
     let mut shown = Value::Null;
     eventually("the holder has answered", || {
-        shown = serde_json::from_str(&place.end(&["show", "JOB", "x", "--json"]).expect(0).out).unwrap();
+        shown = serde_json::from_str(&operator.end(&["show", "JOB", "x", "--json"]).expect(0).out).unwrap();
         !shown["holder"]["told"].is_null() && !shown["holder"]["client"].is_null()
     });
     assert_eq!((&shown["holder"]["locker"], &shown["holder"]["told"]["thread"]), (&listed["locker"], &"main".into()));
-    let watched = place.end(&["watch", "JOB_*", "--json", "--count", "1"]).expect(0);
+    let watched = operator.end(&["watch", "JOB_*", "--json", "--count", "1"]).expect(0);
     assert!(has(&serde_json::from_str(&watched.out).unwrap(), &["x"]), "{watched:?}");
     let locker = listed["locker"].as_str().unwrap();
-    place.end(&["break", "JOB", "x", "--locker", "nobody-1"]).expect(1);
-    let broken = place.end(&["break", "JOB", "x", "--locker", locker, "--reason", "hangs"]).expect(0);
+    operator.end(&["break", "JOB", "x", "--locker", "nobody-1"]).expect(1);
+    let broken = operator.end(&["break", "JOB", "x", "--locker", locker, "--reason", "hangs"]).expect(0);
     assert!(broken.out.contains("it is free"), "{broken:?}");
     let lost = holder.end().expect(66);
     assert!(lost.err.contains("hangs"), "{lost:?}");
-    assert_eq!(place.end(&["ls"]).expect(0).out.lines().count(), 1);
+    assert_eq!(operator.end(&["ls"]).expect(0).out.lines().count(), 1);
 }
 
 #[test]
 fn a_sentinel_service_is_asked_and_watched_through_a_failover() {
     let mut service = Service::start();
-    let place = Place::new(service.url());
-    ask_all(&place);
+    let operator = Operator::new(service.url());
+    ask_all(&operator);
     let old = service.named_by(0);
     let lock = ["SET", "DLOCK_JOB_a", "host-1-ff-1", "PX", "600000"];
     service.on(old).run::<()>(&lock);
-    let watching = Watching::start(&mut place.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
+    let watching = Watching::start(&mut operator.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
     watching.wait_for("the lock", |line| has(line, &["a"]));
     service.wait_for_replicas(old);
     service.on(old).kill();
@@ -123,8 +123,8 @@ fn a_sentinel_service_is_asked_and_watched_through_a_failover() {
 #[test]
 fn a_cluster_is_asked_and_watched_through_a_failover() {
     let mut cluster = Cluster::start();
-    let place = Place::new(cluster.url_of_seeds(&[0, 1, 2]));
-    ask_all(&place);
+    let operator = Operator::new(cluster.url_of_seeds(&[0, 1, 2]));
+    ask_all(&operator);
     // One lock on each master; names without a tag are spread by chance.
     let targets: Vec<String> = (0..3).map(|master| target_on(&cluster, master)).collect();
     for (master, target) in targets.iter().enumerate() {
@@ -133,7 +133,7 @@ fn a_cluster_is_asked_and_watched_through_a_failover() {
     }
     let mut all: Vec<_> = targets.iter().map(String::as_str).collect();
     all.sort_unstable();
-    let watching = Watching::start(&mut place.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
+    let watching = Watching::start(&mut operator.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
     watching.wait_for("the locks of all masters", |line| has(line, &all));
     cluster.wait_for_replicas(1);
     cluster.nodes[1].kill();
@@ -160,21 +160,21 @@ fn target_on(cluster: &Cluster, master: usize) -> String {
 fn a_dead_master_is_named_and_the_others_tell_their_locks() {
     let args = ["--cluster-require-full-coverage", "no"].map(str::to_owned).to_vec();
     let mut cluster = Cluster::start_as(&Plan { replicas: 0, args, ..Plan::default() });
-    let place = Place::new(cluster.url_of_seeds(&[0, 1, 2]));
+    let operator = Operator::new(cluster.url_of_seeds(&[0, 1, 2]));
     let targets: Vec<String> = (0..3).map(|master| target_on(&cluster, master)).collect();
     for (master, target) in targets.iter().enumerate() {
         let key = format!("DLOCK_JOB_{target}");
         cluster.run::<()>(master, &["SET", &key, "host-1-ff-1", "PX", "600000"]);
     }
-    assert_eq!(place.end(&["ls"]).expect(0).out.lines().count(), 4);
+    assert_eq!(operator.end(&["ls"]).expect(0).out.lines().count(), 4);
     let dead = format!("127.0.0.1:{}", cluster.nodes[1].port());
     cluster.nodes[1].kill();
-    let listed = place.end(&["ls"]).expect(67);
+    let listed = operator.end(&["ls"]).expect(67);
     let has = |target: &String| listed.out.contains(&format!("DLOCK_JOB_{target} "));
     assert_eq!(targets.iter().map(has).collect::<Vec<_>>(), [true, false, true], "{listed:?}");
     assert_eq!(listed.err.lines().count(), 1, "{listed:?}");
     assert!(listed.err.contains(&dead) && listed.err.contains("not listed"), "{listed:?}");
-    let watched = place.end(&["watch", "--json", "--count", "1"]).expect(0);
+    let watched = operator.end(&["watch", "--json", "--count", "1"]).expect(0);
     let line: Value = serde_json::from_str(&watched.out).unwrap();
     assert_eq!(line["locks"].as_array().unwrap().len(), 2, "{line}");
     assert!(line["error"].as_str().unwrap().contains(&dead), "{line}");
@@ -185,14 +185,14 @@ on_each_store!(a_store_is_asked_and_watched_through_the_death_of_its_leader);
 /// The locks outlive the leader.
 fn a_store_is_asked_and_watched_through_the_death_of_its_leader<V: ConsensusStore>() {
     let mut servers = V::start(3);
-    let place = Place::new(servers.url("dlock"));
-    ask_all(&place);
+    let operator = Operator::new(servers.url("dlock"));
+    ask_all(&operator);
     let hold = |servers: &V, target: &str| {
         let path = format!("dlock/DLOCK_JOB_{target}/.lock");
         servers.hold(&path, "host-1-ff-1", Some(Duration::from_secs(600)));
     };
     hold(&servers, "a");
-    let watching = Watching::start(&mut place.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
+    let watching = Watching::start(&mut operator.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
     watching.wait_for("the lock", |line| has(line, &["a"]));
     let leader = servers.leader();
     servers.servers()[leader].kill();

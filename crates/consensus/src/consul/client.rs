@@ -17,7 +17,7 @@
 
 use super::classify::{ConsulFailure, NO_DATACENTER, TOO_LONG, classify, is_error_of_consul};
 use super::encode;
-use super::place::Place;
+use super::scope::Scope;
 use crate::deadline::Deadline;
 use crate::http::{Http, HttpAnswer, HttpCall};
 use crate::json::parse;
@@ -37,9 +37,9 @@ pub(super) struct ConsulClient {
     pub(super) shortest_lease: Duration,
     /// How many long holds keep sessions of their own: [`ConsulBuilder::share_sessions`](super::ConsulBuilder::share_sessions).
     pub(super) most_own_sessions: usize,
-    /// The place that each request names.
-    place: Place,
-    /// Whether Consul has accepted the place.
+    /// The scope that each request names.
+    scope: Scope,
+    /// Whether Consul has accepted the scope.
     is_placed: AtomicBool,
     /// Whether a session had to be created on the node of an agent or a server.
     pub(super) is_on_agents: AtomicBool,
@@ -68,14 +68,14 @@ const TELLING: [u16; 3] = [200, 404, 409];
 
 impl ConsulClient {
     /// Keeps the token. Consul has no login: each request shows the token.
-    pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration, place: Place) -> Self {
-        let is_placed = AtomicBool::new(!place.is_of_enterprise());
+    pub(super) fn new(http: Http, token: Option<String>, shortest_lease: Duration, scope: Scope) -> Self {
+        let is_placed = AtomicBool::new(!scope.is_of_enterprise());
         Self {
             http,
             token,
             shortest_lease,
             most_own_sessions: usize::MAX,
-            place,
+            scope,
             is_placed,
             is_on_agents: AtomicBool::new(false),
             sees_without_token: AtomicBool::new(false),
@@ -104,7 +104,7 @@ impl ConsulClient {
         self.send(method, path, body, is_repeatable, deadline)
     }
 
-    /// Sends a request to the place of the locks. In a transaction each operation names the place, too, because the parameters do not reach
+    /// Sends a request in the scope of the locks. In a transaction each operation names the scope, too, because the parameters do not reach
     /// operations.
     fn send(
         &self,
@@ -116,11 +116,11 @@ impl ConsulClient {
     ) -> Result<Option<ConsulReply>, Error> {
         let body = match body {
             Value::Null => String::new(),
-            Value::Array(_) if path.starts_with(TRANSACTION) => self.place.in_transaction(body.clone()).to_string(),
+            Value::Array(_) if path.starts_with(TRANSACTION) => self.scope.in_transaction(body.clone()).to_string(),
             _ => body.to_string(),
         };
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
-        let path = self.place.in_path(path);
+        let path = self.scope.in_path(path);
         let call = HttpCall { method, path: &path, body: &body, secret, is_repeatable, is_stream: false };
         self.http.send(&call, deadline, |answer| self.read(&answer))
     }
@@ -143,7 +143,7 @@ impl ConsulClient {
     /// Asks for an entry and those below it, and waits until one of them has changed since an index, on connections of its own.
     pub(super) fn wait(&self, agent: &Agent, path: &str, since: u64, wait: Duration) -> Result<ConsulReply, Error> {
         let path = format!("/v1/kv/{}?recurse&index={since}&wait={}ms", encode::in_url(path), wait.as_millis());
-        let path = self.place.in_path(&path);
+        let path = self.scope.in_path(&path);
         let secret = self.token.as_deref().map(|token| (TOKEN, token));
         let call =
             HttpCall { method: Method::GET, path: &path, body: "", secret, is_repeatable: true, is_stream: false };
@@ -160,7 +160,7 @@ impl ConsulClient {
             return Err(answer.foreign(API));
         }
         if answer.status == 500 && answer.body.contains(NO_DATACENTER) {
-            let name = self.place.datacenter.as_deref().unwrap_or_default();
+            let name = self.scope.datacenter.as_deref().unwrap_or_default();
             let message = format!(
                 "Consul answered 500: {NO_DATACENTER} {name:?}: correct dc in the URL, or join that datacenter"
             );

@@ -5,7 +5,7 @@
 //! | `processor.rs` | the public type and its builder: [`ConsulLockProcessor`] |
 //! | `kv.rs` | the requests of the protocol |
 //! | `node.rs` | sessions that outlive agents and servers |
-//! | `place.rs` | datacenter, namespace, partition |
+//! | `scope.rs` | datacenter, namespace, partition |
 //! | `sweep.rs` | deletes the inboxes of clients that have died |
 //! | `client.rs` | the requests, as JSON over HTTP |
 //! | `encode.rs` | transactions and entries as JSON |
@@ -17,9 +17,9 @@ mod client;
 mod encode;
 mod kv;
 mod node;
-mod place;
 mod processor;
 mod query;
+mod scope;
 mod sweep;
 
 pub use processor::{ConsulBuilder, ConsulLockProcessor};

@@ -1,7 +1,7 @@
 //! The public type of the store, and its builder.
 
 use super::client::ConsulClient;
-use super::place::Place;
+use super::scope::Scope;
 use crate::public::{certificates, forward_to_store};
 use crate::server::{Server, body};
 use crate::settings::StoreSettings;
@@ -15,7 +15,7 @@ use ureq::http::Method;
 
 /// The names of the parameters of a URL.
 const PARAMETERS: [&str; 4] = {
-    let [datacenter, namespace, partition] = Place::PARAMETERS;
+    let [datacenter, namespace, partition] = Scope::PARAMETERS;
     [datacenter, namespace, partition, SHARE_SESSIONS]
 };
 const SHARE_SESSIONS: &str = "share_sessions";
@@ -79,14 +79,14 @@ impl ConsulLockProcessor {
             let hint = "write the token alone before the host: token@host";
             return Err(Error::invalid_config("URL", "consul://…", hint));
         }
-        let place = Place::of(&settings.url.parameters);
+        let scope = Scope::of(&settings.url.parameters);
         let given = settings.url.parameters.iter().find(|(name, _)| name == SHARE_SESSIONS);
         let count = |(_, value): &(String, String)| {
             let odd = |_| Error::invalid_config("URL", value.clone(), "share_sessions is a number of locks");
             value.parse().map_err(odd)
         };
         let most_own_sessions = given.map_or(Ok(usize::MAX), count)?;
-        Ok(ConsulBuilder { settings, session_ttl_min: SHORTEST, most_own_sessions, place })
+        Ok(ConsulBuilder { settings, session_ttl_min: SHORTEST, most_own_sessions, scope })
     }
 
     /// Returns the prefix of all entries, with a slash at its end.
@@ -122,7 +122,7 @@ pub struct ConsulBuilder {
     settings: StoreSettings,
     session_ttl_min: Duration,
     most_own_sessions: usize,
-    place: Place,
+    scope: Scope,
 }
 
 impl ConsulBuilder {
@@ -149,7 +149,7 @@ impl ConsulBuilder {
     /// Sets the datacenter whose servers keep the locks: `dc` in the URL. Defaults to that of the agent or server that is asked.
     #[must_use]
     pub fn datacenter(mut self, name: impl Into<String>) -> Self {
-        self.place.datacenter = Some(name.into());
+        self.scope.datacenter = Some(name.into());
         self
     }
 
@@ -157,14 +157,14 @@ impl ConsulBuilder {
     /// error says why. Defaults to that of the token.
     #[must_use]
     pub fn namespace(mut self, name: impl Into<String>) -> Self {
-        self.place.namespace = Some(name.into());
+        self.scope.namespace = Some(name.into());
         self
     }
 
     /// Sets the admin partition of the locks: `partition` in the URL. Only Consul Enterprise has partitions, too. Defaults to that of the token.
     #[must_use]
     pub fn partition(mut self, name: impl Into<String>) -> Self {
-        self.place.partition = Some(name.into());
+        self.scope.partition = Some(name.into());
         self
     }
 
@@ -191,9 +191,9 @@ impl ConsulBuilder {
     /// Makes a client of some of the servers.
     fn client(&self, servers: &[String]) -> Result<ConsulClient, Error> {
         let token = self.settings.url.login.clone().map(|(token, _)| token);
-        self.place.check()?;
+        self.scope.check()?;
         let http = self.settings.http_of(servers)?;
-        let mut client = ConsulClient::new(http, token, self.session_ttl_min, self.place.clone());
+        let mut client = ConsulClient::new(http, token, self.session_ttl_min, self.scope.clone());
         client.most_own_sessions = self.most_own_sessions;
         Ok(client)
     }

@@ -31,7 +31,7 @@
 
 use super::super::timing::ROLE_CHECK;
 use super::pending::PendingCall;
-use super::state::{MuxState, Woken};
+use super::state::{Delivery, MuxState, Woken, WriterClaim, WriterRole};
 use super::{Guard, Mux, fail_all, overdue_by};
 use crate::log;
 use crate::one_line::OneLine;
@@ -45,19 +45,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// How a caller may become the writer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum WriterClaim {
-    /// The caller takes the role if it is free, or from a writer that yields, once no more callers are expected. It may yield before it
-    /// writes.
-    Free,
-    /// The caller takes the role if it is free, or from a writer that does not write yet. It writes at once, because it has waited long
-    /// enough.
-    AtOnce,
-    /// The caller was promoted. It writes, unless another caller has taken the role over, or nothing is left to write.
-    Promoted,
-}
 
 /// The outcome of one read: the complete replies, and whether anything came at all.
 struct Arrived {
@@ -82,26 +69,12 @@ impl<'a, 'c, C: Connector> Writer<'a, 'c, C> {
         deadline: Instant,
         claim: WriterClaim,
     ) -> Guard<'a, C> {
-        // The caller that clears the mark `promoted` has the role (rule 6). If another caller has cleared it first, this caller writes only
-        // if the other one has given the role up again and has left something to write.
-        let is_promoted = matches!(claim, WriterClaim::Promoted);
-        let was_promoted = is_promoted && std::mem::take(&mut state.promoted);
-        if is_promoted && !was_promoted && (state.writing || !state.has_work()) {
+        if !state.take_role(claim) {
             return state;
         }
-        if state.writing && !was_promoted {
-            let takes_over = match claim {
-                WriterClaim::AtOnce => state.take_idle_role(),
-                // All the callers for which the writer yields have called by now.
-                _ => !state.lacks_callers() && state.gathering.take().is_some(),
-            };
-            if !takes_over {
-                return state;
-            }
-        }
-        state.writing = true;
-        let role = Role::writing(mux, Some(own));
-        let has_waited = matches!(claim, WriterClaim::AtOnce) || (own.is_posted && is_promoted);
+        let role = Role { mux, own: Some(own), reads: None };
+        let has_waited =
+            matches!(claim, WriterClaim::AtOnce) || (own.is_posted && matches!(claim, WriterClaim::Promoted));
         let state = Writer { mux, own, deadline }.write_all(state, has_waited);
         role.end();
         state
@@ -161,8 +134,8 @@ impl<'a, 'c, C: Connector> Writer<'a, 'c, C> {
     pub(super) fn left_over(mux: &'a Mux<C>, mut state: Guard<'a, C>) -> Guard<'a, C> {
         // No caller waits for these calls, but this thread takes the role for them. So a caller that queues a call meanwhile becomes a
         // follower, and `hand_on` below promotes a successor for its call.
-        state.writing = true;
-        let role = Role::writing(mux, None);
+        state.writer = WriterRole::Writing;
+        let role = Role { mux, own: None, reads: None };
         let at = now();
         let idle = state.session.as_mut().map(|session| (session.epoch, guarded(|| session.check_idle(at))));
         let mut state = match idle {
@@ -178,7 +151,7 @@ impl<'a, 'c, C: Connector> Writer<'a, 'c, C> {
                 mux.state.lock()
             }
         };
-        state.writing = false;
+        state.writer = WriterRole::Free;
         role.end();
         mux.hand_on(state, true);
         mux.state.lock()
@@ -186,8 +159,8 @@ impl<'a, 'c, C: Connector> Writer<'a, 'c, C> {
 
     /// Holds the role of writer:
     ///
-    /// 1. Unless it `has_waited`, yields once if callers that were answered together may be about to call. A caller that takes the role
-    ///    over during the yield clears `gathering`, and this caller is then no longer the writer.
+    /// 1. Unless it `has_waited`, yields once if callers that were answered together may be about to call. Another caller may take the
+    ///    role over during the yield, and this caller is then no longer the writer.
     /// 2. Connects, or writes all that is queued, until nothing is left.
     /// 3. Leaves earlier when its time is over, or when it has what it came for and a follower can succeed it: no caller works for others
     ///    longer than that. `hand_on` follows, and promotes a successor for what is left. If no caller waits that could be the successor,
@@ -197,12 +170,14 @@ impl<'a, 'c, C: Connector> Writer<'a, 'c, C> {
         if !has_waited && mux.load() > 1 && state.lacks_callers() && state.has_work() {
             // One write for all callers that were answered together is cheaper for the client and for the server.
             let at = now();
-            let number = state.gather();
+            state.gatherings += 1;
+            let number = state.gatherings;
+            state.writer = WriterRole::Gathering(number);
             drop(state);
             // The result says whether the yield returned late. The writer writes now in both cases.
             let _ = mux.polling.yield_once(at, mux.load());
             state = mux.state.lock();
-            if !state.has_gathered(number) {
+            if !state.take_role(WriterClaim::Gathered(number)) {
                 return state;
             }
         }
@@ -229,7 +204,7 @@ impl<'a, 'c, C: Connector> Writer<'a, 'c, C> {
                 }
             }
         }
-        state.writing = false;
+        state.writer = WriterRole::Free;
         state
     }
 
@@ -323,7 +298,7 @@ impl<'a, C: Connector> Reader<'a, C> {
         let (oldest, epoch) = (session.due.front()?.since, session.epoch);
         let inbound = session.inbound.take()?;
         drop(state);
-        Some(Self { mux, role: Role::reading(mux, own, epoch), epoch, inbound, oldest })
+        Some(Self { mux, role: Role { mux, own, reads: Some(epoch) }, epoch, inbound, oldest })
     }
 
     /// Takes in, without waiting, what has come, unless another thread reads. With `wanted`, stops when this call no longer waits for a
@@ -366,7 +341,7 @@ impl<'a, C: Connector> Reader<'a, C> {
     /// 5. Without the mutex, wakes the callers whose replies have come, and the successor.
     fn take_in(self, arrived: Arrived, at: Instant, own: Option<(&Arc<PendingCall>, Instant)>) -> Option<Self> {
         let Self { mux, role, epoch, inbound, .. } = self;
-        let (mut woken, mut again) = (Woken::new(), VecDeque::new());
+        let mut delivery = Delivery { own: own.unzip().0, woken: Woken::new(), again: VecDeque::new() };
         let mut state = mux.state.lock();
         let Some(session) = state.session_of(epoch) else {
             // The connection was cut meanwhile, and `fail` has failed all its calls.
@@ -376,7 +351,8 @@ impl<'a, C: Connector> Reader<'a, C> {
         session.last_use = at;
         // Note this before the replies are delivered: a caller that has its reply asks at once whether the server was deposed.
         session.note_demotions(&arrived.replies, at, &mux.epochs);
-        let result = session.deliver(arrived.replies, own.unzip().0, &mut woken, &mut again).and(arrived.result);
+        let result = session.deliver(arrived.replies, &mut delivery).and(arrived.result);
+        let Delivery { mut woken, mut again, .. } = delivery;
         let result = match result {
             // Bytes have come, so the server is alive.
             Ok(true) => Ok(()),
@@ -388,7 +364,7 @@ impl<'a, C: Connector> Reader<'a, C> {
         if let Err(cause) = result {
             state = mux.fail(state, epoch, cause);
         }
-        if repeats && !state.writing {
+        if repeats && matches!(state.writer, WriterRole::Free) {
             state = Writer::left_over(mux, state);
         }
         // Calls that waited for the end of a confirmation, or of this connection, may be written now.
@@ -448,15 +424,7 @@ pub(super) struct Role<'a, C: Connector> {
     reads: Option<u64>,
 }
 
-impl<'a, C: Connector> Role<'a, C> {
-    pub(super) fn writing(mux: &'a Mux<C>, own: Option<&'a Arc<PendingCall>>) -> Self {
-        Self { mux, own, reads: None }
-    }
-
-    pub(super) fn reading(mux: &'a Mux<C>, own: Option<&'a Arc<PendingCall>>, epoch: u64) -> Self {
-        Self { mux, own, reads: Some(epoch) }
-    }
-
+impl<C: Connector> Role<'_, C> {
     pub(super) fn end(self) {
         std::mem::forget(self);
     }
@@ -485,8 +453,7 @@ impl<C: Connector> Drop for Role<'_, C> {
             state.resign();
         }
         if is_writer {
-            state.writing = false;
-            state.gathering = None;
+            state.writer = WriterRole::Free;
         }
         if let Some(epoch) = lost {
             let cause = io::Error::other("a thread that used the connection panicked");

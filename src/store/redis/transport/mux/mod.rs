@@ -43,10 +43,10 @@
 //!    replies of all others. A caller that is awake may take the role before it. A leader whose own answer has come finishes the read or
 //!    the write that it has begun, and then gives up its role.
 //! 6. *There is one writer.* A writer that yields, or that is promoted and not awake yet, keeps the role only if no other caller takes it
-//!    over meanwhile. The marks `gathering` and `promoted` show such a writer. The caller that clears the mark has the role, and only one
-//!    caller can clear it, because that needs the mutex. The mark of a writer that yields has a number, so that a writer that comes back
-//!    late does not clear the mark of its successor. (A promoted caller that wakes late may clear the mark of a caller that was promoted
-//!    after it, and then writes in its place.)
+//!    over meanwhile. The roles `Gathering` and `Promoted` show such a writer (`state.rs` has the table). The caller that makes them
+//!    `Writing` has the role, and only one caller can do that, because it needs the mutex. The role of a writer that yields has a number,
+//!    so that a writer that comes back late does not take its successor's role. (A promoted caller that wakes late may take the role of a
+//!    caller that was promoted after it, and then writes in its place.)
 //! 7. *A posted call is handed to the system before `post` returns*, unless its limit ends or its connection breaks. A poster that finds
 //!    another writer yields once if other callers share the connection, and then takes the role over if its call is still queued and the
 //!    writer does not write yet. If the writer is in the middle of a write, the poster waits for the end of that write. No caller waits for
@@ -126,9 +126,9 @@ use crate::store::redis::net::connector::{Connector, OpenConnection};
 use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, catch_panic, now, on_own_thread, thread};
-use leaders::{Writer, WriterClaim};
+use leaders::Writer;
 use pending::{CallPhase, Wake};
-use state::{Epochs, MuxState, Session, Woken};
+use state::{Epochs, MuxState, Session, Woken, WriterClaim, WriterRole};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -302,8 +302,8 @@ impl<C: Connector> Mux<C> {
     pub(crate) fn send_left(&self) -> bool {
         let mut state = self.state.lock();
         // Takes the role from a promoted caller too: that caller may read instead, and sleep for a while.
-        let takes_over = |state: &mut MuxState<C>| !state.writing || std::mem::take(&mut state.promoted);
-        if state.has_work() && takes_over(&mut state) {
+        let is_idle = matches!(state.writer, WriterRole::Free | WriterRole::Promoted);
+        if is_idle && state.has_work() {
             state = Writer::left_over(self, state);
         }
         state.connecting.is_telling() || state.queue.iter().chain(state.due_calls()).any(|call| call.is_posted)
@@ -455,7 +455,7 @@ impl<C: Connector> Mux<C> {
     /// Closes the connection if it has not been used for `idle` and nothing is due on it. The next call opens another one.
     pub(crate) fn end_idle(&self, idle: Duration) {
         let mut state = self.state.lock();
-        if state.writing || !state.queue.is_empty() {
+        if !matches!(state.writer, WriterRole::Free) || !state.queue.is_empty() {
             return;
         }
         let Some(session) = state.session.take_if(|session| session.is_idle(now(), idle)) else { return };
@@ -612,7 +612,7 @@ impl<C: Connector> Mux<C> {
         // Callbacks and the log may panic.
         let told = catch_panic(|| {
             let state = self.take_up(state, opened, start);
-            if !state.writing && state.has_work() {
+            if matches!(state.writer, WriterRole::Free) && state.has_work() {
                 drop(Writer::left_over(self, state));
             }
         });

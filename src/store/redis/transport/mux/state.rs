@@ -2,11 +2,19 @@
 //!
 //! # The roles
 //!
-//! The role of writer has three marks. `writing` says that a caller has the role. `gathering` and `promoted` say that this caller does not
-//! write yet: it yields first, or it was promoted and is not awake yet. Another caller that cannot wait for it clears that mark, and so
-//! takes the role over. All three marks change only under the mutex, so exactly one caller succeeds.
+//! The role of writer is a [`WriterRole`]. It changes only under the mutex, so that exactly one caller takes the role:
 //!
-//! The role of reader has no mark: the reader is the thread that has taken the session's inbound half.
+//! | role | becomes | when |
+//! |---|---|---|
+//! | `Free` | `Writing` | a caller takes the role |
+//! | | `Promoted` | a caller leaves work behind, and wakes a successor |
+//! | `Promoted` | `Writing` | the successor is awake, or a caller that cannot wait for it takes the role over |
+//! | | `Free` | the successor leaves without writing |
+//! | `Writing` | `Gathering` | the writer expects calls of other callers, and yields before it writes |
+//! | | `Free` | the writer has written, or its time is over |
+//! | `Gathering` | `Writing` | the yield ends, or another caller takes the role over |
+//!
+//! A panic of the writer also makes the role `Free`. The reader is the thread that has taken the session's inbound half.
 //!
 //! # The session
 //!
@@ -36,6 +44,7 @@ use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{guarded, now, thread};
 use ::redis::Value;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -44,22 +53,55 @@ use std::time::{Duration, Instant};
 /// The calls whose callers must be woken once the state is unlocked.
 pub(super) type Woken = Vec<Arc<PendingCall>>;
 
+/// What the delivery of replies leaves to the reader.
+pub(super) struct Delivery<'a> {
+    /// The reader's own call, which is not woken.
+    pub(super) own: Option<&'a Arc<PendingCall>>,
+    pub(super) woken: Woken,
+    /// The calls that must be sent once more. The reader queues them before it unlocks the state, so that a call that is made after a
+    /// later answer is also executed later.
+    pub(super) again: VecDeque<Arc<PendingCall>>,
+}
+
 /// What the mutex of a mux protects.
 pub(super) struct MuxState<C: Connector> {
     /// Calls that are not written yet.
     pub(super) queue: VecDeque<Arc<PendingCall>>,
     pub(super) session: Option<Session<C>>,
     pub(super) connecting: Connecting,
-    /// Whether there is a writer: it writes, connects, yields first, or is promoted.
-    pub(super) writing: bool,
-    /// The number of the yield, while the writer yields before it writes. A caller that clears this takes the role over. The writer
-    /// compares the number when its yield returns: a successor that has taken the role over may be yielding by then.
-    pub(super) gathering: Option<u64>,
-    /// The number of yields so far.
+    pub(super) writer: WriterRole,
+    /// The number of times that a writer has yielded before it wrote.
     pub(super) gatherings: u64,
-    /// Whether the writer was promoted and is not awake yet. A caller that clears this takes the role over.
-    pub(super) promoted: bool,
     pub(super) closed: bool,
+}
+
+/// How a caller may become the writer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WriterClaim {
+    /// The caller takes the role if it is free, or from a writer that yields, once no more callers are expected. It may yield before it
+    /// writes.
+    Free,
+    /// The caller takes the role if it is free, or from a writer that does not write yet. It writes at once, because it has waited long
+    /// enough.
+    AtOnce,
+    /// The caller was promoted. It writes, unless another caller has taken the role over, or nothing is left to write.
+    Promoted,
+    /// The caller has yielded, as the writer, under this number. It writes, unless another caller has taken the role over.
+    Gathered(u64),
+}
+
+/// Who has the role of writer, and what that caller does: see the table of the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriterRole {
+    /// Nobody.
+    Free,
+    /// A caller that was promoted, and is not awake yet. Another caller may take the role over.
+    Promoted,
+    /// A caller that yields before it writes. Another caller may take the role over, and yield itself: so each yield has a number, by
+    /// which the caller that comes back knows its own.
+    Gathering(u64),
+    /// A caller that connects or writes, and that nobody replaces.
+    Writing,
 }
 
 /// The thread that connects for a mux, and the outcome of its last connect.
@@ -95,10 +137,8 @@ impl<C: Connector> MuxState<C> {
             queue: VecDeque::new(),
             session: None,
             connecting: Connecting::default(),
-            writing: false,
-            gathering: None,
+            writer: WriterRole::Free,
             gatherings: 0,
-            promoted: false,
             closed: false,
         }
     }
@@ -142,29 +182,30 @@ impl<C: Connector> MuxState<C> {
         }
     }
 
-    /// Takes the role from a writer that does not write yet, because it yields or was promoted and is not awake yet. Returns `true` if
-    /// there was one.
-    pub(super) fn take_idle_role(&mut self) -> bool {
-        self.gathering.take().is_some() || std::mem::take(&mut self.promoted)
+    /// Takes the role of writer if the claim allows that. Returns `true` if the caller has the role now.
+    pub(super) fn take_role(&mut self, claim: WriterClaim) -> bool {
+        let takes = match (claim, self.writer) {
+            (WriterClaim::Free, WriterRole::Free) => true,
+            // All the callers for which the writer yields have called by now.
+            (WriterClaim::Free, WriterRole::Gathering(_)) => !self.lacks_callers(),
+            (WriterClaim::AtOnce, role) => !matches!(role, WriterRole::Writing),
+            (WriterClaim::Promoted, WriterRole::Promoted) => true,
+            // Another caller has taken the role over from this one, and has given it up again.
+            (WriterClaim::Promoted, WriterRole::Free) => self.has_work(),
+            (WriterClaim::Gathered(own), WriterRole::Gathering(number)) => own == number,
+            _ => false,
+        };
+        if takes {
+            self.writer = WriterRole::Writing;
+        }
+        takes
     }
 
     /// Gives back the role of writer for a promoted caller that leaves, unless another caller has taken the role over.
     pub(super) fn resign(&mut self) {
-        if std::mem::take(&mut self.promoted) {
-            self.writing = false;
+        if matches!(self.writer, WriterRole::Promoted) {
+            self.writer = WriterRole::Free;
         }
-    }
-
-    /// Notes that the writer yields before it writes. Returns the number of its yield.
-    pub(super) fn gather(&mut self) -> u64 {
-        self.gatherings += 1;
-        self.gathering = Some(self.gatherings);
-        self.gatherings
-    }
-
-    /// Ends the yield of that number. Returns `true` if no other caller has taken the role over meanwhile.
-    pub(super) fn has_gathered(&mut self, number: u64) -> bool {
-        self.gathering.take_if(|current| *current == number).is_some()
     }
 
     /// Notes that a caller has called that may be one of those that `away` counts.
@@ -181,14 +222,13 @@ impl<C: Connector> MuxState<C> {
 
     /// Promotes a follower to writer if there is work and no writer.
     pub(super) fn promote_writer(&mut self, successors: &mut Woken) {
-        if !self.writing && self.has_work() {
+        if matches!(self.writer, WriterRole::Free) && self.has_work() {
             // The callers of queued calls come first: no replies are due to them. A caller that has left, or that attends to another call,
             // is passed over.
             let successor = self.queue.iter().chain(self.due_calls()).find(|call| call.promote_to_writer()).cloned();
             if let Some(successor) = successor {
                 successors.push(successor);
-                self.writing = true;
-                self.promoted = true;
+                self.writer = WriterRole::Promoted;
             }
         }
     }
@@ -346,16 +386,8 @@ impl<C: Connector> Session<C> {
         }
     }
 
-    /// Gives replies to their calls, in order. Adds to `over` the finished calls that must be woken, except the reader's own. Adds to
-    /// `again` the calls that must be sent once more. The caller must queue these before it unlocks the state, so that a call that is made
-    /// after a later answer is also executed later.
-    pub(super) fn deliver(
-        &mut self,
-        replies: impl IntoIterator<Item = Value>,
-        own: Option<&Arc<PendingCall>>,
-        over: &mut Vec<Arc<PendingCall>>,
-        again: &mut VecDeque<Arc<PendingCall>>,
-    ) -> io::Result<()> {
+    /// Gives replies to their calls, in order, and notes in `delivery` what follows from that.
+    pub(super) fn deliver(&mut self, replies: SmallVec<[Value; 4]>, delivery: &mut Delivery<'_>) -> io::Result<()> {
         for value in replies {
             match self.due.front_mut() {
                 None => return Err(unasked()),
@@ -367,7 +399,7 @@ impl<C: Connector> Session<C> {
                         continue;
                     }
                     let Some(Due { what: Awaited::Call(call, _), .. }) = self.due.pop_front() else { continue };
-                    self.end(call, taken, own, over, again);
+                    self.end(call, taken, delivery);
                 }
                 Some(Due { what: Awaited::Confirmation(calls), .. }) => {
                     let calls = std::mem::take(calls);
@@ -375,7 +407,7 @@ impl<C: Connector> Session<C> {
                     self.is_confirming = false;
                     for call in calls {
                         let taken = call.confirm(&value);
-                        self.end(call, taken, own, over, again);
+                        self.end(call, taken, delivery);
                     }
                 }
             }
@@ -392,22 +424,15 @@ impl<C: Connector> Session<C> {
     }
 
     /// Notes what the last reply to a write meant to one of its calls: see [`deliver`](Self::deliver).
-    fn end(
-        &mut self,
-        call: Arc<PendingCall>,
-        taken: Taken,
-        own: Option<&Arc<PendingCall>>,
-        over: &mut Vec<Arc<PendingCall>>,
-        again: &mut VecDeque<Arc<PendingCall>>,
-    ) {
+    fn end(&mut self, call: Arc<PendingCall>, taken: Taken, delivery: &mut Delivery<'_>) {
         match taken {
             Taken::Kept => {}
-            Taken::Again => again.push_back(call),
+            Taken::Again => delivery.again.push_back(call),
             Taken::Last => {
                 self.away += usize::from(!call.is_posted);
-                match own {
+                match delivery.own {
                     Some(own) if Arc::ptr_eq(own, &call) => {}
-                    _ => over.push(call),
+                    _ => delivery.woken.push(call),
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Where in Consul the locks are: datacenter, namespace, admin partition.
 //!
-//! Each request names the place by parameters of its URL. In a transaction each operation names it, too. Only Consul Enterprise has namespaces and
+//! Each request names the scope by parameters of its URL. In a transaction each operation names it, too. Only Consul Enterprise has namespaces and
 //! partitions. Another Consul refuses these parameters, except in transactions: there it silently uses the default ones. So a client with one of them
 //! first makes a request that another Consul refuses.
 //!
@@ -14,9 +14,9 @@ use crate::url::is_name;
 use redis_dlock::Error;
 use serde_json::Value;
 
-/// The place of the locks. `None` leaves the choice to Consul.
+/// The scope of the locks. `None` leaves the choice to Consul.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct Scope {
     /// `dc`. By default, that of the agent or server that answers.
     pub(super) datacenter: Option<String>,
     /// `ns`. By default, that of the token.
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) partition: Option<String>,
 }
 
-impl Place {
+impl Scope {
     /// The names of the parameters, in the URL of a store and in that of a request.
     pub(super) const PARAMETERS: [&'static str; 3] = ["dc", "ns", "partition"];
 
@@ -52,12 +52,12 @@ impl Place {
         }
     }
 
-    /// Whether only Consul Enterprise can have this place.
+    /// Whether only Consul Enterprise can have this scope.
     pub(super) const fn is_of_enterprise(&self) -> bool {
         self.namespace.is_some() || self.partition.is_some()
     }
 
-    /// The path of a request with the place. The path may have parameters of its own already.
+    /// The path of a request with the scope. The path may have parameters of its own already.
     /// Nothing is encoded, because [`check`](Self::check) lets no name pass that would need it.
     pub(super) fn in_path(&self, path: &str) -> String {
         let mut path = path.to_owned();
@@ -70,7 +70,7 @@ impl Place {
         path
     }
 
-    /// Has each operation of a transaction name the place.
+    /// Has each operation of a transaction name the scope.
     pub(super) fn in_transaction(&self, mut operations: Value) -> Value {
         let names = [("Namespace", &self.namespace), ("Partition", &self.partition)];
         for operation in operations.as_array_mut().into_iter().flatten() {
@@ -92,14 +92,14 @@ mod tests {
     #[test]
     fn each_request_names_the_place() {
         let given = [("ns", "n"), ("dc", "d"), ("partition", "p")].map(|(name, value)| (name.into(), value.into()));
-        let place = Place::of(&given);
-        assert_eq!(place.in_path("/v1/txn"), "/v1/txn?dc=d&ns=n&partition=p");
-        assert_eq!(place.in_path("/v1/kv/a?recurse"), "/v1/kv/a?recurse&dc=d&ns=n&partition=p");
+        let scope = Scope::of(&given);
+        assert_eq!(scope.in_path("/v1/txn"), "/v1/txn?dc=d&ns=n&partition=p");
+        assert_eq!(scope.in_path("/v1/kv/a?recurse"), "/v1/kv/a?recurse&dc=d&ns=n&partition=p");
         let operation = json!([{ "KV": { "Verb": "get", "Key": "k" } }]);
         let placed = json!([{ "KV": { "Verb": "get", "Key": "k", "Namespace": "n", "Partition": "p" } }]);
-        assert_eq!(place.in_transaction(operation.clone()), placed);
-        assert_eq!(Place::default().in_transaction(operation.clone()), operation);
-        assert_eq!(Place::default().in_path("/v1/txn"), "/v1/txn");
-        assert!(place.check().is_ok() && Place { namespace: Some("a&b".into()), ..place }.check().is_err());
+        assert_eq!(scope.in_transaction(operation.clone()), placed);
+        assert_eq!(Scope::default().in_transaction(operation.clone()), operation);
+        assert_eq!(Scope::default().in_path("/v1/txn"), "/v1/txn");
+        assert!(scope.check().is_ok() && Scope { namespace: Some("a&b".into()), ..scope }.check().is_err());
     }
 }
