@@ -47,7 +47,8 @@ impl<'c> GiveBack<'c> {
         &self.ended.tenure
     }
 
-    /// Asks the store why the tenure was lost, if the thread that has noticed the loss is still asking, or got no answer.
+    /// Asks the store whether an operator has broken a tenure that was lost. The thread that has noticed the loss asks, too, but it may be asking still,
+    /// or have had no answer.
     pub(super) fn ask_why_lost(&mut self, limit: Duration) {
         let EndedTenure { key, tenure, .. } = &mut self.ended;
         if tenure.may_be_broken()

@@ -24,6 +24,7 @@ use crate::state::machine::{Phase, State, Waiter};
 use crate::state::task::Watcher;
 use crate::sync::{MutexGuard, thread};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What an unlock does about the store's reply to the release.
 #[derive(Clone, Copy, Debug)]
@@ -253,7 +254,7 @@ impl<'c> Unlock<'c> {
 
     /// Gives the key back to the store; if others of this client wait, the client goes to the end of the store's queue.
     fn give_back(self, ended: EndedTenure) -> Result<(), Error> {
-        let back = self.plan(ended);
+        let back = self.plan(ended, self.parts.core.limits.command);
         if self.is_posted(&back) {
             back.post();
             return Ok(());
@@ -261,11 +262,11 @@ impl<'c> Unlock<'c> {
         back.send()
     }
 
-    /// Decides how a tenure is given back.
-    fn plan(self, ended: EndedTenure) -> GiveBack<'c> {
+    /// Decides how a tenure is given back. Asks for at most `asks_for` why it was lost.
+    fn plan(self, ended: EndedTenure, asks_for: Duration) -> GiveBack<'c> {
         let mut back = GiveBack::of(self.parts, ended);
         if matches!(self.after, AfterRelease::Awaited) {
-            back.ask_why_lost(self.parts.core.limits.command);
+            back.ask_why_lost(asks_for);
         }
         back.plan_next();
         back
@@ -302,7 +303,8 @@ pub(crate) fn unlock_all<'c>(
         let outcome = unlock.end_hold(exit).map(|ended| {
             let leaving = (exit != Exit::Inner).then(|| Leaving(parts));
             let (Some(ended), Some(leaving)) = (ended, leaving) else { return };
-            let back = unlock.plan(ended);
+            // Each of them is asked about by itself, and the others wait for that.
+            let back = unlock.plan(ended, parts.renewals.side_limit());
             if unlock.is_posted(&back) {
                 posted.push((back, leaving));
             } else {

@@ -168,6 +168,8 @@ impl Sentinels {
     /// Asks the Sentinels one after another, beginning with `first`, until one names a master that may be followed.
     fn search(&self, first: usize, is_first_time: bool, deadline: Instant) -> Result<(Address, usize), Error> {
         let all = self.all();
+        // The other half of the time is for the connect.
+        let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
         let (mut unknown, mut failures) = (0, Vec::new());
         for n in 0..all.len() {
             let index = (first + n) % all.len();
@@ -183,7 +185,7 @@ impl Sentinels {
                 Ok(true) => {
                     let now = Instant::now();
                     let view = &mut self.known.lock().view;
-                    if is_first_time && view.is_disputed() {
+                    if is_first_time && now < half && view.is_disputed() {
                         continue;
                     }
                     // If the answer is stale or refuted, another Sentinel may have a better one.

@@ -14,17 +14,18 @@
 //! 1. *The best one never goes back* to a lower epoch. So a Sentinel that was cut off, and still names the old master, leads nobody there.
 //!    Nor does the leader of a failover, which shows the new epoch beside the old address, with the flag `failover_in_progress`, for up to
 //!    some seconds after the others know the new one.
-//! 2. *Within an epoch, a majority decides.* A failover raises the epoch, so two addresses of one epoch come from an operator: by `SENTINEL
-//!    REMOVE` and `MONITOR` on one Sentinel. When more than half of the configured Sentinels agree in their last answers on an address, it
-//!    is the best one. So clients that run and clients that begin do not part, wherever a majority answers. A client that begins asks on
-//!    while the Sentinels that it has heard disagree.
+//! 2. *Within an epoch, a majority decides.* A failover raises the epoch. Two addresses of one epoch come from an operator, who has used
+//!    `SENTINEL REMOVE` and `MONITOR` on one Sentinel, or from a host name that not all Sentinels have resolved anew. When more than half of
+//!    the configured Sentinels agree in their last answers on an address, it is the best one. So clients that run and clients that begin do
+//!    not part, wherever a majority answers. A client that begins asks on while the Sentinels that it has heard disagree.
 //! 3. *A majority may begin again.* After `SENTINEL REMOVE` and `MONITOR` the epochs begin at zero. When more than half of the configured
 //!    Sentinels agree in their last answers on a lower epoch and its address, and each of them has told a higher epoch before, that is
 //!    the best one. Sentinels that have not heard of a failover yet have never told a higher epoch, however many they are. Answers with the earlier,
 //!    higher epochs do not count any more.
 //! 4. *An address that turns out not to be a master's is rejected for a while.* A connect that finds a replica, or no server, rejects it. Then
 //!    an address on which a majority of the configured Sentinels agrees is tried in its place, unless it is of an epoch before the one at
-//!    which a master was last found. Nothing less replaces it: the master of a minority may be the old one.
+//!    which a master was last found. If there is none, and no majority says what was rejected, another answer of its epoch is tried, and
+//!    becomes the best one if a master is there. Nothing less replaces it: the master of a minority may be the old one.
 //!
 //! Only the Sentinels of the URL have a vote. A learnt Sentinel may be one of them under another name, or be long gone.
 
@@ -65,7 +66,7 @@ impl MasterView {
     pub(super) fn hear(&mut self, sentinel: usize, report: Option<MasterReport>, fails_over: bool) {
         let mut report = report.filter(|_| !fails_over || self.best.is_none());
         if let Some(report) = report.as_mut().filter(|_| fails_over) {
-            // The address is that of the epoch before.
+            // Others will name the new master with this epoch.
             report.epoch = report.epoch.saturating_sub(1);
         }
         if let Some((last, highest)) = self.answers.get_mut(sentinel) {
@@ -111,7 +112,8 @@ impl MasterView {
                 let may_be = |report: &&MasterReport| {
                     report.epoch >= self.found_at && !is_refuted(report) && self.is_agreed(report)
                 };
-                let other = last.into_iter().find(may_be);
+                let is_rival = |report: &&MasterReport| !is_refuted(report) && self.is_rival(report);
+                let other = last.clone().find(may_be).or_else(|| last.clone().find(is_rival));
                 other.or(self.best.as_ref())
             }
             best => best.as_ref(),
@@ -121,24 +123,34 @@ impl MasterView {
     /// Notes whether a master was found at an address.
     pub(super) fn tried(&mut self, at: (String, u16), found: bool, now: Instant) {
         self.refuted.retain(|(place, _)| *place != at);
+        if !found {
+            self.refuted.push((at, now));
+            return;
+        }
+        let rival =
+            self.answers.iter().filter_map(|(last, _)| last.as_ref()).find(|last| last.at == at && self.is_rival(last));
         if let Some(best) = &self.best
-            && found
+            && self.is_refuted(best, now)
+            && let Some(rival) = rival
+        {
+            self.best = Some(rival.clone());
+        }
+        if let Some(best) = &self.best
             && best.at == at
         {
             self.found_at = best.epoch;
-        }
-        if !found {
-            self.refuted.push((at, now));
         }
     }
 
     /// Whether voters name different addresses of the epoch of the best answer, and no majority has decided between them.
     pub(super) fn is_disputed(&self) -> bool {
-        let differs = |best: &MasterReport, last: &MasterReport| last.epoch == best.epoch && last.at != best.at;
-        self.best.as_ref().is_some_and(|best| {
-            let mut last = self.answers.iter().filter_map(|(last, _)| last.as_ref());
-            !self.is_agreed(best) && last.any(|last| differs(best, last))
-        })
+        self.answers.iter().filter_map(|(last, _)| last.as_ref()).any(|last| self.is_rival(last))
+    }
+
+    /// Whether this is another address of the epoch of the best answer, on which no majority agrees.
+    fn is_rival(&self, report: &MasterReport) -> bool {
+        let differs = |best: &MasterReport| report.epoch == best.epoch && report.at != best.at;
+        self.best.as_ref().is_some_and(|best| differs(best) && !self.is_agreed(best))
     }
 
     /// Whether more than half of the voters say exactly this.

@@ -57,6 +57,27 @@ fn within_an_epoch_a_majority_decides_and_may_change_its_mind() {
     assert_eq!(seen.hear(1, 4, "a"), "a");
 }
 
+/// As after a host name that only one of them has resolved anew.
+#[test]
+fn without_a_majority_another_address_of_the_epoch_replaces_one_without_a_master() {
+    for voters in [2, 3] {
+        let mut seen = Seen::by(voters);
+        seen.hears([(0, 5, "old", "old"), (1, 5, "new", "old")]);
+        assert!(seen.0.is_disputed());
+        assert_eq!(seen.refute("old"), "new");
+        seen.0.tried(("new".to_owned(), 6379), true, seen.1);
+        seen.1 += REFUTED;
+        assert_eq!(seen.hear(0, 5, "old"), "new", "a master was found there");
+    }
+    // What a majority says is not left for less.
+    let mut seen = Seen::by(3);
+    seen.hears([(0, 5, "a", "a"), (1, 5, "a", "a"), (2, 5, "b", "a")]);
+    assert!(!seen.0.is_disputed());
+    assert_eq!(seen.refute("a"), "a");
+    seen.0.tried(("b".to_owned(), 6379), true, seen.1);
+    assert_eq!(seen.choice(), "a");
+}
+
 #[test]
 fn a_majority_of_all_known_ones_begins_again_at_a_lower_epoch() {
     let all_at_seven = |sentinels| {
