@@ -126,9 +126,10 @@ pub enum Error {
 
 /// Returns what to do about a denial. A server that does not know the user says nothing about rights.
 fn what_helps(words: &str) -> &'static str {
-    const UNKNOWN: [&str; 5] =
-        ["WRONGPASS", "NOAUTH", "authentication failed", "ACL not found", "etcd wants to know its users"];
-    if UNKNOWN.iter().any(|said| words.contains(said)) {
+    const UNKNOWN: [&str; 4] = ["WRONGPASS", "authentication failed", "ACL not found", "etcd wants to know its users"];
+    if words.contains("NOAUTH") {
+        "the server wants a login: put the user name and the password into the URL"
+    } else if UNKNOWN.iter().any(|said| words.contains(said)) {
         "correct the user name and the password or token, or make that user on the server"
     } else {
         "give the user the rights listed in the manual, page \"operations\", section \"ACL rules\", or for etcd and Consul in the documentation of dlock-consensus"

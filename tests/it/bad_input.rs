@@ -101,7 +101,13 @@ fn login_and_rights_are_denied_by_name() {
     for url in [at(""), at(":wrong@"), at("nobody:wrong@")] {
         let (error, text) = refused(&url);
         assert!(matches!(error, Error::Denied { .. }), "{url}: {text}");
-        assert!(text.contains("NOAUTH") || text.contains("WRONGPASS"), "the server's words: {text}");
+        let has_login = url != at("");
+        let (words, hint) = if has_login {
+            ("WRONGPASS", "correct the user name")
+        } else {
+            ("NOAUTH", "put the user name and the password into the URL")
+        };
+        assert!(text.contains(words) && text.contains(hint), "{url}: {text}");
         assert!(!text.contains("wrong@") && !text.contains(":wrong"), "{text}");
     }
     let url = at(&format!(":{SECRET}@"));

@@ -54,8 +54,8 @@ impl Patience {
         self.ends.saturating_duration_since(Instant::now())
     }
 
-    /// Looks what the store says if the limit has passed in real time. Returns `true` if the last request has failed, so that the wait is in
-    /// vain. If none has, the retry thread asks once more, because the clock that would start the next request stands still. The next look,
+    /// Looks, once the limit has passed in real time, how the last request to the store has ended. Returns `true` if it has failed: the wait is in
+    /// vain. If no request has failed, the retry thread asks once more, because the clock that would start the next request stands still. The next look,
     /// after a pause, sees the answer.
     pub(super) fn look_at_store(&mut self, parts: &Parts, key: &Arc<Key>, state: &State) -> bool {
         if !self.left().is_zero() {

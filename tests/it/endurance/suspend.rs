@@ -44,14 +44,16 @@ struct Scene {
 }
 
 impl Scene {
+    /// The settings are those of the machine that may sleep.
     fn set(settings: impl Fn(DLockConfig) -> DLockConfig) -> Self {
         let clock = Arc::new(SleepyClock::default());
         let store = MemoryLockProcessor::with_clock(clock.clone());
         let (processor, watch) = Watched::new(Arc::new(store.clone()));
         let client = || DLockGenerator::builder().clock(clock.clone()).listener(is_listener_on());
-        let settings = settings(config("x", LEASE.as_millis().try_into().unwrap()));
-        let lock = client().build(processor).unwrap().generate_with(settings.clone()).unwrap();
-        let other = client().build(store.clone()).unwrap().generate_with(settings).unwrap();
+        let config = config("x", LEASE.as_millis().try_into().unwrap());
+        let lock = client().build(processor).unwrap().generate_with(settings(config.clone())).unwrap();
+        // It lingers nowhere: while a client gives back what has lingered, its own `try_lock` finds the lock busy.
+        let other = client().build(store.clone()).unwrap().generate_with(config).unwrap();
         Self { clock, store, watch, lock, other }
     }
 }
@@ -177,8 +179,7 @@ fn a_lock_that_was_kept_for_the_next_one_is_not_taken_up_after_a_sleep() {
         last.unlock().unwrap();
         assert!(lingering());
         scene.clock.suspend(LEASE * 2);
-        // Not `try_lock`: its own client may just give back what lingered there before.
-        let next = scene.other.lock().unwrap();
+        let next = scene.other.try_lock().unwrap().expect("its lease is over");
         assert!(scene.lock.try_lock().unwrap().is_none(), "it is the other machine's now");
         assert!(next.is_valid() && next.fencing_token() > before);
         next.unlock().unwrap();

@@ -168,8 +168,9 @@ impl Sentinels {
     /// Asks the Sentinels one after another, beginning with `first`, until one names a master that may be followed.
     fn search(&self, first: usize, is_first_time: bool, deadline: Instant) -> Result<(Address, usize), Error> {
         let all = self.all();
-        // The other half of the time is for the connect.
-        let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+        let begin = Instant::now();
+        // After that, a client that begins takes the answer that it has: the other half of the time is for the connect.
+        let half = begin + deadline.saturating_duration_since(begin) / 2;
         let (mut unknown, mut failures) = (0, Vec::new());
         for n in 0..all.len() {
             let index = (first + n) % all.len();

@@ -49,7 +49,7 @@ pub(super) struct MasterView {
     found_at: u64,
     /// How many Sentinels have a vote: the first ones.
     voters: usize,
-    /// The last answer of each known Sentinel, by its index, and the highest epoch that it has told.
+    /// The last answer of each Sentinel with a vote, by its index, and the highest epoch that it has told.
     answers: Vec<(Option<MasterReport>, u64)>,
     /// The addresses at which no master was found, and when.
     refuted: Vec<((String, u16), Instant)>,
@@ -89,8 +89,7 @@ impl MasterView {
     }
 
     fn begin_again(&mut self, report: MasterReport) {
-        let higher = self.answers.iter().filter_map(|(last, _)| last.clone()).filter(|last| last.epoch > report.epoch);
-        self.outlived = higher.collect();
+        self.outlived = self.last().filter(|last| last.epoch > report.epoch).cloned().collect();
         self.found_at = 0;
         self.answers.iter_mut().for_each(|(last, highest)| *highest = last.as_ref().map_or(0, |last| last.epoch));
         self.best = Some(report);
@@ -108,12 +107,11 @@ impl MasterView {
         let is_refuted = |report: &MasterReport| self.is_refuted(report, now);
         match &self.best {
             Some(best) if is_refuted(best) => {
-                let last = self.answers.iter().filter_map(|(last, _)| last.as_ref());
                 let may_be = |report: &&MasterReport| {
                     report.epoch >= self.found_at && !is_refuted(report) && self.is_agreed(report)
                 };
                 let is_rival = |report: &&MasterReport| !is_refuted(report) && self.is_rival(report);
-                let other = last.clone().find(may_be).or_else(|| last.clone().find(is_rival));
+                let other = self.last().find(may_be).or_else(|| self.last().find(is_rival));
                 other.or(self.best.as_ref())
             }
             best => best.as_ref(),
@@ -127,13 +125,9 @@ impl MasterView {
             self.refuted.push((at, now));
             return;
         }
-        let rival =
-            self.answers.iter().filter_map(|(last, _)| last.as_ref()).find(|last| last.at == at && self.is_rival(last));
-        if let Some(best) = &self.best
-            && self.is_refuted(best, now)
-            && let Some(rival) = rival
-        {
-            self.best = Some(rival.clone());
+        if self.best.as_ref().is_some_and(|best| self.is_refuted(best, now)) {
+            let rival = self.last().find(|last| last.at == at && self.is_rival(last)).cloned();
+            self.best = rival.or(self.best.take());
         }
         if let Some(best) = &self.best
             && best.at == at
@@ -144,7 +138,12 @@ impl MasterView {
 
     /// Whether voters name different addresses of the epoch of the best answer, and no majority has decided between them.
     pub(super) fn is_disputed(&self) -> bool {
-        self.answers.iter().filter_map(|(last, _)| last.as_ref()).any(|last| self.is_rival(last))
+        self.last().any(|last| self.is_rival(last))
+    }
+
+    /// The last answers of the voters.
+    fn last(&self) -> impl Iterator<Item = &MasterReport> {
+        self.answers.iter().filter_map(|(last, _)| last.as_ref())
     }
 
     /// Whether this is another address of the epoch of the best answer, on which no majority agrees.
