@@ -1,4 +1,4 @@
-//! Lock + unlock with each peer, as its own documentation does it; a lease of 30 s.
+//! Lock + unlock of tasks with this crate, and with each peer as its own documentation does it; a lease of 30 s.
 
 use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_redis::RedisLockProvider;
@@ -19,6 +19,21 @@ pub trait Asynchronous: Clone + Send + Sync + 'static {
 pub fn redlock(manager: &redlock::RedLock, key: &str) {
     let lock = manager.lock(key.as_bytes(), LEASE.as_millis() as usize).unwrap().expect("nobody else has the key");
     manager.unlock(&lock);
+}
+
+/// This crate, for tasks.
+#[derive(Clone)]
+pub struct Ours {
+    pub generator: redis_dlock::DLockGenerator,
+    /// Whether a task awaits the end of its hold, or drops the hold.
+    pub awaits_release: bool,
+}
+
+impl Asynchronous for Ours {
+    async fn pair(&self, key: &str) {
+        let hold = self.generator.generate("BENCH", key).unwrap().hold_async().await.unwrap();
+        if self.awaits_release { hold.release_async().await.unwrap() } else { drop(hold) }
+    }
 }
 
 #[derive(Clone)]

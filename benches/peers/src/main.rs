@@ -21,7 +21,7 @@ mod raw;
 mod stats;
 
 use crew::Work;
-use locks::{Asynchronous, Dist, RedisLock, Rslock};
+use locks::{Asynchronous, Dist, Ours, RedisLock, Rslock};
 use programs::Program;
 use raw::{Address, Pair, Raw};
 use stats::{Variant, interleave};
@@ -61,6 +61,7 @@ fn measure(
     let pairs: Vec<_> = keys.iter().map(|key| Pair::new(address, key)).collect();
     let generator = redis_dlock::DLockGenerator::connect(&url).unwrap();
     let locks: Vec<_> = keys.iter().map(|key| generator.generate("BENCH", key).unwrap()).collect();
+    let [released, dropped] = [true, false].map(|awaits_release| Ours { generator: generator.clone(), awaits_release });
     let redlock = redlock::RedLock::new(vec![url.as_str()]);
     let enter = runtime.enter();
     let peers = RefCell::new((
@@ -95,6 +96,8 @@ fn measure(
                 threads_do(locks.iter().map(|lock| -> Work<'_> { Box::new(|| drop(lock.lock().unwrap())) }).collect())
             }),
         ),
+        ("redis-dlock, tasks, release_async()", Box::new(|| tasks_do(runtime, &released, &keys, window))),
+        ("redis-dlock, tasks, drop", Box::new(|| tasks_do(runtime, &dropped, &keys, window))),
         (
             "redlock (blocking)",
             Box::new(|| {
