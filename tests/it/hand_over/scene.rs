@@ -1,7 +1,7 @@
 //! The one lock of these tests: how clients are made, and what the server has of it.
 
-use crate::support::claim;
-use crate::support::{LONG, RedisServer};
+use crate::support::lab::patient;
+use crate::support::{LONG, RedisServer, claim};
 use redis_dlock::processor::Operations;
 use redis_dlock::{
     DLockConfig, DLockGenerator, DistributedReentrantLock, GeneratorBuilder, LockProcessor, RedisLockProcessor,
@@ -42,7 +42,7 @@ pub(super) fn client(url: &str) -> DLockGenerator {
 
 /// A client's way to a server. It waits long for a reply: some tests hold replies back.
 pub(super) fn processor(url: &str) -> RedisLockProcessor {
-    RedisLockProcessor::builder(url).unwrap().connect_timeout(LONG).io_timeout(LONG).connect().unwrap()
+    patient(url).connect().unwrap()
 }
 
 /// The settings of the lock.

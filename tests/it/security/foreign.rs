@@ -2,6 +2,7 @@
 
 use super::{bytes, check, is_plain};
 use crate::support::crew::{HANG, eventually, spawn};
+use crate::support::lab::connect_patiently;
 use crate::support::process::alone;
 use crate::support::{RedisServer, journal, shown};
 use proptest::prelude::*;
@@ -75,7 +76,7 @@ fn a_holder_of_any_bytes_is_waited_for_shown_and_noticed() {
 fn any_holder() {
     let server = RedisServer::start();
     let admin = RefCell::new(server.connection());
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let generator = connect_patiently(&server.url());
     let lock = lock(&generator, "holder");
     drop(lock.lock().unwrap());
     let ours = {
@@ -118,7 +119,7 @@ fn queue_entries_of_any_bytes_delay_no_waiter() {
 fn any_entries() {
     let server = RedisServer::start();
     let admin = RefCell::new(server.connection());
-    let generators = [(); 2].map(|()| DLockGenerator::connect(&server.url()).unwrap());
+    let generators = [(); 2].map(|()| connect_patiently(&server.url()));
     let [holder, waiter] = [&generators[0], &generators[1]].map(|generator| lock(generator, "queue"));
     // Somebody who is heard, so that what is given to them stays there.
     let mut listening = server.connection();
@@ -178,7 +179,7 @@ fn messages_of_any_bytes_change_nothing() {
 fn any_messages() {
     let server = RedisServer::start();
     let admin = RefCell::new(server.connection());
-    let generators = [(); 2].map(|()| DLockGenerator::connect(&server.url()).unwrap());
+    let generators = [(); 2].map(|()| connect_patiently(&server.url()));
     let [holder, waiter] = [&generators[0], &generators[1]].map(|generator| lock(generator, "messages"));
     let beside = lock(&generators[1], "beside");
     let beside_guard = beside.lock().unwrap();
@@ -222,7 +223,7 @@ fn any_messages() {
 #[test]
 fn a_foreign_time_to_live_beyond_all_times_is_waited_for_and_no_longer_than_it_lasts() {
     let server = RedisServer::start();
-    let generator = DLockGenerator::connect(&server.url()).unwrap();
+    let generator = connect_patiently(&server.url());
     let lock = lock(&generator, "for ever");
     let config = DLockConfig::new("FOREIGN", "for ever").with_lease(Duration::from_secs(1));
     let impatient = generator.generate_with(config).unwrap();

@@ -3,11 +3,12 @@
 use super::is_plain;
 use crate::acl::rules;
 use crate::support::crew::{HANG, answered, eventually};
+use crate::support::lab::patient;
 use crate::support::process::alone;
 use crate::support::{Asking, RedisServer, claim};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
-use redis_dlock::{DLockConfig, DLockGenerator, Error, RedisBuilder, RedisLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, Error, RedisLockProcessor};
 use std::fmt::Debug;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -228,11 +229,6 @@ fn a_forger() {
     // The last of its questions may have had too little time for any words.
     let timed = || refused(lock().try_lock_for(Duration::from_millis(300)).map(drop));
     assert!((0..10).any(|_| timed().contains(FORGED)));
-}
-
-/// A connection on which a busy machine is never too slow.
-fn patient(url: &str) -> RedisBuilder {
-    RedisLockProcessor::builder(url).unwrap().connect_timeout(HANG).io_timeout(HANG)
 }
 
 /// Whatever right is missing, the server's words about it do not name the user: from 7.2 on they begin with that name.

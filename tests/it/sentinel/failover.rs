@@ -2,6 +2,7 @@
 
 use crate::support::LONG;
 use crate::support::crew::{eventually, queue_by};
+use crate::support::lab::connect_patiently;
 use crate::support::process::{alone, threads_named};
 use crate::support::sentinels::{Service, is_master};
 use redis_dlock::processor::LockProcessor;
@@ -31,7 +32,7 @@ fn connections(service: &Service, port: u16) -> usize {
 #[test]
 fn a_killed_master_is_left_for_the_new_one() {
     let mut service = Service::start();
-    let [holder, waiter] = [(); 2].map(|()| DLockGenerator::connect(&service.url()).unwrap());
+    let [holder, waiter] = [(); 2].map(|()| connect_patiently(&service.url()));
     let guard = lock_of(&holder).lock_owned().unwrap();
     let first = guard.fencing_token();
     let old = service.named_by(0);
@@ -102,7 +103,7 @@ fn planned(service: &mut Service, leader: usize, without_info: bool) {
 #[test]
 fn a_master_that_stood_still_and_goes_on_is_not_taken_back() {
     let mut service = Service::start();
-    let generator = DLockGenerator::connect(&service.url()).unwrap();
+    let generator = connect_patiently(&service.url());
     let lock = lock_of(&generator);
     let token = {
         let guard = lock.lock().unwrap();
@@ -136,7 +137,7 @@ fn a_master_that_stood_still_and_goes_on_is_not_taken_back() {
 #[test]
 fn a_hold_that_the_new_master_does_not_know_is_told_as_lost() {
     let mut service = Service::start();
-    let generator = DLockGenerator::connect(&service.url()).unwrap();
+    let generator = connect_patiently(&service.url());
     let lock = lock_of(&generator);
     let old = service.named_by(0);
     // From here on the replicas get nothing. (What they have is nothing.)
@@ -158,14 +159,14 @@ fn a_hold_that_the_new_master_does_not_know_is_told_as_lost() {
 fn a_sentinel_that_hangs_or_is_dead_is_passed_over() {
     for is_dead in [false, true] {
         let mut service = Service::start();
-        let early = DLockGenerator::connect(&service.url()).unwrap();
+        let early = connect_patiently(&service.url());
         lock_of(&early).lock().unwrap().unlock().unwrap();
         if is_dead {
             service.sentinels[0].kill();
         } else {
             service.sentinels[0].signal(Signal::STOP);
         }
-        let late = DLockGenerator::connect(&service.url()).unwrap();
+        let late = connect_patiently(&service.url());
         lock_of(&late).lock().unwrap().unlock().unwrap();
         let old = service.named_by(1);
         service.wait_for_replicas(old);
@@ -187,7 +188,7 @@ fn there_is_one_more_thread_and_it_ends_with_the_client() {
     alone("it::sentinel::failover::there_is_one_more_thread_and_it_ends_with_the_client", || {
         let service = Service::start();
         let watches = || threads_named("dlock-watch");
-        let generator = DLockGenerator::connect(&service.url()).unwrap();
+        let generator = connect_patiently(&service.url());
         let lock_some = || {
             let lock = |n: u32| generator.generate("SENTINEL", n.to_string()).unwrap();
             (0..8).for_each(|n| lock(n).lock().unwrap().unlock().unwrap());
@@ -214,7 +215,7 @@ fn there_is_one_more_thread_and_it_ends_with_the_client() {
 fn who_listens_is_seen_before_and_after_a_failover() {
     alone("it::sentinel::failover::who_listens_is_seen_before_and_after_a_failover", || {
         let mut service = Service::start();
-        let clients = [(); 2].map(|()| DLockGenerator::connect(&service.url()).unwrap());
+        let clients = [(); 2].map(|()| connect_patiently(&service.url()));
         let hand_over = || {
             let guard = lock_of(&clients[0]).lock_owned().unwrap();
             let waiter = queue_by(&lock_of(&clients[1]), |lock| lock.lock().unwrap().unlock().unwrap());

@@ -6,7 +6,7 @@ mod shared;
 use super::stalls::on_a_running_machine;
 use super::time::Time;
 use crate::conformance::suite::{MemoryStore, RedisStore};
-use redis_dlock::{DLockConfig, DLockGenerator, ManualClock, RedisLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, ManualClock, RedisBuilder, RedisLockProcessor};
 pub(crate) use shared::{LONG, Lab, STALL, builder, cause, is_listener_on, wait_with};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +48,16 @@ pub(crate) fn on_redis(test: impl Fn(&Lab)) {
         return on_a_running_machine(STALL, || test(&Lab::redis()));
     }
     test(&Lab::redis());
+}
+
+/// A way to the server at `url` that a busy machine never makes too slow.
+pub(crate) fn patient(url: &str) -> RedisBuilder {
+    RedisLockProcessor::builder(url).unwrap().connect_timeout(LONG).io_timeout(LONG)
+}
+
+/// A new client of the server at `url` that a busy machine never makes too slow.
+pub(crate) fn connect_patiently(url: &str) -> DLockGenerator {
+    builder().build(patient(url).connect().unwrap()).unwrap()
 }
 
 /// A new client of the server at `url`.
