@@ -1,6 +1,6 @@
 //! The lock-delay: after a tenure that ended by its lease, the key stays taken for a while; after an orderly release it does not.
 
-use crate::support::clock_shim::ClockShim;
+use crate::support::clock_shim::ServerByHand;
 use crate::support::crew::{HANG, answered, eventually, spawn_with, wait_by, wait_for};
 use crate::support::holder::Holder;
 use crate::support::lab::{Lab, connect, is_listener_on, on_both_stores};
@@ -251,10 +251,9 @@ const LEASE: Duration = Duration::from_secs(3600);
 const DELAY: Duration = Duration::from_secs(50);
 
 /// A server whose clock is moved by hand.
-fn server_by_hand() -> (RedisServer, ClockShim, Arc<ManualClock>) {
+fn server_by_hand() -> (ServerByHand, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new());
-    let shim = ClockShim::following(&clock);
-    (RedisServer::start_in(&shim.variables(), &[]), shim, clock)
+    (ServerByHand::start(&clock), clock)
 }
 
 /// Who holds the key, and what is left of it.
@@ -289,7 +288,7 @@ fn last_lease(executed: &[Executed], of: &str) -> (u64, Duration) {
 /// Shows: G4.
 #[test]
 fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
-    let (server, _shim, clock) = server_by_hand();
+    let (server, clock) = server_by_hand();
     let time = Time::by_hand(clock);
     for polls in [false, true] {
         let monitor = Monitor::start(&server);
@@ -319,7 +318,7 @@ fn a_killed_holder_keeps_others_out_for_its_lease_and_the_delay() {
 fn the_delay_of_a_killed_holder_says_who_that_was() {
     // The record of a client that is dead stays for 90 s.
     const LEASE: Duration = Duration::from_secs(60);
-    let (server, _shim, clock) = server_by_hand();
+    let (server, clock) = server_by_hand();
     let mut dead = Holder::holding(&server, &config(LEASE, FOR_EVER));
     let asker = connect(&server.url());
     let found = || asker.describe("TEST", "x").unwrap();
@@ -335,7 +334,7 @@ fn the_delay_of_a_killed_holder_says_who_that_was() {
 /// Shows: G4.
 #[test]
 fn a_jvm_waits_for_the_delay_too() {
-    let (server, _shim, clock) = server_by_hand();
+    let (server, clock) = server_by_hand();
     let (mut jvm, mut dead) = (Jvm::new(&server), Holder::holding(&server, &config(LEASE, DELAY)));
     dead.kill();
     let name = config(LEASE, DELAY).unique_key().to_owned();

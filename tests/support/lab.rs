@@ -11,7 +11,6 @@ use redis_dlock::{
     LossCause,
 };
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 /// A stall of the machine that may cost a lease of a second, or a look at it.
@@ -109,10 +108,7 @@ impl Lab {
     #[track_caller]
     pub(crate) fn join<T>(&self, member: Member<T>) -> T {
         if !is_listener_on() {
-            self.time.until_soon("the end of a thread", || {
-                thread::sleep(Duration::from_millis(1));
-                member.is_finished()
-            });
+            self.time.until_slowly("the end of a thread", || member.is_finished());
         }
         member.join()
     }

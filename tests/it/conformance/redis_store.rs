@@ -1,8 +1,7 @@
 //! [`Store`] for Redis: a server for each test, whose clock is moved by hand, or the master of a service or the masters of a cluster that
 //! several cases share, and real time.
 
-use crate::support::RedisServer;
-use crate::support::clock_shim::ClockShim;
+use crate::support::clock_shim::ServerByHand;
 use crate::support::crew::eventually;
 use crate::support::sentinels::Service;
 use dlock_conformance::Store;
@@ -44,18 +43,15 @@ impl RedisStore {
         Self::by(Arc::default())
     }
 
-    /// On a clock of its own.
-    pub(crate) fn in_real_time() -> Self {
-        let server = RedisServer::start();
-        Self::of("redis", server.url(), &[server.url()], Arc::new(server))
-    }
-
     /// On a clock that others move, too.
     pub(crate) fn by(clock: Arc<ManualClock>) -> Self {
-        let shim = ClockShim::following(&clock);
-        let server = RedisServer::start_in(&shim.variables(), &[]);
-        let store = Self::of("redis", server.url(), &[server.url()], Arc::new((server, shim)));
-        Self { clock: Some(clock), ..store }
+        Self::on(Arc::new(ServerByHand::start(&clock)), clock)
+    }
+
+    /// On a server that others use, too, and its clock.
+    pub(crate) fn on(server: Arc<ServerByHand>, clock: Arc<ManualClock>) -> Self {
+        let url = server.url();
+        Self { clock: Some(clock), ..Self::of("redis", url.clone(), &[url], server) }
     }
 
     /// An administrator connects to the server, or to all masters.

@@ -4,21 +4,20 @@
 //! rise, whichever way. A waiter that is gone does not keep its place for longer.
 
 use crate::support::clock_shim::ClockShim;
-use crate::support::crew::{HANG, eventually, spawn, wait_by};
-use crate::support::is_long;
-use crate::support::lab::{STALL, builder, config, connect};
-use crate::support::stalls::on_a_running_machine;
-use crate::support::watched::{Kind, Watched};
+use crate::support::crew::{Member, spawn, wait_by};
+use crate::support::lab::Lab;
+use crate::support::time::Time;
+use crate::support::watched::Kind;
 use crate::support::{Asking, LONG, RedisServer, claim};
 use parking_lot::Mutex;
 use redis_dlock::processor::Operations;
 use redis_dlock::{
-    AcquireOutcome, Clock, DLockGenerator, DistributedReentrantLock, Error, LossCause, Moment, RedisLockProcessor,
-    ReleaseOutcome, SystemClock,
+    AcquireOutcome, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, LossCause, Moment,
+    RedisLockProcessor, ReleaseOutcome,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A server whose clock can be stepped.
 fn server() -> (RedisServer, ClockShim) {
@@ -36,43 +35,45 @@ fn time(server: &RedisServer) -> i64 {
     seconds
 }
 
+/// The lease of the clients, who count it by a clock that is moved by hand. The server's clock follows that, too.
+const LEASE: Duration = Duration::from_secs(30);
+
+fn settings(target: &str) -> DLockConfig {
+    DLockConfig::new("TEST", target).with_lease(LEASE)
+}
+
 /// Shows: G5, G7.
 #[test]
 fn a_step_forward_frees_the_lock_and_its_holder_knows_soon() {
-    on_a_running_machine(STALL, step_forward);
-}
-
-fn step_forward() {
-    let lease_ms = if is_long() { 30_000 } else { 6000 };
-    let lease = Duration::from_millis(lease_ms);
-    let (server, shim) = server();
-    let (store, seen) = Watched::new(Arc::new(RedisLockProcessor::connect(&server.url()).unwrap()));
-    let [lock, other] = [builder().build(store).unwrap(), connect(&server.url())]
-        .map(|client| client.generate_with(config("x", lease_ms)).unwrap());
+    let (lab, server) = Lab::redis_and_server();
+    let [(lock, seen), (other, _)] = [(); 2].map(|()| lab.watched_lock(settings("x")));
     // Behind the threads of the client that holds it, so that it is told by its own look at the key.
     let guard = lock.lock().unwrap();
     let lost = guard.lost();
+    let (tell, is_told) = crossbeam_channel::bounded(1);
+    let time = lab.time.clone();
     let waiter = wait_by(&other, move |waiting| {
         let guard = waiting.lock().unwrap();
-        let since = Instant::now();
-        // For longer than the one before may not know.
-        std::thread::sleep(lease / 4);
+        let since = time.now();
+        // The one before may not know yet.
+        is_told.recv().unwrap();
         (since, guard.fencing_token(), guard.unlock())
     });
-    assert!(lost.recv_timeout(lease / 4).is_err(), "the holder is undisturbed");
-    let counts = || [Kind::Probe, Kind::Extend].map(|kind| seen.count_of(kind));
-    let (stepped, [looks, extended]) = (Instant::now(), counts());
-    shim.set(60);
-    lost.recv_timeout(HANG).unwrap();
-    let told = stepped.elapsed();
-    // One may have been under way. An extension would have told it, too, but late.
-    let [looked, extends] = counts();
-    assert!(looked <= looks + 2 && extends == extended, "told by its next look at the key: {looks}, {looked}");
-    let (since, token, unlocked) = waiter.join();
+    // It looks at the key every sixth of the lease.
+    lab.time.pass(LEASE * 5 / 12);
+    assert!(lost.try_recv().is_err(), "the holder is undisturbed");
+    let extended = seen.count_of(Kind::Extend);
+    let stepped = lab.time.now();
+    server.shim.set(60);
+    lab.time.recv(&lost);
+    let told = lab.time.now().since(stepped);
+    // An extension would have told it, too, but late.
+    assert!(told < LEASE / 6 && seen.count_of(Kind::Extend) == extended, "told by its next look at the key: {told:?}");
+    tell.send(()).unwrap();
+    let (since, token, unlocked) = lab.time.join(waiter);
     unlocked.unwrap();
-    let waited = since - stepped;
-    // A sixth of the lease, and what a busy machine needs.
-    assert!(waited < lease / 4, "waited for {waited:?}");
+    let waited = since.since(stepped);
+    assert!(waited < LEASE / 5, "waited for {waited:?}");
     assert!(token > guard.fencing_token());
     match guard.unlock() {
         Err(Error::LeaseLost(loss)) => {
@@ -81,48 +82,45 @@ fn step_forward() {
         other => panic!("{other:?}"),
     }
     // And back again: the fence is a minute ahead of the clock now.
-    shim.set(0);
+    server.shim.set(0);
     let mut last = token;
     for lock in [&lock, &other, &lock] {
         let guard = lock.lock().unwrap();
         assert!(guard.fencing_token() > std::mem::replace(&mut last, guard.fencing_token()));
     }
-    eprintln!("endurance, server clock +60 s, L = {lease:?}: T {told:.0?}, V {waited:.0?}, no violations");
+    eprintln!("endurance, server clock +60 s, L = {LEASE:?}: T {told:.0?}, V {waited:.0?}, no violations");
 }
 
 /// Shows: G1, G7.
 #[test]
 fn a_step_back_lets_nobody_in_and_keeps_nobody_out() {
-    // A busy machine ends none: who holds the lock for long has it extended early.
-    const LEASE_MS: u64 = 3000;
-    let lease = Duration::from_millis(LEASE_MS);
-    let (server, shim) = server();
-    let clients = [connect(&server.url()), connect(&server.url())];
-    let crowd = Crowd::enter(&clients, lease);
+    let (lab, server) = Lab::redis_and_server();
+    let clients = [lab.generator(), lab.generator()];
+    let crowd = Crowd::enter(&lab.time, &clients);
     let mut last = 0;
     for seconds in [-120, -240, FORWARD, -180] {
         crowd.go_on(20);
         // While somebody holds another lock, too.
-        let [held, wanted] =
-            [0, 1].map(|n| clients[n].generate_with(config("held", LEASE_MS).with_renew_at(0.25)).unwrap());
+        let [held, wanted] = clients.each_ref().map(|client| client.generate_with(settings("held")).unwrap());
         let guard = held.lock().unwrap();
         assert!(guard.fencing_token() > last);
         let at = time(&server);
         // A step forward among them ends whatever lease there is, and this is not the test for that.
         crowd.scene.is_ended.store(seconds == FORWARD, Ordering::SeqCst);
-        shim.set(seconds);
+        server.shim.set(seconds);
         assert!((time(&server) - at).abs() > 50);
         let is_back = time(&server) < at;
         assert_eq!(is_back, seconds != FORWARD);
         if is_back {
-            assert!(wanted.try_lock_for(lease * 5 / 4).unwrap().is_none(), "at {seconds} s");
+            let got = lab.time.during(|| wanted.try_lock_for(LEASE * 5 / 4).unwrap().is_some());
+            assert!(!got, "at {seconds} s");
             assert!(guard.is_valid(), "at {seconds} s");
             last = guard.fencing_token();
             guard.unlock().unwrap();
         } else {
             drop(guard);
         }
-        let next = wanted.try_lock_for(HANG).unwrap().expect("what was unlocked is free");
+        let next = lab.time.during(|| wanted.lock().unwrap());
         assert!(next.fencing_token() > last);
         last = next.fencing_token();
         crowd.go_on(20);
@@ -160,8 +158,9 @@ const FORWARD: i64 = -60;
 
 /// Threads that want one lock all the time.
 struct Crowd {
+    time: Time,
     scene: Arc<Scene>,
-    members: Vec<crate::support::crew::Member<()>>,
+    members: Vec<Member<()>>,
 }
 
 #[derive(Default)]
@@ -176,42 +175,42 @@ struct Scene {
 }
 
 impl Crowd {
-    fn enter(clients: &[DLockGenerator; 2], lease: Duration) -> Self {
+    fn enter(time: &Time, clients: &[DLockGenerator; 2]) -> Self {
         let scene = Arc::new(Scene::default());
         let members = (0..6).map(|n| {
-            let lock = clients[n % 2].generate_with(config("x", lease.as_millis().try_into().unwrap())).unwrap();
-            let scene = Arc::clone(&scene);
+            let lock = clients[n % 2].generate_with(settings("x")).unwrap();
+            let (scene, time) = (Arc::clone(&scene), time.clone());
             spawn(move || {
                 while !scene.is_over.load(Ordering::SeqCst) {
-                    scene.hold(&lock);
+                    scene.hold(&lock, &time);
                 }
             })
         });
-        Self { members: members.collect(), scene }
+        Self { members: members.collect(), scene, time: time.clone() }
     }
 
     /// Waits until the lock went from hand to hand so many times more.
     #[track_caller]
     fn go_on(&self, holds: usize) {
         let target = self.scene.holds.load(Ordering::SeqCst) + holds;
-        eventually("the lock goes on", || {
-            self.scene.holds.load(Ordering::SeqCst) >= target || self.members.iter().any(|member| member.is_finished())
+        self.time.until_slowly("the lock goes on", || {
+            self.scene.holds.load(Ordering::SeqCst) >= target || self.members.iter().any(Member::is_finished)
         });
     }
 
     fn leave(self) -> (usize, usize) {
         self.scene.is_over.store(true, Ordering::SeqCst);
-        self.members.into_iter().for_each(crate::support::crew::Member::join);
+        self.members.into_iter().for_each(|member| self.time.join(member));
         (self.scene.holds.load(Ordering::SeqCst), self.scene.lost.load(Ordering::SeqCst))
     }
 }
 
 impl Scene {
-    fn hold(&self, lock: &DistributedReentrantLock) {
+    fn hold(&self, lock: &DistributedReentrantLock, time: &Time) {
         let guard = lock.lock().unwrap();
         {
             let mut inside = self.inside.lock();
-            let (left, now) = (guard.remaining(), SystemClock.now());
+            let (now, left) = (time.now(), guard.remaining());
             if guard.is_valid() {
                 let token = guard.fencing_token();
                 if !self.is_ended.load(Ordering::SeqCst) {

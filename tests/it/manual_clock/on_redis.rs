@@ -1,17 +1,17 @@
 //! With a real server, leases go on by its clock; what a client thinks of them goes by its own.
 
 use super::{LEASE, cause, let_sleep, settings, waits};
-use crate::support::crew::HANG;
+use crate::support::crew::{HANG, Member};
+use crate::support::lab::{builder, patient};
 use crate::support::{Proxy, RedisServer};
-use redis_dlock::{DLockConfig, DLockGenerator, LossCause, ManualClock, RedisLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator, LossCause, ManualClock};
 use std::sync::Arc;
 use std::time::Duration;
 
 const ROUNDS: usize = 30;
 
 fn generator(url: &str, clock: &Arc<ManualClock>) -> DLockGenerator {
-    let processor = RedisLockProcessor::connect(url).unwrap();
-    crate::support::lab::builder().clock(clock.clone()).build(processor).unwrap()
+    builder().clock(clock.clone()).build(patient(url).connect().unwrap()).unwrap()
 }
 
 /// Shows: G5, G6.
@@ -31,17 +31,21 @@ fn a_lease_is_lost() {
     }
 }
 
+/// Many threads wait for their own process, and many for another one. All their limits end at one moment, and none of them looks at a later one.
 /// Shows: G12, L3.
 #[test]
-fn a_wait_is_over() {
+fn all_waits_are_over() {
     let server = RedisServer::start();
     for _ in 0..ROUNDS {
         let clock = Arc::new(ManualClock::new());
-        let [holder, lock] = [(); 2].map(|()| generator(&server.url(), &clock).generate_with(settings()).unwrap());
-        let guard = holder.lock().unwrap();
-        let waiter = waits(&lock, 1, |lock| lock.try_lock_for(LEASE / 2).unwrap().is_none());
+        let locks = [(); 2].map(|()| generator(&server.url(), &clock).generate_with(settings()).unwrap());
+        let guard = locks[0].lock().unwrap();
+        let waiters: Vec<_> = (1..=8)
+            .flat_map(|threads| locks.each_ref().map(|lock| (lock, threads)))
+            .map(|(lock, threads)| waits(lock, threads, |lock| lock.try_lock_for(LEASE / 2).unwrap().is_none()))
+            .collect();
         clock.advance(LEASE / 2);
-        assert!(waiter.join());
+        assert!(waiters.into_iter().all(Member::join));
         guard.unlock().unwrap();
     }
 }

@@ -38,7 +38,7 @@ struct Thread {
 }
 
 impl AtWork {
-    fn call<T>(&self, call: impl FnOnce() -> T) -> T {
+    pub(super) fn call<T>(&self, call: impl FnOnce() -> T) -> T {
         let number = {
             let mut state = self.0.lock();
             state.note_thread();

@@ -2,10 +2,12 @@
 //!
 //! The test itself builds it with `cc`, which exists wherever Rust links.
 
+use super::RedisServer;
 use parking_lot::Mutex;
 use redis_dlock::{Clock, ManualClock};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
+use std::ops::Deref;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -25,9 +27,15 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
 /// A movable wall clock: see the module. It is right at first.
 pub(crate) struct ClockShim {
     dir: TempDir,
-    file: File,
+    stepped: Arc<Mutex<Stepped>>,
     /// Sets this clock to the time of the clock that it follows.
     follow: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+struct Stepped {
+    file: File,
+    /// How far the clock was stepped, in nanoseconds.
+    by: i64,
 }
 
 impl ClockShim {
@@ -36,18 +44,18 @@ impl ClockShim {
         let dir = tempfile::Builder::new().prefix("redis-dlock-").tempdir().unwrap();
         let file = OpenOptions::new().write(true).create_new(true).open(dir.path().join("clock")).unwrap();
         write(&file, 0);
-        Self { dir, file, follow: None }
+        Self { dir, stepped: Arc::new(Mutex::new(Stepped { file, by: 0 })), follow: None }
     }
 
-    /// Makes a clock that follows one that is moved by hand.
+    /// Makes a clock that follows one that is moved by hand, and can be stepped beside that.
     pub(crate) fn following(clock: &Arc<ManualClock>) -> Self {
         let shim = Self::build();
         let origin = i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap();
-        let (file, leader) = (Mutex::new(shim.file.try_clone().unwrap()), Arc::clone(clock));
+        let (stepped, leader) = (Arc::clone(&shim.stepped), Arc::clone(clock));
         let follow: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
             // The clock is read under the mutex, so that a thread never writes an earlier time over a later one.
-            let file = file.lock();
-            write(&file, origin + i64::try_from(leader.now().as_nanos()).unwrap());
+            let stepped = stepped.lock();
+            write(&stepped.file, origin + i64::try_from(leader.now().as_nanos()).unwrap() + stepped.by);
         });
         follow();
         clock.wake_on_move(Arc::downgrade(&follow));
@@ -66,7 +74,32 @@ impl ClockShim {
 
     /// Steps the clock: so many seconds off from now on.
     pub(crate) fn set(&self, seconds: i64) {
-        write(&self.file, seconds * 1_000_000_000);
+        let mut stepped = self.stepped.lock();
+        stepped.by = seconds * 1_000_000_000;
+        let Some(follow) = &self.follow else { return write(&stepped.file, stepped.by) };
+        drop(stepped);
+        follow();
+    }
+}
+
+/// A server whose clock follows one that is moved by hand, and can be stepped.
+pub(crate) struct ServerByHand {
+    server: RedisServer,
+    pub(crate) shim: ClockShim,
+}
+
+impl ServerByHand {
+    pub(crate) fn start(clock: &Arc<ManualClock>) -> Self {
+        let shim = ClockShim::following(clock);
+        Self { server: RedisServer::start_in(&shim.variables(), &[]), shim }
+    }
+}
+
+impl Deref for ServerByHand {
+    type Target = RedisServer;
+
+    fn deref(&self) -> &RedisServer {
+        &self.server
     }
 }
 

@@ -3,6 +3,7 @@
 #[path = "../../support/lab.rs"]
 mod shared;
 
+use super::clock_shim::ServerByHand;
 use super::stalls::on_a_running_machine;
 use super::time::Time;
 use crate::conformance::suite::{MemoryStore, RedisStore};
@@ -20,26 +21,22 @@ impl Lab {
         Self::on(MemoryStore::by(clock.clone()), Time::by_hand(clock))
     }
 
-    /// A server whose clock is its own, for tests of real time.
-    pub(crate) fn redis_in_real_time() -> Self {
-        Self::on(RedisStore::in_real_time(), Time::default())
+    /// A server of its own, and that server.
+    pub(crate) fn redis_and_server() -> (Self, Arc<ServerByHand>) {
+        let clock = Arc::new(ManualClock::new());
+        let server = Arc::new(ServerByHand::start(&clock));
+        (Self::on(RedisStore::on(Arc::clone(&server), clock.clone()), Time::by_hand(clock)), server)
     }
 
     /// A server of its own; with [`ON_CLUSTER`], the masters of that cluster.
     pub(crate) fn redis() -> Self {
         let Ok(masters) = std::env::var(ON_CLUSTER) else {
-            let clock = Arc::new(ManualClock::new());
-            return Self::on(RedisStore::by(clock.clone()), Time::by_hand(clock));
+            return Self::redis_and_server().0;
         };
         let masters: Vec<_> = masters.split(',').map(str::to_owned).collect();
         let seed = masters[0].replace("redis://", "redis+cluster://");
         Self::on(RedisStore::on_cluster(seed, &masters), Time::default())
     }
-}
-
-/// Runs a test on Redis in real time.
-pub(crate) fn on_redis_in_real_time(test: impl Fn(&Lab)) {
-    test(&Lab::redis_in_real_time());
 }
 
 /// Runs a test on Redis. On a cluster, whose leases run in real time, a test that fails while the machine stands still is played again.
@@ -82,12 +79,9 @@ macro_rules! on_both_stores {
     };
 }
 
-/// As [`on_both_stores!`], each test in a process of its own. `$on_redis` runs the test on Redis.
+/// As [`on_both_stores!`], each test in a process of its own.
 macro_rules! alone_on_both_stores {
     ($($name:ident),+ $(,)?) => {
-        $crate::support::lab::alone_on_both_stores!($crate::support::lab::on_redis: $($name),+);
-    };
-    ($on_redis:path: $($name:ident),+) => {
         mod memory {
             $(#[test] fn $name() {
                 let path = concat!(module_path!(), "::", stringify!($name));
@@ -97,7 +91,7 @@ macro_rules! alone_on_both_stores {
         mod redis {
             $(#[test] fn $name() {
                 let path = concat!(module_path!(), "::", stringify!($name));
-                crate::support::process::alone(path, || $on_redis(super::$name));
+                crate::support::process::alone(path, || crate::support::lab::on_redis(super::$name));
             })+
         }
     };

@@ -63,6 +63,12 @@ impl Time {
         if self.is_by_hand() { Arc::new(Noting { store, at_work: Arc::clone(&self.at_work) }) } else { store }
     }
 
+    /// Does what time does not run ahead of. From then on, it does not run ahead of the calling thread.
+    #[allow(dead_code, reason = "not all that include this file use it")]
+    pub(crate) fn keep_up_with<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.at_work.call(work)
+    }
+
     /// Moves a clock that is moved by hand to the next wake-up, and by `at_most`. Pauses while a thread is at work.
     fn step(&self, clock: &ManualClock, at_most: Duration) {
         let (now, mut next) = (clock.now(), clock.next_wake());
@@ -93,6 +99,15 @@ impl Time {
     #[track_caller]
     pub(crate) fn until_soon(&self, what: &str, is_so: impl FnMut() -> bool) {
         self.until_by_steps(what, TICK, is_so);
+    }
+
+    /// As [`until_soon`](Self::until_soon), with real time for threads that do without this clock what they are to do meanwhile.
+    #[track_caller]
+    pub(crate) fn until_slowly(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        self.until_soon(what, || {
+            thread::sleep(Duration::from_millis(1));
+            is_so()
+        });
     }
 
     #[track_caller]
