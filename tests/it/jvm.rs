@@ -3,14 +3,16 @@
 //! Whoever asks so is never given the lock by those that hand it over; but it must exclude and be excluded, and get the lock
 //! when they do not want it. How often it gets it while they do is printed (`--nocapture`).
 
-use crate::support::crew::{Member, eventually, spawn, spawn_with};
+use crate::support::crew::{Member, eventually, spawn, wait_for};
+use crate::support::lab::Lab;
+use crate::support::time::Time;
 use crate::support::watched::{Kind, Watched};
 use crate::support::{Jvm, LONG, RedisServer};
-use redis_dlock::{DLockConfig, DLockGenerator, RedisLockProcessor};
+use redis_dlock::{DLockConfig, DLockGenerator};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LEASE: Duration = Duration::from_millis(1200);
 
@@ -57,19 +59,21 @@ struct Tally {
 
 /// A thread that locks and unlocks in a loop, as the JVM does, until told; answers how often it was inside by then.
 /// It goes on until it was inside once more.
-fn poller(server: &RedisServer, guarded: &Arc<Guarded>, stop: &Arc<AtomicBool>) -> Member<(u64, u64)> {
-    let (mut jvm, guarded, stop) = (Jvm::new(server), Arc::clone(guarded), Arc::clone(stop));
+fn poller(server: &RedisServer, time: &Time, guarded: &Arc<Guarded>, stop: &Arc<AtomicBool>) -> Member<(u64, u64)> {
+    let (mut jvm, time, guarded, stop) = (Jvm::new(server), time.clone(), Arc::clone(guarded), Arc::clone(stop));
     spawn(move || {
         let key = config().unique_key().to_owned();
         let (mut during, mut after) = (0, 0);
         while after == 0 {
-            if jvm.is_lock_free(&key) && jvm.update_for_lock(&key, LEASE) {
-                guarded.enter();
-                assert!(jvm.update_for_unlock(&key));
-                let count = if stop.load(Ordering::SeqCst) { &mut after } else { &mut during };
-                *count += 1;
-            }
-            thread::sleep(LEASE / 6);
+            time.keep_up_with(|| {
+                if jvm.is_lock_free(&key) && jvm.update_for_lock(&key, LEASE) {
+                    guarded.enter();
+                    assert!(jvm.update_for_unlock(&key));
+                    let count = if stop.load(Ordering::SeqCst) { &mut after } else { &mut during };
+                    *count += 1;
+                }
+            });
+            time.sleep(LEASE / 6);
         }
         (during, after)
     })
@@ -85,12 +89,11 @@ fn contend(
     config: &DLockConfig,
     handle_a_use: bool,
 ) -> Tally {
-    let server = RedisServer::start();
+    let (lab, server) = Lab::redis_and_server();
     let (guarded, stop) = (Arc::new(Guarded::default()), Arc::new(AtomicBool::new(false)));
     let crew: Vec<_> = (0..clients)
         .flat_map(|_| {
-            let store = RedisLockProcessor::connect(&server.url()).unwrap();
-            let generator = Arc::new(DLockGenerator::builder().listener(true).build(store).unwrap());
+            let generator = Arc::new(listening(&lab, Watched::unseen(lab.processor())));
             (0..threads).map(move |_| Arc::clone(&generator))
         })
         .map(|generator| {
@@ -114,13 +117,14 @@ fn contend(
         })
         .collect();
     // Once they are at it.
-    eventually("they take turns", || guarded.entries.load(Ordering::SeqCst) > 20);
-    let poller = poller(&server, &guarded, &stop);
-    thread::sleep(CONTEST);
+    lab.time.until_slowly("they take turns", || guarded.entries.load(Ordering::SeqCst) > 20);
+    let poller = poller(&server, &lab.time, &guarded, &stop);
+    let end = lab.time.now() + CONTEST;
+    lab.time.until_slowly("the contest is over", || lab.time.now() >= end);
     stop.store(true, Ordering::SeqCst);
-    let ours = crew.into_iter().map(Member::join).sum();
+    let ours = crew.into_iter().map(|member| lab.time.join(member)).sum();
     // It gets the lock when we do not want it.
-    let (jvm, after) = poller.join();
+    let (jvm, after) = lab.time.join(poller);
     println!("{name}: {ours} holds of ours, {jvm} of the poller in {CONTEST:?}, lease {LEASE:?}");
     assert_eq!(guarded.overlaps.load(Ordering::SeqCst), 0, "two were inside at once");
     assert_eq!(guarded.entries.load(Ordering::SeqCst), ours + jvm + after, "entries were lost");
@@ -132,7 +136,7 @@ fn assert_ours_lead(tally: &Tally) {
     assert!(tally.ours > tally.jvm, "{tally:?}");
 }
 
-/// What must come of a gap at most every lease, for lease/6: fewer than there are gaps, for the machine may be busy.
+/// What must come of a gap at most every lease, for lease/6: fewer than there are gaps, for ours may be inside when one is due.
 fn assert_both_live(tally: &Tally) {
     let gaps = u64::try_from(CONTEST.as_millis() / LEASE.as_millis()).unwrap();
     assert!(tally.jvm >= gaps / 3, "of some {gaps} gaps: {tally:?}");
@@ -172,20 +176,25 @@ contests! {
     fn with_gaps_code_that_makes_a_handle_for_each_use_lets_a_poller_in() (2, 1), NONE, gaps(), assert_both_live;
 }
 
+/// A client that always hears of grants.
+fn listening(lab: &Lab, store: Watched) -> DLockGenerator {
+    lab.time.builder().listener(true).build(store).unwrap()
+}
+
 #[test]
 fn a_lone_hold_that_lingered_makes_no_gap() {
-    let server = RedisServer::start();
-    let (processor, watch) = Watched::new(Arc::new(RedisLockProcessor::connect(&server.url()).unwrap()));
-    let generator = DLockGenerator::builder().listener(true).build(processor).unwrap();
+    let lab = Lab::redis();
+    let (processor, watch) = lab.watched();
+    let generator = listening(&lab, processor);
     let settings = config().with_linger(Duration::from_millis(20)).with_poller_gap(LEASE);
     let lock = generator.generate_with(settings).unwrap();
     lock.lock().unwrap().unlock().unwrap();
     eventually("it listens", || watch.listening() == 1);
     for _ in 0..3 {
-        thread::sleep(LEASE);
+        lab.time.pass(LEASE);
         let released = watch.count_of(Kind::Release);
         lock.lock().unwrap().unlock().unwrap();
-        eventually("it is given back", || watch.count_of(Kind::Release) > released);
+        lab.time.until("it is given back", || watch.count_of(Kind::Release) > released);
         lock.lock().unwrap().unlock().unwrap();
     }
     assert_eq!(watch.count_of(Kind::Poll), 0, "nobody had to wait");
@@ -196,19 +205,16 @@ fn a_lone_hold_that_lingered_makes_no_gap() {
 fn a_waiter_of_ours_finds_what_a_poller_gave_back_by_its_next_look() {
     // The lease of the poller is far longer: its end is not what is waited for.
     let lease = Duration::from_secs(6);
-    let server = RedisServer::start();
+    let (lab, server) = Lab::redis_and_server();
     let mut jvm = Jvm::new(&server);
-    let (processor, watch) = Watched::new(Arc::new(RedisLockProcessor::connect(&server.url()).unwrap()));
-    let generator = DLockGenerator::builder().listener(true).build(processor).unwrap();
-    let lock = generator.generate_with(config().with_lease(lease)).unwrap();
+    let (processor, watch) = lab.watched();
+    let lock = listening(&lab, processor).generate_with(config().with_lease(lease)).unwrap();
     assert!(jvm.update_for_lock(lock.key(), lease * 20));
-    let waiter = spawn_with(&lock, move |waiting| {
-        waiting.lock().unwrap().unlock().unwrap();
-    });
+    let waiter = wait_for(&lock);
     watch.wait_for_more(Kind::Poll, 2);
     let looks = watch.count_of(Kind::Poll);
     assert!(jvm.update_for_unlock(lock.key()));
-    waiter.join();
+    lab.time.join(waiter);
     // One may have been under way.
     assert!(watch.count_of(Kind::Poll) <= looks + 2);
     assert!(jvm.is_lock_free(lock.key()));
@@ -219,14 +225,15 @@ fn a_waiter_of_ours_finds_what_a_poller_gave_back_by_its_next_look() {
 #[test]
 fn a_lock_that_is_kept_is_held_for_a_jvm() {
     const KEPT: Duration = Duration::from_millis(600);
-    let server = RedisServer::start();
-    let (generator, mut jvm) = (DLockGenerator::connect(&server.url()).unwrap(), Jvm::new(&server));
-    let lock = generator.generate_with(config()).unwrap();
-    let begun = Instant::now();
+    let (lab, server) = Lab::redis_and_server();
+    let mut jvm = Jvm::new(&server);
+    let lock = lab.generator().generate_with(config()).unwrap();
     lock.lock().unwrap().unlock_after(KEPT).unwrap();
+    lab.time.pass(KEPT);
     assert!(!jvm.is_lock_free(lock.key()) && !jvm.update_for_lock(lock.key(), LEASE));
     assert!(!jvm.expand_lock_expire(lock.key(), LEASE) && !jvm.update_for_unlock(lock.key()));
-    eventually("it is free", || jvm.update_for_lock(lock.key(), LONG));
-    assert!(begun.elapsed() >= KEPT);
+    // Redis counts milliseconds, and drops a key in the one after its end.
+    lab.time.pass(Duration::from_millis(1));
+    assert!(jvm.update_for_lock(lock.key(), LONG));
     assert!(lock.try_lock().unwrap().is_none() && jvm.update_for_unlock(lock.key()));
 }
