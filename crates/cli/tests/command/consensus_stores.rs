@@ -45,6 +45,7 @@ fn expect(found: &Value, subject: &str, severity: &str, words: &str) {
 on_each_store!(
     a_sound_server_is_one_of_too_few,
     servers_that_have_lost_their_majority_are_told_so,
+    servers_of_two_clusters_are_told_so,
     servers_whose_writes_are_slow_are_told_so,
     a_server_that_is_not_there_is_told_so,
     a_server_that_does_not_answer_is_asked_by_the_examination_alone,
@@ -102,6 +103,12 @@ fn servers_that_have_lost_their_majority_are_told_so<V: ConsensusStore>() {
     });
     servers.servers()[(leader + 2) % 3].kill();
     eventually("there is no majority", || has(&examined(&url, false), "majority", "wrong", "bring back a majority"));
+}
+
+fn servers_of_two_clusters_are_told_so<V: ConsensusStore>() {
+    let [one, other] = [(); 2].map(|()| V::start(1));
+    let found = examined(&one.url_by(&[one.ports(), other.ports()].concat(), "dlock"), false);
+    expect(&found, "majority", "wrong", "another cluster");
 }
 
 /// The server stands still for most of the time, as one whose disk does.

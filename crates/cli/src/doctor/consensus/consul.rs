@@ -22,13 +22,13 @@ pub(in super::super) fn examine(store: &ConsulLockProcessor, limit: Duration) ->
     Ok(examine_each(&store.servers()?, limit, of_itself, |examination| of_locks(examination, prefix, lease)))
 }
 
-/// Examines what the server or agent says of itself. Returns whether it answers.
-fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
+/// Examines what the server or agent says of itself. Returns the addresses of the servers that vote if it answers.
+fn of_itself(examination: &mut ServerExamination<'_>) -> Option<Vec<String>> {
     let leader = match examination.ask("/v1/status/leader", &Value::Null) {
         Ok(leader) => leader,
         Err(error) => {
             examination.unreachable(&error, TOKEN);
-            return false;
+            return None;
         }
     };
     examination.findings.fine(Subject::Connection, "it answers");
@@ -44,7 +44,8 @@ fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
         Some("") | None => no_majority(examination, "it knows no leader"),
         Some(_) => examination.findings.fine(Subject::Role, "it knows a leader"),
     }
-    true
+    let peers = examination.ask("/v1/status/peers", &Value::Null).unwrap_or_default();
+    Some(peers.as_array().into_iter().flatten().filter_map(|peer| Some(peer.as_str()?.to_owned())).collect())
 }
 
 /// How long a server waits for its leader before it elects another one. That is five seconds unless `raft_multiplier` says otherwise.

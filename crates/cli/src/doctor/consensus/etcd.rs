@@ -23,13 +23,13 @@ pub(in super::super) fn examine(store: &EtcdLockProcessor, limit: Duration) -> R
     Ok(examine_each(&store.servers()?, limit, of_itself, |examination| of_locks(examination, prefix)))
 }
 
-/// Examines what the server says of itself. Returns whether it answers.
-fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
+/// Examines what the server says of itself. Returns the name of its cluster if it answers.
+fn of_itself(examination: &mut ServerExamination<'_>) -> Option<Vec<String>> {
     let status = match examination.ask("/v3/maintenance/status", &json!({})) {
         Ok(status) => status,
         Err(error) => {
             examination.unreachable(&error, LOGIN);
-            return false;
+            return None;
         }
     };
     examination.findings.fine(Subject::Connection, "it answers");
@@ -61,7 +61,7 @@ fn of_itself(examination: &mut ServerExamination<'_>) -> bool {
         ),
         Some(_) => examination.findings.fine(Subject::Role, "it follows a leader"),
     }
-    true
+    Some(status["header"]["cluster_id"].as_str().map(str::to_owned).into_iter().collect())
 }
 
 /// A leader that is suspended may end leases that are still renewed when it resumes: issue 15247 of etcd.

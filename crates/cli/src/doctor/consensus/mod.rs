@@ -113,19 +113,29 @@ fn words_of(error: &Error) -> String {
     }
 }
 
-/// Examines each of these servers, and then does what locks do with the first one that answers.
+/// Examines each of these servers, and then does what locks do with the first one that answers. `of_itself` returns the names of the cluster of a
+/// server that answers: servers of one cluster have one in common.
 fn examine_each(
     servers: &[Server],
     limit: Duration,
-    of_itself: impl Fn(&mut ServerExamination<'_>) -> bool,
+    of_itself: impl Fn(&mut ServerExamination<'_>) -> Option<Vec<String>>,
     of_locks: impl Fn(&mut ServerExamination<'_>),
 ) -> Vec<Finding> {
-    let (mut findings, mut is_done) = (Vec::new(), false);
+    let (mut findings, mut clusters) = (Vec::new(), Vec::<String>::new());
+    let mut is_done = false;
     for server in servers {
         let mut examination = ServerExamination::of(server, limit);
-        if of_itself(&mut examination) && !is_done {
-            is_done = true;
-            of_locks(&mut examination);
+        if let Some(cluster) = of_itself(&mut examination) {
+            if !clusters.is_empty() && !cluster.is_empty() && !cluster.iter().any(|name| clusters.contains(name)) {
+                let message =
+                    "it is of another cluster than the servers before it: two may hold a lock, one in each cluster";
+                examination.findings.wrong(Subject::Quorum, message, "name the servers of one cluster in the URL");
+            }
+            clusters.extend(cluster);
+            if !is_done {
+                is_done = true;
+                of_locks(&mut examination);
+            }
         }
         findings.extend(examination.findings.into_list());
     }
