@@ -41,7 +41,7 @@ use ureq::http::Method;
 /// A client of the servers of one etcd.
 pub(super) struct EtcdClient {
     pub(super) http: Http,
-    login: Option<Login>,
+    pub(super) login: Option<Login>,
     token: Mutex<Option<String>>,
     /// The highest term of the servers' log in any answer: each election begins one.
     pub(super) term: AtomicU64,

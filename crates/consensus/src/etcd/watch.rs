@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `created` | the watch has begun; the next stream would begin at this revision |
 //! | `events` | a message for each `PUT`; deletions are none |
-//! | `canceled` | the end of the inbox: a right that was taken away, or changes that were compacted |
+//! | `canceled` | the end of the inbox: a right that was taken away, a token that is not accepted any more, changes that were compacted |
 //! | no line, the stream's time is over | the next stream |
 //! | no line, the connection broke | the end of the inbox: another server is asked by the next one |
 //!
@@ -21,7 +21,7 @@ use crate::deadline::Deadline;
 use crate::http::failure;
 use crate::inbox::ended;
 use crate::json::parse;
-use crate::kv::{Change, Listening};
+use crate::kv::{Change, Kv, Listening};
 use crate::stream::Stream;
 use crate::sync::Mutex;
 use crate::timing::etcd::{LIFE, OPENING};
@@ -51,6 +51,10 @@ pub(super) struct Watch {
 impl Watch {
     /// Returns once the watch has begun: every change from then on is told.
     pub(super) fn open(client: Arc<EtcdClient>, path: &str, deadline: Deadline) -> Result<Self, Error> {
+        // etcd refuses a token only in the first line of a watch. A look logs in again if the token is not accepted any more.
+        if client.login.is_some() {
+            client.look(path, deadline)?;
+        }
         let stream = client.watch(path, None, LIFE, deadline)?;
         let (agent, lines, server) = parts(stream);
         let agent = Arc::new(Mutex::new(Some(agent)));

@@ -197,7 +197,7 @@ mod etcd {
     #[test]
     fn users_have_the_rights_of_their_roles() {
         let (data, port) = (tempfile::tempdir().unwrap(), port());
-        let mut server = server(&data, &format!("http://127.0.0.1:{port}"), &[]);
+        let mut server = server(&data, &format!("http://127.0.0.1:{port}"), &["--bcrypt-cost", "4"]);
         let store = |login: &str| EtcdLockProcessor::new(&format!("etcd://{login}127.0.0.1:{port}/team")).unwrap();
         // While users are not enabled, a login does no harm.
         let early = store("locks:sesame@");
@@ -236,26 +236,35 @@ mod etcd {
         for claim in &claims {
             assert!(matches!(fewer.acquire(claim, LONG), Ok(AcquireOutcome::Acquired(_))));
         }
-        let token = ask("auth/authenticate", json!({ "name": "root", "password": "sesame" }))["token"].take();
-        ureq::post(format!("http://127.0.0.1:{port}/v3/auth/user/revoke"))
-            .header("authorization", token.as_str().unwrap())
-            .send(&json!({ "name": "fewer", "role": "locks" }).to_string())
-            .unwrap();
+        let as_root = |path, body: Value| {
+            let token = ask("auth/authenticate", json!({ "name": "root", "password": "sesame" }))["token"].take();
+            let request = ureq::post(format!("http://127.0.0.1:{port}/v3/{path}"));
+            request.header("authorization", token.as_str().unwrap()).send(&body.to_string()).unwrap();
+        };
+        as_root("auth/user/revoke", json!({ "name": "fewer", "role": "locks" }));
         let outcomes = fewer.run(&claims.map(Request::Extend), Limit::Call(LONG));
         assert!(outcomes[..4].iter().all(|outcome| matches!(outcome, Err(Error::Denied { .. }))), "{outcomes:?}");
         assert!(matches!(outcomes[4], Ok(Outcome::Extend(ExtendOutcome::Extended(_)))), "{outcomes:?}");
-        // A server that was restarted does not know the tokens that it has issued.
+        // A server that was restarted knows those tokens that it finds in its log again.
         let client = DLockGenerator::new(store("locks:sesame@")).unwrap();
         let lock = client.generate_with(DLockConfig::new("SECURE", "y").with_lease(LONG)).unwrap();
         let guard = lock.lock().unwrap();
         let (renewing, claim) = (store("locks:sesame@"), Claim::new("k9", "h-1-c0ffee", "h-1-c0ffee-9", LONG));
         assert!(matches!(renewing.acquire(&claim, LONG), Ok(AcquireOutcome::Acquired(_))));
+        let listening = store("locks:sesame@");
+        let opens = || listening.queue().unwrap().open_inbox("h-1-c0ffee", LONG).map(drop);
+        assert!(opens().is_ok());
         server.restart();
         eventually("it answers again", || lock.is_locked().is_ok());
         guard.unlock().unwrap();
+        // It forgets the tokens of a user whose password is set.
+        as_root("auth/user/changepw", json!({ "name": "locks", "password": "sesame" }));
         // The first request with the old token is a renewal, whose refusal comes in a stream.
         let outcome = renewing.extend(&claim, LONG);
         assert!(matches!(outcome, Ok(ExtendOutcome::Extended(_))), "{outcome:?}");
+        // The same with a watch, whose refusal comes with the status of success.
+        let opened = opens();
+        assert!(opened.is_ok(), "{opened:?}");
     }
 }
 
