@@ -7,6 +7,7 @@
 use super::timing::NAMES;
 use crate::sync::Mutex;
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Instant;
 use ureq::config::Config;
@@ -43,9 +44,17 @@ impl<R: Resolver> Resolver for Addresses<R> {
             return Ok(found);
         }
         // Several threads may look the same name up at once. None of them waits for another one, whose deadline may be later.
-        let found = self.resolver.resolve(uri, config, timeout)?;
+        let found = self.resolver.resolve(uri, config, timeout).map_err(not_reached)?;
         self.known.lock().insert(authority.to_owned(), (Instant::now(), found.to_vec()));
         Ok(found)
+    }
+}
+
+/// Gives the error of a look-up a kind that says so: the system's has none, and an error of no known kind may have come after the request was sent.
+fn not_reached(error: ureq::Error) -> ureq::Error {
+    match error {
+        ureq::Error::Io(error) => ureq::Error::Io(io::Error::new(io::ErrorKind::HostUnreachable, error)),
+        error => error,
     }
 }
 

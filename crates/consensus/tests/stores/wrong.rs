@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 on_each_store!(
     a_web_server_is_told_to_be_none_of_the_store,
+    a_server_whose_name_nobody_knows_is_passed_over,
     a_limit_is_one_for_the_whole_of_a_request,
     a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_has_answered,
 );
@@ -140,6 +141,13 @@ mod beside_etcd {
             assert_says::<Consul>(&url::<Consul>(etcd.address()), hint::<Consul>());
         }
     }
+}
+
+/// Nothing was sent to it, so the next server is asked even if the request must not be sent twice.
+fn a_server_whose_name_nobody_knows_is_passed_over<V: ConsensusStore>() {
+    let servers = V::start(1);
+    let lock = lock::<V>(&url::<V>(&format!("nobody.invalid,{}", servers.address())));
+    lock.try_lock().unwrap().expect("it is free").unlock().unwrap();
 }
 
 /// A server answers with a head that comes late, and no body. A call that gave the body a limit of its own would wait for much longer than one
