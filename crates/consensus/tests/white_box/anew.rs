@@ -81,14 +81,9 @@ fn asks_about_its_own_client() {
     assert!(!asks, "it asks for ever");
 }
 
-#[test]
-fn a_waiter_for_its_own_client_does_not_ask_for_ever() {
-    shuttle::check_random(asks_about_its_own_client, 20);
-}
-
-#[test]
-fn a_hold_that_is_taken_again_is_broken() {
-    shuttle::check_random(takes_it_again, 10_000);
+played! {
+    a_waiter_for_its_own_client_does_not_ask_for_ever: asks_about_its_own_client, 20;
+    a_hold_that_is_taken_again_is_broken: takes_it_again, 10_000;
 }
 
 #[test]

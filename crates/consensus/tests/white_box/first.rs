@@ -111,27 +111,10 @@ fn is_alone() {
     assert_eq!(message::offer(&change).map(|offer| offer.waiting), Some(0));
 }
 
-#[test]
-fn that_waits_beside_a_conflict_is_given_the_key_once() {
-    shuttle::check_random(waits_beside_what_is_no_waiter, 20);
-}
-
-#[test]
-fn that_is_alone_is_told_of_nobody_behind_it() {
-    shuttle::check_random(is_alone, 20);
-}
-
-#[test]
-fn that_is_the_locker_itself_gets_nothing() {
-    shuttle::check_random(waits_itself, 20);
-}
-
-#[test]
-fn that_waits_for_another_key_gets_nothing() {
-    shuttle::check_random(waits_for_another_key, 20);
-}
-
-#[test]
-fn that_has_another_name_is_looked_for() {
-    shuttle::check_random(has_another_name, 20);
+played! {
+    that_waits_beside_a_conflict_is_given_the_key_once: waits_beside_what_is_no_waiter, 20;
+    that_is_alone_is_told_of_nobody_behind_it: is_alone, 20;
+    that_is_the_locker_itself_gets_nothing: waits_itself, 20;
+    that_waits_for_another_key_gets_nothing: waits_for_another_key, 20;
+    that_has_another_name_is_looked_for: has_another_name, 20;
 }

@@ -12,6 +12,16 @@
 //! What must hold: G1 (no two are inside, but for those whose session was ended, or whose hold was broken), G7 (the numbers of holds rise), L2
 //! (nothing is left in the end), and L1 (whoever waits gets the key, by messages alone). A client that is forgotten is a deadlock.
 
+/// Makes a test of each row: its name, what it plays, and under how many schedules.
+macro_rules! played {
+    ($($name:ident: $play:expr, $schedules:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            shuttle::check_random($play, $schedules);
+        })*
+    };
+}
+
 mod anew;
 mod client;
 #[path = "../../../../tests/white_box/check/model/explorer.rs"]

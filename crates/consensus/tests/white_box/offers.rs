@@ -61,7 +61,6 @@ fn play() {
     assert_eq!(told, expected);
 }
 
-#[test]
-fn one_that_is_out_of_date_keeps_no_other_from_its_own() {
-    shuttle::check_random(play, 20);
+played! {
+    one_that_is_out_of_date_keeps_no_other_from_its_own: play, 20;
 }

@@ -1,7 +1,7 @@
 //! The scenarios that are explored.
 
 use super::client::{Client, break_some_hold};
-use super::explorer::explore_both;
+use super::explorer::{explore_both, explored};
 use super::journal::Journal;
 use super::servers::Servers;
 use shuttle::thread;
@@ -37,22 +37,20 @@ pub(super) const TWO: Scenario = Scenario {
 };
 pub(super) const THREE: Scenario = Scenario { clients: &[2, 1, 1], ..TWO };
 pub(super) const TWO_FAULTY: Scenario = Scenario { clients: &[3, 3], faults: 2, ..TWO };
-pub(super) const THREE_FAULTY: Scenario = Scenario { faults: 2, ..THREE };
 pub(super) const LEAVING: Scenario = Scenario { gives_up: true, ..THREE };
-pub(super) const LEAVING_FAULTY: Scenario = Scenario { faults: 2, ..LEAVING };
 pub(super) const ENDED: Scenario = Scenario { ends: 1, ..THREE };
-pub(super) const ENDED_FAULTY: Scenario = Scenario { faults: 1, ..ENDED };
 pub(super) const BROKEN: Scenario = Scenario { breaks: 2, ..THREE };
-pub(super) const BROKEN_FAULTY: Scenario = Scenario { faults: 2, ..BROKEN };
 pub(super) const DELAYED: Scenario = Scenario { delays: true, ..THREE };
-pub(super) const DELAYED_FAULTY: Scenario = Scenario { faults: 2, ..DELAYED };
 pub(super) const DYING: Scenario = Scenario { dies: true, ..THREE };
-pub(super) const DYING_FAULTY: Scenario = Scenario { faults: 2, ..DYING };
 /// A waiter is offered the key once, confirms that twice, and has its next tenure in the same session.
 pub(super) const CONFIRMING: Scenario = Scenario { clients: &[1, 2], confirms_apart: true, ..TWO };
-pub(super) const CONFIRMING_FAULTY: Scenario = Scenario { faults: 2, confirms_apart: true, ..THREE };
 
 impl Scenario {
+    /// The same, where so many requests fail.
+    pub(super) const fn faulty(self, faults: u32) -> Self {
+        Self { faults, ..self }
+    }
+
     /// Plays one execution.
     /// Shows: L1, L2.
     pub(super) fn play(&self) {
@@ -83,30 +81,21 @@ impl Scenario {
     }
 }
 
-macro_rules! holds {
-    ($($name:ident: $scenario:ident;)*) => {
-        $(#[test]
-        fn $name() {
-            explore_both(|| $scenario.play());
-        })*
-    };
-}
-
-holds! {
+explored! {
     two_clients: TWO;
     three_clients: THREE;
     two_clients_and_lost_answers: TWO_FAULTY;
-    three_clients_and_lost_answers: THREE_FAULTY;
+    three_clients_and_lost_answers: THREE.faulty(2);
     clients_that_give_up: LEAVING;
-    clients_that_give_up_and_lost_answers: LEAVING_FAULTY;
+    clients_that_give_up_and_lost_answers: LEAVING.faulty(2);
     a_session_that_an_operator_ends: ENDED;
-    a_session_that_an_operator_ends_and_lost_answers: ENDED_FAULTY;
+    a_session_that_an_operator_ends_and_lost_answers: ENDED.faulty(1);
     holds_that_an_operator_breaks: BROKEN;
-    holds_that_an_operator_breaks_and_lost_answers: BROKEN_FAULTY;
+    holds_that_an_operator_breaks_and_lost_answers: BROKEN.faulty(2);
     releases_that_are_delayed: DELAYED;
-    releases_that_are_delayed_and_lost_answers: DELAYED_FAULTY;
+    releases_that_are_delayed_and_lost_answers: DELAYED.faulty(2);
     clients_that_die_while_they_wait: DYING;
-    clients_that_die_while_they_wait_and_lost_answers: DYING_FAULTY;
+    clients_that_die_while_they_wait_and_lost_answers: DYING.faulty(2);
     inboxes_that_confirm_while_their_clients_ask: CONFIRMING;
-    inboxes_that_confirm_while_their_clients_ask_and_lost_answers: CONFIRMING_FAULTY;
+    inboxes_that_confirm_while_their_clients_ask_and_lost_answers: Scenario { confirms_apart: true, ..THREE }.faulty(2);
 }

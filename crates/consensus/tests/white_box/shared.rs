@@ -12,7 +12,7 @@ use redis_dlock::port::{
 };
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 const ROOT: &str = "dlock/";
@@ -51,40 +51,54 @@ fn share(store: &ConsensusStore, claims: &[Claim<'_>]) {
     store.between_rounds(LONG);
 }
 
-/// A store whose client holds two keys by one session.
-fn sharing(servers: &Servers) -> ConsensusStore {
-    let store = ConsensusStore::new(Arc::new(servers.clone()), ROOT);
-    HELD.iter().for_each(|(key, locker)| take(&store, &claim(key, locker)));
-    share(&store, &HELD.map(|(key, locker)| claim(key, locker)));
-    let [x, y] = ["x", "y"].map(|key| session(servers, key));
-    assert_eq!(x, y);
-    store
+/// The holds of x and y.
+fn both() -> [Claim<'static>; 2] {
+    [claim("x", "a-1"), claim("y", "a-2")]
+}
+
+/// A store whose client holds x and y by one session.
+fn sharing() -> (Servers, ConsensusStore) {
+    let servers = Servers::like_consul();
+    let store = holding(&servers, &both());
+    share(&store, &both());
+    assert_eq!(session(&servers, "x"), session(&servers, "y"));
+    (servers, store)
 }
 
 fn session(servers: &Servers, key: &str) -> String {
     servers.holder(&Names::new(ROOT).lock(key)).expect("a session")
 }
 
-/// A store whose client holds so many keys.
-fn holding(servers: &Servers, names: &[(String, String)]) -> ConsensusStore {
+/// A store whose client holds keys, each by a session of its own.
+fn holding(servers: &Servers, claims: &[Claim<'_>]) -> ConsensusStore {
     let store = ConsensusStore::new(Arc::new(servers.clone()), ROOT);
-    names.iter().for_each(|(key, locker)| take(&store, &claim(key, locker)));
+    claims.iter().for_each(|claim| take(&store, claim));
     store
 }
 
-fn names(count: usize) -> Vec<(String, String)> {
-    (0..count).map(|n| (format!("k{n}"), format!("a-{n}"))).collect()
+/// Claims of so many keys.
+fn many(count: usize) -> Vec<Claim<'static>> {
+    static NAMES: LazyLock<Vec<[String; 2]>> =
+        LazyLock::new(|| (0..130).map(|n| [format!("k{n}"), format!("a-{n}")]).collect());
+    NAMES[..count].iter().map(|[key, locker]| claim(key, locker)).collect()
+}
+
+/// A store whose client holds so many keys.
+fn holding_many(count: usize) -> (Servers, ConsensusStore, Vec<Claim<'static>>) {
+    let (servers, claims) = (Servers::like_consul(), many(count));
+    let store = holding(&servers, &claims);
+    (servers, store, claims)
 }
 
 /// A store of which nobody knows whether it has moved k onto the session of x and y. It has not.
-fn undecided(servers: &Servers) -> ConsensusStore {
-    let store = sharing(servers);
+fn undecided() -> (Servers, ConsensusStore) {
+    let (servers, store) = sharing();
     let all = [claim("k", "a-3"), claim("y", "a-2")];
     take(&store, &all[0]);
     extend_long(&store, &all);
     servers.lose_next(Lost::NeverExecuted);
     store.between_rounds(LONG);
-    store
+    (servers, store)
 }
 
 /// All ends well with the others, and nothing is left.
@@ -92,17 +106,14 @@ fn end(servers: &Servers, store: &ConsensusStore) {
     for _ in 0..3 {
         step();
     }
-    extend(store, &[claim("x", "a-1"), claim("y", "a-2")]);
-    for (key, locker) in [("x", "a-1"), ("y", "a-2")] {
-        store.release(&claim(key, locker), LONG).expect("an answer");
-    }
+    extend(store, &both());
+    both().iter().for_each(|claim| drop(store.release(claim, LONG).expect("an answer")));
     assert_eq!(servers.leftovers(), [], "left in the store");
 }
 
 /// A release of a moved hold is not answered. It is repeated, or settled, and the client takes the key again, and moves that hold, too.
 pub(super) fn releases() {
-    let servers = Servers::like_consul();
-    let store = sharing(&servers);
+    let (servers, store) = sharing();
     let all = [claim("k", "a-3"), claim("y", "a-2")];
     take(&store, &all[0]);
     share(&store, &all);
@@ -126,8 +137,8 @@ pub(super) fn releases() {
 
 /// A request that moves a hold is not answered, or executed twice and refused the second time. The hold goes on, and ends as any other.
 fn moves_as(lost: Lost, extends: bool) {
-    let servers = Servers::like_consul();
-    let store = Arc::new(sharing(&servers));
+    let (servers, store) = sharing();
+    let store = Arc::new(store);
     let all = [claim("k", "a-3"), claim("y", "a-2")];
     take(&store, &all[0]);
     extend_long(&store, &all);
@@ -178,9 +189,7 @@ pub(super) fn moves() {
 
 /// A hold that may not be moved keeps no other from it, and is extended as before.
 fn moves_some() {
-    let (servers, names) = (Servers::like_consul(), names(60));
-    let store = holding(&servers, &names);
-    let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker)).collect();
+    let (servers, store, claims) = holding_many(60);
     servers.keep(&Names::new(ROOT).lock("k0"), || Error::denied("no right"));
     share(&store, &claims);
     // After a pause of one round.
@@ -195,14 +204,12 @@ fn moves_some() {
 
 /// A server that has just begun to lead does not know the shared session yet. Nobody else is asked about again.
 fn renews_again() {
-    let (servers, names) = (Servers::like_consul(), names(70));
-    let (store, claims) = (holding(&servers, &names[..60]), |range: std::ops::Range<usize>| {
-        names[range].iter().map(|(key, locker)| claim(key, locker)).collect::<Vec<_>>()
-    });
-    share(&store, &claims(0..60));
-    claims(60..70).iter().for_each(|claim| take(&store, claim));
+    let (servers, store, shared) = holding_many(60);
+    share(&store, &shared);
+    let all = many(70);
+    all[60..].iter().for_each(|claim| take(&store, claim));
     let [before, looks] = [servers.begin_to_lead(), servers.looks()];
-    extend(&store, &claims(0..70));
+    extend(&store, &all);
     assert_eq!(servers.renewals() - before, 2 + 10);
     assert_eq!(servers.looks() - looks, 70 + 60);
 }
@@ -210,9 +217,7 @@ fn renews_again() {
 /// No write is answered any more, as by a leader whose disk stalls: it renews sessions from its memory. All goes on as without moves, and one
 /// round of them leaves few undecided.
 fn moves_none() {
-    let (servers, names) = (Servers::like_consul(), names(60));
-    let store = holding(&servers, &names);
-    let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker)).collect();
+    let (servers, store, claims) = holding_many(60);
     extend_long(&store, &claims);
     servers.keep(ROOT, unanswered);
     for round in 1..=20 {
@@ -234,9 +239,7 @@ fn moves_none() {
 
 /// No session to share is to be had: it is on the node of an agent, and would end with that one; or its creation has no answer.
 fn creates_none(creation: Creation) {
-    let (servers, names) = (Servers::like_consul(), names(60));
-    let store = holding(&servers, &names);
-    let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker)).collect();
+    let (servers, store, claims) = holding_many(60);
     extend_long(&store, &claims);
     servers.create(creation);
     let before = servers.created();
@@ -252,8 +255,7 @@ fn creates_none(creation: Creation) {
 
 /// The session onto which holds were perhaps moved is ended, or their own: they are decided before the next extension but one.
 fn loses_one_of_two() {
-    let servers = Servers::like_consul();
-    let store = sharing(&servers);
+    let (servers, store) = sharing();
     let all = [claim("k", "a-3"), claim("y", "a-2")];
     take(&store, &all[0]);
     extend_long(&store, &all);
@@ -261,11 +263,7 @@ fn loses_one_of_two() {
     let is_moved = thread_rng().gen_bool(0.5);
     servers.lose_next(if is_moved { Lost::Executed } else { Lost::NeverExecuted });
     store.between_rounds(LONG);
-    if is_moved {
-        servers.end_session(&own, Deadline::after(LONG)).expect("an answer");
-    } else {
-        servers.end_session(&shared, Deadline::after(LONG)).expect("an answer");
-    }
+    servers.end_session(if is_moved { &own } else { &shared }, Deadline::after(LONG)).expect("an answer");
     // Such a failure is tried again.
     let outcomes = store.run(&[Request::Extend(all[0])], Limit::Call(LONG));
     assert!(!matches!(outcomes[0], Ok(Outcome::Extend(ExtendOutcome::NotOurs(_)))), "k is lost");
@@ -275,8 +273,7 @@ fn loses_one_of_two() {
 
 /// Then a new number has no answer, either. Nobody extends x any more, or a person ends the session of x and y: k is decided all the same.
 fn decides_in_doubt(is_ended: bool) {
-    let servers = Servers::like_consul();
-    let store = undecided(&servers);
+    let (servers, store) = undecided();
     let [k, y] = [claim("k", "a-3"), claim("y", "a-2")];
     servers.lose_next(Lost::NeverExecuted);
     assert!(matches!(store.extend_with_numbers(&k, LONG), Ok(ExtendOutcome::Extended(_))));
@@ -300,8 +297,7 @@ fn decides_in_doubt(is_ended: bool) {
 
 /// A server that has just begun to lead has the shared session renewed once more, and not the own one of k. That lives from its own renewal on.
 fn counts_from_the_renewal() {
-    let servers = Servers::like_consul();
-    let store = undecided(&servers);
+    let (servers, store) = undecided();
     let own = session(&servers, "k");
     servers.begin_to_lead();
     extend(&store, &[claim("y", "a-2"), claim("k", "a-3")]);
@@ -312,9 +308,7 @@ fn counts_from_the_renewal() {
 
 /// Sessions that nobody shares live from the begin of the renewals of which their own is one, not from that of all.
 fn counts_in_chunks() {
-    let (servers, names) = (Servers::like_consul(), names(130));
-    let store = holding(&servers, &names);
-    let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker)).collect();
+    let (servers, store, claims) = holding_many(130);
     extend(&store, &claims);
     let last = store.sessions.of(claims[129].locker).expect("a tenure").session;
     let first = servers.renewed_at(&session(&servers, claims[0].key));
@@ -326,9 +320,7 @@ fn counts_in_chunks() {
 
 /// One hold may not be written. The others leave a session of which one is not extended any more as soon as without that one.
 fn retires_in_a_pause(rounds: usize) {
-    let (servers, names) = (Servers::like_consul(), names(60));
-    let store = holding(&servers, &names);
-    let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker)).collect();
+    let (servers, store, claims) = holding_many(60);
     servers.keep(&Names::new(ROOT).lock("k0"), || Error::denied("no right"));
     share(&store, &claims);
     for _ in 0..rounds {
@@ -346,8 +338,7 @@ fn retires_in_a_pause(rounds: usize) {
 
 /// A client comes to have no node of its own when holds share a session already: none is created to move them onto.
 fn creates_none_for_the_retired() {
-    let servers = Servers::like_consul();
-    let store = sharing(&servers);
+    let (servers, store) = sharing();
     store.sessions.age("a-1");
     servers.create(Creation::OnAgents);
     let before = servers.created();
@@ -360,21 +351,17 @@ fn creates_none_for_the_retired() {
 
 /// Where nothing is shared, nothing is kept for it.
 fn keeps_no_key() {
-    let servers = Servers::like_etcd();
-    let store = ConsensusStore::new(Arc::new(servers), ROOT);
-    let all = HELD.map(|(key, locker)| claim(key, locker));
-    all.iter().for_each(|claim| take(&store, claim));
-    share(&store, &all);
+    let store = holding(&Servers::like_etcd(), &both());
+    share(&store, &both());
     assert_eq!(store.sessions.to_move(0).len(), 0);
 }
 
 /// Its session is ended by a person: all are lost, each is told, and later ones share another session.
 fn loses_it() {
-    let servers = Servers::like_consul();
-    let store = sharing(&servers);
+    let (servers, store) = sharing();
     let earlier = session(&servers, "x");
     servers.end_session(&earlier, Deadline::after(LONG)).expect("an answer");
-    let [x, y] = HELD.map(|(key, locker)| claim(key, locker));
+    let [x, y] = both();
     for outcome in store.run(&[Request::Extend(x), Request::Extend(y)], Limit::Call(LONG)) {
         assert!(matches!(outcome, Ok(Outcome::Extend(ExtendOutcome::NotOurs(_)))), "{outcome:?}");
     }
@@ -387,9 +374,8 @@ fn loses_it() {
 
 /// Nobody extends one of two holds any more. The other one leaves their session, which nobody renews from then on; no request deletes anything.
 pub(super) fn retires() {
-    let servers = Servers::like_consul();
-    let store = sharing(&servers);
-    let [x, y] = HELD.map(|(key, locker)| claim(key, locker));
+    let (servers, store) = sharing();
+    let [x, y] = both();
     let earlier = session(&servers, "x");
     store.sessions.age(y.locker);
     if thread_rng().gen_bool(0.5) {
@@ -414,60 +400,10 @@ pub(super) fn retires() {
 }
 
 #[test]
-fn a_release_without_an_answer_ends_no_other_hold_and_no_later_one() {
-    shuttle::check_random(releases, 300);
-}
-
-#[test]
-fn a_move_without_an_answer_loses_nothing_and_keeps_nothing() {
-    shuttle::check_random(moves, SCHEDULES);
-}
-
-#[test]
-fn a_hold_that_may_not_be_moved_keeps_no_other_from_it() {
-    shuttle::check_random(moves_some, 10);
-}
-
-#[test]
-fn a_shared_session_that_a_server_does_not_know_yet_is_renewed_once_more() {
-    shuttle::check_random(renews_again, 1);
-}
-
-#[test]
-fn an_extension_sends_no_write_and_moves_without_an_answer_become_few() {
-    shuttle::check_random(moves_none, 1);
-}
-
-#[test]
 fn nothing_is_moved_without_a_session_that_lasts_and_few_are_asked_for() {
     for creation in [Creation::OnAgents, Creation::Unanswered] {
         shuttle::check_random(move || creates_none(creation), 1);
     }
-}
-
-#[test]
-fn a_hold_with_two_sessions_survives_the_end_of_the_one_that_does_not_hold_it() {
-    shuttle::check_random(loses_one_of_two, 300);
-}
-
-#[test]
-fn an_undecided_hold_whose_new_number_has_no_answer_keeps_no_session() {
-    shuttle::check_random(|| decides_in_doubt(false), 20);
-}
-
-#[test]
-fn an_undecided_hold_whose_new_number_has_no_answer_survives_the_end_of_the_other_session() {
-    shuttle::check_random(|| decides_in_doubt(true), 20);
-}
-
-#[test]
-fn a_session_lives_from_the_begin_of_its_own_renewal() {
-    shuttle::check_random(counts_from_the_renewal, 1);
-}
-
-#[test]
-fn a_session_that_nobody_shares_lives_from_the_begin_of_its_chunk() {
-    shuttle::check_random(counts_in_chunks, 1);
 }
 
 #[test]
@@ -477,34 +413,12 @@ fn a_pause_keeps_nobody_on_a_retired_session() {
     }
 }
 
-#[test]
-fn nobody_creates_a_session_for_the_retired_that_would_end_with_an_agent() {
-    shuttle::check_random(creates_none_for_the_retired, 1);
-}
-
-#[test]
-fn a_store_that_shares_nothing_keeps_no_keys() {
-    shuttle::check_random(keeps_no_key, 1);
-}
-
-#[test]
-fn a_session_that_has_ended_is_shared_no_more() {
-    shuttle::check_random(loses_it, 20);
-}
-
-#[test]
-fn a_hold_that_nobody_extends_retires_the_session() {
-    shuttle::check_random(retires, 300);
-}
-
 /// How many schedules of a scenario are played with faults: each mend was found within a tenth of them.
 const SCHEDULES: usize = 3000;
 
-const HELD: [(&str, &str); 2] = [("x", "a-1"), ("y", "a-2")];
-
 /// Extends both holds together. Returns those that are told of a loss.
 fn lost(store: &ConsensusStore) -> Vec<String> {
-    let claims = HELD.map(|(key, locker)| claim(key, locker));
+    let claims = both();
     let outcomes = store.run(&claims.map(Request::Extend), Limit::Call(LONG));
     let is_lost = |outcome: &_| matches!(outcome, Ok(Outcome::Extend(ExtendOutcome::NotOurs(_))));
     claims.iter().zip(outcomes).filter(|(_, outcome)| is_lost(outcome)).map(|(claim, _)| claim.key.to_owned()).collect()
@@ -532,16 +446,15 @@ fn until_answered<T>(mut ask: impl FnMut() -> Result<T, Error>) -> T {
 /// Some threads extend and probe two holds while one of them moves them.
 fn at_once(faults: u32) {
     let servers = Servers::like_consul();
-    let store = Arc::new(ConsensusStore::new(Arc::new(servers.clone()), ROOT));
-    HELD.iter().for_each(|(key, locker)| take(&store, &claim(key, locker)));
-    (0..3).for_each(|_| extend(&store, &HELD.map(|(key, locker)| claim(key, locker))));
+    let store = Arc::new(holding(&servers, &both()));
+    (0..3).for_each(|_| extend(&store, &both()));
     servers.set_faults(faults);
     let ask_some = |n: usize| {
         let store = Arc::clone(&store);
         thread::spawn(move || {
             for _ in 0..3 {
-                match HELD.get(n) {
-                    Some((key, locker)) => keeps(&store, &claim(key, locker)),
+                match both().get(n) {
+                    Some(claim) => keeps(&store, claim),
                     None => {
                         assert_eq!(lost(&store), [""; 0], "is lost");
                         store.between_rounds(LONG);
@@ -559,11 +472,10 @@ fn at_once(faults: u32) {
 /// One of two holds ends while a thread extends both and moves them. Whoever has its key next keeps it, and the other hold goes on.
 pub(super) fn ends(faults: u32) {
     let servers = Servers::like_consul();
-    let store = Arc::new(ConsensusStore::new(Arc::new(servers.clone()), ROOT));
-    HELD.iter().for_each(|(key, locker)| take(&store, &claim(key, locker)));
-    (0..3).for_each(|_| extend(&store, &HELD.map(|(key, locker)| claim(key, locker))));
+    let store = Arc::new(holding(&servers, &both()));
+    (0..3).for_each(|_| extend(&store, &both()));
     if thread_rng().gen_bool(0.3) {
-        share(&store, &HELD.map(|(key, locker)| claim(key, locker)));
+        share(&store, &both());
     }
     servers.set_faults(faults);
     let of_both = {
@@ -637,4 +549,21 @@ fn holds_that_are_moved_while_others_ask_about_them_are_not_lost() {
 fn a_hold_that_ends_while_it_is_moved_takes_nothing_with_it() {
     shuttle::check_random(|| ends(0), 300);
     shuttle::check_random(|| ends(4), SCHEDULES);
+}
+
+played! {
+    a_release_without_an_answer_ends_no_other_hold_and_no_later_one: releases, 300;
+    a_move_without_an_answer_loses_nothing_and_keeps_nothing: moves, SCHEDULES;
+    a_hold_that_may_not_be_moved_keeps_no_other_from_it: moves_some, 10;
+    a_shared_session_that_a_server_does_not_know_yet_is_renewed_once_more: renews_again, 1;
+    an_extension_sends_no_write_and_moves_without_an_answer_become_few: moves_none, 1;
+    a_hold_with_two_sessions_survives_the_end_of_the_one_that_does_not_hold_it: loses_one_of_two, 300;
+    an_undecided_hold_whose_new_number_has_no_answer_keeps_no_session: || decides_in_doubt(false), 20;
+    an_undecided_hold_whose_new_number_has_no_answer_survives_the_end_of_the_other_session: || decides_in_doubt(true), 20;
+    a_session_lives_from_the_begin_of_its_own_renewal: counts_from_the_renewal, 1;
+    a_session_that_nobody_shares_lives_from_the_begin_of_its_chunk: counts_in_chunks, 1;
+    nobody_creates_a_session_for_the_retired_that_would_end_with_an_agent: creates_none_for_the_retired, 1;
+    a_store_that_shares_nothing_keeps_no_keys: keeps_no_key, 1;
+    a_session_that_has_ended_is_shared_no_more: loses_it, 20;
+    a_hold_that_nobody_extends_retires_the_session: retires, 300;
 }

@@ -3,7 +3,7 @@
 //! Nobody moves the clock after the last move of a scenario, so a thread that misses that move sleeps for ever. The clients only poll,
 //! because the inbox of the embedded store waits in real time.
 
-use super::explorer::explore_both;
+use super::explorer::{explore_both, explored};
 use super::mistakes::{self, Mutant};
 use super::mutants::{FORGOTTEN, caught_each};
 use super::time;
@@ -120,33 +120,18 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-mod scenarios {
-    pub(super) const WAIT: super::Scenario = super::Scenario::Wait;
-    pub(super) const LEASE: super::Scenario = super::Scenario::Lease;
-    pub(super) const HOLDER: super::Scenario = super::Scenario::Holder;
-}
-
-/// Shows: G12, L3.
-#[test]
-fn a_wait_is_over() {
-    explore_both(|| Scenario::Wait.play());
-}
-
-/// Shows: G5.
-#[test]
-fn a_lease_is_lost() {
-    explore_both(|| Scenario::Lease.play());
-}
-
-/// Shows: G4, L3.
-#[test]
-fn a_holder_has_died() {
-    explore_both(|| Scenario::Holder.play());
+explored! {
+    // Shows: G12, L3.
+    a_wait_is_over: Scenario::Wait;
+    // Shows: G5.
+    a_lease_is_lost: Scenario::Lease;
+    // Shows: G4, L3.
+    a_holder_has_died: Scenario::Holder;
 }
 
 caught_each! {
-    sleeps_unregistered: SleepsUnregistered, WAIT, FORGOTTEN;
-    nudges_without_mutex: NudgesWithoutMutex, WAIT, FORGOTTEN;
-    rings_without_mutex: RingsWithoutMutex, LEASE, FORGOTTEN;
-    pauses_from_the_answer: PausesFromAnswer, HOLDER, FORGOTTEN;
+    sleeps_unregistered: SleepsUnregistered, Scenario::Wait, FORGOTTEN;
+    nudges_without_mutex: NudgesWithoutMutex, Scenario::Wait, FORGOTTEN;
+    rings_without_mutex: RingsWithoutMutex, Scenario::Lease, FORGOTTEN;
+    pauses_from_the_answer: PausesFromAnswer, Scenario::Holder, FORGOTTEN;
 }

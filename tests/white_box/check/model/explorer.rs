@@ -42,6 +42,18 @@ pub(crate) fn explore_both(play: impl Fn() + Copy + Send + Sync + 'static) {
     eprintln!("{n} schedules each: random {random:.1?}, pct {:.1?}", begin.elapsed() - random);
 }
 
+/// Makes a test of each row: its name, and the scenario whose schedules it explores.
+macro_rules! explored {
+    ($($name:ident: $scenario:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            explore_both(|| $scenario.play());
+        })*
+    };
+}
+
+pub(crate) use explored;
+
 /// Looks for an execution that fails with one of these words, and says what it found, or else how an execution failed in another way. The
 /// schedule decides what a mistake breaks first, so such an execution is passed over.
 #[cfg_attr(not(dlock_mutants), allow(dead_code, reason = "only the copy with mutants looks for mistakes"))]

@@ -2,7 +2,7 @@
 
 use super::explorer::failure;
 use super::mistakes::{Mutant, build_in};
-use super::scenarios;
+use super::scenarios::*;
 
 /// The words by which shuttle, or the model, reports a forgotten thread or time that never ends.
 pub(crate) const FORGOTTEN: &[&str] = &["deadlock", "exceeded max_steps", "time goes on and on"];
@@ -15,15 +15,15 @@ pub(crate) fn caught(mutant: Mutant, play: impl Fn() + Copy + Send + Sync + 'sta
     found.unwrap_or_else(|why| panic!("{mutant:?} is {why}"));
 }
 
-/// Defines a test for each mistake: its name, the scenario (of the `scenarios` in scope) that finds it, and the words to expect.
+/// Defines a test for each mistake: its name, the scenario that finds it, and the words to expect.
 macro_rules! caught {
-    ($($name:ident: $mutant:ident, $scenario:ident, $words:expr;)*) => {
+    ($($name:ident: $mutant:ident, $scenario:expr, $words:expr;)*) => {
         $(#[test]
         #[cfg_attr(not(dlock_mutants), ignore = "only in the copy with mutants: tests/run.sh schedules")]
         fn $name() {
             $crate::check::model::mutants::caught(
                 $crate::check::model::mistakes::Mutant::$mutant,
-                || scenarios::$scenario.play(),
+                || $scenario.play(),
                 $words,
             );
         })*
@@ -39,22 +39,22 @@ const LEFT: &[&str] = &["left in the store", "closed in", "never at rest"];
 
 caught! {
     settles_without_look: SettlesWithoutLook, TWO, &["waits for what it was given"];
-    gives_up_with_turn: GivesUpWithTurn, GIVE_UPS_ASKING, &["left in the store", "closed in", "never at rest", "on and on", "deadlock"];
+    gives_up_with_turn: GivesUpWithTurn, GIVE_UPS.asking(), &["left in the store", "closed in", "never at rest", "on and on", "deadlock"];
     gives_up_with_hold: GivesUpWithHold, GIVE_UPS, &["closed in", "without a guard", "on and on", "max_steps"];
     waits_unqueued: WaitsUnqueued, TWO, FORGOTTEN;
     nudges_without_mutex: NudgesWithoutMutex, CANCELLING, FORGOTTEN;
-    counts_from_hearing: CountsFromHearing, TWO_FAULTY, TWO_INSIDE;
-    counts_from_reply: CountsFromReply, TWO_FAULTY, TWO_INSIDE;
+    counts_from_hearing: CountsFromHearing, TWO.faulty().probing(), TWO_INSIDE;
+    counts_from_reply: CountsFromReply, TWO.faulty().probing(), TWO_INSIDE;
     extends_any_tenure: ExtendsAnyTenure, PROBING, TWO_INSIDE;
-    forgets_unanswered: ForgetsGivenUp, GIVE_UPS_ASKING_FAULTY, LEFT;
+    forgets_unanswered: ForgetsGivenUp, GIVE_UPS.asking().faulty(), LEFT;
     forgets_waiting: ForgetsGivenUp, GIVE_UPS, LEFT;
     repeats_apart_unheard: RepeatsApartUnheard, GIVE_UPS_ALONE, LEFT;
-    cleans_up_once: CleansUpOnce, GIVE_UPS_ASKING_FAULTY, LEFT;
-    keeps_what_is_lost: KeepsWhatIsLost, PASSING_FAULTY, &["is valid again", "valid: false, unlocking: Some(Ok"];
-    drops_turn: DropsTurn, GIVE_UPS_FAULTY, &["deadlock", "never at rest", "closed in"];
+    cleans_up_once: CleansUpOnce, GIVE_UPS.asking().faulty(), LEFT;
+    keeps_what_is_lost: KeepsWhatIsLost, PASSING.faulty(), &["is valid again", "valid: false, unlocking: Some(Ok"];
+    drops_turn: DropsTurn, GIVE_UPS.faulty(), &["deadlock", "never at rest", "closed in"];
     passes_without_end: PassesWithoutEnd, CONTENDED, &["without end"];
     takes_any_grant: TakesAnyGrant, RETURNING, TWO_INSIDE;
-    deaf_while_asking: DeafWhileAsking, TWO_FAULTY, &["waits for what it was given", "inside at once", "cause: TakenOver", "has token"];
+    deaf_while_asking: DeafWhileAsking, TWO.faulty().probing(), &["waits for what it was given", "inside at once", "cause: TakenOver", "has token"];
     repeats_at_once: RepeatsAtOnce, HEARING_LATE, &["cause: TakenOver", "cause: Deleted"];
     keeps_unwanted: KeepsUnwanted, GIVE_UP, LEFT;
     holds_for_its_thread: HoldsForItsThread, CARRYING, &["a hold is its thread's"];
@@ -66,12 +66,12 @@ caught! {
     leaves_unordered: LeavesUnordered, WOKEN, FORGOTTEN;
     ends_under_mutex: EndsUnderMutex, AWAITING, FORGOTTEN;
     ends_in_two_orders: EndsInTwoOrders, AWAITING, FORGOTTEN;
-    confirms_nothing: ConfirmsNothing, AWAITING_FAULTY, FORGOTTEN;
+    confirms_nothing: ConfirmsNothing, AWAITING.faulty().probing().lingering(), FORGOTTEN;
     gives_back_uncounted: GivesBackUncounted, CLOSED_TWICE, LEFT;
     keeps_tasks_at_closing: KeepsTasksAtClosing, AWAITING_CLOSING, &["waits in a closed client"];
-    forgets_next_locker: ForgetsNextLocker, TWO_FAULTY, TWO_INSIDE;
+    forgets_next_locker: ForgetsNextLocker, TWO.faulty().probing(), TWO_INSIDE;
     forgets_retry_late: ForgetsRetryLate, CROSSING, FORGOTTEN;
-    misses_bell: MissesBell, TWO_FAULTY, FORGOTTEN;
+    misses_bell: MissesBell, TWO.faulty().probing(), FORGOTTEN;
     leaves_without_gate: LeavesWithoutGate, CLOSING, FORGOTTEN;
     enters_without_second_look: EntersWithoutSecondLook, ENTERING, &["ShutDown"];
     ends_by_old_count: EndsByOldCount, CLOSING_AMID_HOLDS, &["ShutDown"];
@@ -87,5 +87,5 @@ caught! {
     believes_messages: BelievesMessages, TWO, &["by a message alone"];
     forgets_taken_releases: ForgetsTakenReleases, APART, FORGOTTEN;
     takes_in_list_order: TakesInListOrder, SEVERAL, FORGOTTEN;
-    forgets_release_of_several: ForgetsReleaseOfSeveral, SEVERAL_FAULTY, LEFT;
+    forgets_release_of_several: ForgetsReleaseOfSeveral, SEVERAL.faulty().probing(), LEFT;
 }

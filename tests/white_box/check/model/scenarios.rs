@@ -1,7 +1,7 @@
 //! The scenarios that are explored.
 
 use super::execution::Scenario;
-use super::explorer::{explore, explore_both};
+use super::explorer::{explore, explore_both, explored};
 use super::network::Faults;
 use super::visitor::Act::{
     Await, AwaitAllDropped, AwaitApart, AwaitDropped, AwaitFor, AwaitFree, AwaitTry, Break, Cancel, Cancellable, Carry,
@@ -14,6 +14,28 @@ use std::time::Duration;
 const NO_FAULTS: Faults = Faults { commands: 0, messages: 0, breaks: 0, late_grants: false };
 
 const SOME: Faults = Faults { commands: 2, messages: 1, breaks: 1, ..NO_FAULTS };
+
+impl Scenario {
+    /// The same, where commands fail, messages are lost and time leaps.
+    pub(crate) const fn faulty(self) -> Self {
+        Self { faults: SOME, leaps: true, ..self }
+    }
+
+    /// The same, where holders probe.
+    pub(crate) const fn probing(self) -> Self {
+        Self { probe: true, ..self }
+    }
+
+    /// The same without messages: clients find out by themselves.
+    pub(crate) const fn asking(self) -> Self {
+        Self { listener: false, ..self }
+    }
+
+    /// The same with a lock that lingers for a while.
+    pub(crate) const fn lingering(self) -> Self {
+        Self { linger: Duration::from_millis(60), ..self }
+    }
+}
 
 /// Shorter than some stays.
 const SHORT: Duration = Duration::from_millis(10);
@@ -33,15 +55,11 @@ pub(crate) const THREADS: Scenario = Scenario {
     counts_passes: false,
 };
 
-pub(crate) const THREADS_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..THREADS };
-
 /// Leases are extended and probed while tenures end and begin.
 pub(crate) const PROBING: Scenario = Scenario { clients: &[&[&[Lock, Lock, Lock], &[Lock]]], probe: true, ..THREADS };
 
 /// The threads pass the lock on.
 pub(crate) const PASSING: Scenario = Scenario { listener: true, probe: true, ..THREADS };
-
-pub(crate) const PASSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..PASSING };
 
 /// Two clients with two threads each.
 pub(crate) const TWO: Scenario =
@@ -50,12 +68,6 @@ pub(crate) const TWO: Scenario =
 /// A client learns by asking that it has the lock, and hears of the grant as it releases that hold.
 pub(crate) const HEARING_LATE: Scenario =
     Scenario { clients: &[&[&[Lock]], &[&[Lock]]], faults: Faults { late_grants: true, ..NO_FAULTS }, ..TWO };
-
-pub(crate) const TWO_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..TWO };
-
-pub(crate) const TWO_ASKING: Scenario = Scenario { listener: false, ..TWO };
-
-pub(crate) const TWO_ASKING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..TWO_ASKING };
 
 /// A client passes the lock on among its threads while another client waits.
 pub(crate) const CONTENDED: Scenario = Scenario {
@@ -75,18 +87,12 @@ pub(crate) const CANCELLING: Scenario = Scenario { clients: &[&[&[Host], &[Cance
 pub(crate) const GIVE_UPS: Scenario =
     Scenario { clients: &[&[&[Lock], &[For(SHORT), Try], &[Cancellable]], &[&[Lock], &[Cancel, For(LEASE)]]], ..TWO };
 
-pub(crate) const GIVE_UPS_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..GIVE_UPS };
-
-pub(crate) const GIVE_UPS_ASKING: Scenario = Scenario { listener: false, ..GIVE_UPS };
-
-pub(crate) const GIVE_UPS_ASKING_FAULTY: Scenario = Scenario { listener: false, ..GIVE_UPS_FAULTY };
-
 /// The only thread of a client gives up while another client has the lock, or gives it to the first one.
 pub(crate) const GIVE_UP: Scenario = Scenario { clients: &[&[&[For(SHORT)]], &[&[Lock]]], ..TWO };
 
 /// The only threads of two clients ask, and give up.
 pub(crate) const GIVE_UPS_ALONE: Scenario =
-    Scenario { clients: &[&[&[For(SHORT)]], &[&[For(SHORT)]]], listener: false, ..GIVE_UPS_FAULTY };
+    Scenario { clients: &[&[&[For(SHORT)]], &[&[For(SHORT)]]], listener: false, ..GIVE_UPS.faulty() };
 
 /// The only waiter of a client gives up as the holder releases, and comes again.
 pub(crate) const RETURNING: Scenario = Scenario { clients: &[&[&[For(STAY), Lock]], &[&[Lock, Lock], &[Lock]]], ..TWO };
@@ -118,8 +124,6 @@ pub(crate) const LINGERING_FAULTY: Scenario = Scenario {
 pub(crate) const CLOSING: Scenario =
     Scenario { clients: &[&[&[Lock, Lock], &[Lock], &[Close]], &[&[Lock]]], linger: LEASE, ..TWO };
 
-pub(crate) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..CLOSING };
-
 /// A client is closed as a thread enters.
 pub(crate) const ENTERING: Scenario = Scenario { clients: &[&[&[Lock, Lock], &[Close]]], ..THREADS };
 
@@ -141,20 +145,9 @@ pub(crate) const CLOSING_AMID_HOLDS: Scenario =
 pub(crate) const BREAKING: Scenario =
     Scenario { clients: &[&[&[Lock, Lock], &[Lock, Lock]], &[&[Lock], &[Break, Break]]], probe: true, ..TWO };
 
-pub(crate) const BREAKING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..BREAKING };
-
-/// Nobody hears of it: the holder finds out by itself.
-pub(crate) const BREAKING_ASKING: Scenario = Scenario { listener: false, ..BREAKING };
-
-/// What is broken lingers.
-pub(crate) const BREAKING_LINGERING: Scenario = Scenario { linger: Duration::from_millis(60), ..BREAKING };
-
 /// Holds that belong to no thread, beside those of threads.
 pub(crate) const CARRYING: Scenario =
     Scenario { clients: &[&[&[Carry, Lock], &[Carry], &[CarryFor(SHORT), Lock]], &[&[Carry]]], ..TWO };
-
-pub(crate) const CARRYING_FAULTY: Scenario =
-    Scenario { faults: SOME, leaps: true, probe: true, linger: Duration::from_millis(60), ..CARRYING };
 
 /// A client is closed while such holds begin and end.
 pub(crate) const CARRYING_CLOSING: Scenario =
@@ -164,18 +157,9 @@ pub(crate) const CARRYING_CLOSING: Scenario =
 pub(crate) const AWAITING: Scenario =
     Scenario { clients: &[&[&[Await, Lock], &[Await], &[AwaitFor(SHORT), AwaitTry]], &[&[Await]]], ..TWO };
 
-pub(crate) const AWAITING_FAULTY: Scenario =
-    Scenario { faults: SOME, leaps: true, probe: true, linger: Duration::from_millis(60), ..AWAITING };
-
-pub(crate) const AWAITING_ASKING: Scenario = Scenario { listener: false, ..AWAITING };
-
 /// Futures are dropped while they wait, or have just been given the lock.
 pub(crate) const DROPPING: Scenario =
     Scenario { clients: &[&[&[AwaitDropped, Await], &[AwaitDropped], &[Lock]], &[&[Await], &[AwaitDropped]]], ..TWO };
-
-pub(crate) const DROPPING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..DROPPING };
-
-pub(crate) const DROPPING_ASKING: Scenario = Scenario { listener: false, ..DROPPING };
 
 /// Futures are dropped, and a single attempt after each of them finds the lock free.
 pub(crate) const DROPPED: Scenario =
@@ -187,8 +171,6 @@ pub(crate) const WOKEN: Scenario =
 
 /// Tasks await two locks, so that the client asks for one while it is to give back the other.
 pub(crate) const APART: Scenario = Scenario { clients: &[&[&[AwaitApart, AwaitApart], &[Await, Await]]], ..TWO };
-
-pub(crate) const APART_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..APART };
 
 /// The client is closed by a runtime that is told to wake a task.
 pub(crate) const APART_WOKEN: Scenario =
@@ -202,8 +184,6 @@ pub(crate) const AWAITING_CLOSING: Scenario =
 pub(crate) const SEVERAL: Scenario =
     Scenario { clients: &[&[&[LockAll, Lock], &[LockAll], &[LockAllFor(SHORT)]], &[&[LockAll]]], ..TWO };
 
-pub(crate) const SEVERAL_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..SEVERAL };
-
 /// A client is closed while such threads use it.
 pub(crate) const SEVERAL_CLOSING: Scenario =
     Scenario { clients: &[&[&[LockAll, LockAll], &[LockAll], &[Close]], &[&[LockAll]]], ..CLOSING };
@@ -212,64 +192,52 @@ pub(crate) const SEVERAL_CLOSING: Scenario =
 pub(crate) const SEVERAL_DROPPED: Scenario =
     Scenario { clients: &[&[&[AwaitAllDropped, LockAll], &[AwaitAllDropped], &[Lock]], &[&[LockAll]]], ..TWO };
 
-pub(crate) const SEVERAL_DROPPED_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, ..SEVERAL_DROPPED };
-
 /// Some holds end, and keep everybody from the lock for a while.
 pub(crate) const KEEPING: Scenario = Scenario { clients: &[&[&[Keep, Lock], &[Lock]], &[&[Lock], &[Keep]]], ..TWO };
 
-pub(crate) const KEEPING_FAULTY: Scenario = Scenario { faults: SOME, leaps: true, probe: true, ..KEEPING };
-
-/// Nobody hears of a grant.
-pub(crate) const KEEPING_ASKING_FAULTY: Scenario = Scenario { listener: false, ..KEEPING_FAULTY };
-
 /// One client keeps the lock, another one asks for it, and so much fails that no try of the delayed release may be answered.
-pub(crate) const KEEPING_UNANSWERED: Scenario =
-    Scenario { clients: &[&[&[Keep]], &[&[Lock]]], faults: Faults { commands: 8, ..SOME }, probe: true, ..TWO_ASKING };
+pub(crate) const KEEPING_UNANSWERED: Scenario = Scenario {
+    clients: &[&[&[Keep]], &[&[Lock]]],
+    faults: Faults { commands: 8, ..SOME },
+    probe: true,
+    ..TWO.asking()
+};
 
 /// Without this property a seed would be worthless.
 #[test]
 fn replays() {
-    for scenario in [TWO_FAULTY, LINGERING_FAULTY, CLOSING_FAULTY] {
+    for scenario in [TWO.faulty().probing(), LINGERING_FAULTY, CLOSING.faulty()] {
         let scheduler = UncontrolledNondeterminismCheckScheduler::new(RandomScheduler::new(100));
         explore(scheduler, move || scenario.play());
     }
 }
 
-macro_rules! holds {
-    ($($name:ident: $scenario:ident;)*) => {
-        $(#[test]
-        fn $name() {
-            explore_both(|| $scenario.play());
-        })*
-    };
-}
-
-holds! {
+explored! {
     threads_of_one_client: THREADS;
     // Shows: G11, S12.
-    threads_of_one_client_with_faults: THREADS_FAULTY;
+    threads_of_one_client_with_faults: THREADS.faulty().probing();
     // Shows: G2.
     tenures_that_follow_closely: PROBING;
     threads_that_pass_the_lock_on: PASSING;
     // Shows: G6.
-    threads_that_pass_the_lock_on_with_faults: PASSING_FAULTY;
+    threads_that_pass_the_lock_on_with_faults: PASSING.faulty();
     two_clients: TWO;
     two_clients_that_hear_late: HEARING_LATE;
     // Shows: G5, G11.
-    two_clients_with_faults: TWO_FAULTY;
-    two_clients_that_ask: TWO_ASKING;
-    two_clients_that_ask_with_faults: TWO_ASKING_FAULTY;
+    two_clients_with_faults: TWO.faulty().probing();
+    two_clients_that_ask: TWO.asking();
+    two_clients_that_ask_with_faults: TWO.asking().faulty().probing();
     // Shows: L4.
     one_client_that_would_go_on_by_itself: CONTENDED;
     guests_that_leave_before_their_host: GUESTS;
     a_thread_that_is_cancelled: CANCELLING;
     // Shows: L2, L3.
     threads_that_give_up: GIVE_UPS;
-    threads_that_give_up_with_faults: GIVE_UPS_FAULTY;
+    threads_that_give_up_with_faults: GIVE_UPS.faulty();
     // Shows: L2, L3.
-    threads_that_ask_and_give_up: GIVE_UPS_ASKING;
+    threads_that_ask_and_give_up: GIVE_UPS.asking();
     // Shows: G11, S12.
-    threads_that_ask_and_give_up_with_faults: GIVE_UPS_ASKING_FAULTY;
+    threads_that_ask_and_give_up_with_faults: GIVE_UPS.asking().faulty();
     threads_that_are_alone_ask_and_give_up_with_faults: GIVE_UPS_ALONE;
     // Shows: L2, L3.
     a_client_whose_only_thread_gives_up: GIVE_UP;
@@ -283,7 +251,7 @@ holds! {
     a_lock_that_lingers_with_faults: LINGERING_FAULTY;
     // Shows: L6.
     a_client_that_is_closed: CLOSING;
-    a_client_that_is_closed_with_faults: CLOSING_FAULTY;
+    a_client_that_is_closed_with_faults: CLOSING.faulty();
     // Shows: L6.
     a_client_that_is_closed_as_a_thread_comes: ENTERING;
     // Shows: L2, L6, S26.
@@ -295,32 +263,32 @@ holds! {
     // Shows: G1, G6, L2.
     holds_that_are_broken: BREAKING;
     // Shows: G1, G6, L2.
-    holds_that_are_broken_amid_faults: BREAKING_FAULTY;
+    holds_that_are_broken_amid_faults: BREAKING.faulty();
     // Shows: G1, G6, L2.
-    holds_that_are_broken_unheard: BREAKING_ASKING;
+    holds_that_are_broken_unheard: BREAKING.asking();
     // Shows: L2.
-    a_lock_that_lingers_and_is_broken: BREAKING_LINGERING;
+    a_lock_that_lingers_and_is_broken: BREAKING.lingering();
     // Shows: G1, L3.
     holds_that_belong_to_no_thread: CARRYING;
     // Shows: G6, G11.
-    holds_that_belong_to_no_thread_with_faults: CARRYING_FAULTY;
+    holds_that_belong_to_no_thread_with_faults: CARRYING.faulty().probing().lingering();
     // Shows: L6.
     a_client_that_is_closed_while_others_release: CARRYING_CLOSING;
     // Shows: G1, L3.
     tasks_that_await: AWAITING;
     // Shows: G6, G11.
-    tasks_that_await_with_faults: AWAITING_FAULTY;
-    tasks_that_await_unheard: AWAITING_ASKING;
+    tasks_that_await_with_faults: AWAITING.faulty().probing().lingering();
+    tasks_that_await_unheard: AWAITING.asking();
     // Shows: L2, L3.
     tasks_that_are_dropped: DROPPING;
     // Shows: G11, L2.
-    tasks_that_are_dropped_with_faults: DROPPING_FAULTY;
+    tasks_that_are_dropped_with_faults: DROPPING.faulty();
     // Shows: L2, L3.
-    tasks_that_are_dropped_unheard: DROPPING_ASKING;
+    tasks_that_are_dropped_unheard: DROPPING.asking();
     tasks_that_come_after_dropped_ones: DROPPED;
     // Shows: G1, L3.
     tasks_that_await_two_locks: APART;
-    tasks_that_await_two_locks_with_faults: APART_FAULTY;
+    tasks_that_await_two_locks_with_faults: APART.faulty();
     // Shows: L3, L6.
     a_client_with_two_locks_that_is_closed_by_whom_it_wakes: APART_WOKEN;
     // Shows: L6.
@@ -330,17 +298,17 @@ holds! {
     // Shows: G1, L3.
     several_locks_at_once: SEVERAL;
     // Shows: G6, L2.
-    several_locks_at_once_with_faults: SEVERAL_FAULTY;
+    several_locks_at_once_with_faults: SEVERAL.faulty().probing();
     // Shows: L2, L3.
     several_locks_whose_tasks_are_dropped: SEVERAL_DROPPED;
     // Shows: G11, L2.
-    several_locks_whose_tasks_are_dropped_with_faults: SEVERAL_DROPPED_FAULTY;
+    several_locks_whose_tasks_are_dropped_with_faults: SEVERAL_DROPPED.faulty();
     // Shows: L6.
     a_client_that_is_closed_while_threads_take_several_locks: SEVERAL_CLOSING;
     // Shows: G13.
     locks_that_are_kept_from_everybody: KEEPING;
     // Shows: G11, G13.
-    locks_that_are_kept_from_everybody_amid_faults: KEEPING_FAULTY;
-    locks_that_are_kept_from_everybody_without_messages: KEEPING_ASKING_FAULTY;
+    locks_that_are_kept_from_everybody_amid_faults: KEEPING.faulty().probing();
+    locks_that_are_kept_from_everybody_without_messages: KEEPING.asking().faulty().probing();
     locks_that_are_kept_from_everybody_without_an_answer: KEEPING_UNANSWERED;
 }

@@ -1,6 +1,6 @@
 //! Mistakes that can be built into the transport, one at a time. The scenarios must detect each of them.
 
-use super::scenarios;
+use super::scenarios::*;
 use crate::check::model::mutants::{FORGOTTEN, caught_each};
 
 /// A call is left waiting, for good or until a time-out.
@@ -12,7 +12,7 @@ caught_each! {
     reader_leaves_alone: ReaderLeavesAlone, SHARING, LEFT;
     writer_leaves_alone: WriterLeavesAlone, LEAVING, LEFT;
     departs_with_duty: DepartsWithDuty, LEFT_BEHIND, LEFT;
-    fails_nobody: FailsNobody, SHARING_FAULTY, FORGOTTEN;
+    fails_nobody: FailsNobody, SHARING.faulty(), FORGOTTEN;
     forgets_backlog: ForgetsBacklog, NARROW, &["deadlock", "exceeded max_steps", "without a reason", "without an answer"];
     leaves_the_order: LeavesTheOrder, LEAVING, &["the answer of another", "was answered", "without a reason"];
     gives_passage_back_early: GivesPassageBackEarly, COMING_AGAIN, &["overtakes"];
@@ -21,15 +21,15 @@ caught_each! {
     posts_unread: PostsUnread, POSTING_AT_LAST, LEFT;
     writes_unread: WritesUnread, REFUSED, FORGOTTEN;
     reads_on_in_duty: ReadsOnInDuty, NARROW, LEFT;
-    waits_twice: WaitsTwice, PAIRS_FAULTY, FORGOTTEN;
+    waits_twice: WaitsTwice, PAIRS.faulty(), FORGOTTEN;
     appoints_itself: AppointsItself, LEFT_BEHIND, FORGOTTEN;
     takes_over_and_leaves: TakesOverAndLeaves, SHARING, LEFT;
     keeps_the_role: KeepsTheRole, SHARING, LEFT;
     posts_and_leaves: PostsAndLeaves, POSTING, &["is not sent when its poster goes on"];
     leaves_kept_behind: LeavesKeptBehind, KEEPING, &["is not sent"];
     attends_to_kept: AttendsToKept, KEEPING, LEFT;
-    repeats_late: RepeatsLate, POSTING_UNKNOWN, &["overtakes"];
-    keeps_role_in_panic: KeepsRoleInPanic, PANICS, LEFT;
+    repeats_late: RepeatsLate, POSTING.unknown(2), &["overtakes"];
+    keeps_role_in_panic: KeepsRoleInPanic, POSTS.panicking(), LEFT;
     breaks_without_time: BreaksWithoutTime, NO_TIME, &["without a reason", "is not sent when its poster goes on"];
     throws_connects_away: ThrowsConnectsAway, CONNECTING,
         &["connects in vain", "without a reason", "is not sent when its poster goes on"];

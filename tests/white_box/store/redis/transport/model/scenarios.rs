@@ -1,7 +1,7 @@
 //! The scenarios that are explored.
 
 use super::network::{Faults, NO_FAULTS};
-use crate::check::model::explorer::explore_both;
+use crate::check::model::explorer::{explore_both, explored};
 use Act::{Call, Close, Collect, Confirm, ConfirmPair, EndIdle, Keep, Nap, Pair, Post, PostPair, Renew};
 use Limit::{Long, None, Short};
 
@@ -52,6 +52,32 @@ pub(super) struct Scenario {
 
 const SOME: Faults = Faults { breaks: 2, refusals: 1, stalls: 1, threads: 1, ..NO_FAULTS };
 
+impl Scenario {
+    pub(super) const fn with(self, faults: Faults) -> Self {
+        Self { faults, ..self }
+    }
+
+    /// The same, where connections break, are refused or stall.
+    pub(super) const fn faulty(self) -> Self {
+        self.with(SOME)
+    }
+
+    /// The same, where steps of connections panic.
+    pub(super) const fn panicking(self) -> Self {
+        self.with(Faults { panics: 2, breaks: 1, ..NO_FAULTS })
+    }
+
+    /// The same with a server that does not know the short forms of so many commands: they are sent again, and no other command with them.
+    pub(super) const fn unknown(self, unknown: u32) -> Self {
+        Self { faults: Faults { unknown, ..self.faults }, ..self }
+    }
+
+    /// The same, where connections may be full.
+    pub(super) const fn narrow(self) -> Self {
+        Self { is_narrow: true, ..self }
+    }
+}
+
 /// Callers have all the time they want.
 pub(super) const CALLS: Scenario = Scenario {
     callers: &[&[Call(0, 2, Long), Call(1, 1, Long)], &[Call(1, 1, Long)], &[Call(2, 3, Long)]],
@@ -59,16 +85,6 @@ pub(super) const CALLS: Scenario = Scenario {
     is_narrow: false,
     is_far: false,
 };
-
-pub(super) const CALLS_FAULTY: Scenario = Scenario { faults: SOME, ..CALLS };
-
-/// The server does not know the short forms of some commands: they are sent again, and no other command with them.
-pub(super) const CALLS_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 4, ..NO_FAULTS }, ..CALLS };
-
-pub(super) const SHARING_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 4, ..NO_FAULTS }, ..SHARING };
-
-/// So are commands whose callers may leave, on connections that may be full or break.
-pub(super) const CROWD_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 4, ..SOME }, ..CROWD_FAULTY };
 
 /// Some callers post, others wait.
 pub(super) const POSTS: Scenario = Scenario {
@@ -79,11 +95,6 @@ pub(super) const POSTS: Scenario = Scenario {
     ],
     ..CALLS
 };
-
-pub(super) const POSTS_FAULTY: Scenario = Scenario { faults: SOME, ..POSTS };
-
-/// Steps of connections panic.
-pub(super) const PANICS: Scenario = Scenario { faults: Faults { panics: 2, breaks: 1, ..NO_FAULTS }, ..POSTS };
 
 /// Several callers post on one connection and go on, while others call.
 pub(super) const POSTING: Scenario = Scenario {
@@ -112,13 +123,6 @@ pub(super) const POSTING_UNKNOWN_AT_LAST: Scenario = Scenario {
     ..CALLS
 };
 
-/// The server does not know the short forms of some calls, also of posted ones.
-pub(super) const POSTING_UNKNOWN: Scenario = Scenario { faults: Faults { unknown: 2, ..NO_FAULTS }, ..POSTING };
-
-pub(super) const POSTING_FAULTY: Scenario = Scenario { faults: Faults { unknown: 1, ..SOME }, ..POSTING };
-
-pub(super) const POSTING_NARROW: Scenario = Scenario { is_narrow: true, ..POSTING };
-
 /// Some callers post, others leave, and a caller that collects may be the reader.
 pub(super) const LEAVING: Scenario = Scenario {
     callers: &[
@@ -128,8 +132,6 @@ pub(super) const LEAVING: Scenario = Scenario {
     ],
     ..CALLS
 };
-
-pub(super) const LEAVING_FAULTY: Scenario = Scenario { faults: SOME, ..LEAVING };
 
 /// Callers share one connection, which may be full.
 pub(super) const NARROW: Scenario = Scenario {
@@ -142,15 +144,11 @@ pub(super) const NARROW: Scenario = Scenario {
     ..CALLS
 };
 
-pub(super) const NARROW_FAULTY: Scenario = Scenario { faults: SOME, ..NARROW };
-
 /// Callers share one connection.
 pub(super) const SHARING: Scenario = Scenario {
     callers: &[&[Call(0, 1, Long)], &[Call(0, 2, Long)], &[Call(0, 1, Long)], &[Call(0, 1, Long)]],
     ..CALLS
 };
-
-pub(super) const SHARING_FAULTY: Scenario = Scenario { faults: SOME, ..SHARING };
 
 /// The first connect of two callers is refused: one of them calls between the refusal and the failure of the other's call.
 pub(super) const REFUSED: Scenario = Scenario {
@@ -169,8 +167,6 @@ pub(super) const CROWD: Scenario = Scenario {
     ],
     ..CALLS
 };
-
-pub(super) const CROWD_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CROWD };
 
 /// Callers that write for others leave before everything is written.
 pub(super) const LEFT_BEHIND: Scenario = Scenario {
@@ -196,11 +192,6 @@ pub(super) const PAIRS: Scenario = Scenario {
     ..CALLS
 };
 
-pub(super) const PAIRS_FAULTY: Scenario = Scenario { faults: SOME, ..PAIRS };
-
-/// The connections may be full: what a part leaves behind goes out when its caller comes to it.
-pub(super) const PAIRS_NARROW: Scenario = Scenario { is_narrow: true, ..PAIRS };
-
 /// Commands are posted together, over several connections.
 pub(super) const POSTING_PAIRS: Scenario = Scenario {
     callers: &[
@@ -210,11 +201,6 @@ pub(super) const POSTING_PAIRS: Scenario = Scenario {
     ],
     ..CALLS
 };
-
-pub(super) const POSTING_PAIRS_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..POSTING_PAIRS };
-
-pub(super) const POSTING_PAIRS_UNKNOWN: Scenario =
-    Scenario { faults: Faults { unknown: 4, ..NO_FAULTS }, ..POSTING_PAIRS };
 
 /// Posted commands wait for what their posters do next.
 pub(super) const KEEPING: Scenario = Scenario {
@@ -236,9 +222,6 @@ pub(super) const KEEPING_SHORT: Scenario = Scenario {
     ..CALLS
 };
 
-pub(super) const KEEPING_FAULTY: Scenario =
-    Scenario { faults: Faults { unknown: 1, ..SOME }, is_narrow: true, ..KEEPING_SHORT };
-
 pub(super) const KEEPING_AT_THE_CLOSING: Scenario = Scenario {
     callers: &[&[Call(0, 1, Long), Keep(0, 1), Call(0, 1, Long)], &[Keep(1, 0), Collect], &[Call(1, 1, Long), Close]],
     ..CALLS
@@ -254,8 +237,6 @@ pub(super) const RENEWING: Scenario = Scenario {
     ..CALLS
 };
 
-pub(super) const RENEWING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..RENEWING };
-
 pub(super) const NO_TIME: Scenario =
     Scenario { callers: &[&[Renew(0, 1, None)], &[Post(1, Long), Call(1, 1, Long)], &[Call(2, 1, Long)]], ..CALLS };
 
@@ -269,8 +250,6 @@ pub(super) const CLOSING: Scenario = Scenario {
     ],
     ..CALLS
 };
-
-pub(super) const CLOSING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CLOSING };
 
 /// Connections were idle for a while.
 pub(super) const IDLE: Scenario = Scenario {
@@ -300,8 +279,6 @@ pub(super) const CONNECTING: Scenario = Scenario {
     is_far: true,
     ..CALLS
 };
-
-pub(super) const CONNECTING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CONNECTING };
 
 /// Connects that may be refused fail calls whose posters have left, while others collect the answers.
 pub(super) const CONNECTING_REFUSED: Scenario = Scenario {
@@ -342,8 +319,6 @@ pub(super) const CONFIRMING: Scenario = Scenario {
     ..CALLS
 };
 
-pub(super) const CONFIRMING_FAULTY: Scenario = Scenario { faults: SOME, is_narrow: true, ..CONFIRMING };
-
 /// The callers whose calls are confirmed leave, and others have none but calls that wait for that.
 pub(super) const CONFIRMING_AND_LEAVING: Scenario = Scenario {
     callers: &[
@@ -355,9 +330,6 @@ pub(super) const CONFIRMING_AND_LEAVING: Scenario = Scenario {
     ..CALLS
 };
 
-pub(super) const CONFIRMING_AND_LEAVING_FAULTY: Scenario =
-    Scenario { faults: Faults { stalls: 2, breaks: 1, ..NO_FAULTS }, is_narrow: true, ..CONFIRMING_AND_LEAVING };
-
 /// Commands that are to be confirmed go over several connections, on which others wait, too.
 pub(super) const CONFIRMING_PAIRS: Scenario = Scenario {
     callers: &[
@@ -367,19 +339,6 @@ pub(super) const CONFIRMING_PAIRS: Scenario = Scenario {
     ],
     ..CALLS
 };
-
-pub(super) const CONFIRMING_PAIRS_FAULTY: Scenario = Scenario { faults: SOME, ..CONFIRMING_PAIRS };
-
-/// The server does not know the short forms of commands that are to be confirmed: each write of such a call has its confirmation.
-pub(super) const CONFIRMING_UNKNOWN: Scenario =
-    Scenario { faults: Faults { unknown: 4, ..NO_FAULTS }, ..CONFIRMING_PAIRS };
-
-pub(super) const CONFIRMING_UNKNOWN_FAULTY: Scenario =
-    Scenario { faults: Faults { unknown: 4, ..SOME }, is_narrow: true, ..CONFIRMING };
-
-/// Steps of connections panic, or somebody closes them, while calls are confirmed.
-pub(super) const CONFIRMING_PANICS: Scenario =
-    Scenario { faults: Faults { panics: 2, breaks: 1, ..NO_FAULTS }, ..CONFIRMING };
 
 pub(super) const CONFIRMING_AT_THE_CLOSING: Scenario = Scenario {
     callers: &[
@@ -391,71 +350,62 @@ pub(super) const CONFIRMING_AT_THE_CLOSING: Scenario = Scenario {
     ..CALLS
 };
 
-macro_rules! holds {
-    ($($name:ident: $scenario:ident;)*) => {
-        $(#[test]
-        fn $name() {
-            explore_both(|| $scenario.play());
-        })*
-    };
-}
-
-holds! {
+explored! {
     callers_share_connections: CALLS;
-    callers_share_connections_that_break: CALLS_FAULTY;
-    short_forms_that_are_unknown_are_sent_in_full: CALLS_UNKNOWN;
-    short_forms_that_are_unknown_are_sent_in_full_on_a_shared_connection: SHARING_UNKNOWN;
-    short_forms_are_unknown_while_callers_leave_and_connections_break: CROWD_UNKNOWN;
+    callers_share_connections_that_break: CALLS.faulty();
+    short_forms_that_are_unknown_are_sent_in_full: CALLS.unknown(4);
+    short_forms_that_are_unknown_are_sent_in_full_on_a_shared_connection: SHARING.unknown(4);
+    short_forms_are_unknown_while_callers_leave_and_connections_break: CROWD.faulty().narrow().unknown(4);
     some_do_not_wait: POSTS;
-    some_do_not_wait_and_connections_break: POSTS_FAULTY;
-    a_panic_of_a_connection_leaves_no_role_behind: PANICS;
+    some_do_not_wait_and_connections_break: POSTS.faulty();
+    a_panic_of_a_connection_leaves_no_role_behind: POSTS.panicking();
     who_posts_goes_on_when_it_is_sent: POSTING;
     who_posts_last_goes_on_when_it_is_sent: POSTING_AT_LAST;
     who_posts_last_is_answered_also_where_short_forms_are_unknown: POSTING_UNKNOWN_AT_LAST;
-    a_posted_short_form_that_is_unknown_is_sent_again: POSTING_UNKNOWN;
-    a_posted_short_form_that_is_unknown_is_sent_again_and_connections_break: POSTING_FAULTY;
-    who_posts_on_a_full_connection_goes_on_when_it_is_sent: POSTING_NARROW;
+    a_posted_short_form_that_is_unknown_is_sent_again: POSTING.unknown(2);
+    a_posted_short_form_that_is_unknown_is_sent_again_and_connections_break: POSTING.faulty().unknown(1);
+    who_posts_on_a_full_connection_goes_on_when_it_is_sent: POSTING.narrow();
     callers_leave: LEAVING;
-    callers_leave_and_connections_break: LEAVING_FAULTY;
+    callers_leave_and_connections_break: LEAVING.faulty();
     callers_leave_full_connections: NARROW;
-    callers_leave_full_connections_that_break: NARROW_FAULTY;
+    callers_leave_full_connections_that_break: NARROW.faulty();
     a_connection_is_shared: SHARING;
-    a_connection_that_breaks_is_shared: SHARING_FAULTY;
+    a_connection_that_breaks_is_shared: SHARING.faulty();
     a_connection_is_shared_whose_first_connect_is_refused: REFUSED;
     a_connection_is_shared_by_callers_that_come_again: CROWD;
-    a_narrow_connection_that_breaks_is_shared_by_callers_that_come_again: CROWD_FAULTY;
+    a_narrow_connection_that_breaks_is_shared_by_callers_that_come_again: CROWD.faulty().narrow();
     who_writes_for_others_leaves: LEFT_BEHIND;
     callers_leave_and_come_again: COMING_AGAIN;
     commands_go_several_ways: PAIRS;
-    commands_go_several_ways_that_break: PAIRS_FAULTY;
-    commands_go_several_ways_that_are_full: PAIRS_NARROW;
+    commands_go_several_ways_that_break: PAIRS.faulty();
+    commands_go_several_ways_that_are_full: PAIRS.narrow();
     commands_are_posted_together: POSTING_PAIRS;
-    commands_are_posted_together_and_connections_break: POSTING_PAIRS_FAULTY;
-    short_forms_that_are_unknown_are_posted_together: POSTING_PAIRS_UNKNOWN;
+    commands_are_posted_together_and_connections_break: POSTING_PAIRS.faulty().narrow();
+    short_forms_that_are_unknown_are_posted_together: POSTING_PAIRS.unknown(4);
     posted_commands_wait_for_the_next: KEEPING;
     posted_commands_wait_for_the_next_which_may_have_no_time: KEEPING_SHORT;
-    posted_commands_wait_for_the_next_and_connections_break: KEEPING_FAULTY;
+    posted_commands_wait_for_the_next_and_connections_break: KEEPING_SHORT.faulty().narrow().unknown(1);
     posted_commands_wait_at_the_closing: KEEPING_AT_THE_CLOSING;
     limits_break_connections: RENEWING;
-    limits_break_connections_that_break: RENEWING_FAULTY;
+    limits_break_connections_that_break: RENEWING.faulty().narrow();
     who_has_no_time_harms_nobody: NO_TIME;
     callers_are_there_at_the_closing: CLOSING;
-    callers_are_there_at_the_closing_and_connections_break: CLOSING_FAULTY;
+    callers_are_there_at_the_closing_and_connections_break: CLOSING.faulty().narrow();
     connections_are_idle_for_a_while: IDLE;
     connections_that_nobody_uses_are_ended: ENDING_IDLE;
     a_connect_outlasts_its_callers: CONNECTING;
-    a_connect_that_may_fail_outlasts_its_callers: CONNECTING_FAULTY;
+    a_connect_that_may_fail_outlasts_its_callers: CONNECTING.faulty().narrow();
     a_connect_that_is_refused_outlasts_its_callers: CONNECTING_REFUSED;
     several_connects_outlast_their_callers: CONNECTING_PAIRS;
     a_connect_outlasts_the_closing: CONNECTING_AT_THE_CLOSING;
     calls_are_confirmed: CONFIRMING;
-    calls_are_confirmed_on_connections_that_break: CONFIRMING_FAULTY;
+    calls_are_confirmed_on_connections_that_break: CONFIRMING.faulty().narrow();
     who_is_confirmed_leaves: CONFIRMING_AND_LEAVING;
-    who_is_confirmed_leaves_a_connection_that_may_break: CONFIRMING_AND_LEAVING_FAULTY;
+    who_is_confirmed_leaves_a_connection_that_may_break: CONFIRMING_AND_LEAVING.with(Faults { stalls: 2, breaks: 1, ..NO_FAULTS }).narrow();
     calls_are_confirmed_several_ways: CONFIRMING_PAIRS;
-    calls_are_confirmed_several_ways_that_break: CONFIRMING_PAIRS_FAULTY;
-    calls_are_confirmed_whose_short_forms_are_unknown: CONFIRMING_UNKNOWN;
-    calls_are_confirmed_whose_short_forms_are_unknown_on_connections_that_break: CONFIRMING_UNKNOWN_FAULTY;
-    a_panic_while_calls_are_confirmed_leaves_no_role_behind: CONFIRMING_PANICS;
+    calls_are_confirmed_several_ways_that_break: CONFIRMING_PAIRS.faulty();
+    calls_are_confirmed_whose_short_forms_are_unknown: CONFIRMING_PAIRS.unknown(4);
+    calls_are_confirmed_whose_short_forms_are_unknown_on_connections_that_break: CONFIRMING.faulty().narrow().unknown(4);
+    a_panic_while_calls_are_confirmed_leaves_no_role_behind: CONFIRMING.panicking();
     calls_are_confirmed_at_the_closing: CONFIRMING_AT_THE_CLOSING;
 }
