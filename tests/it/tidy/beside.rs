@@ -32,7 +32,7 @@ fn each_cell_about_dlock_run_names_tests_that_exist() {
             let file = package().join(format!("crates/cli/tests/command/{module}.rs"));
             let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{test}: {error}"));
             // One on each store, or one on Redis. The compiler finds a function that no list of tests names.
-            let heads = [format!("fn {name}() {{"), format!("fn {name}<S: Site>() {{")];
+            let heads = [format!("fn {name}() {{"), format!("fn {name}<S: Site>(kit: &mut KitOn<S>) {{")];
             let mut lines = text.lines().skip_while(|line| *line != "#[test]" && !line.starts_with("on_each_site!"));
             assert!(
                 lines.any(|line| heads.iter().any(|head| line == head)),

@@ -30,8 +30,7 @@ on_each_site!(
     a_server_that_is_not_there_has_a_status_of_its_own,
 );
 
-fn locks_are_listed_by_name_for_people_and_for_programs<S: Site>() {
-    let kit = KitOn::<S>::begin();
+fn locks_are_listed_by_name_for_people_and_for_programs<S: Site>(kit: &mut KitOn<S>) {
     let none = kit.dlock(&["ls"]).end().expect(0);
     assert_eq!(none.out.lines().count(), 1, "{none:?}");
     for target in ["b", "a"] {
@@ -69,14 +68,11 @@ fn ten_thousand_locks_are_listed_without_keys() {
     assert!(!commands.contains("cmdstat_keys:") && commands.contains("cmdstat_scan:"), "{commands}");
 }
 
-fn who_holds_and_who_waits_is_shown<S: Site>() {
-    let kit = KitOn::<S>::begin();
+fn who_holds_and_who_waits_is_shown<S: Site>(kit: &mut KitOn<S>) {
     let free = kit.dlock(&["show", "JOB", "x"]).end().expect(0);
     assert_eq!(free.out, "DLOCK_JOB_x\n  nobody holds it\n");
-    let holder = kit.run(&["--reason", "nightly export"], "echo $$ > pid; exec sleep 100").start();
-    kit.pid_of("pid");
-    let waiter = kit.run(&["--reason", "the next one"], "true").start();
-    eventually("it waits", || kit.waiting() == 1);
+    let holder = kit.holder(&["--reason", "nightly export"]);
+    let waiter = kit.queued(&["--reason", "the next one"], "true");
     let mut shown = Value::Null;
     eventually("both have answered", || {
         shown = json(&kit.dlock(&["show", "JOB", "x", "--json"]).end().expect(0).out);
@@ -84,22 +80,19 @@ fn who_holds_and_who_waits_is_shown<S: Site>() {
             && !shown["waiting"][0]["told"].is_null()
             && !shown["holder"]["client"].is_null()
     });
-    assert_eq!((&shown["key"], &shown["holder"]["locker"]), (&"DLOCK_JOB_x".into(), &locker(&kit).into()));
+    assert_eq!((&shown["key"], &shown["holder"]["locker"]), (&"DLOCK_JOB_x".into(), &locker(kit).into()));
     assert_eq!(shown["holder"]["told"]["reason"], "nightly export");
     assert_eq!(shown["holder"]["client"]["pid"], holder.pid().as_raw_nonzero().get());
     assert_eq!((&shown["waiting"][0]["told"]["reason"], &shown["queue_length"]), (&"the next one".into(), &1.into()));
-    let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
-    for word in ["held by ", "reason: nightly export", "has held it for", "1. waits: ", "reason: the next one"] {
-        assert!(page.contains(word), "{word}: {page}");
-    }
+    let words = ["held by ", "reason: nightly export", "has held it for", "1. waits: ", "reason: the next one"];
+    let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).shows(words).out;
     let is_told = kit.server.processor().limits().remaining_known;
     assert_eq!(page.contains("the server keeps it for"), is_told, "{page}");
     drop(waiter);
     drop(holder);
 }
 
-fn a_run_that_nobody_waits_for_is_shown_with_its_command<S: Site>() {
-    let kit = KitOn::<S>::begin();
+fn a_run_that_nobody_waits_for_is_shown_with_its_command<S: Site>(kit: &mut KitOn<S>) {
     let holder = kit.run(&[], "echo $DLOCK_TOKEN > token; sleep 100; exit").start();
     let token = kit.line_of("token");
     let mut shown = Value::Null;
@@ -111,17 +104,13 @@ fn a_run_that_nobody_waits_for_is_shown_with_its_command<S: Site>() {
     assert_eq!(told["reason"], "sh -c echo $DLOCK_TOKEN > token; sleep 100; exit");
     assert_eq!((&told["thread"], told["token"].to_string()), (&"main".into(), token.clone()));
     assert!(told["thread_id"].is_u64() && told["held_for_ms"].is_u64(), "{shown:#}");
-    let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
-    for word in ["reason: sh -c echo", "thread main (", ") has held it for ", &format!(", token {token}\n")] {
-        assert!(page.contains(word), "{word}: {page}");
-    }
-    holder.signal(Signal::TERM);
-    holder.end().expect(143);
+    let words = ["reason: sh -c echo", "thread main (", ") has held it for ", &format!(", token {token}\n")];
+    kit.dlock(&["show", "JOB", "x"]).end().expect(0).shows(words);
+    holder.stop();
     kit.expect_free();
 }
 
-fn a_hold_is_shown_with_the_name_that_the_program_gave_it<S: Site>() {
-    let kit = KitOn::<S>::begin();
+fn a_hold_is_shown_with_the_name_that_the_program_gave_it<S: Site>(kit: &mut KitOn<S>) {
     let generator = DLockGenerator::new(kit.server.processor()).unwrap();
     let config = DLockConfig::new("JOB", "x").with_reason("a session").with_holder_name("session 17");
     let hold = generator.generate_with(config).unwrap().hold().unwrap();
@@ -134,24 +123,18 @@ fn a_hold_is_shown_with_the_name_that_the_program_gave_it<S: Site>() {
     hold.release().unwrap();
 }
 
-fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen<S: Site>() {
-    let kit = KitOn::<S>::begin();
-    let holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
-    kit.pid_of("pid");
+fn a_lock_is_broken_if_the_locker_is_the_one_that_was_seen<S: Site>(kit: &mut KitOn<S>) {
+    let holder = kit.holder(&[]);
     let wrong = kit.dlock(&["break", "JOB", "x", "--locker", "somebody-1"]).end().expect(1);
-    assert!(wrong.err.contains("somebody-1 does not hold the lock") && wrong.err.contains(&locker(&kit)), "{wrong:?}");
-    let next = kit.run(&[], "echo next").start();
-    eventually("it waits", || kit.waiting() == 1);
+    assert!(wrong.err.contains("somebody-1 does not hold the lock") && wrong.err.contains(&locker(kit)), "{wrong:?}");
+    let next = kit.queued(&[], "echo next");
     // As of a variable of a script that is not set.
     assert!(kit.dlock(&["break", "JOB", "x", "--locker", ""]).end().expect(64).err.contains("--locker"));
-    let words = ["break", "JOB", "x", "--locker", &locker(&kit), "--reason", "hangs since noon"];
-    let broken = kit.dlock(&words).end().expect(0);
-    assert!(broken.out.contains("taken from") && broken.out.contains("has it now; waiting: 0"), "{broken:?}");
-    let lost = holder.end().expect(66);
-    assert!(lost.err.contains("hangs since noon"), "{lost:?}");
+    let words = ["break", "JOB", "x", "--locker", &locker(kit), "--reason", "hangs since noon"];
+    kit.dlock(&words).end().expect(0).shows(["taken from", "has it now; waiting: 0"]);
+    holder.end().expect(66).says(["hangs since noon"]);
     assert_eq!(next.end().expect(0).out, "next\n");
-    let nobody = kit.dlock(&words).end().expect(1);
-    assert!(nobody.err.contains("nobody does"), "{nobody:?}");
+    kit.dlock(&words).end().expect(1).says(["nobody does"]);
     // As it is listed, where that is not what it is.
     kit.server.hold(KEY, "line\none");
     let seen = kit.dlock(&["ls"]).end().expect(0).out;
@@ -171,13 +154,10 @@ fn the_current_holder_is_broken_without_its_locker() {
     let kit = Kit::new();
     let words = ["break", "JOB", "x", "--current", "--yes"];
     assert!(kit.dlock(&words).end().expect(1).err.contains("nobody holds the lock"));
-    let holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
-    kit.pid_of("pid");
-    let unasked = kit.dlock(&words[..4]).end().expect(64);
-    assert!(unasked.err.contains("--yes"), "{unasked:?}");
+    let holder = kit.holder(&[]);
+    kit.dlock(&words[..4]).end().expect(64).says(["--yes"]);
     kit.dlock(&["break", "JOB", "x", "--current", "--locker", "l"]).end().expect(64);
-    let broken = kit.dlock(&words).end().expect(0);
-    assert!(broken.out.contains("it is free"), "{broken:?}");
+    kit.dlock(&words).end().expect(0).shows(["it is free"]);
     holder.end().expect(66);
 }
 
@@ -215,8 +195,7 @@ fn a_lock_is_waited_for_until_nobody_holds_it() {
     kit.server.run::<()>(&["SET", "DLOCK_JOB_y", "host-1-ff-1", "PX", "300"]);
     kit.dlock(&["wait", "JOB", "y", "--timeout", "1m"]).end().expect(0);
     kit.server.kill();
-    let away = kit.dlock(&["wait", "JOB", "x", "--timeout", "100ms"]).end().expect(67);
-    assert!(away.err.contains("waiting for the server"), "{away:?}");
+    kit.dlock(&["wait", "JOB", "x", "--timeout", "100ms"]).end().expect(67).says(["waiting for the server"]);
     let waits = kit.dlock(&["wait", "JOB", "x"]).start();
     kit.server.restart();
     waits.end().expect(0);
@@ -227,13 +206,11 @@ fn a_wait_with_a_limit_ends_while_the_server_or_the_holder_hangs() {
     let kit = Kit::new();
     let patient = ["--io-timeout", "1h", "--connect-timeout", "1h"];
     let wait = |limit| [&["wait", "JOB", "x", "--timeout", limit], &patient[..]].concat();
-    let holder = kit.run(&[], "echo in > in; exec sleep 100").start();
-    kit.line_of("in");
+    let holder = kit.holder(&[]);
     // It looks at least once.
     kit.dlock(&wait("0s")).end().expect(65);
     holder.signal(Signal::STOP);
-    let ended = kit.dlock(&wait("2s")).end().expect(65);
-    assert!(ended.err.contains("is still held by \""), "{ended:?}");
+    kit.dlock(&wait("2s")).end().expect(65).says(["is still held by \""]);
     let clients = || {
         let told: String = kit.server.run(&["INFO", "clients"]);
         told.lines().find_map(|line| line.strip_prefix("connected_clients:")?.parse::<u32>().ok()).unwrap()
@@ -242,8 +219,7 @@ fn a_wait_with_a_limit_ends_while_the_server_or_the_holder_hangs() {
     let waits = kit.dlock(&wait("4s")).start();
     eventually("it looks", || clients() > before);
     kit.server.signal(Signal::STOP);
-    let begun = kit.dlock(&wait("100ms")).end().expect(67);
-    assert!(begun.err.contains("--timeout"), "{begun:?}");
+    kit.dlock(&wait("100ms")).end().expect(67).says(["--timeout"]);
     waits.end().expect(67);
     kit.server.signal(Signal::CONT);
     holder.signal(Signal::KILL);
@@ -307,8 +283,7 @@ fn a_quiet_question_is_answered_by_the_status() {
 #[test]
 fn a_long_list_has_ages_and_reasons() {
     let kit = Kit::new();
-    let _holder = kit.run(&["--reason", "nightly export"], "echo $$ > pid; exec sleep 100").start();
-    kit.pid_of("pid");
+    let _holder = kit.holder(&["--reason", "nightly export"]);
     for target in 1..40 {
         kit.server.run::<()>(&["SET", &format!("DLOCK_DEAD_{target}"), "host-1-ff-1", "PX", "60000"]);
     }
@@ -329,8 +304,7 @@ fn a_long_list_has_ages_and_reasons() {
     assert_eq!(none.split_whitespace().last(), Some("REASON"));
 }
 
-fn the_list_is_watched_through_an_outage<S: Site>() {
-    let mut kit = KitOn::<S>::begin();
+fn the_list_is_watched_through_an_outage<S: Site>(kit: &mut KitOn<S>) {
     kit.server.hold("DLOCK_JOB_a", "host-1-ff-1");
     let watching = Watching::start(&mut kit.dlock(&["watch", "JOB_*", "--json", "--interval", "20ms"]));
     watching.wait_for("the lock", |line| line["locks"][0]["key"] == "DLOCK_JOB_a");
@@ -360,13 +334,11 @@ fn questions_have_the_statuses_of_their_failures() {
     kit.server.run::<()>(&["ACL", "SETUSER", "poor", "on", "nopass", "~*", "&*", "+@all", "-scan"]);
     let url = kit.server.url().replace("//", "//poor:x@");
     for words in [&["ls"][..], &["watch"], &["watch", "--json"]] {
-        let ended = kit.dlock(&[words, &["--url", &url]].concat()).end().expect(68);
-        assert!(ended.err.contains("scan") && ended.out.is_empty(), "{words:?}: {ended:?}");
+        kit.dlock(&[words, &["--url", &url]].concat()).end().expect(68).says(["scan"]).prints("");
     }
 }
 
-fn a_server_that_is_not_there_has_a_status_of_its_own<S: Site>() {
-    let mut kit = KitOn::<S>::begin();
+fn a_server_that_is_not_there_has_a_status_of_its_own<S: Site>(kit: &mut KitOn<S>) {
     kit.dlock(&["show", "", "x"]).end().expect(64);
     kit.server.kill();
     for words in [&["ls"][..], &["show", "JOB", "x"], &["break", "JOB", "x", "--locker", "l"]] {

@@ -1,6 +1,6 @@
 //! Processes that leave the command's process group: by `setsid`, by a double fork, as a job of a shell. And the command of `--on-lost`.
 
-use super::kit::{KEY, Killed, Kit, Start, state};
+use super::kit::{KEY, Kit, Start, state};
 use super::support::crew::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -71,13 +71,11 @@ fn a_daemon_is_waited_for_if_that_is_wanted() {
     let until_go = "echo $$ > pid; until [ -e go ]; do sleep 0.01; done; echo done > told";
     for (name, way) in WAYS {
         let mut dlock = kit.run(&["--daemons", "wait"], &command(&kit, way, until_go));
-        let err = fs::File::create(kit.path("err")).unwrap();
-        let mut running = Killed(dlock.stderr(err).spawn().unwrap());
+        let running = dlock.stderr(fs::File::create(kit.path("err")).unwrap()).start_quietly();
         assert!(kit.line_of("err").contains("the lock is kept until these end"), "{name}");
         assert!(kit.is_locked() && !is_gone(kit.pid_of("pid")), "{name}");
         fs::write(kit.path("go"), "").unwrap();
-        eventually("it has ended", || running.0.try_wait().unwrap().is_some());
-        assert_eq!(running.0.wait().unwrap().code(), Some(3), "{name}");
+        running.end().expect(3);
         assert!(kit.path("told").exists(), "{name}");
         kit.expect_free();
     }
@@ -104,8 +102,7 @@ fn a_daemon_is_left_if_that_is_wanted() {
         kill_process(daemon, Signal::KILL).unwrap();
         kit.expect_free();
     }
-    let ended = kit.run(&["--daemons", "ask"], "true").end().expect(64);
-    assert!(ended.err.contains("'ask'") && ended.err.contains("stop, wait, leave"), "{ended:?}");
+    kit.run(&["--daemons", "ask"], "true").end().expect(64).says(["'ask'", "stop, wait, leave"]);
 }
 
 /// Also while the command runs, and whoever it has started in another session is its child.

@@ -1,7 +1,6 @@
 //! `dlock doctor`, as an operator uses it.
 
-use super::kit::{Killed, Kit, Start, bare};
-use super::support::crew::eventually;
+use super::kit::{Kit, Start, bare};
 use super::support::free_port;
 use rustix::process::Signal;
 
@@ -19,6 +18,13 @@ fn a_server_in_order_is_told_to_be_so() {
         assert!(line.contains(right), "{right}: {line}");
     }
     assert!(!ended.out.contains('\u{1b}'), "no colour where no terminal is: {}", ended.out);
+    // A finding is a line, with what to do.
+    let (server, findings) = ended.out.split_once('\n').unwrap();
+    assert!(server.starts_with("127.0.0.1:"), "{ended:?}");
+    for line in findings.lines() {
+        assert!(["  fine  ", "  notice"].iter().any(|begin| line.starts_with(begin)), "{line}");
+        assert_eq!(line.contains(" → "), line.starts_with("  notice"), "{line}");
+    }
     kit.expect_free();
 }
 
@@ -27,11 +33,8 @@ fn what_is_wrong_has_a_status_and_an_advice() {
     let kit = Kit::new();
     let limit = ["CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"];
     kit.server.run::<()>(&limit);
-    let ended = kit.dlock(&["doctor"]).end().expect(1);
-    assert!(
-        ended.out.contains("wrong   eviction     allkeys-lru") && ended.out.contains("→ set maxmemory-policy"),
-        "{ended:?}"
-    );
+    let texts = ["wrong   eviction     allkeys-lru", "→ set maxmemory-policy"];
+    kit.dlock(&["doctor"]).end().expect(1).shows(texts);
     kit.server.run::<()>(&["ACL", "SETUSER", "dlock", "reset", "on", ">secret", "~*", "&*", "+@all", "-lpos"]);
     let url = kit.server.url().replace("//", "//dlock:secret@");
     let ended = kit.dlock(&["doctor", "--url", &url]).end().expect(1);
@@ -40,23 +43,7 @@ fn what_is_wrong_has_a_status_and_an_advice() {
     // Who lists no locks needs no right to.
     kit.server.run::<()>(&limit[..2].iter().chain(&["maxmemory-policy", "noeviction"]).copied().collect::<Vec<_>>());
     kit.server.run::<()>(&["ACL", "SETUSER", "dlock", "+lpos", "-scan"]);
-    let ended = kit.dlock(&["doctor", "--url", &url]).end().expect(0);
-    assert!(ended.out.contains("notice  rights") && ended.out.contains("→ give the login +scan"), "{ended:?}");
-}
-
-#[test]
-fn a_program_reads_one_document() {
-    let kit = Kit::new();
-    let ended = kit.dlock(&["doctor", "--json"]).end().expect(0);
-    let document: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
-    assert_eq!(document["worst"], "notice");
-    let findings = document["findings"].as_array().unwrap();
-    assert!(findings.len() >= 10, "{document:#}");
-    for finding in findings {
-        let fields: Vec<_> = finding.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(fields, ["advice", "message", "server", "severity", "subject"]);
-        assert_eq!(finding["advice"].is_null(), finding["severity"] == "fine", "{finding:#}");
-    }
+    kit.dlock(&["doctor", "--url", &url]).end().expect(0).shows(["notice  rights", "→ give the login +scan"]);
 }
 
 #[test]
@@ -66,8 +53,7 @@ fn a_server_that_is_not_there_is_a_finding() {
     let ended = kit.dlock(&["doctor", "--url", &url]).end().expect(1);
     assert!(ended.out.contains("wrong   connection") && ended.out.contains("→ check the address"), "{ended:?}");
     assert!(!ended.out.contains("secret"), "{ended:?}");
-    let ended = bare(kit.home.path(), &["doctor"]).end().expect(64);
-    assert!(ended.err.contains("no server"), "{ended:?}");
+    bare(kit.home.path(), &["doctor"]).end().expect(64).says(["no server"]);
 }
 
 /// Whatever a connect may take.
@@ -76,12 +62,9 @@ fn a_server_that_hangs_has_the_time_of_the_limit() {
     let kit = Kit::new();
     kit.server.signal(Signal::STOP);
     let words = ["doctor", "--limit", "1s", "--connect-timeout", "1h", "--io-timeout", "1h"];
-    let ended = kit.dlock(&words).end().expect(1);
+    let texts = ["wrong   connection ", "no answer within 1s (--limit) → check "];
+    let ended = kit.dlock(&words).end().expect(1).shows(texts);
     assert!(ended.out.starts_with(&format!("127.0.0.1:{}\n", kit.server.port())), "{ended:?}");
-    assert!(
-        ended.out.contains("wrong   connection ") && ended.out.contains("no answer within 1s (--limit) → check "),
-        "{ended:?}"
-    );
     kit.server.signal(Signal::CONT);
 }
 
@@ -92,23 +75,9 @@ fn a_server_that_is_away_is_waited_for_if_that_is_wanted() {
     let ended = kit.dlock(&["doctor", "--wait", "2s"]).end().expect(1);
     assert!(ended.err.contains("waiting for the server") && ended.out.contains("wrong   connection"), "{ended:?}");
     let err = std::fs::File::create(kit.path("err")).unwrap();
-    let mut waiting = Killed(kit.dlock(&["doctor", "--wait", "1h"]).stderr(err).spawn().unwrap());
+    let waiting = kit.dlock(&["doctor", "--wait", "1h"]).stderr(err).start_quietly();
     assert!(kit.line_of("err").contains("waiting for the server"));
     kit.server.restart();
-    eventually("it has ended", || waiting.0.try_wait().unwrap().is_some());
-    assert!(waiting.0.wait().unwrap().success());
+    waiting.end().expect(0);
     assert_eq!(std::fs::read_to_string(kit.path("err")).unwrap().lines().count(), 1, "it is said once");
-}
-
-/// A finding is a line, with what to do.
-#[test]
-fn each_finding_is_one_line() {
-    let kit = Kit::new();
-    let ended = kit.dlock(&["doctor"]).end().expect(0);
-    let (server, findings) = ended.out.split_once('\n').unwrap();
-    assert!(server.starts_with("127.0.0.1:"), "{ended:?}");
-    for line in findings.lines() {
-        assert!(["  fine  ", "  notice"].iter().any(|begin| line.starts_with(begin)), "{line}");
-        assert_eq!(line.contains(" → "), line.starts_with("  notice"), "{line}");
-    }
 }

@@ -89,10 +89,8 @@ fn nothing_is_left_when_dlock_is_killed() {
 #[test]
 fn nothing_is_left_when_a_waiting_dlock_is_killed() {
     let kit = Kit::new();
-    let holder = kit.run(&[], "echo in > in; exec sleep 100").start();
-    kit.line_of("in");
-    let waiter = kit.run(&[], "echo ran > ran").start();
-    eventually("it waits", || kit.waiting() == 1);
+    let holder = kit.holder(&[]);
+    let waiter = kit.queued(&[], "echo ran > ran");
     let pid = waiter.pid().as_raw_nonzero();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     let children: Vec<_> = children.split_whitespace().map(str::to_owned).collect();
@@ -103,8 +101,7 @@ fn nothing_is_left_when_a_waiting_dlock_is_killed() {
         let stat = format!("/proc/{child}/stat");
         eventually("its processes are gone", || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
     }
-    holder.signal(Signal::TERM);
-    holder.end().expect(143);
+    holder.stop();
     assert!(!kit.path("ran").exists());
 }
 

@@ -75,10 +75,8 @@ fn it_serves_what_is_held_and_who_waits_by_type() {
     let exporter = Exporter::start(&kit, &["--near", "5m", "--type", "LONG_NAME"]);
     let none = exporter.scrape();
     assert_eq!((none["dlock_store_up"], none.contains_key("dlock_store_held_locks JOB")), (1.0, false), "{none:?}");
-    let _holder = kit.run(&["--lease", "1h"], "echo $$ > pid; exec sleep 100").start();
-    kit.pid_of("pid");
-    let _waiter = kit.run(&[], "true").start();
-    eventually("it waits", || kit.waiting() == 1);
+    let _holder = kit.holder(&["--lease", "1h"]);
+    let _waiter = kit.queued(&[], "true");
     kit.dlock(&["run", "--at-least", "1h", "KEPT", "x", "--", "true"]).end().expect(0);
     for (key, lease) in [("LONG_NAME_x", "3600000"), ("LONG_NAME_y", "60000"), ("quo\"te\\_x", "3600000")] {
         kit.server.run::<()>(&["SET", &format!("DLOCK_{key}"), "host-1-ff-1", "PX", lease]);
@@ -115,12 +113,10 @@ on_each_site!(
     a_lease_of_which_nobody_knows_the_rest_is_not_counted_as_far_from_its_end,
 );
 
-fn a_wait_goes_on_when_the_holder_changes<S: Site>() {
-    let kit = KitOn::<S>::begin();
-    let exporter = Exporter::start(&kit, &[]);
+fn a_wait_goes_on_when_the_holder_changes<S: Site>(kit: &mut KitOn<S>) {
+    let exporter = Exporter::start(kit, &[]);
     kit.server.hold(KEY, "host-1-ff-1");
-    let _waiter = kit.run(&[], "true").start();
-    eventually("it waits", || kit.waiting() == 1);
+    let _waiter = kit.queued(&[], "true");
     let ages = |figures: &BTreeMap<String, f64>| {
         assert_eq!(figures["dlock_store_waiting_processes JOB"], 1.0, "{figures:?}");
         ["hold", "wait"].map(|of| figures[&format!("dlock_store_oldest_{of}_seconds JOB")])
@@ -264,9 +260,8 @@ fn a_server_that_hangs_is_a_figure_for_all_who_ask_meanwhile() {
     eventually("it answers", || exporter.scrape()["dlock_store_up"] == 1.0);
 }
 
-fn a_lease_of_which_nobody_knows_the_rest_is_not_counted_as_far_from_its_end<S: Site>() {
-    let kit = KitOn::<S>::begin();
-    let exporter = Exporter::start(&kit, &["--near", "1h"]);
+fn a_lease_of_which_nobody_knows_the_rest_is_not_counted_as_far_from_its_end<S: Site>(kit: &mut KitOn<S>) {
+    let exporter = Exporter::start(kit, &["--near", "1h"]);
     kit.server.hold(KEY, "host-1-ff-1");
     let figures = exporter.scrape();
     assert_eq!(figures["dlock_store_held_locks JOB"], 1.0);
@@ -283,11 +278,9 @@ fn what_it_cannot_do_is_said_at_once() {
     let kit = Kit::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let ended = kit.dlock(&["exporter", "--listen", &address]).end().expect(70);
-    assert!(ended.err.contains("cannot listen on"), "{ended:?}");
+    kit.dlock(&["exporter", "--listen", &address]).end().expect(70).says(["cannot listen on"]);
     kit.dlock(&["exporter", "--url", "nonsense://x"]).end().expect(64);
     for address in ["9810", "localhost", ":9810", "127.0.0.1:99999"] {
-        let ended = kit.dlock(&["exporter", "--listen", address]).end().expect(64);
-        assert!(ended.err.contains("HOST:PORT"), "{ended:?}");
+        kit.dlock(&["exporter", "--listen", address]).end().expect(64).says(["HOST:PORT"]);
     }
 }

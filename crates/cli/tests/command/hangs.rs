@@ -5,8 +5,6 @@ use super::support::crew::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 
-const HOLDS: &str = "echo in > in; exec sleep 100";
-
 on_each_site! {
     at_the_end_of_the_wait_nobody_is_said_to_hold_the_lock,
     a_signal_ends_the_wait,
@@ -15,33 +13,25 @@ on_each_site! {
     a_command_that_ends_by_itself_is_not_kept_by_it,
 }
 
-fn at_the_end_of_the_wait_nobody_is_said_to_hold_the_lock<S: Site>() {
-    let mut kit = KitOn::<S>::begin();
-    let _holder = kit.run(&[], HOLDS).start();
-    kit.line_of("in");
-    let waiter = kit.run(&["--wait", "4s"], "echo ran").start();
-    eventually("it waits", || kit.waiting() == 1);
+fn at_the_end_of_the_wait_nobody_is_said_to_hold_the_lock<S: Site>(kit: &mut KitOn<S>) {
+    let _holder = kit.holder(&[]);
+    let waiter = kit.queued(&["--wait", "4s"], "echo ran");
     kit.server.signal(Signal::STOP);
-    let ended = waiter.end().expect(67);
-    assert!(ended.err.contains("was not acquired in time") && ended.out.is_empty(), "{ended:?}");
+    waiter.end().expect(67).says(["was not acquired in time"]).prints("");
     kit.server.signal(Signal::CONT);
 }
 
-fn a_signal_ends_the_wait<S: Site>() {
-    let mut kit = KitOn::<S>::begin();
-    let _holder = kit.run(&[], HOLDS).start();
-    kit.line_of("in");
+fn a_signal_ends_the_wait<S: Site>(kit: &mut KitOn<S>) {
+    let _holder = kit.holder(&[]);
     // One request, and what is repeated for as long as the lease, would last for longer than a test may hang.
-    let waiter = kit.run(&[S::PATIENT, &["--lease", "5m"]].concat(), "echo ran").start();
-    eventually("it waits", || kit.waiting() == 1);
+    let waiter = kit.queued(&[S::PATIENT, &["--lease", "5m"]].concat(), "echo ran");
     kit.server.signal(Signal::STOP);
     waiter.signal(Signal::TERM);
     assert_eq!(waiter.end().expect(143).out, "");
     kit.server.signal(Signal::CONT);
 }
 
-fn a_signal_ends_dlock_after_its_command<S: Site>() {
-    let mut kit = KitOn::<S>::begin();
+fn a_signal_ends_dlock_after_its_command<S: Site>(kit: &mut KitOn<S>) {
     let running = kit.run(&[], "echo $$ > pid; while ! test -e go; do sleep 0.01; done; exit 3").start();
     let group = kit.pid_of("pid");
     kit.server.signal(Signal::STOP);
@@ -52,25 +42,20 @@ fn a_signal_ends_dlock_after_its_command<S: Site>() {
         let _ = kill_process(running.pid(), Signal::TERM);
         is_dead(running.pid())
     });
-    let ended = running.end().expect(3);
-    assert!(ended.err.contains("a signal has ended dlock before the store has answered"), "{ended:?}");
+    running.end().expect(3).says(["a signal has ended dlock before the store has answered"]);
     kit.server.signal(Signal::CONT);
 }
 
-fn a_signal_for_the_command_ends_dlock_too<S: Site>() {
-    let mut kit = KitOn::<S>::begin();
-    let running = kit.run(&[], HOLDS).start();
-    kit.line_of("in");
+fn a_signal_for_the_command_ends_dlock_too<S: Site>(kit: &mut KitOn<S>) {
+    let running = kit.holder(&[]);
     kit.server.signal(Signal::STOP);
     running.signal(Signal::TERM);
-    let ended = running.end().expect(143);
-    assert!(ended.err.contains("a signal has ended dlock before the store has answered"), "{ended:?}");
+    running.end().expect(143).says(["a signal has ended dlock before the store has answered"]);
     kit.server.signal(Signal::CONT);
 }
 
 /// The release has the time of one command, and its failure is no failure of the command.
-fn a_command_that_ends_by_itself_is_not_kept_by_it<S: Site>() {
-    let mut kit = KitOn::<S>::begin();
+fn a_command_that_ends_by_itself_is_not_kept_by_it<S: Site>(kit: &mut KitOn<S>) {
     let running = kit.run(&["--lease", "5m"], "echo in > in; while ! test -e go; do sleep 0.01; done; exit 3").start();
     kit.line_of("in");
     kit.server.signal(Signal::STOP);

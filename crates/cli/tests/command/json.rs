@@ -116,10 +116,8 @@ fn a_lock_that_is_shown_has_these_fields() {
         "delayed_release": null, "waiting": [], "queue_length": 0,
     });
     assert_eq!(show(), free);
-    let _holder = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
-    kit.pid_of("pid");
-    let _waiter = kit.run(&[], "true").start();
-    eventually("it waits", || kit.waiting() == 1);
+    let _holder = kit.holder(&[]);
+    let _waiter = kit.queued(&[], "true");
     let mut shown = Value::Null;
     eventually("both have answered", || {
         shown = show();
@@ -171,13 +169,9 @@ fn a_lock_in_its_delay_is_told_as_such() {
         let left = document["lock_delay_ms"].as_u64().unwrap();
         assert!(left > 0 && left <= 50_000, "{document:#}");
     }
-    let shown = kit.dlock(&["show", "JOB", "x"]).end().out;
-    assert!(
-        shown.contains("nobody holds it: its lock-delay") && shown.contains("held last by host-1-c0ffee-1D60000"),
-        "{shown}"
-    );
-    let listed = kit.dlock(&["ls"]).end().out;
-    assert!(listed.contains("(delay after host-1-c0ffee-1D60000)"), "{listed}");
+    let texts = ["nobody holds it: its lock-delay", "held last by host-1-c0ffee-1D60000"];
+    kit.dlock(&["show", "JOB", "x"]).end().expect(0).shows(texts);
+    kit.dlock(&["ls"]).end().expect(0).shows(["(delay after host-1-c0ffee-1D60000)"]);
 }
 
 #[test]
@@ -185,8 +179,10 @@ fn a_finding_has_these_fields() {
     let kit = Kit::new();
     let found = printed(&kit, &["doctor", "--json"]).pop().unwrap();
     assert_eq!(names_of(&found), told("doctor"));
-    assert_eq!(shape(&found["worst"]), "text");
-    for finding in found["findings"].as_array().unwrap() {
+    assert_eq!(found["worst"], "notice");
+    let findings = found["findings"].as_array().unwrap();
+    assert!(findings.len() >= 10, "{found:#}");
+    for finding in findings {
         let advice = if finding["severity"] == "fine" { Value::Null } else { "text".into() };
         let expected = json!({
             "server": "text", "subject": "text", "severity": "text", "message": "text", "advice": advice,

@@ -30,8 +30,7 @@ fn a_job_is_done_once_in_a_while() {
         assert!(ended.err.contains("nightly export") && ended.out.is_empty(), "{ended:?}");
     }
     // Who has no such option waits as for any holder.
-    let ended = kit.run(&["--no-wait"], "echo ran").end().expect(65);
-    assert!(ended.err.contains("done at 20") && ended.out.is_empty(), "{ended:?}");
+    kit.run(&["--no-wait"], "echo ran").end().expect(65).says(["done at 20"]).prints("");
     assert_eq!(kit.waiting(), 0);
 }
 
@@ -46,8 +45,7 @@ fn a_wait_ends_when_the_job_is_done_meanwhile() {
     fs::write(kit.path("go"), "").unwrap();
     holder.end().expect(0);
     for waiter in waiters {
-        let ended = waiter.end().expect(65);
-        assert!(ended.err.contains("done at") && ended.out.is_empty(), "{ended:?}");
+        waiter.end().expect(65).says(["done at"]).prints("");
     }
     assert_eq!(kit.waiting(), 0);
 }
@@ -62,8 +60,7 @@ fn a_job_that_fails_is_tried_by_the_next() {
     let waits =
         kit.run(&["--once-every", "20h"], "echo in > in; while ! test -e go; do sleep 0.01; done; exit 1").start();
     kit.line_of("in");
-    let next = kit.run(&["--once-every", "20h"], "echo ran").start();
-    eventually("it waits", || kit.waiting() == 1);
+    let next = kit.queued(&["--once-every", "20h"], "echo ran");
     fs::write(kit.path("go"), "").unwrap();
     waits.end().expect(1);
     assert_eq!(next.end().expect(0).out, "ran\n");
@@ -71,8 +68,7 @@ fn a_job_that_fails_is_tried_by_the_next() {
 
 on_each_site!(a_lock_is_kept_for_at_least_a_time_whatever_becomes_of_the_command);
 
-fn a_lock_is_kept_for_at_least_a_time_whatever_becomes_of_the_command<S: Site>() {
-    let kit = KitOn::<S>::begin();
+fn a_lock_is_kept_for_at_least_a_time_whatever_becomes_of_the_command<S: Site>(kit: &mut KitOn<S>) {
     for (shell, status) in [("sleep 0.3", 0), ("sleep 0.3; exit 3", 3)] {
         kit.run(&["--at-least", "10m"], shell).end().expect(status);
         if kit.server.processor().limits().remaining_known {
@@ -86,10 +82,8 @@ fn a_lock_is_kept_for_at_least_a_time_whatever_becomes_of_the_command<S: Site>()
         kit.server.delete(KEY);
     }
     // A command that is ended by a signal, too.
-    let running = kit.run(&["--at-least", "10m"], "echo in > in; exec sleep 100").start();
-    kit.line_of("in");
-    running.signal(Signal::TERM);
-    running.end().expect(143);
+    let running = kit.holder(&["--at-least", "10m"]);
+    running.stop();
     assert!(kit.inspection().holder.unwrap().starts_with("delayed-release "));
     kit.server.delete(KEY);
     // A time that is over by then keeps nobody out.
@@ -141,8 +135,7 @@ fn who_cannot_keep_the_lock_says_that_the_job_may_be_done_again() {
 #[test]
 fn a_lost_lock_keeps_nobody_out() {
     let kit = Kit::new();
-    let running = kit.run(&["--at-least", "10m", "--lease", "1s"], "echo in > in; exec sleep 100").start();
-    kit.line_of("in");
+    let running = kit.holder(&["--at-least", "10m", "--lease", "1s"]);
     kit.server.run::<()>(&["DEL", KEY]);
     running.end().expect(66);
     kit.expect_free();
@@ -152,12 +145,9 @@ fn a_lost_lock_keeps_nobody_out() {
 fn people_see_it_as_what_it_is_and_end_it() {
     let kit = Kit::new();
     kit.run(&["--at-least", "10m", "--reason", "x';id;'nightly export"], "true").end().expect(0);
-    let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).out;
-    for words in
-        ["nobody holds it: it is kept free of holders for 9m", "held last by ", "nightly export", "dlock (pid "]
-    {
-        assert!(page.contains(words), "{words}: {page}");
-    }
+    let words =
+        ["nobody holds it: it is kept free of holders for 9m", "held last by ", "nightly export", "dlock (pid "];
+    let page = kit.dlock(&["show", "JOB", "x"]).end().expect(0).shows(words).out;
     // Nothing of a reason is where somebody would take it for a part of a command.
     let hint = page.lines().find(|line| line.contains("dlock break")).unwrap();
     assert_eq!(hint.trim(), "dlock break with --current ends it");
@@ -173,8 +163,7 @@ fn people_see_it_as_what_it_is_and_end_it() {
     assert_eq!(mark, value(&kit));
     let words = ["break", "JOB", "x", "--locker", ended["locker"].as_str().unwrap()];
     kit.dlock(&words).end().expect(1);
-    let broken = kit.dlock(&["break", "JOB", "x", "--locker", mark]).end().expect(0);
-    assert!(broken.out.contains("it is free"), "{broken:?}");
+    kit.dlock(&["break", "JOB", "x", "--locker", mark]).end().expect(0).shows(["it is free"]);
     assert_eq!(kit.run(&["--once-every", "1h"], "echo ran").end().expect(0).out, "ran\n");
 }
 
@@ -186,8 +175,7 @@ fn what_cannot_be_kept_is_refused_before_the_command_runs() {
         (&["--once-every", "400d"], "time for which a lock is kept"),
         (&["--at-least", "soon"], "soon"),
     ] {
-        let ended = kit.run(options, "echo ran").end().expect(64);
-        assert!(ended.err.contains(said) && ended.out.is_empty(), "{ended:?}");
+        kit.run(options, "echo ran").end().expect(64).says([said]).prints("");
     }
     kit.expect_free();
 }

@@ -7,6 +7,7 @@ use super::support::{RedisServer, process};
 use redis_dlock::RedisLockProcessor;
 use redis_dlock::port::{Inspection, LockProcessor, Operations};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -143,22 +144,24 @@ impl<V: ConsensusStore> Site for V {
 macro_rules! on_each_site {
     ($($name:ident),+ $(,)?) => {
         mod redis {
-            $(#[test] fn $name() { super::$name::<crate::support::RedisServer>(); })+
+            $(#[test] fn $name() { super::$name::<crate::support::RedisServer>(&mut crate::kit::KitOn::begin()); })+
         }
         mod etcd {
-            $(#[test] fn $name() { super::$name::<crate::consensus::Etcd>(); })+
+            $(#[test] fn $name() { super::$name::<crate::consensus::Etcd>(&mut crate::kit::KitOn::begin()); })+
         }
         mod consul {
-            $(#[test] fn $name() { super::$name::<crate::consensus::Consul>(); })+
+            $(#[test] fn $name() { super::$name::<crate::consensus::Consul>(&mut crate::kit::KitOn::begin()); })+
         }
     };
 }
 
 pub(crate) use on_each_site;
 
-/// What a `dlock` has printed, and how it has ended.
+/// What a `dlock` was asked, what it has printed, and how it has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
+    #[expect(dead_code, reason = "a failure prints it")]
+    words: Vec<OsString>,
     pub(crate) status: ExitStatus,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -168,6 +171,34 @@ impl Ended {
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(self.status.code(), Some(code), "{self:?}");
+        self
+    }
+
+    /// Expects each of these texts on standard error.
+    #[track_caller]
+    pub(crate) fn says<const N: usize>(self, texts: [&str; N]) -> Self {
+        texts.iter().for_each(|text| assert!(self.err.contains(text), "{text:?} is not said: {self:?}"));
+        self
+    }
+
+    /// Expects none of these texts on standard error.
+    #[track_caller]
+    pub(crate) fn hides<const N: usize>(self, texts: [&str; N]) -> Self {
+        texts.iter().for_each(|text| assert!(!self.err.contains(text), "{text:?} is said: {self:?}"));
+        self
+    }
+
+    /// Expects each of these texts on standard output.
+    #[track_caller]
+    pub(crate) fn shows<const N: usize>(self, texts: [&str; N]) -> Self {
+        texts.iter().for_each(|text| assert!(self.out.contains(text), "{text:?} is not shown: {self:?}"));
+        self
+    }
+
+    /// Expects this on standard output, and nothing else.
+    #[track_caller]
+    pub(crate) fn prints(self, text: &str) -> Self {
+        assert_eq!(self.out, text, "{self:?}");
         self
     }
 }
@@ -196,6 +227,23 @@ impl<S: Site> KitOn<S> {
     pub(crate) fn run(&self, options: &[&str], shell: &str) -> Command {
         let words = [&["run"], options, &["JOB", "x", "--", "sh", "-c", shell]].concat();
         self.dlock(&words)
+    }
+
+    /// A running `dlock run` with the lock, whose command sleeps. Its number is in the file `pid`.
+    #[track_caller]
+    pub(crate) fn holder(&self, options: &[&str]) -> Running {
+        let _ = fs::remove_file(self.path("pid"));
+        let holder = self.run(options, "echo $$ > pid; exec sleep 100").start();
+        self.pid_of("pid");
+        holder
+    }
+
+    /// As [`run`](Self::run), and it waits for the lock as the only one.
+    #[track_caller]
+    pub(crate) fn queued(&self, options: &[&str], shell: &str) -> Running {
+        let waiter = self.run(options, shell).start();
+        eventually("it waits", || self.waiting() == 1);
+        waiter
     }
 
     /// What the store says of the lock.
@@ -271,6 +319,7 @@ pub(crate) fn bare(home: &Path, words: &[&str]) -> Command {
 
 /// A running `dlock`. It is killed when this is dropped, and its command by its guard.
 pub(crate) struct Running {
+    words: Vec<OsString>,
     child: Killed,
     out: Member<String>,
     err: Member<String>,
@@ -294,7 +343,7 @@ impl Start for Command {
         let mut child = self.stdout(Stdio::piped()).spawn().unwrap();
         let out = text_of(child.stdout.take().unwrap());
         let err = child.stderr.take().map_or_else(|| spawn(String::new), text_of);
-        Running { child: Killed(child), out, err }
+        Running { words: self.get_args().map(OsStr::to_owned).collect(), child: Killed(child), out, err }
     }
 
     #[track_caller]
@@ -315,16 +364,23 @@ impl Running {
         kill_process(self.pid(), signal).unwrap();
     }
 
+    /// Ends it by a signal, and its command with it.
+    #[track_caller]
+    pub(crate) fn stop(self) {
+        self.signal(Signal::TERM);
+        self.end().expect(143);
+    }
+
     /// Waits for its end, and for the end of its output: of all processes that have inherited it.
     #[track_caller]
     pub(crate) fn end(self) -> Ended {
-        let Self { child: mut running, out, err } = self;
+        let Self { words, child: mut running, out, err } = self;
         let mut status = None;
         eventually("the end of dlock", || {
             status = running.0.try_wait().unwrap();
             status.is_some()
         });
-        Ended { status: status.unwrap(), out: out.join(), err: err.join() }
+        Ended { words, status: status.unwrap(), out: out.join(), err: err.join() }
     }
 }
 

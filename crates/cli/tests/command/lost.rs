@@ -1,6 +1,6 @@
 //! A lock that is lost while the command runs.
 
-use super::kit::{KEY, Kit, KitOn, Site, Start, lives, on_each_site};
+use super::kit::{KEY, Kit, KitOn, Site, Start, lives, on_each_site, state};
 use super::support::Proxy;
 use super::support::crew::{eventually, spawn};
 use rustix::process::Signal;
@@ -18,8 +18,7 @@ fn shortest<S: Site>() -> String {
     format!("{}s", S::shortest().as_secs())
 }
 
-fn the_command_is_told_to_stop_and_the_status_is_66<S: Site>() {
-    let kit = KitOn::<S>::begin();
+fn the_command_is_told_to_stop_and_the_status_is_66<S: Site>(kit: &mut KitOn<S>) {
     let running = kit.run(&["--lease", &shortest::<S>()], WORK).start();
     let group = kit.pid_of("pid");
     kit.server.delete(KEY);
@@ -39,14 +38,12 @@ fn a_command_that_does_not_stop_is_killed_after_the_grace() {
     let running = kit.run(&["--lease", "2s", "--grace", "100ms"], shell).start();
     let group = kit.pid_of("pid");
     kit.server.run::<bool>(&["SET", KEY, "another"]);
-    let ended = running.end().expect(66);
-    assert!(ended.err.contains("another"), "{ended:?}");
+    running.end().expect(66).says(["another"]);
     assert!(!lives(group));
     assert_eq!(kit.server.run::<String>(&["GET", KEY]), "another");
 }
 
-fn a_server_that_stands_still_or_dies_ends_the_command_at_the_end_of_the_lease<S: Site>() {
-    let mut kit = KitOn::<S>::begin();
+fn a_server_that_stands_still_or_dies_ends_the_command_at_the_end_of_the_lease<S: Site>(kit: &mut KitOn<S>) {
     for dies in [false, true] {
         let _ = fs::remove_file(kit.path("pid"));
         let running = kit.run(&["--lease", &shortest::<S>()], WORK).start();
@@ -104,17 +101,14 @@ fn a_dlock_that_stood_still_past_its_lease_ends_the_command_when_it_goes_on() {
 fn with_a_warning_the_command_goes_on() {
     let kit = Kit::new();
     let shell = "echo > in; while ! test -e go; do sleep 0.01; done; exit 6";
-    let running = kit
-        .run(&["--lease", "2s", "--on-lost", "warn"], shell)
-        .stderr(fs::File::create(kit.path("err")).unwrap())
-        .spawn();
-    let mut running = running.unwrap();
+    let err = fs::File::create(kit.path("err")).unwrap();
+    let running = kit.run(&["--lease", "2s", "--on-lost", "warn"], shell).stderr(err).start_quietly();
     kit.line_of("in");
     kit.server.run::<i64>(&["DEL", KEY]);
     assert!(kit.line_of("err").contains("the command goes on"));
-    assert!(running.try_wait().unwrap().is_none());
+    assert!(state(running.pid()).is_some_and(|state| state != 'Z'));
     fs::write(kit.path("go"), "").unwrap();
-    assert_eq!(running.wait().unwrap().code(), Some(6));
+    running.end().expect(6);
     kit.expect_free();
 }
 
@@ -165,8 +159,7 @@ fn is_over_when_its_lease_is(lease: &[&str]) {
     while lives(group) {
         std::thread::sleep(Duration::from_millis(100));
     }
-    let ended = first.end().expect(66);
-    assert!(ended.err.contains("could not be renewed"), "{ended:?}");
+    first.end().expect(66).says(["could not be renewed"]);
     second.end().expect(0);
     let log = fs::read_to_string(kit.path("log")).unwrap();
     let beside = log.lines().skip_while(|line| *line == "first").filter(|line| *line == "first").count();
@@ -192,10 +185,9 @@ fn in_twenty_runs_at_the_defaults_nobody_is_inside_beside_another() {
 #[test]
 fn a_grace_that_outlasts_the_lease_is_told_at_the_start() {
     let kit = Kit::new();
-    let ended = kit.run(&["--lease", "6s", "--grace", "5s"], "true").end().expect(0);
-    assert!(ended.err.contains("--grace 5s is longer than a sixth of --lease 6s"), "{ended:?}");
-    assert!(kit.run(&["--lease", "6s"], "true").end().expect(0).err.is_empty());
-    let ended = kit.run(&["--max-hold", "6s", "--grace", "5s"], "true").end().expect(0);
-    assert!(ended.err.contains("--grace 5s is longer than a sixth of --max-hold 6s"), "{ended:?}");
-    assert!(kit.run(&["--max-hold", "6s"], "true").end().expect(0).err.is_empty());
+    for option in ["--lease", "--max-hold"] {
+        let said = format!("--grace 5s is longer than a sixth of {option} 6s");
+        kit.run(&[option, "6s", "--grace", "5s"], "true").end().expect(0).says([&said]);
+        assert!(kit.run(&[option, "6s"], "true").end().expect(0).err.is_empty());
+    }
 }

@@ -38,11 +38,9 @@ fn signals_reach_all_of_the_commands_group() {
 fn a_command_that_handles_no_signal_ends_by_it() {
     let kit = Kit::new();
     for (signal, _) in FORWARDED {
-        let running = kit.run(&[], "echo in > in; exec sleep 100").start();
-        kit.line_of("in");
+        let running = kit.holder(&[]);
         running.signal(signal);
         running.end().expect(128 + signal.as_raw());
-        std::fs::remove_file(kit.path("in")).unwrap();
         kit.expect_free();
     }
 }
@@ -50,13 +48,11 @@ fn a_command_that_handles_no_signal_ends_by_it() {
 #[test]
 fn a_signal_ends_the_wait_for_the_lock_and_leaves_nobody_in_the_queue() {
     let kit = Kit::new();
-    let holder = kit.run(&[], "echo in > in; exec sleep 100").start();
-    kit.line_of("in");
+    let holder = kit.holder(&[]);
     let locker: String = kit.server.run(&["GET", KEY]);
     for (signal, _) in FORWARDED {
         for options in [&[][..], &["--wait", "1h"]] {
-            let waiter = kit.run(options, "echo ran").start();
-            eventually("it waits", || kit.waiting() == 1);
+            let waiter = kit.queued(options, "echo ran");
             waiter.signal(signal);
             let ended = waiter.end().expect(128 + signal.as_raw());
             assert_eq!((&*ended.out, &*ended.err), ("", ""));
@@ -64,8 +60,7 @@ fn a_signal_ends_the_wait_for_the_lock_and_leaves_nobody_in_the_queue() {
         }
     }
     assert_eq!(kit.server.run::<String>(&["GET", KEY]), locker);
-    holder.signal(Signal::TERM);
-    holder.end().expect(143);
+    holder.stop();
     kit.expect_free();
 }
 

@@ -1,10 +1,10 @@
 //! Each outcome has a status of its own, and no lock is left after any of them.
 
-use super::kit::{Killed, Kit, Start, bare};
+use super::kit::{Kit, Start, bare};
 use super::support::crew::eventually;
 use super::support::free_port;
 use super::support::sentinels::Service;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -78,13 +78,11 @@ fn a_lock_that_is_held_for_all_of_the_wait_is_65_and_names_the_holder() {
     for (options, status) in
         [(&["--no-wait"][..], 65), (&["--wait", "0s"], 65), (&["--wait", "200ms"], 65), (&other_status, 0)]
     {
-        let ended = kit.run(options, "echo ran").end().expect(status);
-        assert!(ended.err.contains("is held by \"") && ended.out.is_empty(), "{ended:?}");
+        kit.run(options, "echo ran").end().expect(status).says(["is held by \""]).prints("");
     }
     // Nobody of them waits any more.
     assert_eq!(kit.waiting(), 0);
-    holder.signal(Signal::TERM);
-    holder.end().expect(143);
+    holder.stop();
     kit.expect_free();
 }
 
@@ -124,22 +122,20 @@ fn a_server_that_is_away_is_waited_for_and_that_is_said_once() {
     kit.server.kill();
     for options in [&[][..], &["--wait", "1h"]] {
         let command = |words: &[&str], file: &str| {
-            kit.dlock(words).stderr(fs::File::create(kit.path(file)).unwrap()).spawn().unwrap()
+            kit.dlock(words).stderr(fs::File::create(kit.path(file)).unwrap()).start_quietly()
         };
         let run = [&["run"], options, &["JOB", "x", "--", "true"]].concat();
-        let mut waiting = [command(&run, "run"), command(&["watch", "--count", "1"], "watch")].map(Killed);
+        let waiting = [command(&run, "run"), command(&["watch", "--count", "1"], "watch")];
         for file in ["run", "watch"] {
             assert!(kit.line_of(file).contains("waiting for the server"));
         }
         // Without a server it goes on until a signal.
-        let mut stopped = Killed(command(&run, "stopped"));
+        let stopped = command(&run, "stopped");
         kit.line_of("stopped");
-        kill_process(Pid::from_child(&stopped.0), Signal::TERM).unwrap();
-        assert_eq!(stopped.0.wait().unwrap().code(), Some(128 + 15));
+        stopped.stop();
         kit.server.restart();
-        for (command, file) in waiting.iter_mut().zip(["run", "watch"]) {
-            eventually("it has ended", || command.0.try_wait().unwrap().is_some());
-            assert!(command.0.wait().unwrap().success(), "{file}");
+        for (command, file) in waiting.into_iter().zip(["run", "watch"]) {
+            command.end().expect(0);
             assert_eq!(fs::read_to_string(kit.path(file)).unwrap().lines().count(), 1, "it is said once");
         }
         kit.server.kill();
@@ -179,11 +175,9 @@ fn a_login_or_a_right_that_is_denied_is_68() {
 fn a_key_that_is_something_else_is_69() {
     let kit = Kit::new();
     kit.server.run::<i64>(&["LPUSH", super::kit::KEY, "of others"]);
-    let ended = kit.run(&[], "echo ran").end().expect(69);
-    assert!(ended.err.contains(super::kit::KEY) && ended.out.is_empty(), "{ended:?}");
+    kit.run(&[], "echo ran").end().expect(69).says([super::kit::KEY]).prints("");
     for whose in [&["--locker", "somebody-1"][..], &["--current", "--yes"]] {
-        let ended = kit.dlock(&[&["break", "JOB", "x"], whose].concat()).end().expect(69);
-        assert!(ended.err.contains(super::kit::KEY), "{ended:?}");
+        kit.dlock(&[&["break", "JOB", "x"], whose].concat()).end().expect(69).says([super::kit::KEY]);
     }
     assert_eq!(kit.server.run::<Vec<String>>(&["LRANGE", super::kit::KEY, "0", "-1"]), ["of others"]);
 }
@@ -193,8 +187,7 @@ fn a_start_with_sigchld_ignored_is_70() {
     let kit = Kit::new();
     let mut command = std::process::Command::new("env");
     command.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_dlock"), "run", "JOB", "x", "--", "true"]);
-    let ended = command.env("DLOCK_URL", kit.server.url()).end().expect(70);
-    assert!(ended.err.contains("--default-signal=CHLD"), "{ended:?}");
+    command.env("DLOCK_URL", kit.server.url()).end().expect(70).says(["--default-signal=CHLD"]);
 }
 
 /// In the `/proc` of another PID namespace the numbers are those of strangers, which `dlock` would end with the command. Where the system lets nobody
@@ -215,8 +208,7 @@ fn a_proc_that_is_missing_or_anothers_is_70() {
     let run = [env!("CARGO_BIN_EXE_dlock"), "run", "JOB", "x", "--", "true"];
     let hidden = [&["sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "sh"][..], &run].concat();
     for (words, said) in [(&run[..], "/proc belongs to another PID namespace"), (&hidden, "mount a /proc")] {
-        let ended = in_namespace(&[], words).end().expect(70);
-        assert!(ended.err.contains(said), "{ended:?}");
+        in_namespace(&[], words).end().expect(70).says([said]);
     }
     in_namespace(&["--mount-proc"], &run).end().expect(0);
 }
@@ -227,8 +219,7 @@ fn the_url_comes_from_the_argument_else_the_variable_else_the_file() {
     let (good, bad) = (kit.server.url(), format!("redis://127.0.0.1:{}/", free_port()));
     let run = ["run", "JOB", "x", "--", "true"];
     let plain = || bare(kit.home.path(), &run);
-    let ended = plain().end().expect(64);
-    assert!(ended.err.contains("no server") && ended.err.contains(".config/dlock/config"), "{ended:?}");
+    plain().end().expect(64).says(["no server", ".config/dlock/config"]);
 
     fs::create_dir_all(kit.path(".config/dlock")).unwrap();
     fs::write(kit.path(".config/dlock/config"), format!("# ours\nurl = {good}\n")).unwrap();

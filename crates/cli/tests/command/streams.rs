@@ -222,8 +222,7 @@ fn messages_are_json_documents_if_that_is_wanted() {
         }
     }
     // Who has the lock is in fields of its own.
-    let _holder = kit.run(&["--reason", "nightly"], "echo in > in; exec sleep 100").start();
-    kit.line_of("in");
+    let _holder = kit.holder(&["--reason", "nightly"]);
     let mut line = serde_json::Value::Null;
     eventually("the holder has its record, and answers", || {
         let ended = kit.run(&["--log-format", "json", "--no-wait"], "true").end().expect(65);

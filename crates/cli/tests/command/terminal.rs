@@ -7,7 +7,13 @@ use std::process::Command;
 
 const PROMPT: &str = "prompt>";
 
-/// An interactive shell in a terminal of its own.
+/// A server, and an interactive shell in a terminal of its own.
+fn terminal() -> (Kit, PtySession) {
+    let kit = Kit::new();
+    let session = shell(&kit);
+    (kit, session)
+}
+
 fn shell(kit: &Kit) -> PtySession {
     let mut bash = with_default_signals("bash");
     bash.args(["--norc", "--noprofile", "--noediting", "-i"]);
@@ -34,14 +40,32 @@ fn type_line(session: &mut PtySession, line: &str) -> String {
     session.exp_string(PROMPT).unwrap()
 }
 
+/// Types a line, and waits for a text.
+#[track_caller]
+fn answers(session: &mut PtySession, line: &str, text: &str) {
+    session.send_line(line).unwrap();
+    session.exp_string(text).unwrap();
+}
+
+/// Presses a key with Control, and returns what comes until the next prompt.
+#[track_caller]
+fn press(session: &mut PtySession, key: char) -> String {
+    session.send_control(key).unwrap();
+    session.exp_string(PROMPT).unwrap()
+}
+
+/// Has a job of the shell hold the lock.
+fn hold(kit: &Kit, session: &mut PtySession) {
+    type_line(session, "$dlock run JOB x -- sh -c 'echo in > in; exec sleep 100' 2>/dev/null &");
+    kit.line_of("in");
+}
+
 #[test]
 fn ctrl_c_ends_the_command_and_dlock() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
+    let (kit, mut session) = terminal();
     session.send_line("$dlock run JOB x -- sh -c 'echo $$ > pid; exec sleep 100'; echo not reached").unwrap();
     let group = kit.pid_of("pid");
-    session.send_control('c').unwrap();
-    let said = session.exp_string(PROMPT).unwrap();
+    let said = press(&mut session, 'c');
     assert!(!said.contains("not reached"), "{said}");
     assert!(type_line(&mut session, "echo status $?").contains("status 130"));
     assert!(!lives(group));
@@ -50,28 +74,23 @@ fn ctrl_c_ends_the_command_and_dlock() {
 
 #[test]
 fn ctrl_c_ends_a_script_that_runs_dlock() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
+    let (kit, mut session) = terminal();
     std::fs::write(kit.path("script"), "$dlock run JOB x -- sh -c 'echo $$ > pid; exec sleep 100'\necho not reached\n")
         .unwrap();
     session.send_line("bash script").unwrap();
     kit.pid_of("pid");
-    session.send_control('c').unwrap();
-    let said = session.exp_string(PROMPT).unwrap();
+    let said = press(&mut session, 'c');
     assert!(!said.contains("not reached"), "{said}");
     kit.expect_free();
 }
 
 #[test]
 fn ctrl_c_ends_the_wait() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
-    type_line(&mut session, "$dlock run JOB x -- sh -c 'echo in > in; exec sleep 100' &");
-    kit.line_of("in");
+    let (kit, mut session) = terminal();
+    hold(&kit, &mut session);
     session.send_line("$dlock run JOB x -- true").unwrap();
     eventually("it waits", || kit.waiting() == 1);
-    session.send_control('c').unwrap();
-    session.exp_string(PROMPT).unwrap();
+    press(&mut session, 'c');
     assert!(type_line(&mut session, "echo status $?").contains("status 130"));
     type_line(&mut session, "kill %1; wait %1");
     kit.expect_free();
@@ -79,10 +98,8 @@ fn ctrl_c_ends_the_wait() {
 
 #[test]
 fn ctrl_c_ends_a_loop_whose_dlock_waits() {
-    let mut kit = Kit::new();
-    let mut session = shell(&kit);
-    type_line(&mut session, "$dlock run JOB x -- sh -c 'echo in > in; exec sleep 100' &");
-    kit.line_of("in");
+    let (mut kit, mut session) = terminal();
+    hold(&kit, &mut session);
     let rounds = "for i in 1 2 3; do $dlock run JOB x -- true; echo st $?; done; echo not reached";
     for is_away in [false, true] {
         if is_away {
@@ -95,8 +112,7 @@ fn ctrl_c_ends_a_loop_whose_dlock_waits() {
         } else {
             eventually("it waits", || kit.waiting() == 1);
         }
-        session.send_control('c').unwrap();
-        let said = session.exp_string(PROMPT).unwrap();
+        let said = press(&mut session, 'c');
         assert!(!said.contains("st 130") && !said.contains("not reached"), "{said}");
         assert!(type_line(&mut session, "echo status $?").contains("status 130"));
     }
@@ -104,8 +120,7 @@ fn ctrl_c_ends_a_loop_whose_dlock_waits() {
 
 #[test]
 fn ctrl_z_stops_both_and_fg_and_bg_continue_them() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
+    let (kit, mut session) = terminal();
     // It starts no process: a shell in the middle of a vfork stops late, with and without `dlock`.
     let work = "echo $PPID > dlock; echo $$ > pid; read -r _ < go; read -r line; echo read $line";
     assert!(Command::new("mkfifo").arg(kit.path("go")).status().unwrap().success());
@@ -119,8 +134,7 @@ fn ctrl_z_stops_both_and_fg_and_bg_continue_them() {
         session.send_line("fg").unwrap();
         eventually("both go on", || state(dlock) == Some('S') && state(pid) == Some('S'));
     }
-    session.send_control('z').unwrap();
-    session.exp_string(PROMPT).unwrap();
+    press(&mut session, 'z');
     type_line(&mut session, "bg");
     eventually("both go on", || state(dlock) == Some('S') && state(pid) == Some('S'));
     // In the background it must not read.
@@ -130,8 +144,7 @@ fn ctrl_z_stops_both_and_fg_and_bg_continue_them() {
     assert_eq!((state(dlock), state(pid)), (Some('T'), Some('T')));
     session.send_line("fg").unwrap();
     eventually("it reads", || state(pid) == Some('S'));
-    session.send_line("a line").unwrap();
-    session.exp_string("read a line").unwrap();
+    answers(&mut session, "a line", "read a line");
     session.exp_string(PROMPT).unwrap();
     assert!(type_line(&mut session, "echo status $?").contains("status 0"));
     kit.expect_free();
@@ -139,10 +152,8 @@ fn ctrl_z_stops_both_and_fg_and_bg_continue_them() {
 
 #[test]
 fn an_interactive_program_has_the_terminal() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
-    session.send_line("$dlock run JOB x -- env PS1=inner: bash --norc --noprofile --noediting -i").unwrap();
-    session.exp_string("inner:").unwrap();
+    let (kit, mut session) = terminal();
+    answers(&mut session, "$dlock run JOB x -- env PS1=inner: bash --norc --noprofile --noediting -i", "inner:");
     // Its own job control works.
     session.send_line("sh -c 'echo > ready; exec sleep 100'").unwrap();
     kit.line_of("ready");
@@ -162,8 +173,7 @@ fn an_interactive_program_has_the_terminal() {
 
 #[test]
 fn the_other_programs_of_a_pipeline_keep_the_terminal() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
+    let (kit, mut session) = terminal();
     // The second program reads from the terminal, as a pager does.
     session
         .send_line("$dlock run JOB x -- echo word | sh -c 'read -r a; read -r b < /dev/tty; echo both $a $b'")
@@ -171,20 +181,17 @@ fn the_other_programs_of_a_pipeline_keep_the_terminal() {
     eventually("the command has ended", || {
         kit.server.run::<i64>(&["EXISTS", "DLOCK:1:fence"]) == 1 && !kit.is_locked()
     });
-    session.send_line("key").unwrap();
-    session.exp_string("both word key").unwrap();
+    answers(&mut session, "key", "both word key");
     session.exp_string(PROMPT).unwrap();
     // The first one asks for the terminal, and gets it.
     session.send_line("$dlock run JOB x -- sh -c 'read -r a < /dev/tty; echo got $a' | cat").unwrap();
-    session.send_line("more").unwrap();
-    session.exp_string("got more").unwrap();
+    answers(&mut session, "more", "got more");
     session.exp_string(PROMPT).unwrap();
 }
 
 #[test]
 fn the_end_of_the_terminal_ends_the_command() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
+    let (kit, mut session) = terminal();
     session.send_line("$dlock run JOB x -- sh -c 'echo $$ > pid; while :; do sleep 0.01; done'").unwrap();
     let group = kit.pid_of("pid");
     drop(session);
@@ -194,8 +201,7 @@ fn the_end_of_the_terminal_ends_the_command() {
 
 #[test]
 fn colours_are_for_terminals_and_not_with_no_color() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
+    let (_kit, mut session) = terminal();
     let plain = |shown: &str| shown.contains("fine    connection");
     let coloured = type_line(&mut session, "TERM=xterm $dlock doctor");
     assert!(coloured.contains("\u{1b}[") && !plain(&coloured), "{coloured}");
@@ -205,8 +211,7 @@ fn colours_are_for_terminals_and_not_with_no_color() {
 
 #[test]
 fn a_list_is_watched_in_place() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
+    let (_kit, mut session) = terminal();
     let shown = type_line(&mut session, "TERM=xterm $dlock watch --count 2 --interval 1ms");
     assert_eq!(shown.matches("\u{1b}[H").count(), 2, "{shown:?}");
     assert!(shown.contains("LOCK") && shown.contains("0 locks"), "{shown:?}");
@@ -219,8 +224,7 @@ fn utf8(shown: &str) -> String {
 
 #[test]
 fn help_is_as_wide_as_the_terminal() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
+    let (_kit, mut session) = terminal();
     for columns in [70, 80] {
         type_line(&mut session, &format!("stty rows 40 cols {columns}"));
         for of in ["", "run", "ls", "doctor", "break"] {
@@ -249,10 +253,8 @@ fn a_narrow_watch_keeps_the_lease_and_the_waiters() {
 
 #[test]
 fn a_break_of_the_current_holder_asks() {
-    let kit = Kit::new();
-    let mut session = shell(&kit);
-    type_line(&mut session, "$dlock run JOB x -- sh -c 'echo in > in; exec sleep 100' 2>/dev/null &");
-    kit.line_of("in");
+    let (kit, mut session) = terminal();
+    hold(&kit, &mut session);
     for (answer, status) in [("", 1), ("n", 1), ("yes", 0)] {
         session.send_line("$dlock break JOB x --current 2>said; echo status $?").unwrap();
         let page = session.exp_string("[y/N] ").unwrap();
